@@ -1,0 +1,1 @@
+//! Sessions and turns: prompt, projection, tool planning, recovery, compression

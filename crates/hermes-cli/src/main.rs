@@ -1,0 +1,2 @@
+//! The hermes binary.
+fn main() {}

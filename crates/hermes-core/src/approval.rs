@@ -1,0 +1,49 @@
+//! Questions that only a person may answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::BoxFuture;
+
+/// A tool asks to do something dangerous.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalRequest {
+    /// Names this request in [`crate::event::AgentCommand::Answer`].
+    pub id: String,
+    pub tool: String,
+    /// Exactly what would be done: the whole command, the whole path.
+    pub action: String,
+    /// Why it is asked.
+    pub reasons: Vec<String>,
+    /// The rule that "always" would store.
+    pub rule: Option<Rule>,
+}
+
+/// A stored permission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rule(pub String);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Once,
+    Session,
+    Always(Rule),
+    Deny { why: Option<String> },
+}
+
+/// Whoever decides. Headless callers deny.
+pub trait Approver: Send + Sync {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict>;
+}
+
+/// Denies everything: for callers with nobody to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DenyAll;
+
+impl Approver for DenyAll {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
+        let why = format!("nobody is here to approve {}", request.tool);
+        Box::pin(std::future::ready(Verdict::Deny { why: Some(why) }))
+    }
+}

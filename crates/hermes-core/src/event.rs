@@ -1,0 +1,240 @@
+//! What leaves a session and what enters it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::approval::{ApprovalRequest, Verdict};
+use crate::ids::{SessionId, TurnId};
+use crate::message::Part;
+use crate::model::{ErrorClass, Route};
+use crate::tool::ToolErrorKind;
+use crate::usage::{Cost, Usage};
+
+/// An event with its place in the session's order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sequenced {
+    pub seq: u64,
+    pub turn: Option<TurnId>,
+    #[serde(flatten)]
+    pub event: AgentEvent,
+}
+
+/// Everything that happens in a session, for whoever renders it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentEvent {
+    TurnStarted {
+        session: SessionId,
+        route: Route,
+    },
+    TextDelta {
+        text: String,
+    },
+    ReasoningDelta {
+        text: String,
+    },
+    /// The text shown so far in this step is not the answer: it is discarded and comes again.
+    StepDiscarded {
+        why: String,
+    },
+    ToolStarted {
+        call_id: String,
+        name: String,
+        arguments: String,
+    },
+    ToolProgress {
+        call_id: String,
+        text: String,
+    },
+    ToolFinished {
+        call_id: String,
+        name: String,
+        error: Option<ToolErrorKind>,
+        /// The result as the model reads it, shortened for display.
+        preview: String,
+        millis: u64,
+    },
+    ApprovalNeeded {
+        request: ApprovalRequest,
+    },
+    /// Waiting before another attempt.
+    Retrying {
+        class: ErrorClass,
+        message: String,
+        attempt: u32,
+        delay_ms: u64,
+    },
+    RouteChanged {
+        from: Route,
+        to: Route,
+        why: String,
+    },
+    CompactionStarted {
+        prompt_tokens: u64,
+    },
+    Compacted {
+        before_tokens: u64,
+        after_tokens: u64,
+        summary: bool,
+    },
+    UsageUpdated {
+        usage: Usage,
+        cost: Cost,
+        context_used: u64,
+        context_length: u32,
+    },
+    /// A steering message reached the model.
+    Steered {
+        text: String,
+    },
+    TitleChanged {
+        title: String,
+    },
+    QueueChanged {
+        waiting: usize,
+    },
+    Notice {
+        level: NoticeLevel,
+        text: String,
+    },
+    TurnFinished {
+        summary: TurnSummary,
+    },
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeLevel {
+    Info,
+    Warning,
+    Error,
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnSummary {
+    pub exit: TurnExit,
+    /// The final answer, possibly partial or empty.
+    pub text: String,
+    pub usage: Usage,
+    pub cost: Cost,
+    /// Model calls made.
+    pub calls: u32,
+    pub tool_calls: u32,
+    pub millis: u64,
+    /// A steering text that came too late for this turn.
+    pub pending_steer: Option<String>,
+}
+
+/// Why a turn ended. Anything but `Answered` is explained to the person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum TurnExit {
+    Answered,
+    Interrupted,
+    /// The iteration budget ran out; the text is the closing summary.
+    BudgetExhausted {
+        calls: u32,
+    },
+    /// The money cap was reached.
+    CostCapReached {
+        usd: f64,
+    },
+    /// The answer was cut and could not be completed.
+    Partial {
+        why: String,
+    },
+    /// The model gave nothing usable.
+    NoAnswer {
+        why: String,
+    },
+    /// The provider failed for good.
+    Failed {
+        class: ErrorClass,
+        message: String,
+    },
+    /// The conversation does not fit and cannot be made to.
+    ContextFull {
+        message: String,
+    },
+    /// The provider refused on policy grounds.
+    Refused {
+        message: String,
+    },
+    /// The store failed: nothing more was done, because it could not be recorded.
+    StoreFailed {
+        message: String,
+    },
+    /// A loop guard stopped the turn.
+    LoopStopped {
+        message: String,
+    },
+}
+
+/// What a person sends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserInput {
+    pub text: String,
+    pub images: Vec<Part>,
+    /// Text for the model only (piped stdin, prefetched memory): sent, not shown.
+    pub context: Option<String>,
+    pub platform_message_id: Option<String>,
+}
+
+impl From<&str> for UserInput {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What a session obeys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentCommand {
+    /// Starts a turn; while one runs, it is queued.
+    Submit(UserInput),
+    /// Reaches the model at the next tool result; with no turn running it starts one.
+    Steer(String),
+    /// Runs after the current turn.
+    Queue(UserInput),
+    /// Stops the current turn. What was streamed is kept.
+    Interrupt,
+    Answer {
+        request: String,
+        verdict: Verdict,
+    },
+    Compact {
+        focus: Option<String>,
+    },
+    SwitchRoute {
+        model: String,
+        provider: Option<String>,
+    },
+    /// Hides the last `turns` turns of the person.
+    Rewind {
+        turns: usize,
+    },
+    Close,
+}
+
+/// Where a tool reports progress. Cheap to clone; reports may be dropped under load.
+#[derive(Clone)]
+pub struct ProgressSink(Arc<dyn Fn(String) + Send + Sync>);
+
+impl ProgressSink {
+    pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
+    }
+
+    pub fn none() -> Self {
+        Self::new(|_| {})
+    }
+
+    pub fn report(&self, text: impl Into<String>) {
+        (self.0)(text.into());
+    }
+}

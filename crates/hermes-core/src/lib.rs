@@ -1,0 +1,28 @@
+//! The vocabulary of Hermes. Every other crate speaks these types; this one does no I/O.
+//!
+//! | module | what it names |
+//! |---|---|
+//! | [`ids`] | session, turn, row identifiers |
+//! | [`message`] | what a conversation is made of |
+//! | [`model`] | what a model call takes and yields; routes; errors |
+//! | [`usage`] | tokens and money |
+//! | [`tool`] | tools, their effects, calls and outcomes |
+//! | [`approval`] | questions that only a person may answer |
+//! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
+//! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
+//! | [`clock`] | injected time and randomness |
+//! | [`task`] | the one way to start a background task |
+
+pub mod approval;
+pub mod clock;
+pub mod event;
+pub mod ids;
+pub mod message;
+pub mod model;
+pub mod store;
+pub mod task;
+pub mod tool;
+pub mod usage;
+
+/// A boxed, sendable future: what object-safe async trait methods return.
+pub type BoxFuture<'a, T> = futures_util::future::BoxFuture<'a, T>;

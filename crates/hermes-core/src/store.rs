@@ -1,0 +1,183 @@
+//! The persistence a session needs. `hermes-store` implements it over state.db.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::BoxFuture;
+use crate::ids::{RowId, SessionId};
+use crate::message::Message;
+use crate::model::Route;
+use crate::usage::{Cost, Usage};
+
+/// What a session keeps on disk. Every method returns after the data is committed.
+pub trait SessionStore: Send + Sync {
+    /// Creates the session row, or fills what an existing one lacks and reopens it.
+    fn begin(&self, session: NewSession) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// Appends to the log.
+    fn append<'a>(
+        &'a self,
+        id: &'a SessionId,
+        items: Vec<NewItem>,
+    ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>>;
+    /// The session and the part of its log that the model sees. `None`: no such session.
+    fn load<'a>(
+        &'a self,
+        id: &'a SessionId,
+    ) -> BoxFuture<'a, Result<Option<StoredSession>, StoreError>>;
+    /// Marks the whole visible log as compacted (kept, searchable) and appends `view`, which
+    /// is what the model sees from now on. One transaction.
+    fn compact<'a>(
+        &'a self,
+        id: &'a SessionId,
+        view: Vec<NewItem>,
+    ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>>;
+    /// Hides every visible row from `from` on (undo). Returns how many.
+    fn rewind<'a>(
+        &'a self,
+        id: &'a SessionId,
+        from: RowId,
+    ) -> BoxFuture<'a, Result<usize, StoreError>>;
+    fn update<'a>(
+        &'a self,
+        id: &'a SessionId,
+        update: SessionUpdate,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// Names the session; `auto` titles that are taken get ` #2`, ` #3`, … Returns the title set.
+    fn set_title<'a>(
+        &'a self,
+        id: &'a SessionId,
+        title: &'a str,
+        auto: bool,
+    ) -> BoxFuture<'a, Result<String, StoreError>>;
+    /// Takes the cross-process compaction lock. `false`: someone else holds it.
+    fn lock_compaction<'a>(
+        &'a self,
+        id: &'a SessionId,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewSession {
+    pub id: Option<SessionId>,
+    /// `cli`, `cron`, `subagent`, a platform name, …
+    pub source: String,
+    pub model: Option<String>,
+    pub model_config: Option<Value>,
+    pub system_prompt: Option<String>,
+    pub parent: Option<SessionId>,
+    pub user_id: Option<String>,
+    pub cwd: Option<PathBuf>,
+    pub git_branch: Option<String>,
+    pub git_repo_root: Option<PathBuf>,
+    pub profile: Option<String>,
+    /// Seconds since the epoch.
+    pub started_at: f64,
+}
+
+/// A message to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewItem {
+    pub message: Message,
+    /// Seconds since the epoch.
+    pub at: f64,
+    pub token_count: Option<u32>,
+    pub platform_message_id: Option<String>,
+}
+
+/// A stored message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredItem {
+    pub id: RowId,
+    pub message: Message,
+    pub at: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredSession {
+    pub id: SessionId,
+    pub source: String,
+    pub model: Option<String>,
+    pub billing_provider: Option<String>,
+    pub model_config: Option<Value>,
+    pub system_prompt: Option<String>,
+    pub title: Option<String>,
+    pub cwd: Option<PathBuf>,
+    pub parent: Option<SessionId>,
+    pub ended: bool,
+    /// Whether earlier rows were summarised away.
+    pub compacted_before: bool,
+    pub compaction_cooldown_until: Option<f64>,
+    pub items: Vec<StoredItem>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionUpdate {
+    SystemPrompt(String),
+    /// First end wins.
+    End {
+        reason: String,
+        at: f64,
+    },
+    Reopen,
+    Model {
+        model: String,
+        config: Option<Value>,
+    },
+    Usage(UsageEntry),
+    /// Automatic compaction failed: not again before `until`. `None` clears it.
+    CompactionCooldown {
+        until: Option<f64>,
+        error: Option<String>,
+    },
+    ReleaseCompaction {
+        holder: String,
+    },
+    /// The text that really went over the wire for the newest user row.
+    WireText {
+        row: RowId,
+        text: String,
+    },
+}
+
+/// The usage of one model call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsageEntry {
+    pub route: Route,
+    /// Empty for the conversation itself, else the name of the side work.
+    pub task: String,
+    pub usage: Usage,
+    pub cost: Cost,
+    pub at: f64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("no session {0}")]
+    NotFound(String),
+    #[error("the database is busy: another process held it for {waited:?}; try again")]
+    Busy { waited: Duration },
+    #[error(
+        "{path}: the database is damaged ({detail}); nothing more is written to it. Run: hermes sessions repair"
+    )]
+    Corrupt { path: PathBuf, detail: String },
+    #[error("{path}: {detail}")]
+    Unsupported { path: PathBuf, detail: String },
+    #[error("title {title:?} is used by session {holder}")]
+    TitleTaken { title: String, holder: String },
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{what}: {source}")]
+    Io {
+        what: String,
+        source: std::io::Error,
+    },
+    #[error("{what}: {detail}")]
+    Database { what: String, detail: String },
+    #[error("the store was closed")]
+    Closed,
+}

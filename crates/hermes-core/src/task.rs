@@ -1,0 +1,71 @@
+//! The one way to start a background task: named, and a panic in it is reported, not lost.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+/// A task ended by a panic. The text is the panic message.
+#[derive(Debug, thiserror::Error)]
+#[error("task {task} panicked: {message}")]
+pub struct Panicked {
+    pub task: String,
+    pub message: String,
+}
+
+/// Starts `future` as a task called `name`. The handle yields [`Panicked`] if it panicked.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the wrapper that the lint points to"
+)]
+pub fn spawn<F>(name: &str, future: F) -> JoinHandle<Result<F::Output, Panicked>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let span = tracing::info_span!("task", name);
+    let task = name.to_owned();
+    tokio::spawn(async move { catch(&task, future).await }.instrument(span))
+}
+
+/// Runs `future` here, turning a panic into an error.
+pub async fn catch<F: Future>(name: &str, future: F) -> Result<F::Output, Panicked> {
+    AssertUnwindSafe(future)
+        .catch_unwind()
+        .await
+        .map_err(|panic| {
+            let error = Panicked {
+                task: name.to_owned(),
+                message: panic_text(panic.as_ref()),
+            };
+            tracing::error!(task = name, "{error}");
+            error
+        })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_with_its_message() {
+        let error = spawn("doomed", async { panic!("boom {}", 1) })
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.to_string(), "task doomed panicked: boom 1");
+    }
+}

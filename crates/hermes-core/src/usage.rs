@@ -1,0 +1,139 @@
+//! Tokens and money.
+
+use serde::{Deserialize, Serialize};
+
+/// What one or more model calls consumed. The buckets do not overlap: `input` excludes cached
+/// tokens; `reasoning` is the part of `output` that was thinking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub reasoning: u64,
+    /// The price the provider itself reported for the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// Everything that was in the prompt: what counts against the context window.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.input + self.cache_read + self.cache_write
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.reasoning += other.reasoning;
+        self.reported_cost_usd = match (self.reported_cost_usd, other.reported_cost_usd) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// US dollars per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prices {
+    pub input: f64,
+    pub output: f64,
+    /// `None`: the provider bills cached tokens like others, as far as we know.
+    pub cache_read: Option<f64>,
+    pub cache_write: Option<f64>,
+    pub source: PriceSource,
+}
+
+/// Where a price comes from (`cost_source` of state.db).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PriceSource {
+    OfficialDocsSnapshot,
+    UserOverride,
+    ProviderModelsApi,
+}
+
+/// What a call cost, and how sure we are. Unknown is never shown as zero.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Cost {
+    /// Reported by the provider.
+    Actual {
+        usd: f64,
+    },
+    /// Computed from a price list.
+    Estimated {
+        usd: f64,
+        source: PriceSource,
+    },
+    /// Free of charge by nature: a model on this machine.
+    Included,
+    Unknown,
+}
+
+impl Cost {
+    pub fn of(usage: &Usage, prices: Option<&Prices>, local: bool) -> Self {
+        if let Some(usd) = usage.reported_cost_usd {
+            return Self::Actual { usd };
+        }
+        if let Some(prices) = prices {
+            let per_million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+            let usd = per_million(usage.input, prices.input)
+                + per_million(usage.output, prices.output)
+                + per_million(usage.cache_read, prices.cache_read.unwrap_or(prices.input))
+                + per_million(
+                    usage.cache_write,
+                    prices.cache_write.unwrap_or(prices.input),
+                );
+            return Self::Estimated {
+                usd,
+                source: prices.source,
+            };
+        }
+        if local { Self::Included } else { Self::Unknown }
+    }
+
+    /// The amount, where one is known.
+    pub fn usd(&self) -> Option<f64> {
+        match self {
+            Self::Actual { usd } | Self::Estimated { usd, .. } => Some(*usd),
+            Self::Included => Some(0.0),
+            Self::Unknown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_providers_own_figure_beats_the_price_list() {
+        let prices = Prices {
+            input: 1.0,
+            output: 2.0,
+            cache_read: None,
+            cache_write: None,
+            source: PriceSource::OfficialDocsSnapshot,
+        };
+        let mut usage = Usage {
+            input: 1_000_000,
+            output: 500_000,
+            ..Usage::default()
+        };
+        assert_eq!(Cost::of(&usage, Some(&prices), false).usd(), Some(2.0));
+        usage.reported_cost_usd = Some(0.5);
+        assert_eq!(
+            Cost::of(&usage, Some(&prices), false),
+            Cost::Actual { usd: 0.5 }
+        );
+    }
+
+    #[test]
+    fn unknown_is_not_zero() {
+        assert_eq!(Cost::of(&Usage::default(), None, false).usd(), None);
+        assert_eq!(Cost::of(&Usage::default(), None, true), Cost::Included);
+    }
+}

@@ -1,0 +1,1 @@
+//! Model providers: wire formats, streaming, error classes, credentials, catalogue, cost

@@ -1,0 +1,1 @@
+//! What survives: state.db, memory files, the skills library, the job table

@@ -1,0 +1,1 @@
+//! Test only: scripted model server, virtual clock, temporary homes, event recorder, the original as oracle

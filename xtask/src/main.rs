@@ -1,0 +1,2 @@
+//! Workspace chores.
+fn main() {}
