@@ -11,6 +11,7 @@
 //! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`clock`] | injected time and randomness |
+//! | [`redact`] | hiding secrets in text |
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
@@ -19,6 +20,7 @@ pub mod event;
 pub mod ids;
 pub mod message;
 pub mod model;
+pub mod redact;
 pub mod store;
 pub mod task;
 pub mod tool;
