@@ -169,6 +169,11 @@ pub enum StoreError {
     Unsupported { path: PathBuf, detail: String },
     #[error("title {title:?} is used by session {holder}")]
     TitleTaken { title: String, holder: String },
+    #[error("{query:?} fits several sessions: {}; give more of the id", candidates.join(", "))]
+    Ambiguous {
+        query: String,
+        candidates: Vec<String>,
+    },
     #[error("{0}")]
     Invalid(String),
     #[error("{what}: {source}")]
