@@ -1,0 +1,234 @@
+//! The way out of a session: sequence-numbered, bounded, and nothing that matters is dropped.
+//!
+//! Neighbouring text deltas are joined while nobody reads, so a slow reader costs bytes, not
+//! entries. Boundaries (everything that is not a delta or progress) wait for room; progress
+//! reports are dropped when there is none. Once the reader is gone, events go nowhere.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced};
+use hermes_core::ids::TurnId;
+use tokio::sync::Notify;
+
+/// Entries that may wait for the reader.
+pub const CAPACITY: usize = 512;
+/// Bytes of text that may gather in one waiting delta.
+const DELTA_BYTES: usize = 256 * 1024;
+
+pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            capacity: capacity.max(1),
+            ..State::default()
+        }),
+        filled: Notify::new(),
+        drained: Notify::new(),
+    });
+    let sink = EventSink(Arc::clone(&shared));
+    (sink, EventReceiver(shared))
+}
+
+/// Where a session reports. Cheap to clone.
+#[derive(Clone)]
+pub struct EventSink(Arc<Shared>);
+
+/// Where a front end reads.
+pub struct EventReceiver(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    filled: Notify,
+    drained: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Sequenced>,
+    capacity: usize,
+    seq: u64,
+    turn: Option<TurnId>,
+    /// The session ended: what waits is still read.
+    closed: bool,
+    reader_gone: bool,
+}
+
+impl State {
+    /// `Some`: there is no room for this event now.
+    fn offer(&mut self, event: AgentEvent) -> Option<AgentEvent> {
+        if self.reader_gone || self.closed {
+            return None;
+        }
+        let event = match self.join_delta(event) {
+            Some(event) => event,
+            None => return None,
+        };
+        if self.waiting.len() >= self.capacity {
+            return Some(event);
+        }
+        self.seq += 1;
+        self.waiting.push_back(Sequenced {
+            seq: self.seq,
+            turn: self.turn,
+            event,
+        });
+        None
+    }
+
+    /// Adds a delta to the one that waits last, if that is of the same kind and turn.
+    fn join_delta(&mut self, event: AgentEvent) -> Option<AgentEvent> {
+        let turn = self.turn;
+        let Some(last) = self.waiting.back_mut().filter(|last| last.turn == turn) else {
+            return Some(event);
+        };
+        match (&mut last.event, &event) {
+            (AgentEvent::TextDelta { text }, AgentEvent::TextDelta { text: more })
+            | (AgentEvent::ReasoningDelta { text }, AgentEvent::ReasoningDelta { text: more })
+                if text.len() + more.len() <= DELTA_BYTES =>
+            {
+                text.push_str(more);
+                None
+            }
+            _ => Some(event),
+        }
+    }
+}
+
+impl EventSink {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports an event, waiting for room.
+    pub async fn emit(&self, event: AgentEvent) {
+        let mut event = event;
+        loop {
+            let drained = self.0.drained.notified();
+            tokio::pin!(drained);
+            // Registered before the check, so that a wake-up in between is not lost.
+            drained.as_mut().enable();
+            let refused = self.state().offer(event);
+            self.0.filled.notify_one();
+            match refused {
+                None => return,
+                Some(back) => event = back,
+            }
+            drained.await;
+        }
+    }
+
+    /// Reports an event unless there is no room. For progress only.
+    pub fn emit_or_drop(&self, event: AgentEvent) {
+        if self.state().offer(event).is_none() {
+            self.0.filled.notify_one();
+        }
+    }
+
+    pub async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
+        let text = text.into();
+        self.emit(AgentEvent::Notice { level, text }).await;
+    }
+
+    /// Events from now on belong to this turn.
+    pub(crate) fn set_turn(&self, turn: Option<TurnId>) {
+        self.state().turn = turn;
+    }
+
+    /// No more events will come.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.0.filled.notify_one();
+        self.0.drained.notify_waiters();
+    }
+}
+
+impl EventReceiver {
+    /// The next event; `None` after the session closed and everything was read.
+    pub async fn recv(&mut self) -> Option<Sequenced> {
+        loop {
+            if let Some(next) = self.try_recv() {
+                return Some(next);
+            }
+            if self.state().closed {
+                return None;
+            }
+            self.0.filled.notified().await;
+        }
+    }
+
+    /// An event that is there already.
+    pub fn try_recv(&mut self) -> Option<Sequenced> {
+        let next = self.state().waiting.pop_front();
+        if next.is_some() {
+            self.0.drained.notify_waiters();
+        }
+        next
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for EventReceiver {
+    fn drop(&mut self) {
+        let mut state = self.state();
+        state.reader_gone = true;
+        state.waiting.clear();
+        drop(state);
+        self.0.drained.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> AgentEvent {
+        AgentEvent::TextDelta { text: text.into() }
+    }
+
+    fn started(id: &str) -> AgentEvent {
+        AgentEvent::ToolStarted {
+            call_id: id.into(),
+            name: "t".into(),
+            arguments: "{}".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn deltas_join_and_boundaries_wait_for_room() {
+        let (sink, mut events) = channel(2);
+        for piece in ["a", "b", "c"] {
+            sink.emit(text(piece)).await;
+        }
+        sink.emit(started("1")).await;
+        sink.emit_or_drop(AgentEvent::ToolProgress {
+            call_id: "1".into(),
+            text: "lost".into(),
+        });
+        let late = sink.clone();
+        let waiting = hermes_core::task::spawn("late", async move {
+            late.emit(started("2")).await;
+            late.close();
+        });
+        let mut seen = Vec::new();
+        while let Some(next) = events.recv().await {
+            seen.push((next.seq, next.event));
+        }
+        waiting.await.unwrap().unwrap();
+        assert_eq!(
+            seen,
+            vec![(1, text("abc")), (2, started("1")), (3, started("2"))]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_session_outlives_its_reader() {
+        let (sink, events) = channel(1);
+        sink.emit(started("1")).await;
+        drop(events);
+        sink.emit(started("2")).await;
+        sink.emit(started("3")).await;
+    }
+}

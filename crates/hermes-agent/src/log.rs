@@ -1,0 +1,214 @@
+//! The conversation as it happened: append-only.
+//!
+//! What a model is shown is not the log but a projection of it ([`crate::project`]). Nothing in
+//! the log is edited after it was appended; compaction replaces the visible part as a whole, and
+//! the store keeps every row that was visible before.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hermes_core::ids::RowId;
+use hermes_core::message::Message;
+use hermes_core::store::{NewItem, StoredItem};
+
+/// Who wrote an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Person,
+    Model,
+    Tool,
+    /// Written by the engine.
+    Synthetic(Synthetic),
+}
+
+/// Why the engine wrote an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synthetic {
+    /// Asks the model to go on (cut answer, empty answer, announced but undone work).
+    Nudge,
+    /// Stands for an answer that had no visible text, so that a nudge can follow it.
+    Placeholder,
+    /// A summary of what was compacted away.
+    Summary,
+    /// Ends a tool sequence that was interrupted.
+    Closing,
+    /// Asks for the closing words when the iteration budget is gone.
+    BudgetGone,
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    pub message: Arc<Message>,
+    /// Set once the item is in the store.
+    pub row: Option<RowId>,
+    pub origin: Origin,
+    /// `false`: scaffolding that lives only as long as the session's process.
+    pub persist: bool,
+    /// Seconds since the epoch.
+    pub at: f64,
+}
+
+impl Item {
+    pub fn new(message: Message, origin: Origin, at: f64) -> Self {
+        Self {
+            message: Arc::new(message),
+            row: None,
+            origin,
+            persist: true,
+            at,
+        }
+    }
+
+    /// An item that is sent but never stored.
+    pub fn ephemeral(message: Message, why: Synthetic, at: f64) -> Self {
+        Self {
+            persist: false,
+            ..Self::new(message, Origin::Synthetic(why), at)
+        }
+    }
+
+    pub fn to_new(&self) -> NewItem {
+        NewItem {
+            message: Message::clone(&self.message),
+            at: self.at,
+            token_count: None,
+            platform_message_id: None,
+        }
+    }
+}
+
+impl From<StoredItem> for Item {
+    fn from(stored: StoredItem) -> Self {
+        let origin = match &stored.message {
+            Message::User(_) => Origin::Person,
+            Message::Assistant(_) => Origin::Model,
+            Message::Tool(_) => Origin::Tool,
+        };
+        Self {
+            row: Some(stored.id),
+            ..Self::new(stored.message, origin, stored.at)
+        }
+    }
+}
+
+/// The visible part of a conversation, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    items: Vec<Item>,
+    call_ids: HashSet<String>,
+    compactions: u32,
+}
+
+impl Log {
+    pub fn from_stored(items: Vec<StoredItem>) -> Self {
+        let mut log = Self::default();
+        for item in items {
+            log.push(item.into());
+        }
+        log
+    }
+
+    pub fn push(&mut self, item: Item) {
+        self.remember_calls(&item);
+        self.items.push(item);
+    }
+
+    fn remember_calls(&mut self, item: &Item) {
+        if let Message::Assistant(message) = &*item.message {
+            for call in &message.tool_calls {
+                self.call_ids.insert(call.id.clone());
+            }
+        }
+    }
+
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn last(&self) -> Option<&Item> {
+        self.items.last()
+    }
+
+    /// Whether a call of this id is in the log already. Some servers count from zero in every
+    /// answer, and providers want ids that are unique in the whole conversation.
+    pub fn knows_call(&self, id: &str) -> bool {
+        self.call_ids.contains(id)
+    }
+
+    /// How often the visible part was replaced by a compacted one.
+    pub fn compactions(&self) -> u32 {
+        self.compactions
+    }
+
+    /// Replaces the visible part. The rows it stood for stay in the store.
+    pub fn replace(&mut self, view: Vec<Item>) {
+        self.items.clear();
+        self.call_ids.clear();
+        self.compactions += 1;
+        for item in view {
+            self.push(item);
+        }
+    }
+
+    /// The index at which the last `turns` turns of the person begin, and its row.
+    pub fn start_of_last_turns(&self, turns: usize) -> Option<(usize, RowId)> {
+        self.items
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, item)| item.origin == Origin::Person)
+            .filter_map(|(at, item)| Some((at, item.row?)))
+            .take(turns)
+            .last()
+    }
+
+    /// Hides everything from `at` on (undo).
+    pub fn truncate(&mut self, at: usize) {
+        self.items.truncate(at);
+        self.call_ids.clear();
+        for at in 0..self.items.len() {
+            let item = self.items[at].clone();
+            self.remember_calls(&item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(text: &str, row: i64) -> Item {
+        Item {
+            row: Some(RowId(row)),
+            ..Item::new(Message::user(text), Origin::Person, 0.0)
+        }
+    }
+
+    #[test]
+    fn turns_are_counted_by_what_the_person_said() {
+        let mut log = Log::default();
+        log.push(person("one", 1));
+        log.push(Item::new(Message::assistant("1"), Origin::Model, 0.0));
+        log.push(person("two", 3));
+        log.push(Item::ephemeral(
+            Message::user("go on"),
+            Synthetic::Nudge,
+            0.0,
+        ));
+        assert_eq!(log.start_of_last_turns(1), Some((2, RowId(3))));
+        assert_eq!(log.start_of_last_turns(2), Some((0, RowId(1))));
+        assert_eq!(log.start_of_last_turns(9), Some((0, RowId(1))));
+        log.truncate(2);
+        assert_eq!(log.len(), 2);
+        assert_eq!(log.start_of_last_turns(0), None);
+    }
+}
