@@ -1,1 +1,5 @@
 //! What survives: state.db, memory files, the skills library, the job table
+
+pub mod memory;
+pub mod pending;
+pub mod scan;

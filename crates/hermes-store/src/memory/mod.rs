@@ -1,0 +1,400 @@
+//! The two memory files: `MEMORY.md` (what the agent noted) and `USER.md` (who the person is).
+//!
+//! A file is a list of entries joined by a line holding only `§`. Every change takes the lock
+//! beside the file, reads it again, and replaces it atomically; a file that cannot be read, or
+//! that someone edited into another shape, is never overwritten.
+
+mod file;
+mod outcome;
+mod prompt;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hermes_core::clock::{Clock, SystemClock};
+use serde_json::Value;
+
+use crate::scan::{self, Scope};
+use file::MemoryFile;
+pub use outcome::{MemoryError, Saved};
+
+/// Between two entries.
+pub const DELIMITER: &str = "\n§\n";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    Memory,
+    User,
+}
+
+impl Target {
+    pub const ALL: [Self; 2] = [Self::Memory, Self::User];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| target.as_str() == name)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::User => "user",
+        }
+    }
+
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Memory => "MEMORY.md",
+            Self::User => "USER.md",
+        }
+    }
+}
+
+/// How long each file may be, in Unicode code points of the joined text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub memory: usize,
+    pub user: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 2_200,
+            user: 1_375,
+        }
+    }
+}
+
+/// One change. `old_text` is any part of the entry that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Add { content: String },
+    Replace { old_text: String, content: String },
+    Remove { old_text: String },
+}
+
+impl Operation {
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Add { .. } => "add",
+            Self::Replace { .. } => "replace",
+            Self::Remove { .. } => "remove",
+        }
+    }
+}
+
+/// Both files of one home.
+#[derive(Clone)]
+pub struct MemoryFiles {
+    dir: PathBuf,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryFiles {
+    /// `dir` is `<home>/memories`; it is made at the first write.
+    pub fn new(dir: impl Into<PathBuf>, limits: Limits) -> Self {
+        Self::with_clock(dir, limits, Arc::new(SystemClock))
+    }
+
+    pub fn with_clock(dir: impl Into<PathBuf>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            dir: dir.into(),
+            limits,
+            clock,
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn path(&self, target: Target) -> PathBuf {
+        self.dir.join(target.file_name())
+    }
+
+    pub fn limit(&self, target: Target) -> usize {
+        match target {
+            Target::Memory => self.limits.memory,
+            Target::User => self.limits.user,
+        }
+    }
+
+    /// The entries on disk; none when there is no file.
+    pub fn entries(&self, target: Target) -> Result<Vec<String>, MemoryError> {
+        Ok(self.file(target).read()?.entries)
+    }
+
+    /// What the system prompt shows of this file; `None` when it has no entries.
+    pub fn prompt_block(&self, target: Target) -> Result<Option<String>, MemoryError> {
+        let entries = self.entries(target)?;
+        Ok(prompt::block(target, &entries, self.limit(target)))
+    }
+
+    /// How full the file is.
+    pub fn usage(&self, target: Target) -> Result<Saved, MemoryError> {
+        let entries = self.entries(target)?;
+        Ok(self.saved(target, &entries, String::new()))
+    }
+
+    pub fn add(&self, target: Target, content: &str) -> Result<Saved, MemoryError> {
+        self.one(
+            target,
+            &Operation::Add {
+                content: content.to_owned(),
+            },
+        )
+    }
+
+    pub fn replace(
+        &self,
+        target: Target,
+        old_text: &str,
+        content: &str,
+    ) -> Result<Saved, MemoryError> {
+        self.one(
+            target,
+            &Operation::Replace {
+                old_text: old_text.to_owned(),
+                content: content.to_owned(),
+            },
+        )
+    }
+
+    pub fn remove(&self, target: Target, old_text: &str) -> Result<Saved, MemoryError> {
+        self.one(
+            target,
+            &Operation::Remove {
+                old_text: old_text.to_owned(),
+            },
+        )
+    }
+
+    /// All of `operations` or none of them; only the final length counts against the limit.
+    pub fn batch(&self, target: Target, operations: &[Operation]) -> Result<Saved, MemoryError> {
+        if operations.is_empty() {
+            return Err(MemoryError::Missing {
+                what: "operations",
+                action: "batch",
+            });
+        }
+        let plan = plan(operations).map_err(|(at, error)| error.at(at, &operations[at]))?;
+        let file = self.file(target);
+        let lock = file.lock()?;
+        let before = file.read_unchanged(self.limit(target), &*self.clock)?;
+        let mut entries = before.clone();
+        for (at, change) in plan.iter().enumerate() {
+            change
+                .apply(&mut entries)
+                .map_err(|error| error.showing(&before).at(at, &operations[at]))?;
+        }
+        self.check_length(target, &entries, &before)?;
+        file.write(&entries)?;
+        drop(lock);
+        let count = operations.len();
+        let plural = if count == 1 { "" } else { "s" };
+        Ok(self.saved(target, &entries, format!("{count} change{plural} saved.")))
+    }
+
+    /// Empties the file. What was in it is returned.
+    pub fn reset(&self, target: Target) -> Result<Vec<String>, MemoryError> {
+        let file = self.file(target);
+        let _lock = file.lock()?;
+        let entries = file.read()?.entries;
+        if !entries.is_empty() {
+            file.write(&[])?;
+        }
+        Ok(entries)
+    }
+
+    /// Carries out a write that waited for approval (`payload` of a pending record).
+    pub fn apply_pending(&self, payload: &Value) -> Result<Saved, MemoryError> {
+        let (target, operations) = outcome::parse_payload(payload)?;
+        match <[Operation; 1]>::try_from(operations) {
+            Ok([single]) if payload["action"] != "batch" => self.one(target, &single),
+            Ok(single) => self.batch(target, &single),
+            Err(operations) => self.batch(target, &operations),
+        }
+    }
+
+    fn one(&self, target: Target, operation: &Operation) -> Result<Saved, MemoryError> {
+        let change = Change::plan(operation)?;
+        let file = self.file(target);
+        let lock = file.lock()?;
+        // Adding keeps every entry, so an odd file is no danger; the others must know what they hit.
+        let before = if matches!(operation, Operation::Add { .. }) {
+            file.read()?.entries
+        } else {
+            file.read_unchanged(self.limit(target), &*self.clock)?
+        };
+        let mut entries = before.clone();
+        change.apply(&mut entries)?;
+        if entries == before {
+            let message = "That entry is already there; nothing was changed.".to_owned();
+            return Ok(self.saved(target, &entries, message));
+        }
+        self.check_length(target, &entries, &before)?;
+        file.write(&entries)?;
+        drop(lock);
+        let message = match operation {
+            Operation::Add { .. } => "Entry added.",
+            Operation::Replace { .. } => "Entry replaced.",
+            Operation::Remove { .. } => "Entry removed.",
+        };
+        Ok(self.saved(target, &entries, message.to_owned()))
+    }
+
+    fn check_length(
+        &self,
+        target: Target,
+        entries: &[String],
+        before: &[String],
+    ) -> Result<(), MemoryError> {
+        let limit = self.limit(target);
+        let needed = length(entries);
+        if needed <= limit {
+            return Ok(());
+        }
+        Err(MemoryError::Full {
+            target,
+            needed,
+            used: length(before),
+            limit,
+            current_entries: before.to_vec(),
+        })
+    }
+
+    fn saved(&self, target: Target, entries: &[String], message: String) -> Saved {
+        Saved {
+            target,
+            used: length(entries),
+            limit: self.limit(target),
+            entry_count: entries.len(),
+            message,
+        }
+    }
+
+    fn file(&self, target: Target) -> MemoryFile {
+        MemoryFile::new(self.path(target))
+    }
+}
+
+/// An operation whose texts were checked.
+enum Change {
+    Add(Vec<String>),
+    Replace(String, Vec<String>),
+    Remove(String),
+}
+
+fn plan(operations: &[Operation]) -> Result<Vec<Change>, (usize, MemoryError)> {
+    let changes = operations.iter().enumerate();
+    changes
+        .map(|(at, operation)| Change::plan(operation).map_err(|error| (at, error)))
+        .collect()
+}
+
+impl Change {
+    fn plan(operation: &Operation) -> Result<Self, MemoryError> {
+        let action = operation.action();
+        let old = |text: &str| match text.trim() {
+            "" => Err(MemoryError::Missing {
+                what: "old_text",
+                action,
+            }),
+            text => Ok(text.to_owned()),
+        };
+        let new = |text: &str| {
+            let pieces = pieces(text);
+            if pieces.is_empty() {
+                return Err(MemoryError::Missing {
+                    what: "content",
+                    action,
+                });
+            }
+            match scan::first(text, Scope::Strict) {
+                Some(category) => Err(MemoryError::Blocked { category }),
+                None => Ok(pieces),
+            }
+        };
+        Ok(match operation {
+            Operation::Add { content } => Self::Add(new(content)?),
+            Operation::Replace { old_text, content } => {
+                Self::Replace(old(old_text)?, new(content)?)
+            }
+            Operation::Remove { old_text } => Self::Remove(old(old_text)?),
+        })
+    }
+
+    fn apply(&self, entries: &mut Vec<String>) -> Result<(), MemoryError> {
+        match self {
+            Self::Add(pieces) => {
+                for piece in pieces {
+                    if !entries.contains(piece) {
+                        entries.push(piece.clone());
+                    }
+                }
+            }
+            Self::Replace(old_text, pieces) => {
+                let at = find(entries, old_text)?;
+                entries.splice(at..=at, pieces.iter().cloned());
+            }
+            Self::Remove(old_text) => {
+                let at = find(entries, old_text)?;
+                entries.remove(at);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// New text as entries: a line holding only `§` inside it would be read back as a border, so it
+/// is one.
+fn pieces(text: &str) -> Vec<String> {
+    let text = file::unix_newlines(text);
+    let mut pieces = vec![String::new()];
+    for line in text.split('\n') {
+        match pieces.last_mut() {
+            Some(piece) if line.trim() != "§" => {
+                piece.push_str(line);
+                piece.push('\n');
+            }
+            _ => pieces.push(String::new()),
+        }
+    }
+    pieces
+        .iter()
+        .map(|piece| piece.trim().to_owned())
+        .filter(|piece| !piece.is_empty())
+        .collect()
+}
+
+/// The one entry that contains `old_text`.
+fn find(entries: &[String], old_text: &str) -> Result<usize, MemoryError> {
+    let mut hits = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.contains(old_text));
+    let Some((at, first)) = hits.next() else {
+        return Err(MemoryError::NoMatch {
+            old_text: old_text.to_owned(),
+            current_entries: entries.to_vec(),
+        });
+    };
+    if hits.any(|(_, entry)| entry != first) {
+        let matches = entries.iter().filter(|entry| entry.contains(old_text));
+        return Err(MemoryError::Ambiguous {
+            old_text: old_text.to_owned(),
+            matches: matches.map(|entry| outcome::preview(entry)).collect(),
+        });
+    }
+    Ok(at)
+}
+
+/// Code points of the joined text.
+fn length(entries: &[String]) -> usize {
+    let texts: usize = entries.iter().map(|entry| entry.chars().count()).sum();
+    texts + entries.len().saturating_sub(1) * DELIMITER.chars().count()
+}
+
+#[cfg(test)]
+mod tests;
