@@ -43,6 +43,7 @@ pub struct Quirks {
     /// Sends `parallel_tool_calls: true`.
     pub parallel_tool_calls: bool,
     pub schema: SchemaDialect,
+    pub tool_ids: ToolIds,
     /// `extra_content` of tool calls (Gemini thought signatures) travels back.
     pub thought_signatures: bool,
     /// OpenRouter's `provider` object: `only`, `ignore`, `order`, `sort`, ….
@@ -91,6 +92,11 @@ impl Quirks {
             stream_usage: chat,
             parallel_tool_calls: false,
             schema: SchemaDialect::Standard,
+            tool_ids: if anthropic {
+                ToolIds::Word
+            } else {
+                ToolIds::Any
+            },
             thought_signatures: false,
             provider_preferences: None,
             ollama_num_ctx: None,
@@ -221,8 +227,9 @@ pub enum ReasoningEcho {
 /// Which Anthropic thinking blocks travel back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThinkingReplay {
-    /// Signed blocks of the last assistant message (Anthropic itself).
-    LastSigned,
+    /// Every signed block (Anthropic itself). Dropping older ones would change bytes in the
+    /// middle of the conversation and cost the prompt cache.
+    Signed,
     /// All of them (Kimi).
     All,
     /// Only blocks without a signature (DeepSeek's Anthropic endpoint).
@@ -260,6 +267,17 @@ pub enum SchemaDialect {
     Gemini,
     /// Servers that compile schemas to grammars (llama.cpp): no `pattern`, no `format`.
     Grammar,
+}
+
+/// Which ids of tool calls the endpoint takes. Ids of another provider are rewritten to fit,
+/// always to the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolIds {
+    Any,
+    /// Letters, digits, `_` and `-` (Anthropic).
+    Word,
+    /// Exactly nine letters or digits (Mistral).
+    Nine,
 }
 
 /// The strongest of `levels` that is not stronger than `wanted`, else the weakest.

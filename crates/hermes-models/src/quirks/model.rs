@@ -4,7 +4,7 @@ use hermes_core::model::{Route, WireFormat};
 
 use super::{
     CacheLayout, Quirks, ReasoningEcho, ReasoningShape, SchemaDialect, TemperaturePolicy,
-    ThinkingReplay,
+    ThinkingReplay, ToolIds,
 };
 
 /// Claude families that think by budget and still take sampling parameters.
@@ -42,6 +42,9 @@ impl Quirks {
         }
         if model.refuses_sampling() {
             self.temperature = TemperaturePolicy::Omit;
+        }
+        if host.ends_with("mistral.ai") {
+            self.tool_ids = ToolIds::Nine;
         }
         self.refine_echo(&model, &route.provider, &host);
         self.refine_cache(&model, &route.provider, &host);
@@ -128,7 +131,7 @@ impl Quirks {
 
 fn thinking_replay(model: &Name, host: &str) -> ThinkingReplay {
     if host == "api.anthropic.com" {
-        ThinkingReplay::LastSigned
+        ThinkingReplay::Signed
     } else if model.is_kimi() || host.ends_with("kimi.com") || host.ends_with("moonshot.ai") {
         ThinkingReplay::All
     } else if model.has("deepseek") || host.ends_with("deepseek.com") {
@@ -274,7 +277,7 @@ mod tests {
             assert_eq!(quirks.reasoning, shape, "{model}");
             assert_eq!(quirks.temperature, temperature, "{model}");
             assert_eq!(quirks.cache, CacheLayout::AnthropicNative, "{model}");
-            assert_eq!(quirks.thinking, ThinkingReplay::LastSigned, "{model}");
+            assert_eq!(quirks.thinking, ThinkingReplay::Signed, "{model}");
         }
     }
 

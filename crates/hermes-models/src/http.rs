@@ -1,0 +1,253 @@
+//! The one place that builds HTTP clients.
+//!
+//! Building is cheap: the system's root certificates are read at the first TLS handshake, so a
+//! model on plain http never pays for them.
+
+mod roots;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::redirect;
+use rustls::crypto::CryptoProvider;
+
+use roots::LazyRoots;
+
+/// Variables that name a file of trusted roots, strongest first.
+const CA_VARIABLES: &[&str] = &[
+    "HERMES_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+];
+
+/// Never sent to a proxy, whatever the variables say: a model on this machine is not reachable
+/// from there.
+const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    pub connect_timeout: Duration,
+    /// PEM file that replaces the system's roots.
+    pub ca_file: Option<PathBuf>,
+    /// `ssl_verify: false` of a provider: only for development on a trusted network.
+    pub accept_any_certificate: bool,
+    pub proxy: ProxySettings,
+    pub redirects: Redirects,
+}
+
+/// Proxies by scheme of the target, as `HTTP_PROXY` and kin give them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxySettings {
+    pub http: Option<String>,
+    pub https: Option<String>,
+    pub all: Option<String>,
+    pub no_proxy: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirects {
+    /// Followed on the same host only: a key header must not travel to another.
+    SameHost,
+    /// Handed to the caller.
+    Never,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(30),
+            ca_file: None,
+            accept_any_certificate: false,
+            proxy: ProxySettings::default(),
+            redirects: Redirects::SameHost,
+        }
+    }
+}
+
+impl HttpSettings {
+    /// Settings as the environment gives them. `lookup` reads a variable (process environment or
+    /// the home's `.env`). A variable that names a missing CA file is reported and passed over.
+    pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
+        let variable = |name: &str| {
+            [name.to_ascii_lowercase(), name.to_owned()]
+                .iter()
+                .find_map(|name| lookup(name))
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
+        let ca_file = CA_VARIABLES.iter().find_map(|name| {
+            let path = PathBuf::from(lookup(name).filter(|value| !value.trim().is_empty())?);
+            if path.is_file() {
+                return Some(path);
+            }
+            tracing::warn!(variable = name, path = %path.display(), "the CA file does not exist; ignored");
+            None
+        });
+        Self {
+            ca_file,
+            proxy: ProxySettings {
+                http: variable("HTTP_PROXY"),
+                https: variable("HTTPS_PROXY"),
+                all: variable("ALL_PROXY"),
+                no_proxy: variable("NO_PROXY"),
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// No client could be built from the settings.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error("the CA file {} does not exist; correct the path or remove the setting", path.display())]
+    CaFileMissing { path: PathBuf },
+    #[error(
+        "{url:?} is not a usable proxy address (expected http://host:port, https://… or socks5://…): {source}"
+    )]
+    Proxy { url: String, source: reqwest::Error },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("the HTTP client cannot be built: {0}")]
+    Build(#[source] reqwest::Error),
+}
+
+/// Builds a client. Share it: it holds the connection pool.
+pub fn client(settings: &HttpSettings) -> Result<reqwest::Client, HttpError> {
+    if let Some(path) = &settings.ca_file
+        && !path.is_file()
+    {
+        return Err(HttpError::CaFileMissing { path: path.clone() });
+    }
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(settings.connect_timeout)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30))
+        .redirect(redirect_policy(settings.redirects))
+        .tls_backend_preconfigured(tls(settings)?)
+        .no_proxy();
+    for proxy in proxies(&settings.proxy)? {
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(HttpError::Build)
+}
+
+fn tls(settings: &HttpSettings) -> Result<rustls::ClientConfig, HttpError> {
+    let provider = crypto();
+    let roots = LazyRoots::new(
+        Arc::clone(&provider),
+        settings.ca_file.clone(),
+        settings.accept_any_certificate,
+    );
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(roots))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The process-wide crypto provider: ring, installed by whoever comes first.
+fn crypto() -> Arc<CryptoProvider> {
+    if CryptoProvider::get_default().is_none() {
+        // Losing the race means that another thread installed the same one.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+    CryptoProvider::get_default().map_or_else(
+        || Arc::new(rustls::crypto::ring::default_provider()),
+        Arc::clone,
+    )
+}
+
+fn proxies(settings: &ProxySettings) -> Result<Vec<reqwest::Proxy>, HttpError> {
+    type Make = fn(&str) -> reqwest::Result<reqwest::Proxy>;
+    let exceptions = match &settings.no_proxy {
+        Some(list) => format!("{list},{LOOPBACK}"),
+        None => LOOPBACK.to_owned(),
+    };
+    let rules: [(&Option<String>, Make); 3] = [
+        (&settings.http, |url| reqwest::Proxy::http(url)),
+        (&settings.https, |url| reqwest::Proxy::https(url)),
+        (&settings.all, |url| reqwest::Proxy::all(url)),
+    ];
+    rules
+        .into_iter()
+        .filter_map(|(url, make)| Some((url.as_deref()?, make)))
+        .map(|(url, make)| match make(url) {
+            Ok(proxy) => Ok(proxy.no_proxy(reqwest::NoProxy::from_string(&exceptions))),
+            Err(source) => Err(HttpError::Proxy {
+                url: hermes_core::redact::secrets(url).into_owned(),
+                source,
+            }),
+        })
+        .collect()
+}
+
+fn redirect_policy(redirects: Redirects) -> redirect::Policy {
+    match redirects {
+        Redirects::Never => redirect::Policy::none(),
+        Redirects::SameHost => redirect::Policy::custom(|attempt| {
+            let same_host = attempt
+                .previous()
+                .first()
+                .is_some_and(|first| first.host_str() == attempt.url().host_str());
+            if same_host && attempt.previous().len() < 5 {
+                attempt.follow()
+            } else {
+                attempt.stop()
+            }
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_gives_proxies_and_roots() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_string_lossy().into_owned();
+        let settings = HttpSettings::from_env(|name| match name {
+            "HERMES_CA_BUNDLE" => Some("/nonexistent/roots.pem".into()),
+            "REQUESTS_CA_BUNDLE" => Some(path.clone()),
+            "https_proxy" => Some("http://proxy.test:3128".into()),
+            "HTTPS_PROXY" => Some("http://other.test:1".into()),
+            "NO_PROXY" => Some("internal.test".into()),
+            _ => None,
+        });
+        assert_eq!(settings.ca_file.as_deref(), Some(file.path()));
+        assert_eq!(
+            settings.proxy.https.as_deref(),
+            Some("http://proxy.test:3128")
+        );
+        assert_eq!(settings.proxy.http, None);
+        assert_eq!(settings.proxy.no_proxy.as_deref(), Some("internal.test"));
+        client(&settings).unwrap();
+    }
+
+    #[test]
+    fn a_missing_ca_file_is_named() {
+        let settings = HttpSettings {
+            ca_file: Some("/nonexistent/roots.pem".into()),
+            ..HttpSettings::default()
+        };
+        let error = client(&settings).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/roots.pem"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_proxy_is_named() {
+        let mut settings = HttpSettings::default();
+        settings.proxy.all = Some("::::".into());
+        let error = client(&settings).unwrap_err().to_string();
+        assert!(error.contains("::::"), "{error}");
+        for good in ["http://user:pw@proxy.test:3128", "socks5://127.0.0.1:1080"] {
+            settings.proxy.all = Some(good.into());
+            client(&settings).unwrap();
+        }
+    }
+}
