@@ -1,1 +1,23 @@
-//! Test only: scripted model server, virtual clock, temporary homes, event recorder, the original as oracle
+//! Test only: scripted model server, virtual clock, temporary homes, event recorder, the original
+//! as oracle.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`model_server`] | a model that says what the test wants, in three wire formats, with faults |
+//! | [`clock`] | time and randomness the test decides |
+//! | [`home`] | a throw-away home with its configuration |
+//! | [`recorder`] | collecting events and waiting for one |
+//! | [`oracle`] | the pinned Python original |
+//! | [`process`] | running the built binary in a clean environment |
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests use this crate: a broken precondition should end them loudly"
+)]
+
+pub mod clock;
+pub mod home;
+pub mod model_server;
+pub mod oracle;
+pub mod process;
+pub mod recorder;

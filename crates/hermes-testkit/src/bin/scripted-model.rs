@@ -1,0 +1,73 @@
+//! The scripted model server as a program: `scripted-model <script.json> [port]`.
+//!
+//! Prints `{"base_url": …}` on its first line, then one line of JSON per request. Ends when its
+//! standard input does, so that it never outlives the program that started it.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of the test kit talks to whoever started it"
+)]
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hermes_testkit::model_server::{ModelServer, load_script};
+use serde_json::json;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(path) = args.next() else {
+        eprintln!("usage: scripted-model <script.json> [port]");
+        return ExitCode::from(2);
+    };
+    match start(&path, args.next().as_deref()) {
+        Ok(server) => {
+            println!("{}", json!({"base_url": server.base_url()}));
+            let server = Arc::new(server);
+            let reporter = server.clone();
+            // Detached: it waits for a request that may never come.
+            std::thread::spawn(move || report(&reporter));
+            // Whatever ends the pipe ends the server.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("scripted-model: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(path: &str, port: Option<&str>) -> Result<ModelServer, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let script = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    let port: u16 = match port {
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("{text:?} is not a port"))?,
+        None => 0,
+    };
+    let server = ModelServer::start_on(SocketAddr::from(([127, 0, 0, 1], port)));
+    load_script(&server, &script).map_err(|error| format!("{path}: {error}"))?;
+    Ok(server)
+}
+
+fn report(server: &ModelServer) {
+    for number in 0.. {
+        server.block_until(|progress| progress.requests > number);
+        let request = &server.requests()[number];
+        println!(
+            "{}",
+            json!({
+                "method": request.method,
+                "path": request.path,
+                "model": request.model(),
+                "bytes": request.raw.len(),
+                "tool_results": request.tool_results().len(),
+                "arrived_ns": request.arrived_ns.to_string(),
+            })
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! A scripted model server on loopback: OpenAI chat completions, Anthropic messages and OpenAI
+//! responses, with the faults of real servers on demand.
+//!
+//! It runs on a thread of its own with its own clock, so that a test may pause tokio's time, block,
+//! or start other programs against it.
+//!
+//! ```
+//! use hermes_testkit::model_server::{ModelServer, Reply};
+//! use serde_json::json;
+//!
+//! let server = ModelServer::start();
+//! // One answer after the other …
+//! server.push(Reply::tool_call("call_1", "read_file", &json!({"path": "a.txt"})));
+//! server.push(Reply::text("The file says hello."));
+//! // … or an agent by rule.
+//! server.answer_with(|request| {
+//!     if request.ends_with_tool_result() {
+//!         Reply::text("done")
+//!     } else {
+//!         Reply::tool_call("call_1", "todo", &json!({}))
+//!     }
+//! });
+//! assert!(server.base_url().ends_with("/v1"));
+//! ```
+
+mod encode;
+mod http;
+mod reply;
+mod request;
+mod script;
+mod serve;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use reply::{Call, Gate, ReasoningField, Reply, ReplyUsage, UsagePlace};
+pub use request::{Format, RecordedRequest, ToolResult};
+pub use script::{load_script, reply_from_json};
+
+type Predicate = Arc<dyn Fn(&RecordedRequest) -> bool + Send + Sync>;
+type Rule = Arc<dyn Fn(&RecordedRequest) -> Option<Reply> + Send + Sync>;
+
+/// The server. It stops when dropped.
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    handle: Handle,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct Shared {
+    script: Mutex<Script>,
+    requests: Mutex<Vec<RecordedRequest>>,
+    progress: watch::Sender<Progress>,
+}
+
+/// Counts of what happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub connections: usize,
+    pub requests: usize,
+    /// Answers sent to their planned end.
+    pub answered: usize,
+    /// Clients that went away before their answer was sent.
+    pub disconnects: usize,
+}
+
+#[derive(Default)]
+struct Script {
+    rules: Vec<Rule>,
+    matched: Vec<(Predicate, Reply)>,
+    queue: std::collections::VecDeque<Reply>,
+    default: Option<Rule>,
+    /// Fixed answers by method and path (without the query).
+    routes: Vec<(String, String, Reply)>,
+    models: Vec<ServedModel>,
+}
+
+/// A model in the server's lists.
+#[derive(Clone, Debug)]
+pub struct ServedModel {
+    pub id: String,
+    pub context_length: Option<u32>,
+    /// Further fields of its entry in `/v1/models`.
+    pub fields: Value,
+}
+
+impl ServedModel {
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            context_length: None,
+            fields: Value::Null,
+        }
+    }
+
+    #[must_use]
+    pub fn context_length(mut self, tokens: u32) -> Self {
+        self.context_length = Some(tokens);
+        self
+    }
+
+    #[must_use]
+    pub fn fields(mut self, fields: Value) -> Self {
+        self.fields = fields;
+        self
+    }
+}
+
+impl ModelServer {
+    /// Starts on a free port of loopback. Works inside and outside a tokio runtime.
+    pub fn start() -> Self {
+        Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Starts on this address.
+    pub fn start_on(address: SocketAddr) -> Self {
+        let shared = Arc::new(Shared {
+            script: Mutex::default(),
+            requests: Mutex::default(),
+            progress: watch::Sender::new(Progress::default()),
+        });
+        let stop = CancellationToken::new();
+        let (ready, started) = std::sync::mpsc::channel();
+        let (for_thread, stopped) = (shared.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("model-server".to_owned())
+            .spawn(move || {
+                let runtime = Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .expect("a runtime for the model server");
+                runtime.block_on(async move {
+                    let listener = TcpListener::bind(address)
+                        .await
+                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
+                    let bound = listener.local_addr().expect("the listener has an address");
+                    ready
+                        .send((bound, Handle::current()))
+                        .expect("the starter waits");
+                    serve::accept(listener, for_thread, stopped).await;
+                });
+            })
+            .expect("a thread for the model server");
+        let (address, handle) = started.recv().expect("the model server starts");
+        Self {
+            address,
+            shared,
+            handle,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// The base of the OpenAI-style endpoints: `http://127.0.0.1:<port>/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The same without `/v1`, as Anthropic's and Ollama's clients want it.
+    pub fn root_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.shared.script()
+    }
+
+    /// Queues an answer for the next model request that nothing else answers.
+    pub fn push(&self, reply: Reply) -> &Self {
+        self.script().queue.push_back(reply);
+        self
+    }
+
+    pub fn push_all(&self, replies: impl IntoIterator<Item = Reply>) -> &Self {
+        self.script().queue.extend(replies);
+        self
+    }
+
+    /// Queues an answer for the next request that `matches`; used once, before the queue.
+    pub fn push_when(
+        &self,
+        matches: impl Fn(&RecordedRequest) -> bool + Send + Sync + 'static,
+        reply: Reply,
+    ) -> &Self {
+        self.script().matched.push((Arc::new(matches), reply));
+        self
+    }
+
+    /// Queues an answer for the next request to this model (an auxiliary one, say).
+    pub fn push_for_model(&self, model: &str, reply: Reply) -> &Self {
+        let model = model.to_owned();
+        self.push_when(move |request| request.model() == model, reply)
+    }
+
+    /// What is answered when the queue is empty.
+    pub fn push_default(&self, reply: Reply) -> &Self {
+        self.answer_with(move |_| reply.clone())
+    }
+
+    /// Answers by rule whatever the queue does not.
+    pub fn answer_with(
+        &self,
+        answer: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static,
+    ) -> &Self {
+        self.script().default = Some(Arc::new(move |request| Some(answer(request))));
+        self
+    }
+
+    /// A rule asked before everything else; `None` passes the request on. Rules are asked in
+    /// the order given.
+    pub fn rule(
+        &self,
+        rule: impl Fn(&RecordedRequest) -> Option<Reply> + Send + Sync + 'static,
+    ) -> &Self {
+        self.script().rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Answers requests without tools (titles, summaries, other side work) with this, always.
+    pub fn side_work(&self, reply: Reply) -> &Self {
+        self.rule(move |request| (!request.offers_tools()).then(|| reply.clone()))
+    }
+
+    /// A fixed answer for another path, e.g. `GET /props`. Replaces the built-in lists too.
+    pub fn route(&self, method: &str, path: &str, reply: Reply) -> &Self {
+        let mut script = self.script();
+        script
+            .routes
+            .insert(0, (method.to_owned(), path.to_owned(), reply));
+        drop(script);
+        self
+    }
+
+    /// What `/v1/models`, `/api/tags` and `/api/show` list.
+    pub fn serve_models(&self, models: impl IntoIterator<Item = ServedModel>) -> &Self {
+        self.script().models = models.into_iter().collect();
+        self
+    }
+
+    /// Every request so far, of any path.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.requests().clone()
+    }
+
+    /// The model calls so far.
+    pub fn model_requests(&self) -> Vec<RecordedRequest> {
+        let requests = self.shared.requests();
+        requests
+            .iter()
+            .filter(|request| request.format().is_some())
+            .cloned()
+            .collect()
+    }
+
+    /// The newest model call.
+    pub fn last_request(&self) -> RecordedRequest {
+        self.model_requests().pop().expect("a model call was made")
+    }
+
+    /// Queued answers that nothing asked for yet.
+    pub fn unused(&self) -> usize {
+        let script = self.script();
+        script.queue.len() + script.matched.len()
+    }
+
+    pub fn progress(&self) -> Progress {
+        *self.shared.progress.borrow()
+    }
+
+    /// Waits until the counts satisfy `enough`.
+    pub async fn wait_for(&self, enough: impl Fn(&Progress) -> bool) -> Progress {
+        let mut seen = self.shared.progress.subscribe();
+        let progress = seen.wait_for(|progress| enough(progress)).await;
+        *progress.expect("the server outlives its handle")
+    }
+
+    /// The same for a test without a runtime.
+    pub fn block_until(&self, enough: impl Fn(&Progress) -> bool) -> Progress {
+        self.handle.block_on(self.wait_for(enough))
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server thread was already printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Vec<RecordedRequest>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
+    }
+
+    /// The answer to a model request. Closures run without any lock held.
+    fn decide(&self, request: &RecordedRequest) -> Reply {
+        let rules = self.script().rules.clone();
+        if let Some(reply) = rules.iter().find_map(|rule| rule(request)) {
+            return reply;
+        }
+        let matchers: Vec<Predicate> = {
+            let script = self.script();
+            script
+                .matched
+                .iter()
+                .map(|(matches, _)| matches.clone())
+                .collect()
+        };
+        if let Some(at) = matchers.iter().position(|matches| matches(request)) {
+            let mut script = self.script();
+            if at < script.matched.len() {
+                return script.matched.remove(at).1;
+            }
+        }
+        let default = {
+            let mut script = self.script();
+            if let Some(reply) = script.queue.pop_front() {
+                return reply;
+            }
+            script.default.clone()
+        };
+        default.and_then(|rule| rule(request)).unwrap_or_else(|| {
+            let what = format!(
+                "the script has no answer left for request {} ({} {})",
+                request.index, request.method, request.path
+            );
+            Reply::error(400, &what)
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! An answer as the events of a wire format.
+
+mod anthropic;
+mod chat;
+mod responses;
+
+use serde_json::Value;
+
+use super::reply::{Answer, Block, Call, Finish, ReplyUsage, UsageReport};
+use super::request::{Format, RecordedRequest};
+
+/// An answer in its wire format.
+pub(super) enum Encoded {
+    Json(Value),
+    /// Server-sent events, each complete with its blank line.
+    Events(Vec<String>),
+}
+
+/// What the encoders need besides the answer.
+pub(super) struct Context {
+    pub format: Format,
+    pub model: String,
+    /// Number of the request: makes ids of answers unique and reproducible.
+    pub index: usize,
+    pub usage: Option<ReplyUsage>,
+}
+
+impl Context {
+    pub(super) fn new(format: Format, request: &RecordedRequest, answer: &Answer) -> Self {
+        let usage = match answer.usage {
+            UsageReport::None => None,
+            UsageReport::Fixed(usage) => Some(usage),
+            UsageReport::FromRequest => Some(ReplyUsage {
+                prompt: request.raw.len() as u64 / 4,
+                completion: completion_tokens(answer),
+                ..ReplyUsage::default()
+            }),
+        };
+        Self {
+            format,
+            model: request.model().to_owned(),
+            index: request.index,
+            usage,
+        }
+    }
+}
+
+pub(super) fn encode(answer: &Answer, streams: bool, cx: &Context) -> Encoded {
+    if !streams || answer.quirks.json_answer {
+        return Encoded::Json(match cx.format {
+            Format::Chat => chat::object(answer, cx),
+            Format::Anthropic => anthropic::object(answer, cx),
+            Format::Responses => responses::object(answer, cx),
+        });
+    }
+    let mut events = match cx.format {
+        Format::Chat => chat::events(answer, cx),
+        Format::Anthropic => anthropic::events(answer, cx),
+        Format::Responses => responses::events(answer, cx),
+    };
+    if answer.quirks.crlf {
+        for event in &mut events {
+            *event = event.replace('\n', "\r\n");
+        }
+    }
+    Encoded::Events(events)
+}
+
+/// The error event that ends a stream of this format.
+pub(super) fn error_event(format: Format, error: &Value) -> String {
+    match format {
+        Format::Chat => data(&serde_json::json!({"error": error})),
+        Format::Anthropic => named(
+            "error",
+            &serde_json::json!({"type": "error", "error": error}),
+        ),
+        Format::Responses => named(
+            "response.failed",
+            &serde_json::json!({
+                "type": "response.failed",
+                "response": {"status": "failed", "error": error},
+            }),
+        ),
+    }
+}
+
+fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn named(name: &str, value: &Value) -> String {
+    format!("event: {name}\ndata: {value}\n\n")
+}
+
+fn completion_tokens(answer: &Answer) -> u64 {
+    let bytes: usize = answer
+        .blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text(deltas) | Block::Reasoning { deltas, .. } => {
+                deltas.iter().map(String::len).sum()
+            }
+            Block::Call(call) => call.name.len() + call.arguments.len(),
+        })
+        .sum();
+    (bytes as u64).div_ceil(4)
+}
+
+fn calls(answer: &Answer) -> impl Iterator<Item = &Call> {
+    answer.blocks.iter().filter_map(|block| match block {
+        Block::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+fn text(answer: &Answer) -> String {
+    let texts = answer.blocks.iter().filter_map(|block| match block {
+        Block::Text(deltas) => Some(deltas.concat()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn reasoning(answer: &Answer) -> String {
+    let texts = answer.blocks.iter().filter_map(|block| match block {
+        Block::Reasoning { deltas, .. } => Some(deltas.concat()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The finish reason in OpenAI's words. `None`: the stream never says.
+fn finish(answer: &Answer) -> Option<Value> {
+    match &answer.finish {
+        Finish::Auto if calls(answer).next().is_some() => Some("tool_calls".into()),
+        Finish::Auto => Some("stop".into()),
+        Finish::Reason(reason) => Some(reason.as_str().into()),
+        Finish::Raw(value) => Some(value.clone()),
+        Finish::Missing => None,
+    }
+}
+
+/// The arguments of a call in as many pieces as it asks for.
+fn argument_chunks(call: &Call) -> Vec<String> {
+    super::reply::split(&call.arguments, call.chunks)
+}

@@ -1,0 +1,7 @@
+//! The test kit keeps its own promises.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod client;
+mod faults;
+mod formats;
+mod script;
