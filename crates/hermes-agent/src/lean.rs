@@ -1,0 +1,286 @@
+//! Small context windows: they work, with less around the conversation.
+//!
+//! Below 64K tokens the prompt is shorter and tool schemas lose their prose; below 16K only the
+//! tools that most work needs stay. Nothing is refused, unless what must be sent does not fit.
+
+use std::sync::Arc;
+
+use hermes_core::tool::ToolSpec;
+use serde_json::{Map, Value};
+
+/// How much goes around the conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    #[default]
+    Full,
+    /// Short prompt, trimmed schemas.
+    Lean,
+    /// As lean, with few tools.
+    Minimal,
+}
+
+const LEAN_BELOW: u32 = 64_000;
+const MINIMAL_BELOW: u32 = 16_000;
+
+/// What stays in a very small window.
+const MINIMAL_TOOLS: &[&str] = &[
+    "clarify",
+    "memory",
+    "patch",
+    "process",
+    "read_file",
+    "search_files",
+    "skill_view",
+    "terminal",
+    "web_extract",
+    "web_search",
+    "write_file",
+];
+
+/// Longest tool description in the lean modes, in characters.
+const LEAN_DESCRIPTION: usize = 160;
+const MINIMAL_DESCRIPTION: usize = 90;
+
+impl Mode {
+    pub fn of(context_length: u32) -> Self {
+        if context_length < MINIMAL_BELOW {
+            Self::Minimal
+        } else if context_length < LEAN_BELOW {
+            Self::Lean
+        } else {
+            Self::Full
+        }
+    }
+
+    /// What to tell the person, once per session.
+    pub fn warning(self, context_length: u32) -> Option<String> {
+        let what = match self {
+            Self::Full => return None,
+            Self::Lean => "a shorter prompt and trimmed tool descriptions are used",
+            Self::Minimal => "a short prompt and only the most needed tools are used",
+        };
+        Some(format!(
+            "The model's context is small ({context_length} tokens): {what}, and long \
+             conversations are condensed often. Where the model can take more, set \
+             model.context_length."
+        ))
+    }
+
+    /// Whether a tool is offered. In a minimal window, tools the person chose by name pass too.
+    pub fn offers(self, tool: &str, chosen: bool) -> bool {
+        self != Self::Minimal || chosen || MINIMAL_TOOLS.binary_search(&tool).is_ok()
+    }
+
+    /// The tools array for this mode. `chosen` are toolsets or tools that the person named.
+    pub fn tools(self, specs: &[ToolSpec], chosen: &[String]) -> Arc<[ToolSpec]> {
+        let is_chosen = |spec: &ToolSpec| {
+            chosen
+                .iter()
+                .any(|name| *name == spec.name || name == spec.toolset)
+        };
+        specs
+            .iter()
+            .filter(|spec| self.offers(&spec.name, is_chosen(spec)))
+            .map(|spec| self.spec(spec))
+            .collect()
+    }
+
+    /// One tool as this mode describes it.
+    pub fn spec(self, spec: &ToolSpec) -> ToolSpec {
+        let limit = match self {
+            Self::Full => return spec.clone(),
+            Self::Lean => LEAN_DESCRIPTION,
+            Self::Minimal => MINIMAL_DESCRIPTION,
+        };
+        ToolSpec {
+            description: first_sentences(&spec.description, limit),
+            parameters: Arc::new(trimmed_schema(&spec.parameters)),
+            ..spec.clone()
+        }
+    }
+}
+
+/// The sentences that fit, at least one (cut at a word if need be).
+fn first_sentences(text: &str, limit: usize) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().count() <= limit {
+        return text;
+    }
+    let mut kept = String::new();
+    for sentence in text.split_inclusive(". ") {
+        if kept.chars().count() + sentence.trim_end().chars().count() > limit {
+            break;
+        }
+        kept.push_str(sentence);
+    }
+    if !kept.is_empty() {
+        return kept.trim_end().to_owned();
+    }
+    let head: String = text.chars().take(limit).collect();
+    let cut = head.rfind(' ').map_or(head.as_str(), |at| &head[..at]);
+    format!("{cut}…")
+}
+
+/// A schema without prose: names, types, enums, required, structure and limits stay.
+pub fn trimmed_schema(schema: &Value) -> Value {
+    const PROSE: &[&str] = &[
+        "description",
+        "title",
+        "examples",
+        "example",
+        "$comment",
+        "default",
+    ];
+    const NAMED: &[&str] = &["properties", "$defs", "definitions", "patternProperties"];
+    match schema {
+        Value::Object(map) => {
+            let mut out = Map::new();
+            for (key, value) in map {
+                if NAMED.contains(&key.as_str())
+                    && let Value::Object(members) = value
+                {
+                    // Here keys are names of parameters: one may well be called "description".
+                    let members = members
+                        .iter()
+                        .map(|(name, member)| (name.clone(), trimmed_schema(member)))
+                        .collect();
+                    out.insert(key.clone(), Value::Object(members));
+                } else if matches!(key.as_str(), "enum" | "const" | "required") {
+                    out.insert(key.clone(), value.clone());
+                } else if !PROSE.contains(&key.as_str()) {
+                    out.insert(key.clone(), trimmed_schema(value));
+                }
+            }
+            Value::Object(out)
+        }
+        Value::Array(items) => items.iter().map(trimmed_schema).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Room that an answer needs at the very least.
+const LEAST_ANSWER: u64 = 256;
+
+/// What must be sent does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the model's context of {context} tokens is too small for this message: system prompt {system}, \
+     tools {tools}, message {message} tokens. Shorten the message, load fewer tools (-t), or use a \
+     model with a larger context (model.context_length sets it where the detected size is wrong)"
+)]
+pub struct TooSmall {
+    pub context: u32,
+    pub system: u64,
+    pub tools: u64,
+    pub message: u64,
+}
+
+/// Refuses only what cannot work: the prompt, the tools and the newest message alone exceed the
+/// window. Figures are real tokens (see [`crate::tokens::Meter::real`]).
+pub fn fits(context: u32, system: u64, tools: u64, message: u64) -> Result<(), TooSmall> {
+    if system + tools + message + LEAST_ANSWER <= u64::from(context) {
+        return Ok(());
+    }
+    Err(TooSmall {
+        context,
+        system,
+        tools,
+        message,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermes_core::tool::Effects;
+    use serde_json::json;
+
+    fn spec(name: &str, description: &str, parameters: Value) -> ToolSpec {
+        ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: Arc::new(parameters),
+            toolset: "file",
+            effects: Effects::ReadOnly,
+            untrusted: false,
+            result_limit: None,
+        }
+    }
+
+    #[test]
+    fn modes_by_window() {
+        assert_eq!(Mode::of(8_192), Mode::Minimal);
+        assert_eq!(Mode::of(32_768), Mode::Lean);
+        assert_eq!(Mode::of(64_000), Mode::Full);
+        assert!(Mode::of(64_000).warning(64_000).is_none());
+        assert!(Mode::of(8_192).warning(8_192).unwrap().contains("8192"));
+    }
+
+    #[test]
+    fn schemas_keep_what_a_call_needs() {
+        let full = json!({
+            "type": "object",
+            "title": "Args",
+            "properties": {
+                "description": {"type": "string", "description": "what it is", "minLength": 1},
+                "mode": {"type": "string", "enum": ["description", "title"], "default": "title"},
+                "items": {"type": "array", "items": {"type": "object", "properties": {
+                    "title": {"type": "string", "title": "T"}}}}
+            },
+            "required": ["description", "mode"]
+        });
+        assert_eq!(
+            trimmed_schema(&full),
+            json!({
+                "type": "object",
+                "properties": {
+                    "description": {"type": "string", "minLength": 1},
+                    "mode": {"type": "string", "enum": ["description", "title"]},
+                    "items": {"type": "array", "items": {"type": "object", "properties": {
+                        "title": {"type": "string"}}}}
+                },
+                "required": ["description", "mode"]
+            })
+        );
+    }
+
+    #[test]
+    fn descriptions_are_cut_at_sentences() {
+        let long = format!("Reads a file. {}", "More about it. ".repeat(40));
+        let lean = Mode::Lean.spec(&spec("read_file", &long, json!({})));
+        assert!(lean.description.starts_with("Reads a file. More"));
+        assert!(lean.description.ends_with('.'));
+        assert!(lean.description.chars().count() <= LEAN_DESCRIPTION);
+        let endless = Mode::Lean.spec(&spec("x", &"wörter ".repeat(100), json!({})));
+        assert!(endless.description.ends_with('…'));
+        assert_eq!(
+            Mode::Full.spec(&spec("x", &long, json!({}))).description,
+            long
+        );
+    }
+
+    #[test]
+    fn a_minimal_window_offers_few_tools_and_those_chosen() {
+        assert!(MINIMAL_TOOLS.is_sorted());
+        let specs = [
+            spec("read_file", "", json!({})),
+            spec("todo", "", json!({})),
+        ];
+        let names = |mode: Mode, chosen: &[String]| -> Vec<String> {
+            mode.tools(&specs, chosen)
+                .iter()
+                .map(|spec| spec.name.clone())
+                .collect()
+        };
+        assert_eq!(names(Mode::Minimal, &[]), ["read_file"]);
+        assert_eq!(names(Mode::Minimal, &["todo".to_owned()]).len(), 2);
+        assert_eq!(names(Mode::Lean, &[]).len(), 2);
+    }
+
+    #[test]
+    fn only_what_cannot_fit_is_refused() {
+        assert!(fits(4_096, 1_500, 1_000, 1_000).is_ok());
+        let error = fits(4_096, 1_500, 1_000, 2_000).unwrap_err();
+        assert!(error.to_string().contains("4096"), "{error}");
+    }
+}
