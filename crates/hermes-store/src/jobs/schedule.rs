@@ -1,0 +1,291 @@
+//! When a job runs: what people write, and what is stored.
+
+use chrono::{
+    DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta,
+    TimeZone,
+};
+use serde_json::{Value, json};
+
+/// A stored schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// At one moment. Without an offset (old records) it is local time.
+    Once {
+        run_at: String,
+    },
+    Interval {
+        minutes: u64,
+    },
+    Cron {
+        expr: String,
+    },
+}
+
+/// A schedule as a person wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    pub schedule: Schedule,
+    pub display: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    #[error(
+        "{0:?} is no schedule. Write 30m, 2h or 1d (once, after that time), every 30m (again and again), 0 9 * * 1-5 (cron), or 2027-01-31T09:00 (once, then)"
+    )]
+    Unknown(String),
+    #[error("{text:?} is no duration: write a number with m, h or d, such as every 30m")]
+    Duration { text: String },
+    #[error("cron expression {expr:?}: {why}")]
+    Cron { expr: String, why: String },
+    #[error(
+        "{text:?} is no date and time; write 2027-01-31T09:00 or with an offset 2027-01-31T09:00+01:00"
+    )]
+    Timestamp { text: String },
+    #[error("the stored schedule cannot be read: {0}")]
+    Stored(String),
+}
+
+impl Schedule {
+    pub(super) fn from_stored(value: &Value) -> Result<Self, ScheduleError> {
+        let bad = || ScheduleError::Stored(value.to_string());
+        let text = |key: &str| value[key].as_str().map(str::to_owned).ok_or_else(bad);
+        match value["kind"].as_str() {
+            Some("once") => Ok(Self::Once {
+                run_at: text("run_at")?,
+            }),
+            Some("interval") => Ok(Self::Interval {
+                minutes: value["minutes"].as_u64().ok_or_else(bad)?,
+            }),
+            Some("cron") => Ok(Self::Cron {
+                expr: text("expr")?,
+            }),
+            _ => Err(bad()),
+        }
+    }
+
+    pub fn is_recurring(&self) -> bool {
+        !matches!(self, Self::Once { .. })
+    }
+}
+
+impl Parsed {
+    pub fn to_json(&self) -> Value {
+        let display = &self.display;
+        match &self.schedule {
+            Schedule::Once { run_at } => {
+                json!({ "kind": "once", "run_at": run_at, "display": display })
+            }
+            Schedule::Interval { minutes } => {
+                json!({ "kind": "interval", "minutes": minutes, "display": display })
+            }
+            Schedule::Cron { expr } => json!({ "kind": "cron", "expr": expr, "display": display }),
+        }
+    }
+}
+
+/// Reads what a person wrote. `now` gives the time zone of times without an offset.
+pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, ScheduleError> {
+    let text = text.trim();
+    let lower = text.to_lowercase();
+    if let Some(duration) = lower.strip_prefix("every ") {
+        let minutes = minutes(duration).ok_or_else(|| ScheduleError::Duration {
+            text: text.to_owned(),
+        })?;
+        return Ok(Parsed {
+            schedule: Schedule::Interval { minutes },
+            display: format!("every {minutes}m"),
+        });
+    }
+    if looks_like_cron(text) {
+        check_cron(text).map_err(|why| ScheduleError::Cron {
+            expr: text.to_owned(),
+            why,
+        })?;
+        return Ok(Parsed {
+            schedule: Schedule::Cron {
+                expr: text.to_owned(),
+            },
+            display: text.to_owned(),
+        });
+    }
+    if text.contains('T') || looks_like_date(text) {
+        let at = timestamp(text, &now.timezone()).ok_or_else(|| ScheduleError::Timestamp {
+            text: text.to_owned(),
+        })?;
+        return Ok(Parsed {
+            schedule: Schedule::Once { run_at: iso(&at) },
+            display: format!("once at {}", at.format("%Y-%m-%d %H:%M")),
+        });
+    }
+    let minutes = minutes(&lower).ok_or_else(|| ScheduleError::Unknown(text.to_owned()))?;
+    let at = i64::try_from(minutes)
+        .ok()
+        .and_then(TimeDelta::try_minutes)
+        .and_then(|delta| now.clone().checked_add_signed(delta))
+        .ok_or_else(|| ScheduleError::Unknown(text.to_owned()))?;
+    Ok(Parsed {
+        schedule: Schedule::Once {
+            run_at: iso(&at.fixed_offset()),
+        },
+        display: format!("once in {text}"),
+    })
+}
+
+/// As Python's `isoformat` writes it: microseconds only when there are any.
+pub(super) fn iso(at: &DateTime<FixedOffset>) -> String {
+    if at.timestamp_subsec_micros() == 0 {
+        at.format("%Y-%m-%dT%H:%M:%S%:z").to_string()
+    } else {
+        at.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string()
+    }
+}
+
+/// `30m`, `2 hours`, `1d` → minutes.
+fn minutes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim_start() {
+        "m" | "min" | "mins" | "minute" | "minutes" => 1,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 60,
+        "d" | "day" | "days" => 1_440,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn looks_like_cron(text: &str) -> bool {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let plain = |field: &&str| {
+        field
+            .chars()
+            .all(|c| c.is_ascii_digit() || "*,/-".contains(c))
+    };
+    fields.len() >= 5 && fields[..5].iter().all(plain)
+}
+
+fn looks_like_date(text: &str) -> bool {
+    text.get(..10)
+        .is_some_and(|date| NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok())
+}
+
+/// Five fields, or six with seconds at the end.
+fn check_cron(expr: &str) -> Result<(), String> {
+    const FIELDS: [(&str, u32, u32); 6] = [
+        ("minute", 0, 59),
+        ("hour", 0, 23),
+        ("day of month", 1, 31),
+        ("month", 1, 12),
+        ("weekday", 0, 7),
+        ("second", 0, 59),
+    ];
+    let fields: Vec<&str> = expr.split_whitespace().collect();
+    if fields.len() > FIELDS.len() {
+        return Err(format!(
+            "{} fields; 5 are usual, a sixth is seconds",
+            fields.len()
+        ));
+    }
+    for (field, (name, low, high)) in fields.iter().zip(FIELDS) {
+        for item in field.split(',') {
+            check_cron_item(item, low, high)
+                .map_err(|why| format!("{name} field {field:?}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_cron_item(item: &str, low: u32, high: u32) -> Result<(), String> {
+    let number = |text: &str| {
+        let value: u32 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+        if (low..=high).contains(&value) {
+            Ok(value)
+        } else {
+            Err(format!("{value} is outside {low}–{high}"))
+        }
+    };
+    let (range, step) = match item.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (item, None),
+    };
+    if let Some(step) = step
+        && !step.parse::<u32>().is_ok_and(|step| step > 0)
+    {
+        return Err(format!("step {step:?} is no number above 0"));
+    }
+    if range == "*" {
+        return Ok(());
+    }
+    match range.split_once('-') {
+        Some((from, to)) if number(from)? > number(to)? => Err(format!("{from} is after {to}")),
+        Some(_) => Ok(()),
+        None => number(range).map(drop),
+    }
+}
+
+fn timestamp<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<FixedOffset>> {
+    if let Ok(at) = DateTime::parse_from_rfc3339(text) {
+        return Some(at);
+    }
+    let (text, offset) = split_offset(text)?;
+    let (date, time) = match text.split_once(['T', ' ']) {
+        Some((date, time)) => (date, time_of_day(time)?),
+        None => (text, NaiveTime::MIN),
+    };
+    let date = ["%Y-%m-%d", "%Y%m%d"]
+        .iter()
+        .find_map(|format| NaiveDate::parse_from_str(date, format).ok())?;
+    let naive = date.and_time(time);
+    match offset {
+        Some(offset) => offset.from_local_datetime(&naive).single(),
+        None => in_zone(naive, zone),
+    }
+}
+
+fn time_of_day(text: &str) -> Option<NaiveTime> {
+    ["%H:%M:%S%.f", "%H:%M", "%H%M%S%.f", "%H%M"]
+        .iter()
+        .find_map(|format| NaiveTime::parse_from_str(text, format).ok())
+}
+
+/// Takes a trailing `Z` or `±HH:MM` off.
+fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
+    if let Some(rest) = text.strip_suffix(['Z', 'z']) {
+        return Some((rest, FixedOffset::east_opt(0)));
+    }
+    let Some(time_at) = text.find(['T', ' ']) else {
+        return Some((text, None));
+    };
+    let Some(at) = text[time_at..].find(['+', '-']) else {
+        return Some((text, None));
+    };
+    let (rest, offset) = text.split_at(time_at + at);
+    let digits: String = offset[1..].chars().filter(|c| *c != ':').collect();
+    let (hours, minutes) = match digits.len() {
+        2 => (digits.parse::<i32>().ok()?, 0),
+        4 => (digits[..2].parse().ok()?, digits[2..].parse().ok()?),
+        _ => return None,
+    };
+    let seconds = (hours * 60 + minutes) * 60;
+    let seconds = if offset.starts_with('-') {
+        -seconds
+    } else {
+        seconds
+    };
+    Some((rest, Some(FixedOffset::east_opt(seconds)?)))
+}
+
+/// A wall-clock time in a zone. Twice on the clock: the first. Never on the clock (the hour that
+/// is skipped in spring): the moment that comes after the same time has passed.
+fn in_zone<Tz: TimeZone>(naive: NaiveDateTime, zone: &Tz) -> Option<DateTime<FixedOffset>> {
+    match zone.from_local_datetime(&naive) {
+        LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => Some(at.fixed_offset()),
+        LocalResult::None => {
+            let earlier = naive.checked_sub_signed(TimeDelta::hours(3))?;
+            let offset = zone.offset_from_local_datetime(&earlier).earliest()?.fix();
+            offset.from_local_datetime(&naive).single()
+        }
+    }
+}
