@@ -5,11 +5,12 @@
 //! calls that come back, runs them, and goes round until there is an answer. What goes
 //! wrong on the way is met by a table under one budget.
 
+pub mod compress;
 pub mod events;
+pub mod lean;
 pub mod log;
 pub mod project;
+pub mod prompt;
 pub mod session;
 pub mod settings;
-
-pub mod compress;
 pub mod tokens;
