@@ -1,2 +1,69 @@
-//! Workspace chores.
-fn main() {}
+//! Workspace chores: `cargo xtask setup | test | ci`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line program talks to the person who started it"
+)]
+
+mod ci;
+mod command;
+mod setup;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  setup        install what the tests need (the pinned original, under target/oracle)
+  test [args]  setup, then every test of the workspace; args go to the test runner
+  ci           fmt, clippy, tests, licences and bans; what .ci/run calls
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("help", args.as_slice()),
+    };
+    let result = match task {
+        "setup" => setup::run().map(|_| ()),
+        "test" => test::run(rest),
+        "ci" => ci::run(),
+        "help" | "-h" | "--help" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => {
+            eprint!("unknown task {other:?}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn workspace() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest)
+}
+
+/// Where cargo builds.
+fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => workspace().join(dir),
+        None => workspace().join("target"),
+    }
+}
+
+/// Whether a skipped test is a failure.
+fn in_ci() -> bool {
+    std::env::var("CI").as_deref() == Ok("true")
+}

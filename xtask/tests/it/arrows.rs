@@ -1,0 +1,120 @@
+//! Which crate may depend on which. Dependencies of tests are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::workspace;
+
+/// The whole map: a new crate is added here with its arrows, or the test fails.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("hermes-core", &[]),
+    ("hermes-config", &["hermes-core"]),
+    ("hermes-store", &["hermes-core", "hermes-config"]),
+    ("hermes-models", &["hermes-core", "hermes-config"]),
+    ("hermes-mcp", &["hermes-core", "hermes-config"]),
+    ("hermes-exec", &["hermes-core", "hermes-config"]),
+    (
+        "hermes-tools",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-store",
+            "hermes-exec",
+        ],
+    ),
+    (
+        "hermes-agent",
+        &["hermes-core", "hermes-config", "hermes-store"],
+    ),
+    (
+        "hermes-gateway",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-store",
+            "hermes-agent",
+        ],
+    ),
+    (
+        "hermes-tui",
+        &["hermes-core", "hermes-config", "hermes-agent"],
+    ),
+    ("hermes-testkit", &["hermes-core", "hermes-config"]),
+    ("xtask", &[]),
+];
+
+/// The composition root may use everything but the test kit.
+const ROOT: &str = "hermes-cli";
+const TESTKIT: &str = "hermes-testkit";
+
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn crates_depend_only_in_the_direction_of_the_design() {
+    let packages = packages();
+    let members: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap();
+        let used = package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev")
+            .map(|dependency| dependency["name"].as_str().unwrap())
+            .filter(|dependency| members.contains(dependency));
+        for dependency in used {
+            let fine = match arrows.get(name) {
+                Some(allowed) => allowed.contains(&dependency),
+                None if name == ROOT => dependency != TESTKIT,
+                None => panic!("{name} is not in the map of crates: add it with its arrows"),
+            };
+            if !fine {
+                wrong.push(format!("{name} -> {dependency}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "forbidden arrows: {wrong:?}");
+}
+
+#[test]
+fn every_crate_takes_the_workspace_lints_and_no_features() {
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let manifest = std::fs::read_to_string(package["manifest_path"].as_str().unwrap()).unwrap();
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{name} does not take the workspace's lints"
+        );
+        let features: Vec<&String> = package["features"].as_object().unwrap().keys().collect();
+        assert!(
+            features.iter().all(|feature| *feature == "test-support"),
+            "{name} has features {features:?}; what is optional is run-time configuration"
+        );
+    }
+}
