@@ -80,6 +80,8 @@ section! {
     optional {
         custom_providers: Vec<Endpoint>,
         fallback_model: Vec<Fallback>,
+        /// Which hosts a reseller may use: `only`, `ignore`, `order`, `sort`, ….
+        provider_routing: Map<String, Value>,
         /// Platform → its toolsets.
         platform_toolsets: Named<Vec<String>>,
         mcp_servers: Map<String, Value>,

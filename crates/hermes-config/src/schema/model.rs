@@ -73,6 +73,7 @@ section! {
         /// `false` turns checking off; a path names the CA file.
         ssl_verify: Value,
         provider: String,
+        max_tokens: u32,
     }
 }
 
@@ -87,6 +88,9 @@ section! {
         stale_timeout_seconds: f64,
         supports_vision: bool,
         api_mode: String,
+        supports_tools: bool,
+        /// Dollars per million tokens: `input`, `output`, `cache_read`, `cache_write`.
+        pricing: Map<String, Value>,
     }
 }
 
