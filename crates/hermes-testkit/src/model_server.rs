@@ -59,7 +59,17 @@ pub struct ModelServer {
 pub(crate) struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<RecordedRequest>>,
+    answers: Mutex<Vec<AnsweredAt>>,
     progress: watch::Sender<Progress>,
+}
+
+/// When the last byte of an answer was handed to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnsweredAt {
+    /// [`RecordedRequest::index`] of the request.
+    pub index: usize,
+    /// Wall-clock nanoseconds.
+    pub ns: u128,
 }
 
 /// Counts of what happened so far.
@@ -126,6 +136,7 @@ impl ModelServer {
         let shared = Arc::new(Shared {
             script: Mutex::default(),
             requests: Mutex::default(),
+            answers: Mutex::default(),
             progress: watch::Sender::new(Progress::default()),
         });
         let stop = CancellationToken::new();
@@ -270,6 +281,11 @@ impl ModelServer {
         self.model_requests().pop().expect("a model call was made")
     }
 
+    /// When each answer was complete, in the order they were.
+    pub fn answers(&self) -> Vec<AnsweredAt> {
+        self.shared.answers().clone()
+    }
+
     /// Queued answers that nothing asked for yet.
     pub fn unused(&self) -> usize {
         let script = self.script();
@@ -310,6 +326,19 @@ impl Shared {
 
     fn requests(&self) -> MutexGuard<'_, Vec<RecordedRequest>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Vec<AnsweredAt>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered(&self, index: usize) {
+        let at = AnsweredAt {
+            index,
+            ns: http::now_ns(),
+        };
+        self.answers().push(at);
+        self.count(|progress| progress.answered += 1);
     }
 
     fn count(&self, change: impl FnOnce(&mut Progress)) {

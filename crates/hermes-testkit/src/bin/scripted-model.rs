@@ -54,20 +54,31 @@ fn start(path: &str, port: Option<&str>) -> Result<ModelServer, String> {
     Ok(server)
 }
 
+/// One line when a request arrived, one when its answer was complete.
 fn report(server: &ModelServer) {
-    for number in 0.. {
-        server.block_until(|progress| progress.requests > number);
-        let request = &server.requests()[number];
-        println!(
-            "{}",
-            json!({
-                "method": request.method,
-                "path": request.path,
-                "model": request.model(),
-                "bytes": request.raw.len(),
-                "tool_results": request.tool_results().len(),
-                "arrived_ns": request.arrived_ns.to_string(),
-            })
-        );
+    let (mut requests, mut answers) = (0, 0);
+    loop {
+        let now = server.block_until(|now| now.requests > requests || now.answered > answers);
+        for request in &server.requests()[requests..now.requests] {
+            println!(
+                "{}",
+                json!({
+                    "arrived": request.index,
+                    "ns": request.arrived_ns as u64,
+                    "model_call": request.format().is_some(),
+                    "path": request.path,
+                    "model": request.model(),
+                    "bytes": request.raw.len(),
+                    "tool_results": request.tool_results().len(),
+                })
+            );
+        }
+        for answer in &server.answers()[answers..now.answered] {
+            println!(
+                "{}",
+                json!({"answered": answer.index, "ns": answer.ns as u64})
+            );
+        }
+        (requests, answers) = (now.requests, now.answered);
     }
 }

@@ -90,7 +90,21 @@ pub(super) struct Faults {
     pub error_at: Option<(usize, Value)>,
 }
 
-/// A tool call as the model writes it.
+impl Answer {
+    /// Puts the number of the request where ids of calls say `{request}`.
+    pub(super) fn number_calls(&mut self, request: usize) {
+        for block in &mut self.blocks {
+            if let Block::Call(call) = block
+                && let Value::String(id) = &mut call.id
+            {
+                *id = id.replace("{request}", &request.to_string());
+            }
+        }
+    }
+}
+
+/// A tool call as the model writes it. `{request}` in its id becomes the number of the request, so
+/// that one reply given again and again has a new id each time.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub id: Value,

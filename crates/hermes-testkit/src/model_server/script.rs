@@ -5,7 +5,7 @@
 //!   "models": [{"id": "scripted", "context_length": 200000}],
 //!   "rules":  [{"when": {"model": "m", "min_tool_results": 20, "tools": true, "contains": "x"},
 //!               "reply": {"text": "done"}}],
-//!   "replies": [{"tool_calls": [{"id": "call_1", "name": "read_file", "arguments": {"path": "a"}}]}],
+//!   "replies": [{"tool_calls": [{"id": "call_{request}", "name": "read_file", "arguments": {"path": "a"}}]}],
 //!   "default": {"text": "hello", "deltas": 5, "reasoning": "hm", "finish": "stop",
 //!               "usage": {"prompt": 10, "completion": 5, "cached": 0, "cost": 0.01},
 //!               "delay_ms": 0, "between_ms": 0, "cut_after_events": 3,
@@ -142,7 +142,7 @@ fn answer(value: &Value) -> Result<Reply, String> {
     }
     for call in list(value, "tool_calls")? {
         let name = call["name"].as_str().ok_or("a tool call needs a name")?;
-        let id = call["id"].as_str().unwrap_or("call_1");
+        let id = call["id"].as_str().unwrap_or("call_{request}");
         reply = reply.and_call(match &call["arguments"] {
             Value::String(raw) => Call::raw(id, name, raw),
             arguments => Call::new(id, name, arguments),

@@ -56,9 +56,9 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
         let request = record(&shared, incoming);
         let reply = answer_for(&shared, &request);
         match play(&mut connection, &request, reply).await {
-            Ok(Played::Whole) => shared.count(|progress| progress.answered += 1),
+            Ok(Played::Whole) => shared.answered(request.index),
             Ok(Played::Cut) => {
-                shared.count(|progress| progress.answered += 1);
+                shared.answered(request.index);
                 return Ok(());
             }
             Ok(Played::Gone) | Err(_) => {
@@ -186,7 +186,8 @@ async fn play(
     let (status, json) = match body {
         Body::Hangup => return Ok(Played::Cut),
         Body::Http { status, body } => (status, body),
-        Body::Answer(answer) => {
+        Body::Answer(mut answer) => {
+            answer.number_calls(request.index);
             let cx = Context::new(format, request, &answer);
             match encode(&answer, request.streams(), &cx) {
                 Encoded::Json(value) => (200, value.to_string()),

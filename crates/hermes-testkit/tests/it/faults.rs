@@ -139,4 +139,6 @@ fn one_connection_serves_many_requests() {
         server.block_until(|progress| progress.answered == number);
     }
     assert_eq!(server.progress().connections, 1);
+    let (requests, answers) = (server.requests(), server.answers());
+    assert!(answers[0].ns >= requests[0].arrived_ns && answers[2].index == 2);
 }

@@ -87,7 +87,8 @@ fn scripts_load_from_json() {
     });
     load_script(&server, &script).unwrap();
     assert!(chat(&server, "x").head.contains("retry-after: 3"));
-    assert!(chat(&server, "x").body.contains("read_file"));
+    assert!(chat(&server, "x").body.contains("\"call_1\""));
+    assert!(chat(&server, "x").body.contains("\"call_2\""));
     let result = json!({"model": "m", "messages": [{"role": "tool", "content": "x"}]});
     assert_eq!(ask(&server, &result), "done");
 
