@@ -100,7 +100,7 @@ fn deny_program() -> Result<PathBuf> {
                     "--version",
                     DENY_VERSION,
                 ])
-                .args(["--no-default-features", "--root"])
+                .arg("--root")
                 .arg(&root)
                 // A checker need not be fast: building it must be.
                 .args(["--profile", "dev"])
