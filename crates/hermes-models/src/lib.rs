@@ -3,12 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`providers`] | the providers as data; what follows from a URL or a name |
+//! | [`credentials`] | keys, their rotation, auth.json |
 //! | [`catalogue`] | context lengths, abilities, prices of known models |
 //! | [`quirks`] | how endpoints differ, as data |
 //! | [`http`] | the one factory of HTTP clients |
 //! | [`sse`] | server-sent events from bytes |
 
 pub mod catalogue;
+pub mod credentials;
 pub mod http;
 pub mod providers;
 pub mod quirks;

@@ -3,7 +3,10 @@
 //! An entry with a new name adds a provider; one named like a built-in provider changes it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use hermes_config::Config;
+use hermes_config::schema::{Endpoint, EndpointModel, Secret};
 use hermes_core::model::WireFormat;
 use hermes_core::usage::{PriceSource, Prices};
 use serde_json::{Map, Value};
@@ -16,8 +19,9 @@ pub struct CustomProvider {
     /// The name in comparable form: lower case, spaces as hyphens.
     pub key: String,
     pub name: String,
+    /// Missing in an entry that only adjusts a built-in provider.
     pub base_url: Option<String>,
-    pub api_key: Option<String>,
+    pub api_key: Secret,
     pub key_env: Option<String>,
     pub format: Option<WireFormat>,
     pub model: Option<String>,
@@ -28,7 +32,7 @@ pub struct CustomProvider {
     pub extra_body: Map<String, Value>,
     /// A PEM file with the authorities to trust.
     pub ca_cert: Option<String>,
-    pub tls_verify: Option<bool>,
+    pub tls_verify: bool,
     pub timeouts: TimeoutOverride,
 }
 
@@ -43,13 +47,12 @@ pub struct ModelOverride {
     pub timeouts: TimeoutOverride,
 }
 
-/// Seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutOverride {
     /// The whole call.
-    pub request: Option<f64>,
+    pub request: Option<Duration>,
     /// Without any byte.
-    pub stale: Option<f64>,
+    pub stale: Option<Duration>,
 }
 
 /// The entries, and what in them was not understood (for `doctor` and the log).
@@ -61,53 +64,26 @@ pub struct CustomProviders {
 
 impl CustomProviders {
     /// Reads both sections. Where both name a provider, the mapping wins.
-    pub fn read(providers: Option<&Value>, custom_providers: Option<&Value>) -> Self {
+    pub fn read(config: &Config) -> Self {
         let mut all = Self::default();
-        match providers {
-            None | Some(Value::Null) => {}
-            Some(Value::Object(map)) => {
-                for (key, entry) in map {
-                    all.add(key, &format!("providers.{key}"), entry);
-                }
-            }
-            Some(_) => all
-                .problems
-                .push("providers: expected a mapping of names to settings; ignored".to_owned()),
+        for (key, entry) in config.providers.iter() {
+            all.add(key, &format!("providers.{key}"), entry);
         }
-        match custom_providers {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(list)) => {
-                for (index, entry) in list.iter().enumerate() {
-                    all.add("", &format!("custom_providers[{index}]"), entry);
-                }
-            }
-            Some(_) => all.problems.push(
-                "custom_providers: expected a list, each entry starting with '- '; ignored"
-                    .to_owned(),
-            ),
+        for (index, entry) in config.custom_providers.iter().flatten().enumerate() {
+            all.add(&entry.name, &format!("custom_providers.{index}"), entry);
         }
         all
     }
 
-    fn add(&mut self, key: &str, at: &str, entry: &Value) {
-        let Value::Object(raw) = entry else {
-            self.problems.push(format!(
-                "{at}: expected settings, found a plain value; ignored"
-            ));
-            return;
-        };
-        if raw.get("enabled") == Some(&Value::Bool(false)) {
+    fn add(&mut self, key: &str, at: &str, entry: &Endpoint) {
+        if !entry.enabled {
             return;
         }
-        let mut reader = Reader {
-            raw,
-            at,
-            problems: &mut self.problems,
-        };
-        let provider = reader.provider(key);
-        if provider.key.is_empty() {
+        let key = comparable(key);
+        if key.is_empty() {
             self.problems.push(format!("{at}: has no name; ignored"));
-        } else if !self.entries.iter().any(|known| known.key == provider.key) {
+        } else if !self.entries.iter().any(|known| known.key == key) {
+            let provider = read(key, at, entry, &mut self.problems);
             self.entries.push(provider);
         }
     }
@@ -136,6 +112,10 @@ impl CustomProviders {
                 .is_some_and(|own| own.eq_ignore_ascii_case(url))
         })
     }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.key.as_str())
+    }
 }
 
 /// A name in comparable form.
@@ -143,199 +123,114 @@ pub fn comparable(name: &str) -> String {
     name.trim().to_lowercase().replace(' ', "-")
 }
 
-struct Reader<'a> {
-    raw: &'a Map<String, Value>,
-    at: &'a str,
-    problems: &'a mut Vec<String>,
+/// A setting that is there and not blank.
+pub fn set(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
-impl Reader<'_> {
-    /// The first of the spellings that is set.
-    fn any(&self, keys: &[&str]) -> Option<&Value> {
-        keys.iter()
-            .find_map(|key| self.raw.get(*key))
-            .filter(|value| !value.is_null())
-    }
-
-    fn text(&self, keys: &[&str]) -> Option<String> {
-        let text = match self.any(keys)? {
-            Value::String(text) => text.trim().to_owned(),
-            Value::Number(number) => number.to_string(),
-            _ => return None,
-        };
-        (!text.is_empty()).then_some(text)
-    }
-
-    fn number(&mut self, keys: &[&str]) -> Option<f64> {
-        let number = match self.any(keys)? {
-            Value::Number(number) => number.as_f64(),
-            Value::String(text) => text.trim().replace('_', "").parse().ok(),
-            _ => None,
-        };
-        let valid = number.filter(|number| number.is_finite() && *number > 0.0);
-        if valid.is_none() {
-            self.problems.push(format!(
-                "{}.{}: expected a positive number; ignored",
-                self.at, keys[0]
-            ));
-        }
-        valid
-    }
-
-    fn tokens(&mut self, keys: &[&str]) -> Option<u32> {
-        self.number(keys)
-            .map(|number| number.min(f64::from(u32::MAX)) as u32)
-    }
-
-    fn flag(&self, keys: &[&str]) -> Option<bool> {
-        self.any(keys)?.as_bool()
-    }
-
-    fn provider(&mut self, key: &str) -> CustomProvider {
-        let name = self
-            .text(&["name"])
-            .unwrap_or_else(|| key.trim().to_owned());
-        CustomProvider {
-            key: comparable(if key.is_empty() { &name } else { key }),
-            base_url: self.url(),
-            api_key: self.text(&["api_key", "apiKey"]),
-            key_env: self.text(&["key_env", "api_key_env", "keyEnv", "apiKeyEnv"]),
-            format: self.format(),
-            model: self.text(&["default_model", "model", "defaultModel"]),
-            models: self.models(),
-            context_length: self.tokens(&["context_length", "contextLength"]),
-            max_output: self.tokens(&["max_output_tokens", "max_tokens", "maxOutputTokens"]),
-            headers: self.headers(),
-            extra_body: match self.any(&["extra_body", "extraBody"]) {
-                Some(Value::Object(map)) => map.clone(),
-                _ => Map::new(),
-            },
-            ca_cert: self.text(&["ssl_ca_cert", "sslCaCert"]),
-            tls_verify: self.flag(&["ssl_verify", "sslVerify"]),
-            timeouts: self.timeouts(),
-            name,
-        }
-    }
-
-    fn url(&mut self) -> Option<String> {
-        let url = self.text(&["base_url", "url", "api", "baseUrl"])?;
-        let tidy = endpoint::tidy(&url).to_owned();
-        if let Err(reason) = endpoint::validate(&tidy) {
-            self.problems
-                .push(format!("{}.base_url: {reason}; ignored", self.at));
-            return None;
-        }
-        Some(tidy)
-    }
-
-    fn format(&mut self) -> Option<WireFormat> {
-        let text = self.text(&["api_mode", "transport", "apiMode"])?;
+fn read(key: String, at: &str, entry: &Endpoint, problems: &mut Vec<String>) -> CustomProvider {
+    let base_url = set(&entry.base_url)
+        .map(|url| endpoint::tidy(&url).to_owned())
+        .filter(|url| match endpoint::validate(url) {
+            Ok(()) => true,
+            Err(reason) => {
+                problems.push(format!("{at}.base_url: {reason}; ignored"));
+                false
+            }
+        });
+    let format = set(&entry.api_mode).and_then(|text| {
         let format = endpoint::parse_format(&text);
         if format.is_none() {
-            self.problems.push(format!(
-                "{}.api_mode: {text:?} is not chat_completions, anthropic_messages or codex_responses; ignored",
-                self.at
+            problems.push(format!(
+                "{at}.api_mode: {text:?} is not chat_completions, anthropic_messages or codex_responses; ignored"
             ));
         }
         format
-    }
-
-    fn timeouts(&mut self) -> TimeoutOverride {
-        TimeoutOverride {
-            request: self.number(&[
-                "timeout_seconds",
-                "request_timeout_seconds",
-                "requestTimeoutSeconds",
-            ]),
-            stale: self.number(&["stale_timeout_seconds", "staleTimeoutSeconds"]),
-        }
-    }
-
-    fn headers(&self) -> Vec<(String, String)> {
-        let Some(Value::Object(map)) = self.any(&["extra_headers", "extraHeaders"]) else {
-            return Vec::new();
-        };
-        map.iter()
-            .filter_map(|(name, value)| match value {
-                Value::String(text) => Some((name.clone(), text.clone())),
-                Value::Number(number) => Some((name.clone(), number.to_string())),
-                _ => None,
+    });
+    let (tls_verify, verify_file) = match &entry.ssl_verify {
+        Some(Value::Bool(flag)) => (*flag, None),
+        Some(Value::String(path)) => (true, set(path)),
+        _ => (true, None),
+    };
+    CustomProvider {
+        key,
+        name: entry.name.clone(),
+        base_url,
+        api_key: entry.api_key.clone(),
+        key_env: set(&entry.key_env),
+        format,
+        model: set(&entry.model),
+        models: entry
+            .models
+            .iter()
+            .map(|(id, model)| {
+                (
+                    id.to_owned(),
+                    model_override(&format!("{at}.models.{id}"), model, problems),
+                )
             })
-            .collect()
+            .collect(),
+        context_length: entry.context_length.filter(|tokens| *tokens > 0),
+        max_output: entry.max_tokens.filter(|tokens| *tokens > 0),
+        headers: entry
+            .extra_headers
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect(),
+        extra_body: entry.extra_body.clone(),
+        ca_cert: set(&entry.ssl_ca_cert).or(verify_file),
+        tls_verify,
+        timeouts: TimeoutOverride {
+            request: seconds(entry.request_timeout_seconds),
+            stale: seconds(entry.stale_timeout_seconds),
+        },
     }
+}
 
-    /// A mapping of ids to settings, or a list of ids or of `{id, …}`.
-    fn models(&mut self) -> BTreeMap<String, ModelOverride> {
-        let listed: Vec<(String, Option<&Map<String, Value>>)> = match self.raw.get("models") {
-            Some(Value::Object(map)) => map
-                .iter()
-                .map(|(id, entry)| (id.clone(), entry.as_object()))
-                .collect(),
-            Some(Value::Array(list)) => list
-                .iter()
-                .filter_map(|item| match item {
-                    Value::String(id) => Some((id.trim().to_owned(), None)),
-                    Value::Object(map) => {
-                        let id = map.get("id").or_else(|| map.get("name"))?.as_str()?;
-                        Some((id.trim().to_owned(), Some(map)))
-                    }
-                    _ => None,
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let mut models = BTreeMap::new();
-        for (id, raw) in listed {
-            let entry = raw.map_or_else(ModelOverride::default, |raw| {
-                let at = format!("{}.models.{id}", self.at);
-                Reader {
-                    raw,
-                    at: &at,
-                    problems: self.problems,
-                }
-                .model()
-            });
-            models.insert(id, entry);
-        }
-        models
+fn model_override(at: &str, model: &EndpointModel, problems: &mut Vec<String>) -> ModelOverride {
+    ModelOverride {
+        context_length: model.context_length.filter(|tokens| *tokens > 0),
+        max_output: model.max_tokens.filter(|tokens| *tokens > 0),
+        images: model.supports_vision,
+        tools: model.supports_tools,
+        prices: model
+            .pricing
+            .as_ref()
+            .and_then(|pricing| prices(at, pricing, problems)),
+        timeouts: TimeoutOverride {
+            request: seconds(model.timeout_seconds),
+            stale: seconds(model.stale_timeout_seconds),
+        },
     }
+}
 
-    fn model(&mut self) -> ModelOverride {
-        ModelOverride {
-            context_length: self.tokens(&["context_length", "contextLength"]),
-            max_output: self.tokens(&["max_output_tokens", "max_tokens", "maxOutputTokens"]),
-            images: self.flag(&["vision", "supports_vision"]),
-            tools: self.flag(&["tools", "supports_tools"]),
-            prices: self.prices(),
-            timeouts: self.timeouts(),
-        }
-    }
+fn prices(at: &str, pricing: &Map<String, Value>, problems: &mut Vec<String>) -> Option<Prices> {
+    let amount = |key: &str| {
+        pricing
+            .get(key)
+            .and_then(Value::as_f64)
+            .filter(|usd| *usd >= 0.0)
+    };
+    let (Some(input), Some(output)) = (amount("input"), amount("output")) else {
+        problems.push(format!(
+            "{at}.pricing: needs input and output in dollars per million tokens; ignored"
+        ));
+        return None;
+    };
+    Some(Prices {
+        input,
+        output,
+        cache_read: amount("cache_read"),
+        cache_write: amount("cache_write"),
+        source: PriceSource::UserOverride,
+    })
+}
 
-    /// `pricing: {input, output, cache_read, cache_write}` in dollars per million tokens.
-    fn prices(&mut self) -> Option<Prices> {
-        let Some(Value::Object(map)) = self.raw.get("pricing") else {
-            return None;
-        };
-        let amount = |key: &str| {
-            map.get(key)
-                .and_then(Value::as_f64)
-                .filter(|usd| *usd >= 0.0)
-        };
-        let (Some(input), Some(output)) = (amount("input"), amount("output")) else {
-            self.problems.push(format!(
-                "{}.pricing: needs input and output in dollars per million tokens; ignored",
-                self.at
-            ));
-            return None;
-        };
-        Some(Prices {
-            input,
-            output,
-            cache_read: amount("cache_read"),
-            cache_write: amount("cache_write"),
-            source: PriceSource::UserOverride,
-        })
-    }
+fn seconds(value: Option<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(value?)
+        .ok()
+        .filter(|time| !time.is_zero())
 }
 
 #[cfg(test)]
@@ -344,60 +239,75 @@ mod tests {
 
     use super::*;
 
+    fn endpoint(name: &str, base_url: &str) -> Endpoint {
+        Endpoint {
+            name: name.to_owned(),
+            base_url: base_url.to_owned(),
+            ..Endpoint::default()
+        }
+    }
+
+    fn priced(pricing: &Value) -> EndpointModel {
+        EndpointModel {
+            context_length: Some(65_536),
+            pricing: pricing.as_object().cloned(),
+            ..EndpointModel::default()
+        }
+    }
+
     #[test]
-    fn both_sections_and_both_spellings() {
-        let providers = json!({
-            "my-server": {
-                "api": "http://10.0.0.5:8000/v1/",
-                "keyEnv": "MY_KEY",
-                "transport": "anthropic_messages",
-                "defaultModel": "big",
-                "models": {"big": {"context_length": 65536, "pricing": {"input": 1, "output": 2}}},
-                "extra_headers": {"X-Team": "blue"},
-                "request_timeout_seconds": 30,
-            },
-            "off": {"base_url": "http://x.test", "enabled": false},
-            "openrouter": {"stale_timeout_seconds": "45"},
-        });
-        let list = json!([
-            {"name": "Local Mock", "base_url": "http://127.0.0.1:1/v1", "api_key": "k", "model": "m",
-             "models": ["a", {"id": "b", "context_length": 9000}]},
-            {"name": "my-server", "base_url": "http://other.test"},
-        ]);
-        let all = CustomProviders::read(Some(&providers), Some(&list));
+    fn both_sections_are_read_and_the_mapping_wins() {
+        let mut mine = endpoint("", "http://10.0.0.5:8000/v1/");
+        mine.api_mode = "anthropic_messages".into();
+        mine.models = [("big".to_owned(), priced(&json!({"input": 1, "output": 2})))]
+            .into_iter()
+            .collect();
+        mine.request_timeout_seconds = Some(30.0);
+        let mut off = endpoint("off", "http://x.test");
+        off.enabled = false;
+        let config = Config {
+            providers: [("my-server".to_owned(), mine), ("off".to_owned(), off)]
+                .into_iter()
+                .collect(),
+            custom_providers: Some(vec![
+                endpoint("Local Mock", "http://127.0.0.1:1/v1"),
+                endpoint("my-server", "http://other.test"),
+            ]),
+            ..Config::default()
+        };
+        let all = CustomProviders::read(&config);
         assert_eq!(all.problems, Vec::<String>::new());
         let mine = all.find("custom:my-server").unwrap();
         assert_eq!(mine.base_url.as_deref(), Some("http://10.0.0.5:8000/v1"));
         assert_eq!(mine.format, Some(WireFormat::AnthropicMessages));
-        assert_eq!(mine.key_env.as_deref(), Some("MY_KEY"));
-        assert_eq!(mine.model.as_deref(), Some("big"));
-        assert_eq!(mine.models["big"].context_length, Some(65_536));
-        assert!((mine.models["big"].prices.unwrap().output - 2.0).abs() < 1e-9);
-        assert_eq!(mine.headers, [("X-Team".to_owned(), "blue".to_owned())]);
-        assert_eq!(mine.timeouts.request, Some(30.0));
-        let mock = all.find("local mock").unwrap();
-        assert_eq!((mock.key.as_str(), mock.models.len()), ("local-mock", 2));
-        assert_eq!(mock.models["b"].context_length, Some(9000));
+        assert_eq!(mine.timeouts.request, Some(Duration::from_secs(30)));
+        let big = &mine.models["big"];
+        assert_eq!(big.context_length, Some(65_536));
         assert_eq!(
-            all.at_url("http://127.0.0.1:1/v1/").map(|p| &*p.key),
-            Some("local-mock")
+            big.prices.map(|p| p.source),
+            Some(PriceSource::UserOverride)
         );
+        assert_eq!(all.find("local mock").unwrap().key, "local-mock");
+        let found = all.at_url("http://127.0.0.1:1/v1/").unwrap();
+        assert_eq!(found.key, "local-mock");
         assert!(all.find("off").is_none());
-        assert_eq!(all.find("openrouter").unwrap().timeouts.stale, Some(45.0));
     }
 
     #[test]
-    fn bad_entries_are_named_and_left_out() {
-        let providers = json!({"a": "text", "b": {"base_url": "localhost:8000"},
-            "c": {"base_url": "http://c.test", "api_mode": "smoke-signals", "context_length": "many"}});
-        let all = CustomProviders::read(Some(&providers), Some(&json!({"name": "x"})));
-        assert_eq!(all.problems.len(), 5, "{:#?}", all.problems);
-        assert!(
-            all.problems
-                .iter()
-                .any(|p| p.contains("providers.b.base_url"))
-        );
-        assert!(all.problems.iter().any(|p| p.contains("smoke-signals")));
-        assert!(all.find("b").unwrap().base_url.is_none());
+    fn what_cannot_work_is_named_and_left_out() {
+        let mut odd = endpoint("odd", "localhost:8000");
+        odd.api_mode = "smoke-signals".into();
+        odd.models = [("m".to_owned(), priced(&json!({"input": 1})))]
+            .into_iter()
+            .collect();
+        let config = Config {
+            custom_providers: Some(vec![odd, endpoint(" ", "http://x.test")]),
+            ..Config::default()
+        };
+        let all = CustomProviders::read(&config);
+        assert_eq!(all.problems.len(), 4, "{:#?}", all.problems);
+        assert!(all.problems[0].contains("custom_providers.0.base_url"));
+        let odd = all.find("odd").unwrap();
+        assert_eq!((odd.base_url.as_deref(), odd.format), (None, None));
     }
 }
