@@ -59,10 +59,7 @@ impl State {
         if self.reader_gone || self.closed {
             return None;
         }
-        let event = match self.join_delta(event) {
-            Some(event) => event,
-            None => return None,
-        };
+        let event = self.join_delta(event)?;
         if self.waiting.len() >= self.capacity {
             return Some(event);
         }

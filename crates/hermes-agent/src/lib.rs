@@ -5,12 +5,20 @@
 //! calls that come back, runs them, and goes round until there is an answer. What goes
 //! wrong on the way is met by a table under one budget.
 
+pub mod budget;
 pub mod compress;
 pub mod events;
+pub mod fence;
+pub mod guard;
 pub mod lean;
 pub mod log;
+pub mod plan;
 pub mod project;
 pub mod prompt;
+pub mod recover;
+pub mod repair;
+pub mod scrub;
 pub mod session;
 pub mod settings;
+pub mod spill;
 pub mod tokens;

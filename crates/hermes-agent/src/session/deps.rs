@@ -34,9 +34,9 @@ pub struct SessionDeps {
 /// How a session begins.
 #[derive(Clone, Debug)]
 pub enum SessionStart {
-    /// A new conversation. Its row is written with the first message, not before; `id` must be
-    /// set, `system_prompt` may be.
-    New(NewSession),
+    /// A new conversation. Its row is written with the first message, not before. Without an
+    /// `id` it gets one; without a `system_prompt` the session has one built.
+    New(Box<NewSession>),
     /// Goes on with a stored one. Tools run in `cwd`.
     Resume {
         session: Box<StoredSession>,
