@@ -1,10 +1,11 @@
-//! Workspace chores: `cargo xtask setup | test | ci`.
+//! Workspace chores: `cargo xtask setup | test | ci | bench`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command-line program talks to the person who started it"
 )]
 
+mod bench;
 mod ci;
 mod command;
 mod setup;
@@ -19,6 +20,8 @@ usage: cargo xtask <task>
   setup        install what the tests need (the pinned original, under target/oracle)
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, clippy, tests, licences and bans; what .ci/run calls
+  bench [--check] [scenario …]
+               measure against the original and a bare client; --check fails on a missed target
 ";
 
 fn main() -> ExitCode {
@@ -31,6 +34,8 @@ fn main() -> ExitCode {
         "setup" => setup::run().map(|_| ()),
         "test" => test::run(rest),
         "ci" => ci::run(),
+        "bench" => bench::run(rest),
+        bench::MEASURE => bench::measure(rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");
             Ok(())

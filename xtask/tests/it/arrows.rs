@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("hermes-testkit", &["hermes-core", "hermes-config"]),
     ("xtask", &[]),
+    ("bare-client", &[]),
 ];
 
 /// The composition root may use everything but the test kit.

@@ -1,0 +1,56 @@
+//! `cargo xtask bench`: speed and memory beside the original and beside a bare client.
+//!
+//! Everything is measured from outside, on release binaries, against the scripted model server:
+//! programs take turns within a run, figures are medians, and what counts are the ratios.
+
+mod history;
+mod process;
+mod programs;
+mod report;
+mod scenario;
+mod server;
+
+use anyhow::{Result, bail};
+
+pub(crate) use process::{MEASURE, measure};
+use programs::Programs;
+use report::Report;
+
+type Scenario = (&'static str, fn(&Programs, &mut Report) -> Result<()>);
+
+const SCENARIOS: &[Scenario] = &[
+    ("version", scenario::version),
+    ("oneshot", scenario::oneshot),
+    ("tools", scenario::tool_rounds),
+    ("stream", scenario::streaming),
+    ("idle", scenario::idle),
+    ("history", history::preparation),
+    ("search", history::search),
+];
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let check = args.iter().any(|arg| arg == "--check");
+    let chosen: Vec<&str> = args
+        .iter()
+        .map(String::as_str)
+        .filter(|arg| *arg != "--check")
+        .collect();
+    let known: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = chosen.iter().find(|name| !known.contains(name)) {
+        bail!("unknown scenario {name:?}; known: {}", known.join(", "));
+    }
+    let programs = Programs::prepare()?;
+    let mut report = Report::default();
+    for (name, scenario) in SCENARIOS {
+        if chosen.is_empty() || chosen.contains(name) {
+            eprintln!("== {name}");
+            scenario(&programs, &mut report)?;
+        }
+    }
+    report.print();
+    report.write()?;
+    if check {
+        report.check()?;
+    }
+    Ok(())
+}

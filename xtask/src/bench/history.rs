@@ -1,0 +1,194 @@
+//! Long conversations and large stores.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::process::millis;
+use super::programs::{Programs, Who, configure};
+use super::report::{Report, Row, Target, median, percentile};
+use super::scenario::{Samples, rounds};
+
+/// Words of the made-up conversations; the first ones are frequent.
+const WORDS: &[&str] = &[
+    "the", "model", "server", "file", "deploy", "error", "config", "token", "branch", "review",
+    "garden", "invoice", "python", "kernel", "socket", "ticket", "holiday", "recipe", "budget",
+    "schema", "migrate", "cluster", "tunnel", "window", "violin", "harbour", "lantern", "quartz",
+    "saffron", "zeppelin",
+];
+
+/// The same text in every run.
+struct Text(u64);
+
+impl Text {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn sentence(&mut self, words: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..words {
+            // The smaller of two draws: early words come more often.
+            let count = WORDS.len() as u64;
+            let at = (self.next() % count).min(self.next() % count) as usize;
+            let _ = write!(text, "{} ", WORDS[at]);
+        }
+        let _ = write!(text, "{}", self.next() % 100_000);
+        text
+    }
+}
+
+/// Writes conversations in the form that `sessions import` reads.
+fn write_sessions(file: &Path, sessions: usize, messages: usize, words: usize) -> Result<()> {
+    let mut text = Text(42);
+    let mut lines = String::new();
+    for session in 0..sessions {
+        let started = 1_700_000_000.0 + session as f64 * 3600.0;
+        let rows: Vec<Value> = (0..messages)
+            .map(|row| {
+                json!({"role": if row % 2 == 0 { "user" } else { "assistant" },
+                       "content": text.sentence(words), "timestamp": started + row as f64})
+            })
+            .collect();
+        let line = json!({"id": format!("bench_{session:04}"), "source": "cli",
+                          "model": "scripted-model", "started_at": started, "messages": rows});
+        let _ = writeln!(lines, "{line}");
+    }
+    fs::write(file, lines).with_context(|| file.display().to_string())
+}
+
+fn import(
+    programs: &Programs,
+    home: &Path,
+    sessions: usize,
+    messages: usize,
+    words: usize,
+) -> Result<()> {
+    let file = home.join("sessions.jsonl");
+    write_sessions(&file, sessions, messages, words)?;
+    let path = file.to_str().context("the path is text")?;
+    programs.run(Who::Ours, &["sessions", "import", path], home)?;
+    Ok(())
+}
+
+/// The first request of a turn on a long conversation.
+pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()> {
+    let server = programs.serve("history", &json!({"default": {"text": "pong"}}))?;
+    let sizes = [2, 1000, 10_000];
+    let mut times = [0.0; 3];
+    let mut bytes = [0.0; 3];
+    for (at, size) in sizes.into_iter().enumerate() {
+        let mut first = Samples::default();
+        // A fresh home per size; within it each run adds two messages, which does not matter.
+        for who in programs.agents() {
+            let home = programs.home(&format!("history/{size}"), who)?;
+            configure(&home, &server)?;
+            import(programs, &home, 1, size, 8)?;
+        }
+        rounds(&programs.agents(), |who, counts| {
+            let home = programs.home(&format!("history/{size}"), who)?;
+            let args = ["--resume", "bench_0000", "-z", "next"];
+            let run = programs.run(who, &args, &home)?;
+            let calls = server.calls();
+            let call = calls.first().context("a model call was made")?;
+            if counts {
+                first.add(who, millis(run.started, call.arrived));
+            }
+            if who == Who::Ours {
+                bytes[at] = call.bytes as f64;
+            }
+            Ok(())
+        })?;
+        times[at] = first
+            .get(Who::Ours, median)
+            .context("our program was measured")?;
+        if size > 2 {
+            let name = format!("start → first byte with {size} messages");
+            report.add(first.row(&name, "ms", Target::None, median)?);
+        }
+    }
+    let growth = (times[2] - times[0]) / (times[1] - times[0]).max(0.1);
+    let text = (bytes[2] - bytes[0]) / (bytes[1] - bytes[0]).max(1.0);
+    eprintln!("   times {times:?}, bytes {bytes:?}");
+    report.add(Row {
+        name: "preparation from 1,000 to 10,000 messages ÷ text sent".to_owned(),
+        unit: "×",
+        ours: growth / text,
+        original: None,
+        bare: None,
+        target: Target::AtMost(1.2),
+    });
+    Ok(())
+}
+
+/// Searches as the model makes them: the whole round from answer to next request.
+pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
+    const SESSIONS: usize = 400;
+    const MESSAGES: usize = 500;
+    let replies: Vec<Value> = (0..60)
+        .map(|number| {
+            let (a, b) = (
+                WORDS[number % WORDS.len()],
+                WORDS[(number * 7 + 3) % WORDS.len()],
+            );
+            let query = match number % 3 {
+                0 => a.to_owned(),
+                1 => format!("{a} {b}"),
+                _ => format!("\"{a} {b}\" OR {a}"),
+            };
+            json!({"tool_calls": [{"name": "session_search", "arguments": {"query": query}}]})
+        })
+        .collect();
+    let script = json!({"replies": replies, "default": {"text": "finished"}});
+    let mut rounds = Samples::default();
+    let prepared = programs.home("search", Who::Ours)?;
+    import(programs, &prepared, SESSIONS, MESSAGES, 20)?;
+    for who in programs.agents() {
+        let home = programs.home("search", who)?;
+        if who != Who::Ours {
+            for name in ["state.db", "state.db-wal"] {
+                let from = prepared.join("home").join(name);
+                if from.exists() {
+                    fs::copy(&from, home.join("home").join(name))?;
+                }
+            }
+        }
+        // Twice: the first time reads the file into the system's cache.
+        for counts in [false, true] {
+            let server = programs.serve("search", &script)?;
+            configure(&home, &server)?;
+            let run = programs.run(who, &["-z", "look it up"], &home)?;
+            let calls = server.calls();
+            ensure!(
+                run.stdout.contains("finished"),
+                "{who:?} answered {:?}",
+                run.stdout
+            );
+            ensure!(calls.len() > 50, "{who:?} made only {} calls", calls.len());
+            for pair in calls.windows(2).filter(|_| counts) {
+                rounds.add(who, millis(pair[0].answered, pair[1].arrived));
+            }
+        }
+    }
+    report.add(rounds.row(
+        "search in 200,000 messages, p50",
+        "ms",
+        Target::None,
+        median,
+    )?);
+    let p95 = |values: &[f64]| percentile(values, 0.95);
+    report.add(rounds.row(
+        "search in 200,000 messages, p95",
+        "ms",
+        Target::AtMost(15.0),
+        p95,
+    )?);
+    Ok(())
+}
