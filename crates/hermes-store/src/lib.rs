@@ -1,5 +1,6 @@
 //! What survives: state.db, memory files, the skills library, the job table
 
+pub mod db;
 pub mod jobs;
 pub mod memory;
 pub mod pending;

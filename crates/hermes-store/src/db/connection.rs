@@ -1,0 +1,139 @@
+//! Opening connections and naming what went wrong on them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+/// SQLite waits this long for a lock; after that we wait with jitter ourselves, which avoids
+/// convoys of processes that all wake at the same moment.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Statements kept compiled per connection.
+const STATEMENT_CACHE: usize = 64;
+
+/// What stops a piece of database work: SQLite, or a finding of our own.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Sql(error) if is_busy(error))
+    }
+
+    /// Damage after which nothing more may be written.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Sql(error) if is_damage(error))
+            || matches!(self, Self::Store(StoreError::Corrupt { .. }))
+    }
+
+    pub(crate) fn into_store(self, path: &Path, what: &str) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Sql(error) if is_damage(&error) => StoreError::Corrupt {
+                path: path.to_owned(),
+                detail: error.to_string(),
+            },
+            Self::Sql(error) if is_busy(&error) => StoreError::Busy {
+                waited: BUSY_TIMEOUT,
+            },
+            Self::Sql(error) => StoreError::Database {
+                what: format!("{what} ({})", path.display()),
+                detail: error.to_string(),
+            },
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    if matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    ) {
+        return true;
+    }
+    // A schema that does not parse, and some index damage, come as plain errors.
+    let text = error.to_string();
+    text.contains("malformed database schema") || text.contains("fts5: corrupt")
+}
+
+/// How a connection is going to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Write,
+    Read,
+}
+
+/// Opens a connection. The file is only ever touched through SQLite: closing a second descriptor
+/// of ours would drop the locks that SQLite holds on it.
+pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
+    let mode = match access {
+        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    Ok(conn)
+}
+
+/// Durability and integrity settings of the connection that writes.
+///
+/// An existing journal mode is kept when it is WAL already, or when the database belongs to a
+/// newer program (`keep_journal`). Filesystems without shared memory cannot do WAL: they stay
+/// with a rollback journal.
+pub(crate) fn prepare_writer(conn: &Connection, keep_journal: bool) -> Result<(), rusqlite::Error> {
+    let journal: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    let mut wal = journal.eq_ignore_ascii_case("wal");
+    if !wal && !keep_journal {
+        match conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get::<_, String>(0)) {
+            Ok(mode) => wal = mode.eq_ignore_ascii_case("wal"),
+            Err(error) if lacks_wal(&error) => {
+                tracing::warn!("state.db: no write-ahead log on this filesystem ({error})");
+                conn.query_row("PRAGMA journal_mode=DELETE", [], |row| {
+                    row.get::<_, String>(0)
+                })?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    conn.execute_batch("PRAGMA foreign_keys=ON")?;
+    if cfg!(target_os = "macos") {
+        conn.execute_batch("PRAGMA synchronous=FULL; PRAGMA checkpoint_fullfsync=1")?;
+    } else if wal {
+        // Under WAL this survives the death of any process; only a power cut can take the newest
+        // commits, and the database stays whole. It saves a disk flush per message.
+        conn.execute_batch("PRAGMA synchronous=NORMAL")?;
+    }
+    Ok(())
+}
+
+fn lacks_wal(error: &rusqlite::Error) -> bool {
+    let text = error.to_string().to_lowercase();
+    ["locking protocol", "not authorized", "disk i/o"]
+        .iter()
+        .any(|mark| text.contains(mark))
+}

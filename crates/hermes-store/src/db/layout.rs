@@ -1,0 +1,100 @@
+//! What a database looks like, found at open. Everything else asks this, never a version number.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::Connection;
+
+use super::schema;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    /// 0: no schema at all.
+    pub version: i64,
+    columns: HashMap<String, HashSet<String>>,
+    objects: HashSet<String>,
+}
+
+impl Layout {
+    pub(crate) fn read(conn: &Connection) -> Result<Self, rusqlite::Error> {
+        let mut layout = Self::default();
+        let mut objects = conn.prepare("SELECT name FROM sqlite_master")?;
+        let mut rows = objects.query([])?;
+        while let Some(row) = rows.next()? {
+            layout.objects.insert(row.get(0)?);
+        }
+        if !layout.has("schema_version") {
+            return Ok(layout);
+        }
+        layout.version = conn
+            .query_row("SELECT version FROM schema_version LIMIT 1", [], |row| {
+                row.get(0)
+            })
+            .or_else(|error| match error {
+                rusqlite::Error::QueryReturnedNoRows => Ok(0),
+                other => Err(other),
+            })?;
+        for table in schema::TABLES {
+            layout.read_columns(conn, table.name)?;
+        }
+        Ok(layout)
+    }
+
+    fn read_columns(&mut self, conn: &Connection, table: &str) -> Result<(), rusqlite::Error> {
+        if !self.has(table) {
+            return Ok(());
+        }
+        let mut statement = conn.prepare(&format!("PRAGMA table_info({table})"))?;
+        let mut rows = statement.query([])?;
+        let columns = self.columns.entry(table.to_owned()).or_default();
+        while let Some(row) = rows.next()? {
+            columns.insert(row.get(1)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a table, view, index or trigger of that name exists.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.objects.contains(name)
+    }
+
+    pub(crate) fn has_column(&self, table: &str, column: &str) -> bool {
+        self.columns
+            .get(table)
+            .is_some_and(|columns| columns.contains(column))
+    }
+
+    /// A database of a newer program: we are a guest and leave its structure alone.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.version > schema::VERSION
+    }
+
+    /// Whether everything of schema 22 is in place.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.version == schema::VERSION
+            && self.has(schema::TITLE_INDEX)
+            && schema::TABLES.iter().all(|table| {
+                table
+                    .columns
+                    .iter()
+                    .all(|(column, _)| self.has_column(table.name, column))
+            })
+            && schema::INDEXES.iter().all(|(name, _)| self.has(name))
+            && self.has_all_fts()
+    }
+
+    pub(crate) fn has_all_fts(&self) -> bool {
+        schema::FTS.iter().all(|(table, _)| self.has(table))
+            && schema::fts_trigger_names()
+                .iter()
+                .all(|name| self.has(name))
+    }
+
+    /// `alias.column`, or `fallback` where the database has no such column.
+    pub(crate) fn column(&self, table: &str, alias: &str, column: &str, fallback: &str) -> String {
+        if self.has_column(table, column) {
+            format!("{alias}.{column}")
+        } else {
+            fallback.to_owned()
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! state.db: sessions, messages, usage, search.
+//!
+//! The original program and this one work on the same file, also at the same time. One thread
+//! writes ([`writer`]), a small pool reads ([`readers`]); a database of a newer program is
+//! opened as a guest ([`layout`]).
+
+mod connection;
+mod conversation;
+mod encode;
+mod layout;
+mod lineage;
+mod list;
+mod maintain;
+mod prune;
+mod pyjson;
+mod readers;
+mod repair;
+mod resolve;
+mod rows;
+mod schema;
+pub mod search;
+mod session_store;
+mod titles;
+mod transfer;
+mod upgrade;
+mod usage;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_core::clock::{Clock, Rng, SystemRng};
+use hermes_core::store::StoreError;
+use rusqlite::Connection;
+
+pub use list::{ListFilter, Order, SessionSummary};
+pub use maintain::{Deleted, Optimized, SourceCount, Stats};
+pub use prune::{PruneCandidate, SessionFilter};
+pub use repair::{RepairOptions, RepairReport, Strategy, repair};
+pub use rows::{MessageRecord, SessionRecord};
+pub use titles::clean_title;
+pub use transfer::{ImportError, ImportReport, Imported, markdown};
+
+use connection::{Access, Fault, connect, prepare_writer};
+use layout::Layout;
+use readers::Readers;
+use writer::{Writer, WriterConfig, attempt};
+
+/// A handle on state.db. Clones share one writer and one pool.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    layout: Arc<Layout>,
+    /// `None`: opened for reading only.
+    writer: Option<Writer>,
+    readers: Readers,
+}
+
+/// How to open; the defaults suit everything but tests.
+#[derive(Clone)]
+pub struct OpenOptions {
+    pub rng: Arc<dyn Rng>,
+    /// How long to go on trying while other processes hold the lock.
+    pub busy_budget: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            rng: Arc::new(SystemRng),
+            busy_budget: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Store {
+    /// Opens state.db, creating it or upgrading an older one. A database of a newer program is
+    /// used as it is.
+    pub fn open(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(path, clock, OpenOptions::default())
+    }
+
+    pub fn open_with(
+        path: impl Into<PathBuf>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+    ) -> Result<Self, StoreError> {
+        let path = path.into();
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| StoreError::Io {
+                what: format!("creating {}", parent.display()),
+                source,
+            })?;
+        }
+        let (conn, layout) = open_writer(&path, &options)?;
+        let writer = Writer::start(
+            conn,
+            WriterConfig {
+                path: path.clone(),
+                rng: options.rng,
+                budget: options.busy_budget,
+                merge_fts: !layout.is_guest(),
+            },
+        )?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                clock,
+                layout: Arc::new(layout),
+                writer: Some(writer),
+                readers: Readers::new(path),
+            }),
+        })
+    }
+
+    /// Opens an existing database without ever taking a write lock: another profile's, say.
+    pub fn open_read_only(
+        path: impl Into<PathBuf>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let path = path.into();
+        if !path.exists() {
+            return Err(StoreError::NotFound(path.display().to_string()));
+        }
+        let readers = Readers::new(path);
+        let layout = readers.run("opening state.db", |conn| Ok(Layout::read(conn)?))?;
+        if layout.version == 0 {
+            return Err(StoreError::Unsupported {
+                path: readers.path().to_owned(),
+                detail: "not a Hermes database (it has no schema version)".to_owned(),
+            });
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                clock,
+                layout: Arc::new(layout),
+                writer: None,
+                readers,
+            }),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.inner.readers.path()
+    }
+
+    pub fn schema_version(&self) -> i64 {
+        self.inner.layout.version
+    }
+
+    /// Whether the database belongs to a newer program, whose structure is left alone.
+    pub fn is_guest(&self) -> bool {
+        self.inner.layout.is_guest()
+    }
+
+    /// Waits for queued writes and checkpoints. Dropping the last handle does the same in the
+    /// background.
+    pub async fn close(self) -> Result<(), StoreError> {
+        let Some(writer) = &self.inner.writer else {
+            return Ok(());
+        };
+        writer
+            .maintain("closing state.db", |conn| {
+                if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+                    tracing::debug!("checkpoint at close: {error}");
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    pub(crate) fn now(&self) -> f64 {
+        self.inner.clock.epoch_seconds()
+    }
+
+    pub(crate) async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        let _permit = self.inner.readers.permit().await?;
+        tokio::task::spawn_blocking(move || {
+            inner.readers.run(what, |conn| work(conn, &inner.layout))
+        })
+        .await
+        .map_err(|error| StoreError::Database {
+            what: what.to_owned(),
+            detail: error.to_string(),
+        })?
+    }
+
+    pub(crate) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+    {
+        let layout = Arc::clone(&self.inner.layout);
+        self.writer()?
+            .transaction(what, move |conn| work(conn, &layout))
+            .await
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Writer, StoreError> {
+        self.inner.writer.as_ref().ok_or_else(|| {
+            StoreError::Invalid(format!(
+                "{} was opened for reading only",
+                self.path().display()
+            ))
+        })
+    }
+}
+
+/// Opens the connection that writes. For a complete database this runs a handful of reads and
+/// takes no lock.
+fn open_writer(path: &Path, options: &OpenOptions) -> Result<(Connection, Layout), StoreError> {
+    const WHAT: &str = "opening state.db";
+    let start = Instant::now();
+    loop {
+        match try_open(path) {
+            Ok(opened) => return Ok(opened),
+            Err(fault) if fault.is_busy() => {
+                let waited = start.elapsed();
+                if waited >= options.busy_budget {
+                    return Err(StoreError::Busy { waited });
+                }
+                let pause = 20.0 + options.rng.unit() * 130.0;
+                std::thread::sleep(Duration::from_micros((pause * 1000.0) as u64));
+            }
+            Err(fault) => return Err(fault.into_store(path, WHAT)),
+        }
+    }
+}
+
+fn try_open(path: &Path) -> Result<(Connection, Layout), Fault> {
+    let conn = connect(path, Access::Write)?;
+    let mut layout = Layout::read(&conn)?;
+    prepare_writer(&conn, layout.is_guest())?;
+    if layout.is_guest() && layout.has(upgrade::FOREIGN_INDEX) {
+        let found = layout.clone();
+        if attempt(&conn, &mut |conn| {
+            upgrade::disable_foreign_tokenizer(conn, &found)
+        })? {
+            tracing::warn!(
+                "the CJK search index of this database needs a newer program; marked stale"
+            );
+        }
+    } else if !layout.is_guest() && !layout.is_complete() {
+        layout = attempt(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
+    } else if !layout.is_guest() {
+        heal_active(&conn)?;
+    }
+    Ok((conn, layout))
+}
+
+/// Old builds added `active` without its default: rows written then are invisible until healed.
+fn heal_active(conn: &Connection) -> Result<(), Fault> {
+    const BROKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE active IS NULL)";
+    let broken: bool = conn.query_row(BROKEN, [], |row| row.get(0))?;
+    if broken {
+        attempt(conn, &mut |conn| {
+            conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL", [])?;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Choosing many sessions at once: for pruning, archiving and exporting.
+
+use hermes_core::store::StoreError;
+use rusqlite::Connection;
+use rusqlite::types::Value as SqlValue;
+use serde::Serialize;
+
+use super::Store;
+use super::connection::Fault;
+use super::list::below;
+use super::maintain;
+
+/// All conditions must hold. Times are seconds since the epoch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionFilter {
+    pub started_before: Option<f64>,
+    pub started_after: Option<f64>,
+    pub source: Option<String>,
+    /// Part of the title, in any case.
+    pub title: Option<String>,
+    pub end_reason: Option<String>,
+    /// A directory; sessions started in it or below.
+    pub cwd: Option<String>,
+    pub min_messages: Option<i64>,
+    pub max_messages: Option<i64>,
+    /// Part of the model name, in any case.
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    pub user: Option<String>,
+    pub chat_id: Option<String>,
+    pub chat_type: Option<String>,
+    /// Part of the git branch, in any case.
+    pub branch: Option<String>,
+    pub min_tokens: Option<i64>,
+    pub max_tokens: Option<i64>,
+    pub min_cost: Option<f64>,
+    pub max_cost: Option<f64>,
+    pub min_tool_calls: Option<i64>,
+    pub max_tool_calls: Option<i64>,
+    /// `None`: both.
+    pub archived: Option<bool>,
+    /// Also sessions that have not ended. Never set for pruning.
+    pub include_open: bool,
+}
+
+/// A session that a bulk operation would touch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PruneCandidate {
+    pub id: String,
+    pub source: String,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub started_at: f64,
+    pub ended_at: Option<f64>,
+    pub message_count: i64,
+    pub archived: bool,
+}
+
+impl Store {
+    /// The sessions that fit, oldest first.
+    pub async fn select(&self, filter: SessionFilter) -> Result<Vec<PruneCandidate>, StoreError> {
+        self.read("selecting sessions", move |conn, _| select(conn, &filter))
+            .await
+    }
+
+    /// Deletes the ended sessions that fit; with `dry_run` only tells which. Children outside
+    /// the selection lose their parent link and live on. Returns what was (or would be) deleted.
+    pub async fn prune(
+        &self,
+        filter: SessionFilter,
+        dry_run: bool,
+    ) -> Result<Vec<PruneCandidate>, StoreError> {
+        let filter = SessionFilter {
+            include_open: false,
+            ..filter
+        };
+        if dry_run {
+            return self.select(filter).await;
+        }
+        self.write("pruning sessions", move |conn, layout| {
+            let chosen = select(conn, &filter)?;
+            let ids: Vec<String> = chosen.iter().map(|session| session.id.clone()).collect();
+            maintain::delete_rows(conn, layout, &ids)?;
+            Ok(chosen)
+        })
+        .await
+    }
+
+    /// Hides the ended sessions that fit from lists, each with its whole chain.
+    pub async fn archive_matching(
+        &self,
+        filter: SessionFilter,
+        dry_run: bool,
+    ) -> Result<Vec<PruneCandidate>, StoreError> {
+        let filter = SessionFilter {
+            archived: filter.archived.or(Some(false)),
+            include_open: false,
+            ..filter
+        };
+        if dry_run {
+            return self.select(filter).await;
+        }
+        self.write("archiving sessions", move |conn, _| {
+            let chosen = select(conn, &filter)?;
+            for session in &chosen {
+                maintain::set_archived(conn, &session.id, true)?;
+            }
+            Ok(chosen)
+        })
+        .await
+    }
+}
+
+pub(crate) fn select(
+    conn: &Connection,
+    filter: &SessionFilter,
+) -> Result<Vec<PruneCandidate>, Fault> {
+    let (clause, params) = conditions(filter);
+    let sql = format!(
+        "SELECT s.id, s.source, s.title, s.model, s.started_at, s.ended_at,
+            COALESCE(s.message_count, 0), COALESCE(s.archived, 0)
+         FROM sessions s WHERE {clause} ORDER BY s.started_at, s.id"
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map(rusqlite::params_from_iter(params), |row| {
+        Ok(PruneCandidate {
+            id: row.get(0)?,
+            source: row.get(1)?,
+            title: row.get(2)?,
+            model: row.get(3)?,
+            started_at: row.get(4)?,
+            ended_at: row.get(5)?,
+            message_count: row.get(6)?,
+            archived: row.get(7)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn conditions(filter: &SessionFilter) -> (String, Vec<SqlValue>) {
+    const TOKENS: &str = "(COALESCE(s.input_tokens, 0) + COALESCE(s.output_tokens, 0))";
+    const COST: &str = "COALESCE(s.actual_cost_usd, s.estimated_cost_usd, 0)";
+    const CALLS: &str = "COALESCE(s.tool_call_count, 0)";
+    let mut clauses = Vec::new();
+    let mut params: Vec<SqlValue> = Vec::new();
+    if !filter.include_open {
+        clauses.push("s.ended_at IS NOT NULL".to_owned());
+    }
+    let mut add = |clause: String, value: Option<SqlValue>| {
+        if let Some(value) = value {
+            clauses.push(clause);
+            params.push(value);
+        }
+    };
+    let text = |value: &Option<String>| value.clone().map(SqlValue::from);
+    let whole = |value: Option<i64>| value.map(SqlValue::from);
+    let real = |value: Option<f64>| value.map(SqlValue::from);
+    let part = |value: &Option<String>| {
+        value
+            .as_ref()
+            .map(|text| format!("%{}%", super::resolve::like_escape(&text.to_lowercase())).into())
+    };
+    let like = |column: &str| format!("LOWER(COALESCE(s.{column}, '')) LIKE ? ESCAPE '\\'");
+    add("s.started_at < ?".to_owned(), real(filter.started_before));
+    add("s.started_at >= ?".to_owned(), real(filter.started_after));
+    add("s.source = ?".to_owned(), text(&filter.source));
+    add(like("title"), part(&filter.title));
+    add("s.end_reason = ?".to_owned(), text(&filter.end_reason));
+    add(
+        "s.message_count >= ?".to_owned(),
+        whole(filter.min_messages),
+    );
+    add(
+        "s.message_count <= ?".to_owned(),
+        whole(filter.max_messages),
+    );
+    add(like("model"), part(&filter.model));
+    add(
+        "LOWER(COALESCE(s.billing_provider, '')) = ?".to_owned(),
+        filter
+            .provider
+            .as_ref()
+            .map(|name| name.to_lowercase().into()),
+    );
+    add("s.user_id = ?".to_owned(), text(&filter.user));
+    add("s.chat_id = ?".to_owned(), text(&filter.chat_id));
+    add("s.chat_type = ?".to_owned(), text(&filter.chat_type));
+    add(like("git_branch"), part(&filter.branch));
+    add(format!("{TOKENS} >= ?"), whole(filter.min_tokens));
+    add(format!("{TOKENS} <= ?"), whole(filter.max_tokens));
+    add(format!("{COST} >= ?"), real(filter.min_cost));
+    add(format!("{COST} <= ?"), real(filter.max_cost));
+    add(format!("{CALLS} >= ?"), whole(filter.min_tool_calls));
+    add(format!("{CALLS} <= ?"), whole(filter.max_tool_calls));
+    add(
+        "COALESCE(s.archived, 0) = ?".to_owned(),
+        whole(filter.archived.map(i64::from)),
+    );
+    if let Some(cwd) = &filter.cwd {
+        let (clause, values) = below(cwd);
+        clauses.push(clause);
+        params.extend(values);
+    }
+    if clauses.is_empty() {
+        clauses.push("1".to_owned());
+    }
+    (clauses.join(" AND "), params)
+}

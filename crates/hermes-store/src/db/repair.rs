@@ -1,0 +1,234 @@
+//! Mending a damaged state.db. Sessions and messages are never changed or removed: what is
+//! rebuilt can be derived from them, and a copy is made first.
+
+use std::path::{Path, PathBuf};
+
+use hermes_core::clock::Clock;
+use hermes_core::store::StoreError;
+use rusqlite::Connection;
+use serde::Serialize;
+
+use super::connection::{Access, Fault, connect};
+use super::layout::Layout;
+use super::{schema, upgrade};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Look only.
+    pub check_only: bool,
+    pub backup: bool,
+}
+
+impl Default for RepairOptions {
+    fn default() -> Self {
+        Self {
+            check_only: false,
+            backup: true,
+        }
+    }
+}
+
+/// What helped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    RebuildFts,
+    Reindex,
+    DedupSchema,
+    DropFtsRebuild,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RepairReport {
+    pub healthy: bool,
+    /// What was wrong before.
+    pub problem: Option<String>,
+    pub strategy: Option<Strategy>,
+    pub backup: Option<PathBuf>,
+    /// What is still wrong.
+    pub error: Option<String>,
+}
+
+/// Checks the database and mends what can be mended. No [`super::Store`] may be open on the file
+/// in this process.
+pub fn repair(
+    path: &Path,
+    options: RepairOptions,
+    clock: &dyn Clock,
+) -> Result<RepairReport, StoreError> {
+    if !path.exists() {
+        return Err(StoreError::NotFound(path.display().to_string()));
+    }
+    let mut report = RepairReport {
+        healthy: true,
+        problem: None,
+        strategy: None,
+        backup: None,
+        error: None,
+    };
+    let Some(problem) = problem(path) else {
+        return Ok(report);
+    };
+    report.healthy = false;
+    report.problem = Some(problem.clone());
+    report.error = Some(problem);
+    if options.check_only {
+        return Ok(report);
+    }
+    if options.backup {
+        report.backup = Some(backup(path, clock)?);
+    }
+    // From the least to the most invasive.
+    let steps: [(Strategy, Step); 4] = [
+        (Strategy::RebuildFts, rebuild_fts),
+        (Strategy::Reindex, reindex),
+        (Strategy::DedupSchema, dedup_schema),
+        (Strategy::DropFtsRebuild, recreate_fts),
+    ];
+    for (strategy, step) in steps {
+        if let Err(fault) = step(path) {
+            tracing::info!(
+                ?strategy,
+                "repair step: {}",
+                fault.into_store(path, "repairing")
+            );
+        }
+        report.error = self::problem(path);
+        if report.error.is_none() {
+            report.healthy = true;
+            report.strategy = Some(strategy);
+            break;
+        }
+    }
+    Ok(report)
+}
+
+type Step = fn(&Path) -> Result<(), Fault>;
+
+/// What is wrong with the file. Index damage shows only when a message is written, so the probe
+/// writes one and takes it back.
+fn problem(path: &Path) -> Option<String> {
+    match probe(path) {
+        Ok(found) => found,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
+    const SHOWN: usize = 3;
+    let conn = connect(path, Access::Write)?;
+    conn.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))?;
+    let mut check = conn.prepare("PRAGMA integrity_check")?;
+    let lines = check
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<Result<Vec<_>, _>>()?;
+    if lines.iter().any(|line| line != "ok") {
+        return Ok(Some(lines[..lines.len().min(SHOWN)].join("; ")));
+    }
+    let layout = Layout::read(&conn)?;
+    if !layout.has("messages") || !layout.has("sessions") {
+        return Ok(Some(
+            "the tables sessions and messages are missing".to_owned(),
+        ));
+    }
+    for (table, _) in schema::FTS {
+        if layout.has(table) {
+            let sql = format!("INSERT INTO {table}({table}) VALUES('integrity-check')");
+            if let Err(error) = conn.execute_batch(&sql) {
+                return Ok(Some(format!("search index {table}: {error}")));
+            }
+        }
+    }
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let written = conn.execute_batch(
+        "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);
+         INSERT INTO messages (session_id, role, content, timestamp)
+            VALUES ('_health_probe', 'user', 'health probe', 0);",
+    );
+    conn.execute_batch("ROLLBACK")?;
+    Ok(written.err().map(|error| error.to_string()))
+}
+
+/// Copies the database beside itself: through SQLite, or, where that cannot read it, byte by
+/// byte with its log.
+fn backup(path: &Path, clock: &dyn Clock) -> Result<PathBuf, StoreError> {
+    let stamp = clock.now().format("%Y%m%d_%H%M%S");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let target = path.with_file_name(format!("{name}.malformed-backup-{stamp}"));
+    let through_sqlite = connect(path, Access::Read)
+        .and_then(|conn| conn.backup("main", &target, None::<fn(rusqlite::backup::Progress)>));
+    if through_sqlite.is_ok() {
+        return Ok(target);
+    }
+    let io = |source| StoreError::Io {
+        what: format!("copying {} before the repair", path.display()),
+        source,
+    };
+    std::fs::copy(path, &target).map_err(io)?;
+    for suffix in ["-wal", "-shm"] {
+        let side = path.with_file_name(format!("{name}{suffix}"));
+        if side.exists() {
+            let copy = target.with_file_name(format!("{name}.malformed-backup-{stamp}{suffix}"));
+            std::fs::copy(side, copy).map_err(io)?;
+        }
+    }
+    Ok(target)
+}
+
+fn rebuild_fts(path: &Path) -> Result<(), Fault> {
+    let conn = connect(path, Access::Write)?;
+    let layout = Layout::read(&conn)?;
+    for (table, _) in schema::FTS {
+        if layout.has(table) {
+            conn.execute_batch(&format!("INSERT INTO {table}({table}) VALUES('rebuild')"))?;
+        }
+    }
+    Ok(())
+}
+
+fn reindex(path: &Path) -> Result<(), Fault> {
+    connect(path, Access::Write)?.execute_batch("REINDEX")?;
+    Ok(())
+}
+
+/// Of objects that are defined twice the first definition stays.
+fn dedup_schema(path: &Path) -> Result<(), Fault> {
+    let conn = connect(path, Access::Write)?;
+    conn.execute_batch(
+        "PRAGMA writable_schema=ON;
+         BEGIN IMMEDIATE;
+         DELETE FROM sqlite_master WHERE rowid NOT IN (
+            SELECT MIN(rowid) FROM sqlite_master GROUP BY type, name);
+         COMMIT;
+         PRAGMA writable_schema=OFF;",
+    )?;
+    Ok(())
+}
+
+/// Removes the search indexes and fills new ones from the messages. Not in the database of a
+/// newer program, whose indexes are built otherwise.
+fn recreate_fts(path: &Path) -> Result<(), Fault> {
+    let conn = connect(path, Access::Write)?;
+    conn.execute_batch("PRAGMA writable_schema=ON")?;
+    let version: i64 = conn.query_row("SELECT version FROM schema_version LIMIT 1", [], |row| {
+        row.get(0)
+    })?;
+    if version > schema::VERSION {
+        return Err(StoreError::Unsupported {
+            path: path.to_owned(),
+            detail: format!("the search index of schema {version} can only be rebuilt by the program that made it"),
+        }
+        .into());
+    }
+    conn.execute_batch(
+        "BEGIN IMMEDIATE;
+         DELETE FROM sqlite_master WHERE name LIKE 'messages\\_fts%' ESCAPE '\\';
+         COMMIT;
+         PRAGMA writable_schema=OFF;",
+    )?;
+    drop(conn);
+    let conn: Connection = connect(path, Access::Write)?;
+    conn.execute_batch("VACUUM")?;
+    super::writer::attempt(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
+    Ok(())
+}

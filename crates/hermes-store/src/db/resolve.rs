@@ -1,0 +1,145 @@
+//! From what a person typed to one session.
+
+use hermes_core::ids::SessionId;
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::Store;
+use super::connection::Fault;
+use super::lineage;
+use super::rows::{MessageRecord, SessionRecord};
+
+const SHOWN: usize = 8;
+
+impl Store {
+    /// The session that `reference` names: an id, the beginning of exactly one id, or a title
+    /// (of `title`, `title #2`, … the newest).
+    pub async fn resolve(&self, reference: &str) -> Result<SessionId, StoreError> {
+        let reference = reference.trim().to_owned();
+        self.read("finding a session", move |conn, _| {
+            resolve(conn, &reference).map(SessionId::from)
+        })
+        .await
+    }
+
+    /// Like [`Store::resolve`], then on to where a compressed session goes on.
+    pub async fn resolve_for_resume(&self, reference: &str) -> Result<SessionId, StoreError> {
+        let reference = reference.trim().to_owned();
+        self.read("finding a session", move |conn, _| {
+            let id = resolve(conn, &reference)?;
+            lineage::resume_target(conn, &id).map(SessionId::from)
+        })
+        .await
+    }
+
+    /// The whole row of the session that `reference` names.
+    pub async fn get(&self, reference: &str) -> Result<SessionRecord, StoreError> {
+        let reference = reference.trim().to_owned();
+        self.read("reading a session", move |conn, _| {
+            let id = resolve(conn, &reference)?;
+            session(conn, &id)?.ok_or_else(|| StoreError::NotFound(id).into())
+        })
+        .await
+    }
+
+    /// The rows of a session in order. `include_inactive`: also compacted and taken-back ones.
+    pub async fn messages(
+        &self,
+        id: &SessionId,
+        include_inactive: bool,
+    ) -> Result<Vec<MessageRecord>, StoreError> {
+        let id = id.as_str().to_owned();
+        self.read("reading messages", move |conn, _| {
+            messages(conn, &id, include_inactive)
+        })
+        .await
+    }
+}
+
+pub(crate) fn session(conn: &Connection, id: &str) -> Result<Option<SessionRecord>, Fault> {
+    Ok(conn
+        .prepare_cached("SELECT * FROM sessions WHERE id = ?1")?
+        .query_row([id], SessionRecord::read)
+        .optional()?)
+}
+
+pub(crate) fn messages(
+    conn: &Connection,
+    id: &str,
+    include_inactive: bool,
+) -> Result<Vec<MessageRecord>, Fault> {
+    let filter = if include_inactive {
+        ""
+    } else {
+        " AND active = 1"
+    };
+    let sql = format!("SELECT * FROM messages WHERE session_id = ?1{filter} ORDER BY id");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map([id], MessageRecord::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Fault> {
+    if reference.is_empty() {
+        return Err(StoreError::Invalid("the session id is empty".to_owned()).into());
+    }
+    if conn
+        .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?
+        .exists([reference])?
+    {
+        return Ok(reference.to_owned());
+    }
+    let mut candidates = by_prefix(conn, reference)?;
+    match (candidates.len(), candidates.pop()) {
+        (1, Some(only)) => Ok(only),
+        (count, last) => {
+            if let Some(id) = by_title(conn, reference)? {
+                return Ok(id);
+            }
+            if count == 0 {
+                return Err(StoreError::NotFound(reference.to_owned()).into());
+            }
+            candidates.extend(last);
+            Err(StoreError::Ambiguous {
+                query: reference.to_owned(),
+                candidates,
+            }
+            .into())
+        }
+    }
+}
+
+fn by_prefix(conn: &Connection, prefix: &str) -> Result<Vec<String>, Fault> {
+    let mut statement = conn.prepare_cached(
+        "SELECT id FROM sessions WHERE id LIKE ?1 ESCAPE '\\' ORDER BY started_at DESC LIMIT ?2",
+    )?;
+    let rows = statement.query_map(
+        rusqlite::params![format!("{}%", like_escape(prefix)), SHOWN as i64],
+        |row| row.get(0),
+    )?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The newest of `title #N`, else the session called exactly so.
+pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>, Fault> {
+    let numbered: Option<String> = conn
+        .prepare_cached(
+            "SELECT id FROM sessions WHERE title LIKE ?1 ESCAPE '\\' ORDER BY started_at DESC LIMIT 1",
+        )?
+        .query_row([format!("{} #%", like_escape(title))], |row| row.get(0))
+        .optional()?;
+    if numbered.is_some() {
+        return Ok(numbered);
+    }
+    Ok(conn
+        .prepare_cached("SELECT id FROM sessions WHERE title = ?1")?
+        .query_row([title], |row| row.get(0))
+        .optional()?)
+}
+
+/// Text as a literal inside a LIKE pattern with `ESCAPE '\'`.
+pub(crate) fn like_escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('%', "\\%")
+        .replace('_', "\\_")
+}

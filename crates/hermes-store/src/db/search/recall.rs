@@ -1,0 +1,620 @@
+//! The four ways in which the model looks into past conversations: discover by words, scroll
+//! around a message, read a session, browse the newest.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{Local, TimeZone as _};
+use hermes_core::ids::SessionId;
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, OptionalExtension as _};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{SearchHit, SearchOptions, Sort, clean_query, search, snippet_of};
+use crate::db::Store;
+use crate::db::connection::Fault;
+use crate::db::layout::Layout;
+use crate::db::list::{ListFilter, Order, list};
+use crate::db::rows::{MessageRecord, SessionRecord};
+use crate::db::{lineage, resolve};
+
+/// Sessions that are machinery, not conversations.
+const HIDDEN: [&str; 2] = ["subagent", "tool"];
+/// Sessions that repeat themselves daily; they come after all others.
+const DEMOTED: &str = "cron";
+/// Hits looked at before they are reduced to one per conversation.
+const SCANNED: usize = 300;
+const AROUND: i64 = 5;
+const BOOKEND: i64 = 3;
+const READ_HEAD: usize = 20;
+const READ_TAIL: usize = 10;
+
+/// A message, reduced to what helps the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShapedMessage {
+    pub id: i64,
+    pub role: String,
+    pub content: Value,
+    pub timestamp: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub anchor: bool,
+}
+
+impl ShapedMessage {
+    fn new(message: &MessageRecord, anchor: Option<i64>) -> Self {
+        let text = |name: &str| {
+            message
+                .text(name)
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
+        let calls = message.0.get("tool_calls").filter(|calls| match calls {
+            Value::Null => false,
+            Value::Array(items) => !items.is_empty(),
+            Value::String(text) => !text.is_empty(),
+            _ => true,
+        });
+        Self {
+            id: message.id(),
+            role: message.role().to_owned(),
+            content: message.0.get("content").cloned().unwrap_or_default(),
+            timestamp: message
+                .0
+                .get("timestamp")
+                .and_then(Value::as_f64)
+                .unwrap_or_default(),
+            tool_name: text("tool_name"),
+            tool_calls: calls.cloned(),
+            tool_call_id: text("tool_call_id"),
+            anchor: anchor == Some(message.id()),
+        }
+    }
+}
+
+fn shape(messages: &[MessageRecord], anchor: Option<i64>) -> Vec<ShapedMessage> {
+    messages
+        .iter()
+        .map(|message| ShapedMessage::new(message, anchor))
+        .collect()
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct DiscoverRequest {
+    pub query: String,
+    /// Empty: user and assistant.
+    pub roles: Vec<String>,
+    /// 1 to 10.
+    pub limit: usize,
+    pub sort: Sort,
+    /// The running session: it and its relatives are known already.
+    pub current: Option<SessionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Discovery {
+    pub success: bool,
+    pub mode: &'static str,
+    pub query: String,
+    pub results: Vec<Discovered>,
+    pub count: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions_searched: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Discovered {
+    pub session_id: String,
+    pub when: String,
+    pub source: String,
+    pub model: String,
+    pub title: Option<String>,
+    pub matched_role: String,
+    pub match_message_id: Option<i64>,
+    pub snippet: String,
+    pub bookend_start: Vec<ShapedMessage>,
+    pub messages: Vec<ShapedMessage>,
+    pub bookend_end: Vec<ShapedMessage>,
+    pub messages_before: usize,
+    pub messages_after: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_session_id: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ScrollRequest {
+    pub session: SessionId,
+    pub around: i64,
+    /// 1 to 20 on each side.
+    pub window: usize,
+    pub current: Option<SessionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scroll {
+    pub success: bool,
+    pub mode: &'static str,
+    pub session_id: String,
+    pub around_message_id: i64,
+    pub session_meta: SessionMeta,
+    pub window: usize,
+    pub messages: Vec<ShapedMessage>,
+    pub messages_before: usize,
+    pub messages_after: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionMeta {
+    pub when: String,
+    pub source: Option<String>,
+    pub model: Option<String>,
+    pub title: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReadOut {
+    pub success: bool,
+    pub mode: &'static str,
+    pub session_id: String,
+    pub session_meta: SessionMeta,
+    pub message_count: usize,
+    pub truncated: bool,
+    pub messages: Vec<ShapedMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Browsing {
+    pub success: bool,
+    pub mode: &'static str,
+    pub results: Vec<Browsed>,
+    pub count: usize,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Browsed {
+    pub session_id: String,
+    pub title: Option<String>,
+    pub source: String,
+    pub started_at: f64,
+    pub last_active: f64,
+    pub message_count: i64,
+    pub preview: String,
+}
+
+impl Store {
+    /// Past conversations that fit a query, each with the place of the match, its beginning and
+    /// its end.
+    pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovery, StoreError> {
+        self.read("searching conversations", move |conn, layout| {
+            discover(conn, layout, &request)
+        })
+        .await
+    }
+
+    /// The messages around one message.
+    pub async fn scroll(&self, request: ScrollRequest) -> Result<Scroll, StoreError> {
+        self.read("scrolling in a conversation", move |conn, _| {
+            scroll(conn, &request)
+        })
+        .await
+    }
+
+    /// A whole conversation; of a long one the beginning and the end.
+    pub async fn read_session(&self, id: &SessionId) -> Result<ReadOut, StoreError> {
+        let id = id.as_str().to_owned();
+        self.read("reading a conversation", move |conn, _| {
+            read_session(conn, &id)
+        })
+        .await
+    }
+
+    /// The conversations in which something happened last.
+    pub async fn browse(
+        &self,
+        limit: usize,
+        current: Option<SessionId>,
+    ) -> Result<Browsing, StoreError> {
+        self.read("browsing conversations", move |conn, layout| {
+            browse(conn, layout, limit, current.as_ref())
+        })
+        .await
+    }
+}
+
+fn hidden() -> Vec<String> {
+    HIDDEN.iter().map(|source| (*source).to_owned()).collect()
+}
+
+fn discover(
+    conn: &Connection,
+    layout: &Layout,
+    request: &DiscoverRequest,
+) -> Result<Discovery, Fault> {
+    let limit = request.limit.clamp(1, 10);
+    let current_root = match &request.current {
+        Some(id) => Some(lineage::root(conn, id.as_str())?),
+        None => None,
+    };
+    let clean = clean_query(&request.query);
+    let options = SearchOptions {
+        roles: if request.roles.is_empty() {
+            vec!["user".to_owned(), "assistant".to_owned()]
+        } else {
+            request.roles.clone()
+        },
+        exclude_sources: hidden(),
+        sort: request.sort,
+        limit: SCANNED,
+        ..SearchOptions::default()
+    };
+    let mut hits = search(conn, layout, &clean, &options, false)?;
+    hits.sort_by_key(|hit| hit.source == DEMOTED);
+    let mut roots = HashSet::new();
+    let mut results = Vec::new();
+    if let Some((root, entry)) = by_title(conn, &request.query, current_root.as_deref())? {
+        roots.insert(root);
+        results.push(entry);
+    }
+    let mut known: HashMap<String, String> = HashMap::new();
+    for hit in hits {
+        if roots.len() >= limit {
+            break;
+        }
+        let root = match known.get(&hit.session_id) {
+            Some(root) => root.clone(),
+            None => lineage::root(conn, &hit.session_id)?,
+        };
+        known.insert(hit.session_id.clone(), root.clone());
+        if current_root.as_ref() == Some(&root) || !roots.insert(root.clone()) {
+            continue;
+        }
+        results.push(discovered(conn, layout, &clean, &hit, root)?);
+    }
+    let nothing = results.is_empty();
+    Ok(Discovery {
+        success: true,
+        mode: "discover",
+        query: request.query.clone(),
+        count: results.len(),
+        sessions_searched: (!nothing).then_some(roots.len()),
+        message: nothing.then(|| "No conversation matches.".to_owned()),
+        results,
+    })
+}
+
+fn discovered(
+    conn: &Connection,
+    layout: &Layout,
+    clean: &str,
+    hit: &SearchHit,
+    root: String,
+) -> Result<Discovered, Fault> {
+    let view = view(conn, &hit.session_id, hit.id)?;
+    let meta = resolve::session(conn, &root)?;
+    let text = |name: &str| {
+        meta.as_ref()
+            .and_then(|meta| meta.text(name))
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let snippet = if hit.snippet.is_empty() {
+        snippet_of(conn, layout, clean, hit.id)?.unwrap_or_default()
+    } else {
+        hit.snippet.clone()
+    };
+    let started = meta.as_ref().and_then(|meta| meta.number("started_at"));
+    Ok(Discovered {
+        session_id: hit.session_id.clone(),
+        when: when(Some(started.unwrap_or(hit.session_started))),
+        source: text("source").unwrap_or_else(|| hit.source.clone()),
+        model: text("model")
+            .or_else(|| hit.model.clone())
+            .unwrap_or_else(|| "unknown".to_owned()),
+        title: text("title"),
+        matched_role: hit.role.clone(),
+        match_message_id: Some(hit.id),
+        snippet,
+        bookend_start: shape(&view.start, None),
+        messages: shape(&view.window, Some(hit.id)),
+        bookend_end: shape(&view.end, None),
+        messages_before: view.before,
+        messages_after: view.after,
+        parent_session_id: (root != hit.session_id).then_some(root),
+    })
+}
+
+/// A session whose title is the query.
+fn by_title(
+    conn: &Connection,
+    query: &str,
+    current_root: Option<&str>,
+) -> Result<Option<(String, Discovered)>, Fault> {
+    let title = query.trim().trim_matches(['`', '\'', '"']);
+    if title.is_empty() {
+        return Ok(None);
+    }
+    let Some(id) = resolve::by_title(conn, title)? else {
+        return Ok(None);
+    };
+    let root = lineage::root(conn, &id)?;
+    let Some(meta) = resolve::session(conn, &root)? else {
+        return Ok(None);
+    };
+    if current_root == Some(root.as_str())
+        || meta.text("source").is_some_and(|it| HIDDEN.contains(&it))
+    {
+        return Ok(None);
+    }
+    let anchor: Option<i64> = conn
+        .prepare_cached(
+            "SELECT id FROM messages WHERE session_id = ?1 AND active = 1 ORDER BY id LIMIT 1",
+        )?
+        .query_row([&id], |row| row.get(0))
+        .optional()?;
+    let view = match anchor {
+        Some(anchor) => view(conn, &id, anchor)?,
+        None => View::default(),
+    };
+    let title = meta.text("title").unwrap_or(title).to_owned();
+    let entry = Discovered {
+        session_id: id.clone(),
+        when: when(meta.number("started_at")),
+        source: meta.text("source").unwrap_or("unknown").to_owned(),
+        model: meta.text("model").unwrap_or("unknown").to_owned(),
+        snippet: format!("The title matches: {title}"),
+        title: Some(title),
+        matched_role: "session_title".to_owned(),
+        match_message_id: anchor,
+        bookend_start: shape(&view.start, None),
+        messages: shape(&view.window, anchor),
+        bookend_end: shape(&view.end, None),
+        messages_before: view.before,
+        messages_after: view.after,
+        parent_session_id: (root != id).then(|| root.clone()),
+    };
+    Ok(Some((root, entry)))
+}
+
+fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
+    let window = request.window.clamp(1, 20);
+    let mut id = request.session.as_str().to_owned();
+    let root = lineage::root(conn, &id)?;
+    if let Some(current) = &request.current
+        && lineage::root(conn, current.as_str())? == root
+    {
+        return Err(StoreError::Invalid(
+            "that message belongs to the running conversation, which you can see already"
+                .to_owned(),
+        )
+        .into());
+    }
+    let Some(mut meta) = resolve::session(conn, &id)? else {
+        return Err(StoreError::NotFound(id).into());
+    };
+    let mut warning = None;
+    let owner: Option<String> = conn
+        .prepare_cached("SELECT session_id FROM messages WHERE id = ?1")?
+        .query_row([request.around], |row| row.get(0))
+        .optional()?;
+    let elsewhere = || {
+        StoreError::Invalid(format!(
+            "message {} is not in session {}",
+            request.around, request.session
+        ))
+    };
+    let owner = owner.ok_or_else(elsewhere)?;
+    if owner != id {
+        if lineage::root(conn, &owner)? != root {
+            return Err(elsewhere().into());
+        }
+        warning = Some(format!(
+            "message {} is in {owner}, a descendant of {id}; showing that session",
+            request.around
+        ));
+        meta = resolve::session(conn, &owner)?.unwrap_or(meta);
+        id = owner;
+    }
+    let (messages, before, after) = around(conn, &id, request.around, window as i64)?;
+    Ok(Scroll {
+        success: true,
+        mode: "scroll",
+        around_message_id: request.around,
+        session_meta: session_meta(&meta),
+        session_id: id,
+        window,
+        messages: shape(&messages, Some(request.around)),
+        messages_before: before,
+        messages_after: after,
+        warning,
+    })
+}
+
+fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
+    let Some(meta) = resolve::session(conn, id)? else {
+        return Err(StoreError::NotFound(id.to_owned()).into());
+    };
+    let all = shape(&resolve::messages(conn, id, false)?, None);
+    let total = all.len();
+    let truncated = total > READ_HEAD + READ_TAIL;
+    let messages = if truncated {
+        let mut parts = all[..READ_HEAD].to_vec();
+        parts.extend_from_slice(&all[total - READ_TAIL..]);
+        parts
+    } else {
+        all
+    };
+    Ok(ReadOut {
+        success: true,
+        mode: "read",
+        session_id: id.to_owned(),
+        session_meta: session_meta(&meta),
+        message_count: total,
+        truncated,
+        messages,
+        message: truncated.then(|| {
+            format!(
+                "{total} messages: these are the first {READ_HEAD} and the last {READ_TAIL}. \
+                 Pass around_message_id with one of the ids to see the middle."
+            )
+        }),
+    })
+}
+
+fn browse(
+    conn: &Connection,
+    layout: &Layout,
+    limit: usize,
+    current: Option<&SessionId>,
+) -> Result<Browsing, Fault> {
+    let current_root = match current {
+        Some(id) => Some(lineage::root(conn, id.as_str())?),
+        None => None,
+    };
+    let filter = ListFilter {
+        exclude_sources: hidden(),
+        order: Order::LastActive,
+        limit: limit + 5,
+        ..ListFilter::default()
+    };
+    let results: Vec<Browsed> = list(conn, layout, &filter)?
+        .into_iter()
+        .filter(|session| session.parent_session_id.is_none())
+        .filter(|session| {
+            let root = session.lineage_root_id.as_deref().unwrap_or(&session.id);
+            current_root.as_deref() != Some(root)
+        })
+        .take(limit)
+        .map(|session| Browsed {
+            session_id: session.id,
+            title: session.title.filter(|title| !title.is_empty()),
+            source: session.source,
+            started_at: session.started_at,
+            last_active: session.last_active,
+            message_count: session.message_count,
+            preview: session.preview,
+        })
+        .collect();
+    Ok(Browsing {
+        success: true,
+        mode: "browse",
+        count: results.len(),
+        message: format!(
+            "The {} newest conversations. Pass query to search in all of them, or session_id to read one.",
+            results.len()
+        ),
+        results,
+    })
+}
+
+#[derive(Default)]
+struct View {
+    window: Vec<MessageRecord>,
+    before: usize,
+    after: usize,
+    start: Vec<MessageRecord>,
+    end: Vec<MessageRecord>,
+}
+
+/// The anchor with its neighbours, and the beginning and end of the session where the window
+/// does not reach them.
+fn view(conn: &Connection, session: &str, anchor: i64) -> Result<View, Fault> {
+    let (window, before, after) = around(conn, session, anchor, AROUND)?;
+    let (Some(first), Some(last)) = (window.first(), window.last()) else {
+        return Ok(View::default());
+    };
+    let (first, last) = (first.id(), last.id());
+    let talk = "role IN ('user', 'assistant') AND length(content) > 0";
+    let start = rows(
+        conn,
+        &format!("session_id = ?1 AND id < ?2 AND {talk} ORDER BY id LIMIT ?3"),
+        (session, first, BOOKEND),
+    )?;
+    let mut end = rows(
+        conn,
+        &format!("session_id = ?1 AND id > ?2 AND {talk} ORDER BY id DESC LIMIT ?3"),
+        (session, last, BOOKEND),
+    )?;
+    end.reverse();
+    let window = window
+        .into_iter()
+        .filter(|message| message.id() == anchor || matches!(message.role(), "user" | "assistant"))
+        .collect();
+    Ok(View {
+        window,
+        before,
+        after,
+        start,
+        end,
+    })
+}
+
+fn around(
+    conn: &Connection,
+    session: &str,
+    anchor: i64,
+    window: i64,
+) -> Result<(Vec<MessageRecord>, usize, usize), Fault> {
+    let mut messages = rows(
+        conn,
+        "session_id = ?1 AND id <= ?2 ORDER BY id DESC LIMIT ?3",
+        (session, anchor, window + 1),
+    )?;
+    if messages
+        .first()
+        .is_none_or(|message| message.id() != anchor)
+    {
+        return Ok((Vec::new(), 0, 0));
+    }
+    messages.reverse();
+    let before = messages.len() - 1;
+    let after = rows(
+        conn,
+        "session_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+        (session, anchor, window),
+    )?;
+    let count = after.len();
+    messages.extend(after);
+    Ok((messages, before, count))
+}
+
+fn rows(
+    conn: &Connection,
+    condition: &str,
+    (session, id, limit): (&str, i64, i64),
+) -> Result<Vec<MessageRecord>, Fault> {
+    let sql = format!("SELECT * FROM messages WHERE {condition}");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map(rusqlite::params![session, id, limit], MessageRecord::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn session_meta(session: &SessionRecord) -> SessionMeta {
+    let text = |name: &str| session.text(name).map(str::to_owned);
+    SessionMeta {
+        when: when(session.number("started_at")),
+        source: text("source"),
+        model: text("model"),
+        title: text("title"),
+    }
+}
+
+fn when(seconds: Option<f64>) -> String {
+    seconds
+        .and_then(|seconds| Local.timestamp_opt(seconds.floor() as i64, 0).single())
+        .map_or_else(
+            || "unknown".to_owned(),
+            |time| time.format("%B %d, %Y at %I:%M %p").to_string(),
+        )
+}
