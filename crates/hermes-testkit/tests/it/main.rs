@@ -4,4 +4,5 @@
 mod client;
 mod faults;
 mod formats;
+mod oracle;
 mod script;
