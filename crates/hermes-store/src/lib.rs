@@ -5,3 +5,6 @@ pub mod jobs;
 pub mod memory;
 pub mod pending;
 pub mod scan;
+pub mod skills;
+
+pub use db::Store;

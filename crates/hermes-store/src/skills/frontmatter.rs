@@ -1,0 +1,238 @@
+//! The YAML head of a `SKILL.md`.
+
+use serde_json::{Map, Value};
+
+/// The parsed head, and where the text below it starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Frontmatter {
+    pub fields: Map<String, Value>,
+}
+
+/// A document cut at its fences.
+pub(super) struct Split<'a> {
+    pub(super) yaml: &'a str,
+    pub(super) body: &'a str,
+}
+
+/// Cuts `---`, YAML, `---`, body. `None` without an opening or a closing fence.
+pub(super) fn split(text: &str) -> Option<Split<'_>> {
+    let text = without_mark(text);
+    let rest = text.strip_prefix("---")?;
+    let mut from = 0;
+    while let Some(at) = rest[from..].find("\n---") {
+        let after = &rest[from + at + 4..];
+        // The fence line holds nothing else; blank lines may follow it.
+        let blank = after.len() - after.trim_start().len();
+        if let Some(newline) = after[..blank].rfind('\n') {
+            return Some(Split {
+                yaml: &rest[..from + at],
+                body: &after[newline + 1..],
+            });
+        }
+        from += at + 4;
+    }
+    None
+}
+
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// The head as strict YAML, or why it is none.
+pub(super) fn parse_strict(yaml: &str) -> Result<Value, String> {
+    hermes_config::yaml::parse(yaml)
+        .map(|(value, _)| value)
+        .map_err(|error| error.to_string())
+}
+
+impl Frontmatter {
+    /// Reads the head. Broken YAML is read line by line as `key: value`; no head is an empty one.
+    pub fn read(text: &str) -> (Self, &str) {
+        let Some(Split { yaml, body }) = split(text) else {
+            return (Self::default(), without_mark(text));
+        };
+        let fields = match parse_strict(yaml) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => Map::new(),
+            Err(_) => naive(yaml),
+        };
+        (Self { fields }, body)
+    }
+
+    pub fn name(&self) -> Option<String> {
+        self.text("name")
+    }
+
+    pub fn description(&self) -> Option<String> {
+        self.text("description")
+    }
+
+    /// A scalar as text; `None` when absent, null or empty.
+    pub fn text(&self, field: &str) -> Option<String> {
+        scalar(self.fields.get(field)?).filter(|text| !text.is_empty())
+    }
+
+    /// `metadata.hermes.<field>`, the place for what only Hermes knows.
+    pub fn hermes(&self, field: &str) -> Option<&Value> {
+        self.fields.get("metadata")?.get("hermes")?.get(field)
+    }
+
+    /// A list of words at `metadata.hermes.<field>`.
+    pub(super) fn hermes_words(&self, field: &str) -> Vec<String> {
+        self.hermes(field).map(words).unwrap_or_default()
+    }
+
+    /// Tags and the like: under `metadata.hermes`, or at the top in older skills. Lists,
+    /// `[a, b]` and `a, b` all do.
+    pub(super) fn tags(&self, field: &str) -> Vec<String> {
+        let found = self
+            .hermes(field)
+            .filter(|value| !words(value).is_empty())
+            .or_else(|| self.fields.get(field));
+        match found {
+            Some(Value::String(text)) => {
+                let text = text.trim();
+                let inner = text
+                    .strip_prefix('[')
+                    .and_then(|text| text.strip_suffix(']'));
+                inner
+                    .unwrap_or(text)
+                    .split(',')
+                    .map(|tag| tag.trim().trim_matches(['"', '\'']).to_owned())
+                    .filter(|tag| !tag.is_empty())
+                    .collect()
+            }
+            Some(value) => words(value),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether the skill runs on this system (`platforms`).
+    pub(super) fn fits_platform(&self) -> bool {
+        let platforms = self.fields.get("platforms").map(words).unwrap_or_default();
+        let here = match std::env::consts::OS {
+            "macos" => "darwin",
+            "windows" => "win32",
+            other => other,
+        };
+        platforms.is_empty()
+            || platforms.iter().any(|platform| {
+                let platform = platform.to_lowercase();
+                let wanted = match platform.as_str() {
+                    "macos" => "darwin",
+                    "windows" => "win32",
+                    other => other,
+                };
+                here.starts_with(wanted)
+            })
+    }
+
+    /// Whether the skill is worth offering here (`environments`). Unknown words never hide one.
+    pub(super) fn fits_environment(&self, active: &[String]) -> bool {
+        let wanted = self
+            .fields
+            .get("environments")
+            .map(words)
+            .unwrap_or_default();
+        wanted.is_empty()
+            || wanted.iter().any(|environment| {
+                let environment = environment.to_lowercase();
+                !matches!(environment.as_str(), "kanban" | "docker" | "s6")
+                    || active.contains(&environment)
+            })
+    }
+}
+
+/// One word or a list of them.
+pub(super) fn words(value: &Value) -> Vec<String> {
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    items
+        .iter()
+        .filter_map(scalar)
+        .map(|word| word.trim().to_owned())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+pub(super) fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn naive(yaml: &str) -> Map<String, Value> {
+    yaml.trim()
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| {
+            let value = Value::String(value.trim().to_owned());
+            (key.trim().to_owned(), value)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_head_ends_at_a_line_of_three_dashes() {
+        let (head, body) = Frontmatter::read("---\nname: a\nx: b\n---  \n\nBody\n---\nmore");
+        assert_eq!(head.name().as_deref(), Some("a"));
+        assert_eq!(body, "Body\n---\nmore");
+        let (head, body) = Frontmatter::read("---\nname: a---b\n---- no\n---\nBody");
+        assert_eq!(body, "Body");
+        assert!(head.fields.contains_key("name"));
+    }
+
+    #[test]
+    fn without_fences_everything_is_body() {
+        for text in ["Just text", "---\nname: a\nnever closed", "\u{feff}Text"] {
+            let (head, body) = Frontmatter::read(text);
+            assert!(head.fields.is_empty());
+            assert_eq!(body, text.trim_start_matches('\u{feff}'));
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_hides_nothing() {
+        let (head, _) = Frontmatter::read("\u{feff}---\nname: a\n---\nBody");
+        assert_eq!(head.name().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn broken_yaml_is_read_line_by_line() {
+        let (head, body) = Frontmatter::read("---\nname: a\ndescription: b: [c\n---\nBody");
+        assert_eq!(head.description().as_deref(), Some("b: [c"));
+        assert_eq!(body, "Body");
+    }
+
+    #[test]
+    fn tags_come_in_three_spellings() {
+        for tags in ["[a, 'b']", "\"a, b\"", "[\"a\", b]"] {
+            let text = format!("---\nname: x\ntags: {tags}\n---\nBody");
+            assert_eq!(Frontmatter::read(&text).0.tags("tags"), ["a", "b"]);
+        }
+        let text = "---\ntags: [old]\nmetadata:\n  hermes:\n    tags: [new]\n---\nBody";
+        assert_eq!(Frontmatter::read(text).0.tags("tags"), ["new"]);
+    }
+
+    #[test]
+    fn platforms_and_environments_filter() {
+        let read = |line: &str| Frontmatter::read(&format!("---\n{line}\n---\nBody")).0;
+        assert!(read("name: x").fits_platform());
+        assert!(read("platforms: [macos, linux, windows]").fits_platform());
+        assert!(!read("platforms: plan9").fits_platform());
+        let active = ["docker".to_owned()];
+        assert!(read("environments: [docker, s6]").fits_environment(&active));
+        assert!(!read("environments: kanban").fits_environment(&active));
+        assert!(read("environments: moonbase").fits_environment(&active));
+    }
+}

@@ -1,0 +1,191 @@
+//! The list of skills in the system prompt.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::{Frontmatter, Library, walk};
+
+/// Longest description in the list.
+const MAX_DESCRIPTION: usize = 60;
+
+/// What the session has, which decides on skills that require or replace something.
+#[derive(Clone, Debug, Default)]
+pub struct Offer<'a> {
+    pub tools: BTreeSet<&'a str>,
+    pub toolsets: BTreeSet<&'a str>,
+}
+
+/// Skills by category, in the order of the prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    pub categories: BTreeMap<String, IndexCategory>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexCategory {
+    pub description: String,
+    /// Name → short description.
+    pub skills: BTreeMap<String, String>,
+}
+
+impl Library {
+    /// The skills to offer. Of two with one name the first counts: the home's own before others.
+    pub fn index(&self, offer: &Offer<'_>) -> Index {
+        let mut index = Index::default();
+        let mut seen = BTreeSet::new();
+        for root in self.roots() {
+            let mut added = BTreeSet::new();
+            for path in walk::named(root, "SKILL.md") {
+                let Some((category, name, head)) = self.offered(root, &path, offer) else {
+                    continue;
+                };
+                if seen.contains(&name) {
+                    continue;
+                }
+                let entry = index.categories.entry(category).or_default();
+                entry
+                    .skills
+                    .entry(name.clone())
+                    .or_insert_with(|| short_description(&head));
+                added.insert(name);
+            }
+            seen.extend(added);
+        }
+        for root in self.roots() {
+            describe_categories(root, &mut index);
+        }
+        index
+    }
+
+    fn offered(
+        &self,
+        root: &Path,
+        path: &Path,
+        offer: &Offer<'_>,
+    ) -> Option<(String, String, Frontmatter)> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let (head, _) = Frontmatter::read(&text);
+        let (category, dir_name) = place(root, path)?;
+        let name = head.name().unwrap_or_else(|| dir_name.clone());
+        let off = |name: &String| self.settings.disabled.contains(name);
+        let hidden = off(&name)
+            || off(&dir_name)
+            || !head.fits_platform()
+            || !head.fits_environment(&self.settings.environments)
+            || !wanted(&head, offer);
+        (!hidden).then_some((category, name, head))
+    }
+}
+
+impl Index {
+    pub fn is_empty(&self) -> bool {
+        self.categories.is_empty()
+    }
+
+    /// The block for the prompt; `None` when there is nothing to offer.
+    pub fn render(&self) -> Option<String> {
+        self.rendered(|text, category| {
+            if !category.description.is_empty() {
+                let _ = write!(text, " {}", category.description);
+            }
+            for (name, description) in &category.skills {
+                let _ = match description.as_str() {
+                    "" => write!(text, "\n    - {name}"),
+                    description => write!(text, "\n    - {name}: {description}"),
+                };
+            }
+        })
+    }
+
+    /// The same with names only, for small contexts.
+    pub fn render_lean(&self) -> Option<String> {
+        self.rendered(|text, category| {
+            let names: Vec<&str> = category.skills.keys().map(String::as_str).collect();
+            let _ = write!(text, " {}", names.join(", "));
+        })
+    }
+
+    fn rendered(&self, skills: impl Fn(&mut String, &IndexCategory)) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut text = String::from("<available_skills>");
+        for (name, category) in &self.categories {
+            let _ = write!(text, "\n  {name}:");
+            skills(&mut text, category);
+        }
+        text.push_str("\n</available_skills>");
+        Some(text)
+    }
+}
+
+/// The category (all directories above the skill's) and the directory name of a skill. One right
+/// below the root is a category of its own.
+fn place(root: &Path, path: &Path) -> Option<(String, String)> {
+    let parts: Vec<String> = path
+        .strip_prefix(root)
+        .ok()?
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    match &parts[..] {
+        [] => None,
+        [_] => Some((
+            "general".to_owned(),
+            root.file_name()?.to_string_lossy().into_owned(),
+        )),
+        [dir, _] => Some((dir.clone(), dir.clone())),
+        [categories @ .., dir, _] => Some((categories.join("/"), dir.clone())),
+    }
+}
+
+/// `requires_*` must all be there; of `fallback_for_*` none.
+fn wanted(head: &Frontmatter, offer: &Offer<'_>) -> bool {
+    let all = |field: &str, have: &BTreeSet<&str>| {
+        head.hermes_words(field)
+            .iter()
+            .all(|word| have.contains(word.as_str()))
+    };
+    let none = |field: &str, have: &BTreeSet<&str>| {
+        !head
+            .hermes_words(field)
+            .iter()
+            .any(|word| have.contains(word.as_str()))
+    };
+    all("requires_tools", &offer.tools)
+        && all("requires_toolsets", &offer.toolsets)
+        && none("fallback_for_tools", &offer.tools)
+        && none("fallback_for_toolsets", &offer.toolsets)
+}
+
+fn short_description(head: &Frontmatter) -> String {
+    let text = head.description().unwrap_or_default();
+    let text = text.trim().trim_matches(['\'', '"']);
+    super::shortened(text, MAX_DESCRIPTION)
+}
+
+/// Categories may carry a text of their own in `DESCRIPTION.md`.
+fn describe_categories(root: &Path, index: &mut Index) {
+    for path in walk::named(root, "DESCRIPTION.md") {
+        let Some(dir) = path.parent().and_then(|dir| dir.strip_prefix(root).ok()) else {
+            continue;
+        };
+        let name = match dir.to_string_lossy() {
+            name if name.is_empty() => "general".into(),
+            name => name,
+        };
+        let Some(category) = index.categories.get_mut(name.as_ref()) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        if category.description.is_empty()
+            && let Some(description) = Frontmatter::read(&text).0.description()
+        {
+            description
+                .trim()
+                .trim_matches(['\'', '"'])
+                .clone_into(&mut category.description);
+        }
+    }
+}

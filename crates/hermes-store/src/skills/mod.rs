@@ -1,0 +1,235 @@
+//! The skills library: directories with a `SKILL.md`, in `<home>/skills` and in directories
+//! named by `skills.external_dirs`.
+
+mod error;
+mod frontmatter;
+mod index;
+mod lookup;
+mod manage;
+pub mod manifest;
+pub mod patch;
+pub mod usage;
+mod view;
+mod walk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hermes_core::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+pub use error::SkillError;
+pub use frontmatter::Frontmatter;
+pub use index::{Index, IndexCategory, Offer};
+pub use manage::Managed;
+pub use usage::Usage;
+pub use view::{FileView, SkillView, View};
+
+/// Longest name and description that a listing shows.
+const MAX_NAME: usize = 64;
+const MAX_DESCRIPTION: usize = 1_024;
+
+/// Where skills are, and which of them count.
+#[derive(Clone)]
+pub struct Settings {
+    /// `<home>/skills`
+    pub dir: PathBuf,
+    /// Further directories, absolute; the home's own skills come first.
+    pub external: Vec<PathBuf>,
+    /// Names that are switched off, for every platform and for this one.
+    pub disabled: Vec<String>,
+    /// Which of `kanban`, `docker`, `s6` this is.
+    pub environments: Vec<String>,
+    /// Whether `${HERMES_SKILL_DIR}` and `${HERMES_SESSION_ID}` are filled in.
+    pub template_vars: bool,
+    /// Whether an environment variable that a skill asks for is set.
+    pub has_env: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Settings {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            external: Vec::new(),
+            disabled: Vec::new(),
+            environments: Vec::new(),
+            template_vars: true,
+            has_env: Arc::new(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// The surroundings that can be seen from the file system.
+    pub fn detect_environments() -> Vec<String> {
+        let any = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
+        let mut found = Vec::new();
+        if any(&["/.dockerenv", "/run/.containerenv"]) {
+            found.push("docker".to_owned());
+        }
+        if any(&["/run/s6", "/package/admin/s6-overlay"]) {
+            found.push("s6".to_owned());
+        }
+        found
+    }
+}
+
+/// A skill as a listing shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skill {
+    pub name: String,
+    pub description: String,
+    pub category: Option<String>,
+    /// The directory with the `SKILL.md`.
+    pub dir: PathBuf,
+    pub enabled: bool,
+    pub frontmatter: Frontmatter,
+}
+
+/// The skills of one home.
+#[derive(Clone)]
+pub struct Library {
+    settings: Arc<Settings>,
+}
+
+impl Library {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings: Arc::new(settings),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.settings.dir
+    }
+
+    pub fn usage(&self) -> Usage {
+        Usage::new(&self.settings.dir, Arc::clone(&self.settings.clock))
+    }
+
+    /// Every skill that fits this system, switched off ones too, by category and name. Of two
+    /// with one name the first counts: the home's own before external ones.
+    pub fn scan(&self) -> Vec<Skill> {
+        let mut skills: Vec<Skill> = Vec::new();
+        for root in self.roots() {
+            for path in walk::named(root, "SKILL.md") {
+                if let Some(skill) = self.read_skill(root, &path)
+                    && !skills.iter().any(|known| known.name == skill.name)
+                {
+                    skills.push(skill);
+                }
+            }
+        }
+        skills.sort_by(|a, b| {
+            let key = |skill: &Skill| {
+                (
+                    skill.category.clone().unwrap_or_default(),
+                    skill.name.clone(),
+                )
+            };
+            key(a).cmp(&key(b))
+        });
+        skills
+    }
+
+    /// The skills that are switched on, as the `skills_list` tool shows them.
+    pub fn list(&self, category: Option<&str>) -> Value {
+        let mut skills = self.scan();
+        skills.retain(|skill| skill.enabled);
+        if skills.is_empty() {
+            let dir = self.settings.dir.display();
+            return json!({
+                "success": true, "skills": [], "categories": [],
+                "message": format!("There are no skills yet in {dir}."),
+            });
+        }
+        skills.retain(|skill| category.is_none() || skill.category.as_deref() == category);
+        let mut categories: Vec<&str> = skills
+            .iter()
+            .filter_map(|skill| skill.category.as_deref())
+            .collect();
+        categories.sort_unstable();
+        categories.dedup();
+        let shown: Vec<Value> = skills
+            .iter()
+            .map(|skill| {
+                json!({
+                    "name": skill.name, "description": skill.description,
+                    "category": skill.category,
+                })
+            })
+            .collect();
+        json!({
+            "success": true, "skills": shown, "categories": categories, "count": shown.len(),
+            "hint": "Load one with skill_view(name) before you follow it.",
+        })
+    }
+
+    fn read_skill(&self, root: &Path, path: &Path) -> Option<Skill> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a skill cannot be read");
+                return None;
+            }
+        };
+        let (frontmatter, body) = Frontmatter::read(&text);
+        if !frontmatter.fits_platform()
+            || !frontmatter.fits_environment(&self.settings.environments)
+        {
+            return None;
+        }
+        let dir = path.parent()?.to_path_buf();
+        let dir_name = dir.file_name()?.to_string_lossy().into_owned();
+        let name: String = frontmatter
+            .name()
+            .unwrap_or(dir_name)
+            .chars()
+            .take(MAX_NAME)
+            .collect();
+        let described = frontmatter.description().unwrap_or_else(|| {
+            let line = body
+                .lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty() && !line.starts_with('#'));
+            line.unwrap_or_default().to_owned()
+        });
+        Some(Skill {
+            enabled: !self.settings.disabled.contains(&name),
+            description: shortened(&described, MAX_DESCRIPTION),
+            category: category(root, path),
+            name,
+            dir,
+            frontmatter,
+        })
+    }
+
+    /// Directories that exist, the home's own first.
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        let external = self.settings.external.iter();
+        let external = external.filter(|dir| **dir != self.settings.dir);
+        std::iter::once(&self.settings.dir)
+            .chain(external)
+            .filter(|dir| dir.is_dir())
+    }
+}
+
+/// The first directory below the root, when the skill is not right below it.
+fn category(root: &Path, path: &Path) -> Option<String> {
+    let mut parts = path.strip_prefix(root).ok()?.components();
+    let first = parts.next()?;
+    (parts.count() >= 2).then(|| first.as_os_str().to_string_lossy().into_owned())
+}
+
+/// At most `limit` characters, three of them dots when something was cut.
+fn shortened(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(limit - 3).collect();
+    cut.push_str("...");
+    cut
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Finding files below a skills directory.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Never looked into: version control, dependencies, caches, and the library's own records.
+const SKIPPED: [&str; 14] = [
+    ".git",
+    ".github",
+    ".hub",
+    ".archive",
+    ".venv",
+    "venv",
+    "node_modules",
+    "site-packages",
+    "__pycache__",
+    ".tox",
+    ".nox",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+];
+
+/// Directories of a skill whose files are loaded on demand; nothing in them is a skill itself.
+pub(super) const SUPPORT: [&str; 4] = ["references", "templates", "assets", "scripts"];
+
+/// Deeper than any sane tree; stops what the loop check cannot see.
+const MAX_DEPTH: usize = 32;
+
+/// Every file below `root` that `wanted` accepts, sorted by path. Follows links to directories,
+/// though never into a directory that it is already inside of.
+pub(super) fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut inside = Vec::new();
+    descend(root, &wanted, &mut inside, &mut found);
+    found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    found
+}
+
+/// Every `name` (`SKILL.md`, `DESCRIPTION.md`) below `root`.
+pub(super) fn named(root: &Path, name: &str) -> Vec<PathBuf> {
+    files(root, |path| path.file_name() == Some(OsStr::new(name)))
+}
+
+fn descend(
+    dir: &Path,
+    wanted: &impl Fn(&Path) -> bool,
+    inside: &mut Vec<PathBuf>,
+    found: &mut Vec<PathBuf>,
+) {
+    let Ok(real) = dir.canonicalize() else {
+        return;
+    };
+    if inside.contains(&real) || inside.len() >= MAX_DEPTH {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        tracing::warn!(dir = %dir.display(), "cannot list a skills directory");
+        return;
+    };
+    let is_skill = dir.join("SKILL.md").is_file();
+    inside.push(real);
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // Not the entry's own type: a link counts as what it leads to.
+        if path.is_dir() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let support = is_skill && SUPPORT.contains(&&*name);
+            if !support && !SKIPPED.contains(&&*name) {
+                descend(&path, wanted, inside, found);
+            }
+        } else if wanted(&path) {
+            found.push(path);
+        }
+    }
+    inside.pop();
+}
+
+/// Every file below `dir`, relative to it, sorted part by part. Links to directories are not
+/// followed.
+pub(super) fn tree(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_path_buf()];
+    while let Some(current) = open.pop() {
+        for entry in std::fs::read_dir(&current)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                open.push(path);
+            } else if path.is_file()
+                && let Ok(relative) = path.strip_prefix(dir)
+            {
+                found.push(relative.to_path_buf());
+            }
+        }
+    }
+    // `Path` compares by components, as the manifest hash needs it.
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn touch(root: &Path, path: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+
+    fn found(root: &Path) -> Vec<String> {
+        named(root, "SKILL.md")
+            .iter()
+            .map(|path| path.strip_prefix(root).unwrap().display().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn support_and_dependency_directories_hold_no_skills() {
+        let root = tempfile::tempdir().unwrap();
+        for path in [
+            "cat/one/SKILL.md",
+            "cat/one/references/old/SKILL.md",
+            "scripts/two/SKILL.md",
+            ".git/x/SKILL.md",
+            "node_modules/y/SKILL.md",
+            ".archive/z/SKILL.md",
+        ] {
+            touch(root.path(), path);
+        }
+        assert_eq!(
+            found(root.path()),
+            ["cat/one/SKILL.md", "scripts/two/SKILL.md"]
+        );
+    }
+
+    #[test]
+    fn links_are_followed_and_loops_end() {
+        let root = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        touch(elsewhere.path(), "three/SKILL.md");
+        touch(root.path(), "a/SKILL.md");
+        symlink(elsewhere.path(), root.path().join("linked")).unwrap();
+        symlink(root.path(), root.path().join("a/loop")).unwrap();
+        symlink("nowhere", root.path().join("dangling")).unwrap();
+        assert_eq!(found(root.path()), ["a/SKILL.md", "linked/three/SKILL.md"]);
+    }
+
+    #[test]
+    fn a_tree_is_sorted_part_by_part() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["a-b/x", "a/y", "a.md", ".hidden"] {
+            touch(root.path(), path);
+        }
+        let tree = tree(root.path()).unwrap();
+        let tree: Vec<_> = tree.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(tree, [".hidden", "a/y", "a-b/x", "a.md"]);
+    }
+}
