@@ -10,21 +10,29 @@
 //! 3. [`Compactor::compact`] when it says so, or when the provider refuses the prompt's length;
 //! 4. [`Compactor::observe`] with the provider's real prompt size after every call.
 
+mod call;
+mod compactor;
+mod digest;
+mod groups;
+pub mod plan;
+mod prune;
+mod request;
+pub mod summary;
 mod window;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::model::{ModelClient, Route};
 use hermes_core::store::SessionUpdate;
 use hermes_core::usage::Usage;
-use tokio_util::sync::CancellationToken;
 
+pub use compactor::Compactor;
 pub use window::{Settings, Window};
-
-use crate::tokens::Meter;
 
 /// Why a compaction is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +69,10 @@ pub enum Decision {
     Compact {
         prompt_tokens: u64,
     },
-    /// It should be compacted, but may not: send it as it is. The text is for the person, once.
+    /// It should be compacted, but may not: send it as it is. A text is for the person; each is
+    /// given once.
     Blocked {
-        why: String,
+        why: Option<String>,
     },
 }
 
@@ -111,79 +120,4 @@ pub enum Unchanged {
     SummaryFailed(String),
     #[error("compaction was cancelled")]
     Cancelled,
-}
-
-/// Keeps one session's conversation inside the window.
-pub struct Compactor {
-    settings: Settings,
-    window: Window,
-    clock: Arc<dyn Clock>,
-    meter: Meter,
-}
-
-impl Compactor {
-    pub fn new(settings: Settings, window: Window, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            settings,
-            window,
-            clock,
-            meter: Meter::default(),
-        }
-    }
-
-    /// Takes over what a stored session remembers.
-    pub fn restore(&mut self, _compacted_before: bool, _cooldown_until: Option<f64>) {}
-
-    /// The model changed: what was learnt about thrashing no longer holds.
-    pub fn set_window(&mut self, window: Window) {
-        self.window = window;
-    }
-
-    /// The provider stated a smaller window than we believed.
-    pub fn learn_limit(&mut self, context: u32) {
-        self.window.context = self.window.context.min(context);
-    }
-
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    pub fn threshold(&self) -> u64 {
-        self.window.threshold(&self.settings)
-    }
-
-    pub fn meter(&self) -> &Meter {
-        &self.meter
-    }
-
-    /// A new turn: its attempts are counted from zero.
-    pub fn begin_turn(&mut self) {}
-
-    /// Whether a request whose raw estimate is `raw` may go out. Ask before every model call.
-    pub fn check(&self, raw: u64) -> Decision {
-        let prompt_tokens = self.meter.real(raw);
-        if prompt_tokens < self.threshold() {
-            Decision::Fits
-        } else {
-            Decision::Compact { prompt_tokens }
-        }
-    }
-
-    /// Tells the real prompt size of the request whose raw estimate was `raw`. A text is a notice
-    /// for the person.
-    pub fn observe(&mut self, raw: u64, real: u64) -> Option<String> {
-        self.meter.observe(raw, real);
-        None
-    }
-
-    pub async fn compact(&mut self, job: Job<'_>, cancel: &CancellationToken) -> Outcome {
-        let _ = (job, cancel, self.clock.now());
-        std::future::ready(()).await;
-        Outcome {
-            result: Err(Unchanged::NoGain(String::new())),
-            updates: Vec::new(),
-            usage: Vec::new(),
-            notices: Vec::new(),
-        }
-    }
 }

@@ -1,0 +1,52 @@
+//! Rows that belong together: a model's answer with the results of its calls.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hermes_core::message::Message;
+
+use crate::tokens;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    pub rows: Range<usize>,
+    pub tokens: u64,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    User,
+    /// An answer and the tool rows after it.
+    Answer,
+    /// Tool rows at the start of the view, whose call is gone.
+    Orphans,
+}
+
+/// Cuts a view into groups, none of which may be split.
+pub(super) fn groups(view: &[Arc<Message>]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (at, row) in view.iter().enumerate() {
+        let tokens = tokens::message(row);
+        let kind = match row.as_ref() {
+            Message::User(_) => Kind::User,
+            Message::Assistant(_) => Kind::Answer,
+            Message::Tool(_) => {
+                if let Some(last) = groups.last_mut()
+                    && last.kind != Kind::User
+                {
+                    last.rows.end = at + 1;
+                    last.tokens += tokens;
+                    continue;
+                }
+                Kind::Orphans
+            }
+        };
+        groups.push(Group {
+            rows: at..at + 1,
+            tokens,
+            kind,
+        });
+    }
+    groups
+}

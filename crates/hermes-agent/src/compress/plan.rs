@@ -1,0 +1,511 @@
+//! What a compaction keeps, condenses and gains. Pure: no model, no clock.
+
+use std::sync::Arc;
+
+use hermes_core::message::{Content, Message, Part, UserMessage};
+
+use super::groups::{Group, Kind, groups};
+use super::summary;
+use super::{prune, window::Settings};
+use crate::tokens;
+
+/// The state of a conversation, in raw tokens (see [`crate::tokens`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pub settings: &'a Settings,
+    pub view: &'a [Arc<Message>],
+    /// System prompt and tools array.
+    pub overhead: u64,
+    /// What the summary row carries beside the summary: the task list.
+    pub extra: u64,
+    /// The size at which compaction starts.
+    pub threshold: u64,
+    /// The whole window.
+    pub context: u64,
+    /// Nothing of this conversation was condensed before.
+    pub first: bool,
+    pub pressure: Pressure,
+}
+
+/// How badly room is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// Someone asked: condense what is worth it.
+    Wish,
+    /// The prompt must get below the threshold.
+    Threshold,
+    /// The provider refused the prompt, whatever we thought of its size.
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Leave it: the text says why.
+    NoGain(String),
+    /// Shortening old tool traffic is enough.
+    Prune { view: Vec<Arc<Message>>, after: u64 },
+    /// Condense some rows into a summary.
+    Condense(Box<Condense>),
+}
+
+/// A compaction that needs a summary.
+#[derive(Clone, Debug)]
+pub struct Condense {
+    /// Kept at the start; ends with an answer or is empty.
+    pub head: Vec<Arc<Message>>,
+    /// What the summary is made of.
+    pub middle: Vec<Arc<Message>>,
+    /// The summary of an earlier compaction, to be brought up to date.
+    pub previous: Option<String>,
+    /// The newest user message, where it lies before the tail: it is kept word for word.
+    pub carried: Option<UserMessage>,
+    /// Kept at the end.
+    pub tail: Vec<Arc<Message>>,
+    /// Largest summary, in raw tokens.
+    pub budget: u64,
+    /// Raw estimate of the whole prompt now.
+    pub before: u64,
+    /// The same afterwards, at most.
+    pub after: u64,
+}
+
+/// A plan must gain this share of the prompt.
+const LEAST_GAIN_PERCENT: u64 = 5;
+/// Preamble and marks of a summary row.
+const FRAME_TOKENS: u64 = 240;
+/// Shortening alone will do if it brings the prompt below this share of the threshold: less would
+/// only delay the summary, and cost another rewrite of the cached prefix.
+const PRUNE_PERCENT: u64 = 50;
+/// A condensed prompt should end up below this share of the threshold.
+const TARGET_PERCENT: u64 = 90;
+
+pub fn plan(input: &Input<'_>) -> Plan {
+    let before = input.overhead + tokens::messages(input.view);
+    let goal = match input.pressure {
+        Pressure::Wish | Pressure::Threshold => input.threshold * TARGET_PERCENT / 100,
+        Pressure::Refused => (input.threshold * TARGET_PERCENT / 100).min(before * 70 / 100),
+    };
+    if input.pressure == Pressure::Threshold
+        && let Some(plan) = prune_plan(input, before)
+    {
+        return plan;
+    }
+    let view = View::of(input.view);
+    let mut best: Option<Condense> = None;
+    for rung in rungs(input) {
+        let Some(candidate) = condense(input, &view, &rung, before) else {
+            continue;
+        };
+        let enough = candidate.after <= goal;
+        if best
+            .as_ref()
+            .is_none_or(|best| candidate.after < best.after)
+        {
+            best = Some(candidate);
+        }
+        // Where nothing forces it, the tail is not eaten up for a better figure.
+        if enough || before <= goal {
+            break;
+        }
+    }
+    let plan = best.map(|plan| squeeze(plan, goal));
+    match plan.or_else(|| squeeze_only(&view, before, goal)) {
+        Some(plan) if gains(before, plan.after) => Plan::Condense(Box::new(plan)),
+        Some(plan) => Plan::NoGain(format!(
+            "condensing would shorten the prompt only from about {before} to {} tokens",
+            plan.after
+        )),
+        None => Plan::NoGain(
+            "there is nothing to condense between the start and the latest messages".to_owned(),
+        ),
+    }
+}
+
+fn gains(before: u64, after: u64) -> bool {
+    after + before * LEAST_GAIN_PERCENT / 100 < before
+}
+
+fn prune_plan(input: &Input<'_>, before: u64) -> Option<Plan> {
+    let groups = groups(input.view);
+    let rung = rungs(input).next()?;
+    let start = tail_start(&groups, 0, &rung);
+    let upto = groups.get(start)?.rows.start;
+    let view = prune::shortened(input.view, upto);
+    let after = input.overhead + tokens::messages(&view);
+    (after <= input.threshold * PRUNE_PERCENT / 100 && gains(before, after))
+        .then_some(Plan::Prune { view, after })
+}
+
+/// The rows without earlier summaries.
+struct View {
+    rows: Vec<Arc<Message>>,
+    previous: Option<String>,
+    groups: Vec<Group>,
+    newest_user: Option<usize>,
+}
+
+impl View {
+    fn of(view: &[Arc<Message>]) -> Self {
+        let mut rows = Vec::with_capacity(view.len());
+        let mut summaries = Vec::new();
+        let newest = view
+            .iter()
+            .rposition(|row| matches!(row.as_ref(), Message::User(_)));
+        for (at, row) in view.iter().enumerate() {
+            let text = summary::leading_text(row)
+                .filter(|text| newest != Some(at) || summary::is_closed(text));
+            match text.and_then(summary::split) {
+                None => rows.push(Arc::clone(row)),
+                Some(split) => {
+                    summaries.push(split.summary.to_owned());
+                    rows.extend(own_words(row, split.own).map(Arc::new));
+                }
+            }
+        }
+        let groups = groups(&rows);
+        let newest_user = groups.iter().rposition(|group| group.kind == Kind::User);
+        Self {
+            rows,
+            previous: (!summaries.is_empty()).then(|| summaries.join("\n\n")),
+            groups,
+            newest_user,
+        }
+    }
+
+    fn slice(&self, from: usize, to: usize) -> &[Arc<Message>] {
+        let start = self
+            .groups
+            .get(from)
+            .map_or(self.rows.len(), |group| group.rows.start);
+        let end = self
+            .groups
+            .get(to)
+            .map_or(self.rows.len(), |group| group.rows.start);
+        &self.rows[start..end.max(start)]
+    }
+}
+
+/// A summary row without the summary: what the user wrote, or nothing.
+fn own_words(row: &Message, own: &str) -> Option<Message> {
+    let Message::User(user) = row else {
+        return (!own.is_empty()).then(|| Message::user(own));
+    };
+    let content = match &user.content {
+        Content::Text(_) if own.is_empty() => return None,
+        Content::Text(_) => Content::Text(own.to_owned()),
+        Content::Parts(parts) => {
+            let mut parts = parts.clone();
+            if let Some(at) = parts.iter().position(|part| part.as_text().is_some()) {
+                if own.is_empty() {
+                    parts.remove(at);
+                } else {
+                    parts[at] = Part::text(own);
+                }
+            }
+            if parts.is_empty() {
+                return None;
+            }
+            Content::Parts(parts)
+        }
+    };
+    let wire_text = user
+        .wire_text
+        .as_deref()
+        .and_then(|wire| summary::split(wire).map(|split| split.own.to_owned()))
+        .filter(|wire| !wire.is_empty());
+    Some(Message::User(UserMessage { content, wire_text }))
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+struct Rung {
+    protect_first: usize,
+    tail_tokens: u64,
+    /// Rows kept at the end even beyond `tail_tokens`, up to `most_tokens`.
+    tail_rows: usize,
+    most_tokens: u64,
+}
+
+/// From the wished-for to the barely possible.
+fn rungs(input: &Input<'_>) -> impl Iterator<Item = Rung> {
+    let room = input.threshold.saturating_sub(input.overhead);
+    let tail = (input.threshold as f64 * input.settings.target_ratio.clamp(0.05, 0.6)) as u64;
+    let tail = tail.min(room);
+    let rows = input.settings.protect_last.clamp(3, 8);
+    let head = if input.first {
+        input.settings.protect_first
+    } else {
+        0
+    };
+    let rung = move |protect_first, part: u64, rows| Rung {
+        protect_first,
+        tail_tokens: tail / part,
+        tail_rows: rows,
+        most_tokens: (room / 2 / part).max(tail / part * 3 / 2),
+    };
+    [
+        rung(head, 1, rows),
+        rung(0, 1, rows),
+        rung(0, 2, rows / 2),
+        rung(0, 4, 2),
+        rung(0, 1_000_000, 0),
+    ]
+    .into_iter()
+}
+
+/// The first group of the tail. It reaches back at least to the newest answer.
+fn tail_start(groups: &[Group], head: usize, rung: &Rung) -> usize {
+    let newest_answer = groups.iter().rposition(|group| group.kind == Kind::Answer);
+    let (mut tokens, mut rows) = (0, 0);
+    let mut start = groups.len();
+    while start > head {
+        let group = &groups[start - 1];
+        let needed = newest_answer.is_none_or(|at| start > at);
+        let sum = tokens + group.tokens;
+        let wanted = sum <= rung.tail_tokens * 3 / 2 && tokens < rung.tail_tokens
+            || rows < rung.tail_rows && sum <= rung.most_tokens;
+        if !needed && !wanted {
+            break;
+        }
+        // Without any answer only the newest row is certain to stay.
+        if newest_answer.is_none() && start < groups.len() && !wanted {
+            break;
+        }
+        tokens = sum;
+        rows += group.rows.len();
+        start -= 1;
+    }
+    start
+}
+
+/// The end of the head. It lies before the newest user message, which never comes before the
+/// summary.
+fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
+    let most = input.threshold / 5;
+    let (mut rows, mut tokens, mut end) = (0, 0, 0);
+    let groups = &view.groups[..view.newest_user.unwrap_or(view.groups.len())];
+    for group in groups {
+        if rows >= rung.protect_first || tokens + group.tokens > most {
+            break;
+        }
+        rows += group.rows.len();
+        tokens += group.tokens;
+        end += 1;
+    }
+    // The summary is a user row, so the row before it must not be one.
+    while end > 0 && groups[end - 1].kind == Kind::User {
+        end -= 1;
+    }
+    end
+}
+
+fn condense(input: &Input<'_>, view: &View, rung: &Rung, before: u64) -> Option<Condense> {
+    let head_end = head_end(view, input, rung);
+    let tail_start = tail_start(&view.groups, head_end, rung);
+    let carried_at = view
+        .newest_user
+        .filter(|at| (head_end..tail_start).contains(at));
+    let lone_user = carried_at.is_some() && tail_start - head_end == 1;
+    if tail_start == head_end || lone_user {
+        return None;
+    }
+    let mut middle = view.slice(head_end, tail_start).to_vec();
+    let carried = carried_at.and_then(|at| carry(view, at, tail_start));
+    if let Some(at) = carried_at {
+        let row = view.groups[at].rows.start - view.groups[head_end].rows.start;
+        middle.remove(row);
+    }
+    let head = view.slice(0, head_end).to_vec();
+    let tail = without_old_images(view.slice(tail_start, view.groups.len()), carried.is_some());
+    let content = tokens::messages(&middle) + view.previous.as_deref().map_or(0, tokens::text);
+    let budget = budget(content, input.context);
+    let kept = tokens::messages(&head) + tokens::messages(&tail);
+    let carried_tokens = carried
+        .as_ref()
+        .map_or(0, |user| tokens::message(&Message::User(user.clone())));
+    Some(Condense {
+        after: input.overhead + input.extra + kept + carried_tokens + budget + FRAME_TOKENS,
+        head,
+        middle,
+        previous: view.previous.clone(),
+        carried,
+        tail,
+        budget,
+        before,
+    })
+}
+
+/// The newest user message, with what the user added while the condensed work ran.
+fn carry(view: &View, at: usize, tail_start: usize) -> Option<UserMessage> {
+    let Message::User(user) = view.rows[view.groups[at].rows.start].as_ref() else {
+        return None;
+    };
+    let mut user = user.clone();
+    for row in view.slice(at + 1, tail_start) {
+        if let Message::Tool(tool) = row.as_ref()
+            && let Some(words) = prune::steer(&tool.content.text())
+        {
+            append(
+                &mut user,
+                &format!("\n\n[added by the user later:]\n{words}"),
+            );
+        }
+    }
+    Some(user)
+}
+
+fn append(user: &mut UserMessage, text: &str) {
+    match &mut user.content {
+        Content::Text(own) => own.push_str(text),
+        Content::Parts(parts) => parts.push(Part::text(text.trim_start())),
+    }
+    if let Some(wire) = &mut user.wire_text {
+        wire.push_str(text);
+    }
+}
+
+/// Images of the tail stay from the newest user message on.
+fn without_old_images(tail: &[Arc<Message>], carried: bool) -> Vec<Arc<Message>> {
+    let newest = tail
+        .iter()
+        .rposition(|row| matches!(row.as_ref(), Message::User(_)));
+    let upto = if carried { 0 } else { newest.unwrap_or(0) };
+    tail.iter()
+        .enumerate()
+        .map(|(at, row)| match prune::without_images(row) {
+            Some(short) if at < upto => Arc::new(short),
+            _ => Arc::clone(row),
+        })
+        .collect()
+}
+
+/// Largest summary for so much content in such a window.
+fn budget(content: u64, context: u64) -> u64 {
+    let most = (context / 20).clamp(512, 10_000);
+    (content / 5)
+        .clamp(2_000.min(most), most)
+        .min((content / 2).max(64))
+}
+
+/// Cuts the results of the tail until the goal is met: the last resort when the newest work alone
+/// is too long.
+fn squeeze(mut plan: Condense, goal: u64) -> Condense {
+    for limit in [16_000, 8_000, 4_000, 2_000, 1_000] {
+        if plan.after <= goal {
+            break;
+        }
+        let before = tokens::messages(&plan.tail);
+        for row in &mut plan.tail {
+            if let Some(short) = prune::squeezed(row, limit) {
+                *row = Arc::new(short);
+            }
+        }
+        plan.after -= before.saturating_sub(tokens::messages(&plan.tail));
+    }
+    plan
+}
+
+/// There is nothing to condense, but the results of the newest work can be cut.
+fn squeeze_only(view: &View, before: u64, goal: u64) -> Option<Condense> {
+    if before <= goal {
+        return None;
+    }
+    let plan = Condense {
+        head: Vec::new(),
+        middle: Vec::new(),
+        previous: view.previous.clone(),
+        carried: None,
+        tail: view.rows.clone(),
+        budget: view.previous.as_deref().map_or(0, tokens::text),
+        before,
+        after: before,
+    };
+    Some(squeeze(plan, goal))
+}
+
+impl Condense {
+    /// Whether a summary must be written; otherwise the previous one, if any, stays.
+    pub fn needs_summary(&self) -> bool {
+        !self.middle.is_empty()
+    }
+
+    /// The new view. `summary` is cut to the budget.
+    pub fn assemble(&self, summary: &str, todo: Option<&str>) -> Vec<Arc<Message>> {
+        let mut view = self.head.clone();
+        let body = fitted(summary, self.budget);
+        let text = |carried| {
+            if body.is_empty() {
+                return String::new();
+            }
+            summary::render(&body, todo, carried)
+        };
+        let mut tail = self.tail.iter();
+        let row = if let Some(user) = &self.carried {
+            Some(prefixed(user, &text(true)))
+        } else if let Some(Message::User(user)) = self.tail.first().map(AsRef::as_ref) {
+            tail.next();
+            Some(prefixed(user, &text(false)))
+        } else {
+            (!body.is_empty()).then(|| UserMessage {
+                content: Content::Text(text(false)),
+                wire_text: None,
+            })
+        };
+        view.extend(row.map(|user| Arc::new(Message::User(user))));
+        view.extend(tail.cloned());
+        view
+    }
+}
+
+/// `user` with `text` in front of what was written.
+fn prefixed(user: &UserMessage, text: &str) -> UserMessage {
+    if text.is_empty() {
+        return user.clone();
+    }
+    let content = match &user.content {
+        Content::Text(own) => Content::Text(format!("{text}\n\n{own}")),
+        Content::Parts(parts) => {
+            let mut parts = parts.clone();
+            match parts.iter_mut().find(|part| part.as_text().is_some()) {
+                Some(part) => {
+                    let own = part.as_text().unwrap_or_default();
+                    *part = Part::text(format!("{text}\n\n{own}"));
+                }
+                None => parts.insert(0, Part::text(text)),
+            }
+            Content::Parts(parts)
+        }
+    };
+    UserMessage {
+        content,
+        wire_text: user
+            .wire_text
+            .as_ref()
+            .map(|wire| format!("{text}\n\n{wire}")),
+    }
+}
+
+/// The summary within its budget: whole lines from the start, and a note if some are missing.
+fn fitted(summary: &str, budget: u64) -> String {
+    const NOTE: &str = "[the summary was longer and is cut here]";
+    let summary = summary.trim();
+    if tokens::text(summary) <= budget {
+        return summary.to_owned();
+    }
+    let budget = budget.saturating_sub(tokens::text(NOTE) + 1);
+    let mut kept = String::new();
+    let mut used = 0;
+    for line in summary.split_inclusive('\n') {
+        used += tokens::text(line);
+        if used > budget {
+            let left = budget.saturating_sub(tokens::text(&kept));
+            // A line that is as long as the budget is cut inside; a quarter is safe for any script.
+            if kept.is_empty() {
+                kept = line.chars().take(left as usize).collect();
+            }
+            break;
+        }
+        kept.push_str(line);
+    }
+    format!("{}\n{NOTE}", kept.trim_end())
+}
