@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -45,16 +46,24 @@ impl Text {
     }
 }
 
-/// Writes conversations in the form that `sessions import` reads.
-fn write_sessions(file: &Path, sessions: usize, messages: usize, words: usize) -> Result<()> {
-    let mut text = Text(42);
+/// Conversations for a store of this size.
+#[derive(Clone, Copy)]
+struct Shape {
+    sessions: usize,
+    messages: usize,
+    words: usize,
+}
+
+/// Writes conversations `from..to` in the form that `sessions import` reads.
+fn write_sessions(file: &Path, range: Range<usize>, shape: Shape) -> Result<()> {
+    let mut text = Text(range.start as u64);
     let mut lines = String::new();
-    for session in 0..sessions {
+    for session in range {
         let started = 1_700_000_000.0 + session as f64 * 3600.0;
-        let rows: Vec<Value> = (0..messages)
+        let rows: Vec<Value> = (0..shape.messages)
             .map(|row| {
                 json!({"role": if row % 2 == 0 { "user" } else { "assistant" },
-                       "content": text.sentence(words), "timestamp": started + row as f64})
+                       "content": text.sentence(shape.words), "timestamp": started + row as f64})
             })
             .collect();
         let line = json!({"id": format!("bench_{session:04}"), "source": "cli",
@@ -64,17 +73,15 @@ fn write_sessions(file: &Path, sessions: usize, messages: usize, words: usize) -
     fs::write(file, lines).with_context(|| file.display().to_string())
 }
 
-fn import(
-    programs: &Programs,
-    home: &Path,
-    sessions: usize,
-    messages: usize,
-    words: usize,
-) -> Result<()> {
+/// Fills a home's store, a few megabytes at a time.
+fn import(programs: &Programs, home: &Path, shape: Shape) -> Result<()> {
+    const AT_ONCE: usize = 40;
     let file = home.join("sessions.jsonl");
-    write_sessions(&file, sessions, messages, words)?;
     let path = file.to_str().context("the path is text")?;
-    programs.run(Who::Ours, &["sessions", "import", path], home)?;
+    for from in (0..shape.sessions).step_by(AT_ONCE) {
+        write_sessions(&file, from..(from + AT_ONCE).min(shape.sessions), shape)?;
+        programs.run(Who::Ours, &["sessions", "import", path], home)?;
+    }
     Ok(())
 }
 
@@ -90,7 +97,15 @@ pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()
         for who in programs.agents() {
             let home = programs.home(&format!("history/{size}"), who)?;
             configure(&home, &server)?;
-            import(programs, &home, 1, size, 8)?;
+            import(
+                programs,
+                &home,
+                Shape {
+                    sessions: 1,
+                    messages: size,
+                    words: 8,
+                },
+            )?;
         }
         rounds(&programs.agents(), |who, counts| {
             let home = programs.home(&format!("history/{size}"), who)?;
@@ -130,8 +145,11 @@ pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()
 
 /// Searches as the model makes them: the whole round from answer to next request.
 pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
-    const SESSIONS: usize = 400;
-    const MESSAGES: usize = 500;
+    let shape = Shape {
+        sessions: 400,
+        messages: 500,
+        words: 20,
+    };
     let replies: Vec<Value> = (0..60)
         .map(|number| {
             let (a, b) = (
@@ -149,7 +167,7 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
     let script = json!({"replies": replies, "default": {"text": "finished"}});
     let mut rounds = Samples::default();
     let prepared = programs.home("search", Who::Ours)?;
-    import(programs, &prepared, SESSIONS, MESSAGES, 20)?;
+    import(programs, &prepared, shape)?;
     for who in programs.agents() {
         let home = programs.home("search", who)?;
         if who != Who::Ours {
