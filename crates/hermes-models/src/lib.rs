@@ -4,14 +4,18 @@
 //! |---|---|
 //! | [`providers`] | the providers as data; what follows from a URL or a name |
 //! | [`credentials`] | keys, their rotation, auth.json |
+//! | [`context`] | how much fits into a model |
 //! | [`catalogue`] | context lengths, abilities, prices of known models |
+//! | [`live`] | asking servers: model lists, local servers |
 //! | [`quirks`] | how endpoints differ, as data |
 //! | [`http`] | the one factory of HTTP clients |
 //! | [`sse`] | server-sent events from bytes |
 
 pub mod catalogue;
+pub mod context;
 pub mod credentials;
 pub mod http;
+pub mod live;
 pub mod providers;
 pub mod quirks;
 pub mod sse;

@@ -1,0 +1,260 @@
+//! How much fits into a model: from the config, from what was learnt before, from the server
+//! itself, from the catalogue, or a guess.
+//!
+//! What was learnt is kept in `context_length_cache.yaml`, which the Python original shares.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use hermes_config::fs::write_atomic;
+use hermes_config::home::Home;
+use hermes_config::yaml;
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+
+use crate::http::{self, HttpSettings};
+use crate::live::{self, CONNECT_TIMEOUT, PROBE_TIMEOUT, Probe};
+use crate::providers::{LocalServer, endpoint};
+
+/// What is assumed of a model nobody knows.
+pub const DEFAULT_CONTEXT: u32 = 256_000;
+
+/// A window smaller than this is a misreading, not a limit.
+const SMALLEST: u32 = 1024;
+
+/// What is known of windows, in this process and on disk.
+#[derive(Debug)]
+pub struct ContextBook {
+    path: PathBuf,
+    /// The file as it was when first needed, and what was learnt since.
+    known: OnceLock<Mutex<BTreeMap<String, u32>>>,
+    probes: Mutex<HashMap<String, Option<Probe>>>,
+}
+
+/// A server to ask, and about what.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    pub base_url: &'a str,
+    pub model: &'a str,
+    pub server: Option<LocalServer>,
+    pub key: Option<&'a SecretString>,
+    pub http: &'a HttpSettings,
+}
+
+impl ContextBook {
+    /// Nothing is read before the first question.
+    pub fn new(home: &Home) -> Self {
+        Self {
+            path: home.join("context_length_cache.yaml"),
+            known: OnceLock::new(),
+            probes: Mutex::default(),
+        }
+    }
+
+    /// What was learnt of a model at an address.
+    pub fn recall(&self, model: &str, base_url: &str) -> Option<u32> {
+        let known = self.known().lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(model, base_url);
+        known
+            .get(&key)
+            .or_else(|| known.get(&format!("{key}/")))
+            .copied()
+    }
+
+    /// Keeps a figure, in this process and on disk. A file that cannot be written costs a
+    /// question the next time, nothing more.
+    pub fn learn(&self, model: &str, base_url: &str, tokens: u32) {
+        if tokens < SMALLEST {
+            return;
+        }
+        let key = key(model, base_url);
+        {
+            let mut known = self.known().lock().unwrap_or_else(PoisonError::into_inner);
+            if known.insert(key.clone(), tokens) == Some(tokens) {
+                return;
+            }
+        }
+        // Another process may have learnt something meanwhile: add to what is there now.
+        let Some(mut rows) = self.read() else {
+            return;
+        };
+        rows.insert(key, tokens);
+        let rows: Map<String, Value> = rows.into_iter().map(|(k, v)| (k, json!(v))).collect();
+        let text = yaml::to_block(&json!({ "context_lengths": rows }));
+        if let Err(error) = write_atomic(&self.path, text.as_bytes(), 0o600) {
+            tracing::debug!(%error, path = %self.path.display(), "the learnt window was not stored");
+        }
+    }
+
+    /// Takes note of a limit that an error stated, if it is lower than what was assumed.
+    pub fn learn_limit(&self, model: &str, base_url: &str, assumed: u32, stated: u32) {
+        if stated < assumed {
+            self.learn(model, base_url, stated);
+        }
+    }
+
+    /// Asks the server, once per process. Blocks for at most [`PROBE_TIMEOUT`] and a little.
+    pub fn ask(&self, question: &Question<'_>) -> Option<Probe> {
+        let key = key(question.model, question.base_url);
+        if let Some(known) = self
+            .probes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+        {
+            return *known;
+        }
+        let probe = blocking_probe(question);
+        if let Some(tokens) = probe.and_then(|probe| probe.context_length) {
+            self.learn(question.model, question.base_url, tokens);
+        }
+        self.probes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, probe);
+        probe
+    }
+
+    fn known(&self) -> &Mutex<BTreeMap<String, u32>> {
+        self.known
+            .get_or_init(|| Mutex::new(self.read().unwrap_or_default()))
+    }
+
+    /// The file's rows. `None`: it is there but cannot be read, so it must not be written either.
+    fn read(&self) -> Option<BTreeMap<String, u32>> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Some(BTreeMap::new());
+            }
+            Err(_) => return None,
+        };
+        let (tree, _) = yaml::parse(&text).ok()?;
+        let rows = match tree.get("context_lengths") {
+            Some(Value::Object(rows)) => rows,
+            None | Some(Value::Null) => return Some(BTreeMap::new()),
+            Some(_) => return None,
+        };
+        Some(
+            rows.iter()
+                .filter_map(|(key, tokens)| {
+                    let tokens = u32::try_from(tokens.as_u64()?).ok()?;
+                    Some((key.clone(), tokens))
+                })
+                .collect(),
+        )
+    }
+}
+
+fn key(model: &str, base_url: &str) -> String {
+    format!("{model}@{}", endpoint::tidy(base_url))
+}
+
+/// Runs the question on a thread of its own: callers may or may not be inside a runtime, and the
+/// one they are in must not be entered twice.
+fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
+    let settings = HttpSettings {
+        connect_timeout: if endpoint::is_local(question.base_url) {
+            CONNECT_TIMEOUT
+        } else {
+            // Across the internet a handshake alone takes longer than that.
+            PROBE_TIMEOUT.saturating_sub(Duration::from_millis(300))
+        },
+        ..question.http.clone()
+    };
+    let ask = || -> Option<Probe> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .ok()?;
+        let client = http::client(&settings).ok()?;
+        let probe = runtime.block_on(live::probe(
+            &client,
+            question.server,
+            question.base_url,
+            question.model,
+            question.key,
+        ));
+        // A connection still being made must not hold the caller up.
+        runtime.shutdown_background();
+        probe
+    };
+    let on_thread = || {
+        std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .name("context-probe".to_owned())
+                .spawn_scoped(scope, ask)
+                .ok()?
+                .join()
+                .ok()?
+        })
+    };
+    match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        // Lets the runtime move its other tasks to another thread meanwhile.
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(on_thread),
+        _ => on_thread(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(text: Option<&str>) -> (tempfile::TempDir, ContextBook) {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(text) = text {
+            std::fs::write(dir.path().join("context_length_cache.yaml"), text).unwrap();
+        }
+        let book = ContextBook::new(&Home::at(dir.path()));
+        (dir, book)
+    }
+
+    const FILE: &str = "context_lengths:\n  mock@http://127.0.0.1:1/v1: 131072\n  \
+                        old@http://h.test/v1/: 9000\n  qwen3:8b@http://h.test/v1: 40960\n";
+
+    #[test]
+    fn rows_of_the_original_are_found_with_and_without_slash() {
+        let (_dir, book) = book(Some(FILE));
+        assert_eq!(book.recall("mock", "http://127.0.0.1:1/v1/"), Some(131_072));
+        assert_eq!(book.recall("old", "http://h.test/v1"), Some(9000));
+        assert_eq!(book.recall("qwen3:8b", "http://h.test/v1"), Some(40_960));
+        assert_eq!(book.recall("other", "http://h.test/v1"), None);
+    }
+
+    #[test]
+    fn what_is_learnt_joins_the_file() {
+        let (dir, book) = book(Some(FILE));
+        let path = dir.path().join("context_length_cache.yaml");
+        assert_eq!(book.recall("mock", "http://127.0.0.1:1/v1"), Some(131_072));
+        // Another process writes between our reading and our writing.
+        std::fs::write(&path, format!("{FILE}  new@http://h.test/v1: 5000\n")).unwrap();
+        book.learn_limit("mock", "http://127.0.0.1:1/v1", 131_072, 32_768);
+        let again = ContextBook::new(&Home::at(dir.path()));
+        assert_eq!(again.recall("mock", "http://127.0.0.1:1/v1"), Some(32_768));
+        assert_eq!(again.recall("new", "http://h.test/v1"), Some(5000));
+        assert_eq!(again.recall("qwen3:8b", "http://h.test/v1"), Some(40_960));
+    }
+
+    #[test]
+    fn limits_are_only_lowered_and_misreadings_ignored() {
+        let (dir, book) = book(None);
+        book.learn_limit("m", "http://h.test", 10_000, 20_000);
+        book.learn_limit("m", "http://h.test", 10_000, 7);
+        assert_eq!(book.recall("m", "http://h.test"), None);
+        assert!(!dir.path().join("context_length_cache.yaml").exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_overwritten() {
+        let (dir, book) = book(Some("context_lengths: [1, 2\n"));
+        book.learn("m", "http://h.test", 8192);
+        let path = dir.path().join("context_length_cache.yaml");
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            "context_lengths: [1, 2\n"
+        );
+        assert_eq!(book.recall("m", "http://h.test"), Some(8192));
+    }
+}

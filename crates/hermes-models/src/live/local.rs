@@ -1,0 +1,319 @@
+//! Model servers on this machine: finding them, and asking for the window of a model.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermes_core::model::WireFormat;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::{Endpoint, Listed, answer, authorize, get, parse};
+use crate::providers::{LocalServer, endpoint};
+use crate::quirks::AuthStyle;
+
+/// A server on the own machine accepts at once or is not there.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
+/// All questions of one probe together.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a local server says of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    pub context_length: Option<u32>,
+    pub images: Option<bool>,
+    pub tools: Option<bool>,
+}
+
+/// A server that answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalFound {
+    pub server: LocalServer,
+    pub base_url: String,
+    pub models: Vec<Listed>,
+}
+
+/// Where servers usually listen. `ollama_host` is the address from `OLLAMA_HOST`, used only when it
+/// is on this machine.
+pub fn candidates(ollama_host: Option<&str>) -> Vec<(LocalServer, String)> {
+    let own_ollama = ollama_host
+        .filter(|url| is_loopback(url))
+        .map(|url| (LocalServer::Ollama, url.to_owned()));
+    let mut all = vec![
+        own_ollama.unwrap_or((LocalServer::Ollama, "http://127.0.0.1:11434/v1".to_owned())),
+        (LocalServer::LmStudio, "http://127.0.0.1:1234/v1".to_owned()),
+        (LocalServer::LlamaCpp, "http://127.0.0.1:8080/v1".to_owned()),
+        (LocalServer::Vllm, "http://127.0.0.1:8000/v1".to_owned()),
+    ];
+    all.dedup_by(|a, b| a.1 == b.1);
+    all
+}
+
+fn is_loopback(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    })
+}
+
+/// The servers among `candidates` that answer, all asked at once. `http` should give up connecting
+/// after [`CONNECT_TIMEOUT`].
+pub async fn discover(
+    http: &reqwest::Client,
+    candidates: Vec<(LocalServer, String)>,
+) -> Vec<LocalFound> {
+    let questions = candidates.into_iter().map(|(server, base_url)| async move {
+        let models = tokio::time::timeout(PROBE_TIMEOUT, list(http, server, &base_url))
+            .await
+            .ok()
+            .flatten()?;
+        Some(LocalFound {
+            server,
+            base_url,
+            models,
+        })
+    });
+    join_all(questions).await.into_iter().flatten().collect()
+}
+
+async fn list(http: &reqwest::Client, server: LocalServer, base_url: &str) -> Option<Vec<Listed>> {
+    let url = match server {
+        LocalServer::Ollama => format!("{}/api/tags", root(base_url)),
+        _ => format!("{base_url}/models"),
+    };
+    parse::list(&get(http, &url, None).await.ok()?)
+}
+
+/// Asks a server about one model, within [`PROBE_TIMEOUT`]. `hint` saves the question of what kind
+/// of server it is.
+pub async fn probe(
+    http: &reqwest::Client,
+    hint: Option<LocalServer>,
+    base_url: &str,
+    model: &str,
+    key: Option<&SecretString>,
+) -> Option<Probe> {
+    let endpoint = Endpoint {
+        base_url: endpoint::tidy(base_url).to_owned(),
+        format: WireFormat::ChatCompletions,
+        auth: AuthStyle::Bearer,
+        key: key.cloned(),
+        headers: Vec::new(),
+    };
+    let question = async {
+        match hint.or_else(|| by_port(base_url)) {
+            Some(LocalServer::Ollama) => ollama(http, &endpoint, model).await,
+            Some(LocalServer::LmStudio) => lmstudio(http, &endpoint, model).await,
+            Some(LocalServer::LlamaCpp) => llamacpp(http, &endpoint, model).await,
+            _ => listed(http, &endpoint, model).await,
+        }
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, question)
+        .await
+        .ok()
+        .flatten()
+}
+
+fn by_port(base_url: &str) -> Option<LocalServer> {
+    match url::Url::parse(base_url).ok()?.port()? {
+        11434 => Some(LocalServer::Ollama),
+        1234 => Some(LocalServer::LmStudio),
+        _ => None,
+    }
+}
+
+/// The address without the version of the OpenAI-compatible interface.
+fn root(base_url: &str) -> &str {
+    let base = endpoint::tidy(base_url);
+    base.strip_suffix("/v1").unwrap_or(base)
+}
+
+async fn ollama(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+    let url = format!("{}/api/show", root(&endpoint.base_url));
+    let request = http
+        .post(&url)
+        .json_body(&json!({"model": model, "name": model}));
+    let shown = answer(&url, authorize(request, endpoint)).await.ok()?;
+    Some(ollama_show(&shown))
+}
+
+/// `num_ctx` of the model file is what the server allocates; the trained window comes second.
+fn ollama_show(shown: &Value) -> Probe {
+    let configured = shown
+        .get("parameters")
+        .and_then(Value::as_str)
+        .and_then(|text| {
+            text.lines()
+                .filter_map(|line| line.trim().strip_prefix("num_ctx"))
+                .find_map(|rest| rest.trim().parse::<u32>().ok())
+        });
+    let trained = shown
+        .get("model_info")
+        .and_then(Value::as_object)
+        .and_then(|info| {
+            info.iter()
+                .find(|(key, _)| key.ends_with(".context_length"))
+                .and_then(|(_, value)| value.as_u64())
+                .and_then(|tokens| u32::try_from(tokens).ok())
+        });
+    let abilities = shown.get("capabilities").and_then(Value::as_array);
+    let can = |what: &str| abilities.map(|list| list.iter().any(|ability| ability == what));
+    Probe {
+        context_length: configured.or(trained),
+        images: can("vision"),
+        tools: can("tools"),
+    }
+}
+
+async fn lmstudio(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+    let root = root(&endpoint.base_url);
+    for path in ["/api/v1/models", "/api/v0/models"] {
+        let found = find(http, endpoint, &format!("{root}{path}"), model).await;
+        if found.is_some() {
+            return found;
+        }
+    }
+    find(
+        http,
+        endpoint,
+        &format!("{}/models", endpoint.base_url),
+        model,
+    )
+    .await
+}
+
+async fn llamacpp(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+    let props = get(
+        http,
+        &format!("{}/props", root(&endpoint.base_url)),
+        Some(endpoint),
+    )
+    .await;
+    if let Ok(props) = props
+        && let Some(probe) = llamacpp_props(&props)
+    {
+        return Some(probe);
+    }
+    find(
+        http,
+        endpoint,
+        &format!("{}/models", endpoint.base_url),
+        model,
+    )
+    .await
+}
+
+fn llamacpp_props(props: &Value) -> Option<Probe> {
+    let settings = props.get("default_generation_settings")?;
+    let context_length =
+        parse::tokens(settings, &["n_ctx"]).or_else(|| parse::tokens(props, &["n_ctx"]));
+    Some(Probe {
+        context_length,
+        images: props.pointer("/modalities/vision").and_then(Value::as_bool),
+        tools: None,
+    })
+}
+
+/// A server of unknown kind: its list may say everything, or at least what it is.
+async fn listed(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+    let url = format!("{}/models", endpoint.base_url);
+    let body = get(http, &url, Some(endpoint)).await.ok()?;
+    let owner = body
+        .get("data")
+        .and_then(Value::as_array)
+        .and_then(|rows| rows.first()?.get("owned_by")?.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    match owner.as_str() {
+        "library" => return ollama(http, endpoint, model).await,
+        "llamacpp" => return llamacpp(http, endpoint, model).await,
+        _ => {}
+    }
+    in_list(&body, model)
+}
+
+async fn find(
+    http: &reqwest::Client,
+    endpoint: &Endpoint,
+    url: &str,
+    model: &str,
+) -> Option<Probe> {
+    in_list(&get(http, url, Some(endpoint)).await.ok()?, model)
+}
+
+/// The row of a model; servers prefix names with the publisher.
+fn in_list(body: &Value, model: &str) -> Option<Probe> {
+    let list = parse::list(body)?;
+    let slug = |id: &str| id.rsplit('/').next().unwrap_or(id).to_ascii_lowercase();
+    let row = list
+        .iter()
+        .find(|row| row.id.eq_ignore_ascii_case(model))
+        .or_else(|| list.iter().find(|row| slug(&row.id) == slug(model)))
+        .or_else(|| list.first().filter(|_| list.len() == 1))?;
+    row.context_length.map(|tokens| Probe {
+        context_length: Some(tokens),
+        images: row.images,
+        tools: row.tools,
+    })
+}
+
+/// reqwest's own `json` is behind a feature that is not needed anywhere else.
+trait JsonBody {
+    fn json_body(self, value: &Value) -> Self;
+}
+
+impl JsonBody for reqwest::RequestBuilder {
+    fn json_body(self, value: &Value) -> Self {
+        self.header("content-type", "application/json")
+            .body(value.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollama_prefers_what_it_allocates() {
+        let shown = json!({"parameters": "stop \"<x>\"\nnum_ctx    8192\n",
+            "model_info": {"qwen3.context_length": 40960}, "capabilities": ["completion", "tools"]});
+        let probe = ollama_show(&shown);
+        assert_eq!(probe.context_length, Some(8192));
+        assert_eq!((probe.tools, probe.images), (Some(true), Some(false)));
+        let plain = json!({"model_info": {"general.name": "x", "qwen3.context_length": 40960}});
+        assert_eq!(ollama_show(&plain).context_length, Some(40_960));
+        assert_eq!(ollama_show(&plain).tools, None);
+    }
+
+    #[test]
+    fn llamacpp_states_its_slot_size() {
+        let props =
+            json!({"default_generation_settings": {"n_ctx": 4096}, "modalities": {"vision": true}});
+        let probe = llamacpp_props(&props).unwrap();
+        assert_eq!(
+            (probe.context_length, probe.images),
+            (Some(4096), Some(true))
+        );
+        assert_eq!(llamacpp_props(&json!({"error": "x"})), None);
+    }
+
+    #[test]
+    fn only_this_machine_is_searched() {
+        let urls = |host| {
+            candidates(host)
+                .into_iter()
+                .map(|(_, url)| url)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(urls(None).len(), 4);
+        assert_eq!(
+            urls(Some("http://127.0.0.1:9999/v1"))[0],
+            "http://127.0.0.1:9999/v1"
+        );
+        assert_eq!(
+            urls(Some("http://192.168.1.5:11434/v1"))[0],
+            "http://127.0.0.1:11434/v1"
+        );
+    }
+}
