@@ -3,9 +3,11 @@
 mod query;
 mod recall;
 
+use std::collections::HashMap;
+
 use hermes_core::store::StoreError;
 use rusqlite::types::Value as SqlValue;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 
 pub use query::clean_query;
@@ -23,6 +25,9 @@ use query::{Plan, plan, quote_words};
 /// Ranking looks at every match. Beyond this many only the newest are ranked: a word that is
 /// in so many messages says little, and the search stays fast on a large history.
 const RANKED: usize = 2000;
+
+const COLUMNS: &str = "m.id, m.session_id, m.role, '' AS snippet, m.timestamp, m.tool_name, \
+     s.source, s.model, s.started_at";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
@@ -83,64 +88,49 @@ impl Store {
     ) -> Result<Vec<SearchHit>, StoreError> {
         let query = clean_query(query);
         self.read("searching messages", move |conn, layout| {
-            search(conn, layout, &query, &options, true)
+            let mut hits = search(conn, layout, &query, &options)?;
+            fill_snippets(conn, layout, &query, &mut hits)?;
+            Ok(hits)
         })
         .await
     }
 }
 
-/// Searches for a cleaned query. Without `snippets` the snippet of each hit is empty, which
-/// saves reading the texts.
+/// Searches for a cleaned query. The snippets are left to [`fill_snippets`] where an index was
+/// used: a caller that drops most hits need not read their texts.
 fn search(
     conn: &Connection,
     layout: &Layout,
     clean: &str,
     options: &SearchOptions,
-    snippets: bool,
 ) -> Result<Vec<SearchHit>, Fault> {
     if clean.is_empty() {
         return Ok(Vec::new());
     }
-    match plan(clean) {
-        Plan::Words(query) => indexed(conn, layout, "messages_fts", &query, options, snippets),
-        Plan::Trigrams { query, words } => {
-            if layout.has("messages_fts_trigram") {
-                indexed(
-                    conn,
-                    layout,
-                    "messages_fts_trigram",
-                    &query,
-                    options,
-                    snippets,
-                )
-            } else {
-                substrings(conn, layout, &words, options)
+    match index_for(layout, clean) {
+        Ok(Some((table, query))) => match ranked(conn, layout, table, &query, options) {
+            Err(Fault::Sql(error)) if is_syntax(&error) => {
+                let quoted = quote_words(&query);
+                if quoted.is_empty() {
+                    return Ok(Vec::new());
+                }
+                ranked(conn, layout, table, &quoted, options)
             }
-        }
-        Plan::Substrings(words) => substrings(conn, layout, &words, options),
+            other => other,
+        },
+        Ok(None) => Ok(Vec::new()),
+        Err(words) => substrings(conn, layout, &words, options),
     }
 }
 
-fn indexed(
-    conn: &Connection,
-    layout: &Layout,
-    table: &str,
-    query: &str,
-    options: &SearchOptions,
-    snippets: bool,
-) -> Result<Vec<SearchHit>, Fault> {
-    if !layout.has(table) {
-        return Ok(Vec::new());
-    }
-    match ranked(conn, layout, table, query, options, snippets) {
-        Err(Fault::Sql(error)) if is_syntax(&error) => {
-            let quoted = quote_words(query);
-            if quoted.is_empty() {
-                return Ok(Vec::new());
-            }
-            ranked(conn, layout, table, &quoted, options, snippets)
-        }
-        other => other,
+/// The index to use and its query; `Err`: the words to look for without one.
+fn index_for(layout: &Layout, clean: &str) -> Result<Option<(&'static str, String)>, Vec<String>> {
+    const WORDS: &str = "messages_fts";
+    const TRIGRAMS: &str = "messages_fts_trigram";
+    match plan(clean) {
+        Plan::Words(query) => Ok(layout.has(WORDS).then_some((WORDS, query))),
+        Plan::Trigrams { query, .. } if layout.has(TRIGRAMS) => Ok(Some((TRIGRAMS, query))),
+        Plan::Trigrams { words, .. } | Plan::Substrings(words) => Err(words),
     }
 }
 
@@ -163,46 +153,122 @@ fn ranked(
     table: &str,
     query: &str,
     options: &SearchOptions,
-    snippets: bool,
 ) -> Result<Vec<SearchHit>, Fault> {
+    if exceeds(conn, table, query)? {
+        return newest_ranked(conn, layout, table, query, options);
+    }
     let (filter, filter_params) = filters(options);
-    let snippet = if snippets {
-        format!("snippet({table}, -1, '>>>', '<<<', '...', 40)")
-    } else {
-        "''".to_owned()
-    };
-    let mut params: Vec<SqlValue> = vec![query.to_owned().into()];
-    // The index table must be the outer loop: then ranking is its own business and rows are
-    // fetched in rank order only until enough passed the filter.
-    let narrowed = if exceeds(conn, table, query)? {
-        params.push(query.to_owned().into());
-        format!(
-            "AND {table}.rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?
-                ORDER BY rowid DESC LIMIT {RANKED})"
-        )
-    } else {
-        String::new()
-    };
     let order = match options.sort {
         Sort::Relevance => format!("{table}.rank"),
         Sort::Newest => format!("m.timestamp DESC, {table}.rank"),
         Sort::Oldest => format!("m.timestamp, {table}.rank"),
     };
+    // The index table must be the outer loop: then rows come in rank order, and are fetched
+    // only until enough passed the filter.
     let sql = format!(
-        "SELECT m.id, m.session_id, m.role, {snippet} AS snippet, m.timestamp, m.tool_name,
-                s.source, s.model, s.started_at
-         FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid
+        "SELECT {COLUMNS} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid
          CROSS JOIN sessions s ON s.id = m.session_id
-         WHERE {table} MATCH ? {narrowed} AND {filter}{}
-         ORDER BY {order} LIMIT ? OFFSET ?",
+         WHERE {table} MATCH ? AND {filter}{} ORDER BY {order} LIMIT ? OFFSET ?",
         shown(layout)
     );
+    let mut params: Vec<SqlValue> = vec![query.to_owned().into()];
     params.extend(filter_params);
     params.push((options.limit as i64).into());
     params.push((options.offset as i64).into());
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params_from_iter(params), hit)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Ranks the newest matches (the oldest, where those are asked for) and fetches rows in that
+/// order until enough passed the filter.
+fn newest_ranked(
+    conn: &Connection,
+    layout: &Layout,
+    table: &str,
+    query: &str,
+    options: &SearchOptions,
+) -> Result<Vec<SearchHit>, Fault> {
+    let direction = match options.sort {
+        Sort::Relevance | Sort::Newest => "DESC",
+        Sort::Oldest => "ASC",
+    };
+    let score = match options.sort {
+        Sort::Relevance => "rank",
+        Sort::Newest | Sort::Oldest => "0.0",
+    };
+    let sql = format!(
+        "SELECT rowid, {score} FROM {table} WHERE {table} MATCH ?1
+         ORDER BY rowid {direction} LIMIT {RANKED}"
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
+    let matches = statement.query_map([query], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut matches: Vec<(i64, f64)> = matches.collect::<Result<_, _>>()?;
+    matches.sort_by(|one, two| one.1.total_cmp(&two.1));
+    let (filter, filter_params) = filters(options);
+    let sql = format!(
+        "SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session_id
+         WHERE m.id = ? AND {filter}{}",
+        shown(layout)
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut skip = options.offset;
+    let mut hits = Vec::new();
+    for (id, _) in matches {
+        if hits.len() >= options.limit {
+            break;
+        }
+        let params = std::iter::once(SqlValue::from(id)).chain(filter_params.iter().cloned());
+        let found = statement
+            .query_row(rusqlite::params_from_iter(params), hit)
+            .optional()?;
+        match found {
+            Some(_) if skip > 0 => skip -= 1,
+            Some(found) => hits.push(found),
+            None => {}
+        }
+    }
+    Ok(hits)
+}
+
+/// Adds the snippets that an index search left out.
+fn fill_snippets(
+    conn: &Connection,
+    layout: &Layout,
+    clean: &str,
+    hits: &mut [SearchHit],
+) -> Result<(), Fault> {
+    let Ok(Some((table, query))) = index_for(layout, clean) else {
+        return Ok(());
+    };
+    let Some(lowest) = hits.iter().map(|hit| hit.id).min() else {
+        return Ok(());
+    };
+    let ids: Vec<String> = hits.iter().map(|hit| hit.id.to_string()).collect();
+    // One pass over the matches: asking for each row by itself evaluates the query each time.
+    // The plus sign keeps SQLite from doing just that.
+    let sql = format!(
+        "SELECT rowid, snippet({table}, -1, '>>>', '<<<', '...', 40) FROM {table}
+         WHERE {table} MATCH ?1 AND rowid >= ?2 AND +rowid IN ({})",
+        ids.join(", ")
+    );
+    let read = |query: &str| -> Result<HashMap<i64, String>, rusqlite::Error> {
+        let mut statement = conn.prepare(&sql)?;
+        let rows = statement.query_map(rusqlite::params![query, lowest], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+        rows.collect()
+    };
+    let mut snippets = match read(&query) {
+        Err(error) if is_syntax(&error) => read(&quote_words(&query))?,
+        other => other?,
+    };
+    for hit in hits {
+        if let Some(snippet) = snippets.remove(&hit.id) {
+            hit.snippet = snippet;
+        }
+    }
+    Ok(())
 }
 
 fn exceeds(conn: &Connection, table: &str, query: &str) -> Result<bool, Fault> {
@@ -282,37 +348,6 @@ fn substrings(
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params_from_iter(params), hit)?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// The snippet of one hit.
-fn snippet_of(
-    conn: &Connection,
-    layout: &Layout,
-    clean: &str,
-    id: i64,
-) -> Result<Option<String>, Fault> {
-    let (table, query) = match plan(clean) {
-        Plan::Words(query) => ("messages_fts", query),
-        Plan::Trigrams { query, .. } => ("messages_fts_trigram", query),
-        Plan::Substrings(_) => return Ok(None),
-    };
-    if !layout.has(table) {
-        return Ok(None);
-    }
-    let sql = format!(
-        "SELECT snippet({table}, -1, '>>>', '<<<', '...', 40) FROM {table}
-         WHERE {table} MATCH ?1 AND rowid = ?2"
-    );
-    let mut statement = conn.prepare_cached(&sql)?;
-    for query in [query.clone(), quote_words(&query)] {
-        match statement.query_row(rusqlite::params![query, id], |row| row.get(0)) {
-            Ok(snippet) => return Ok(Some(snippet)),
-            Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(None),
-            Err(error) if is_syntax(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(None)
 }
 
 fn hit(row: &Row<'_>) -> Result<SearchHit, rusqlite::Error> {

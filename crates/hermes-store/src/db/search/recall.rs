@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{SearchHit, SearchOptions, Sort, clean_query, search, snippet_of};
+use super::{SearchHit, SearchOptions, Sort, clean_query, fill_snippets, search};
 use crate::db::Store;
 use crate::db::connection::Fault;
 use crate::db::layout::Layout;
@@ -259,7 +259,7 @@ fn discover(
         limit: SCANNED,
         ..SearchOptions::default()
     };
-    let mut hits = search(conn, layout, &clean, &options, false)?;
+    let mut hits = search(conn, layout, &clean, &options)?;
     hits.sort_by_key(|hit| hit.source == DEMOTED);
     let mut roots = HashSet::new();
     let mut results = Vec::new();
@@ -268,6 +268,8 @@ fn discover(
         results.push(entry);
     }
     let mut known: HashMap<String, String> = HashMap::new();
+    let mut chosen = Vec::new();
+    let mut chosen_roots = Vec::new();
     for hit in hits {
         if roots.len() >= limit {
             break;
@@ -280,7 +282,12 @@ fn discover(
         if current_root.as_ref() == Some(&root) || !roots.insert(root.clone()) {
             continue;
         }
-        results.push(discovered(conn, layout, &clean, &hit, root)?);
+        chosen.push(hit);
+        chosen_roots.push(root);
+    }
+    fill_snippets(conn, layout, &clean, &mut chosen)?;
+    for (hit, root) in chosen.into_iter().zip(chosen_roots) {
+        results.push(discovered(conn, hit, root)?);
     }
     let nothing = results.is_empty();
     Ok(Discovery {
@@ -294,13 +301,7 @@ fn discover(
     })
 }
 
-fn discovered(
-    conn: &Connection,
-    layout: &Layout,
-    clean: &str,
-    hit: &SearchHit,
-    root: String,
-) -> Result<Discovered, Fault> {
+fn discovered(conn: &Connection, hit: SearchHit, root: String) -> Result<Discovered, Fault> {
     let view = view(conn, &hit.session_id, hit.id)?;
     let meta = resolve::session(conn, &root)?;
     let text = |name: &str| {
@@ -309,29 +310,24 @@ fn discovered(
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
-    let snippet = if hit.snippet.is_empty() {
-        snippet_of(conn, layout, clean, hit.id)?.unwrap_or_default()
-    } else {
-        hit.snippet.clone()
-    };
     let started = meta.as_ref().and_then(|meta| meta.number("started_at"));
     Ok(Discovered {
-        session_id: hit.session_id.clone(),
+        parent_session_id: (root != hit.session_id).then_some(root),
+        session_id: hit.session_id,
         when: when(Some(started.unwrap_or(hit.session_started))),
-        source: text("source").unwrap_or_else(|| hit.source.clone()),
+        source: text("source").unwrap_or(hit.source),
         model: text("model")
-            .or_else(|| hit.model.clone())
+            .or(hit.model)
             .unwrap_or_else(|| "unknown".to_owned()),
         title: text("title"),
-        matched_role: hit.role.clone(),
+        matched_role: hit.role,
         match_message_id: Some(hit.id),
-        snippet,
+        snippet: hit.snippet,
         bookend_start: shape(&view.start, None),
         messages: shape(&view.window, Some(hit.id)),
         bookend_end: shape(&view.end, None),
         messages_before: view.before,
         messages_after: view.after,
-        parent_session_id: (root != hit.session_id).then_some(root),
     })
 }
 
@@ -594,7 +590,16 @@ fn rows(
     condition: &str,
     (session, id, limit): (&str, i64, i64),
 ) -> Result<Vec<MessageRecord>, Fault> {
-    let sql = format!("SELECT * FROM messages WHERE {condition}");
+    // The inner query needs only an index; whole rows are read for the few that are wanted.
+    let order = if condition.contains("DESC") {
+        "DESC"
+    } else {
+        ""
+    };
+    let sql = format!(
+        "SELECT * FROM messages WHERE id IN (SELECT id FROM messages WHERE {condition})
+         ORDER BY id {order}"
+    );
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params![session, id, limit], MessageRecord::read)?;
     Ok(rows.collect::<Result<_, _>>()?)
