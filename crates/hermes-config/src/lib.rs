@@ -1,10 +1,29 @@
 //! The home directory, config.yaml, .env and profiles: load, validate, edit without losing comments.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`home`] | which directory is the home, and what lies where |
+//! | [`env`] | `.env` files and the process environment, with their precedence; writing `.env` |
+//! | [`schema`] | config.yaml as types with defaults |
+//! | [`load`] | reading it: defaults, old spellings, `${VAR}`, the administrator's overlay |
+//! | [`edit`] | changing one setting and no other byte |
+//! | [`migrate`] | bringing an old file up to date, on request |
+//! | [`yaml`] | YAML as the original reads it |
+//! | [`fs`] | atomic writes and `flock` locks |
 
+pub mod edit;
 pub mod env;
 pub mod fs;
 pub mod home;
+mod known;
+pub mod load;
+pub mod migrate;
 pub mod schema;
 pub mod warning;
+pub mod yaml;
 
+pub use env::{Env, EnvSource, ProcessEnv};
+pub use home::{Home, HomeError};
+pub use load::{ConfigError, Loaded};
 pub use schema::Config;
 pub use warning::{ConfigWarning, Problem};

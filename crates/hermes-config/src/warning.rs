@@ -71,7 +71,7 @@ impl fmt::Display for ConfigWarning {
                 f,
                 "the file is of version {found}, newer than the {known} known here; what is new in it is kept and not used"
             ),
-            Problem::Legacy { now } => write!(f, "old spelling, read as {now}"),
+            Problem::Legacy { now } => write!(f, "old spelling, {now}"),
             Problem::Invalid { why } => f.write_str(why),
             Problem::ManagedUnreadable { why } => {
                 write!(f, "the administrator's settings have no effect: {why}")

@@ -105,8 +105,9 @@ macro_rules! whole_number {
                     return exact.try_into().ok();
                 }
                 let number = number(value)?;
-                let exact = number as i64;
-                (exact as f64 == number).then_some(exact)?.try_into().ok()
+                // Beyond 2^53 a float does not say which whole number it is.
+                let whole = number.fract().abs() < f64::EPSILON && number.abs() < 9e15;
+                whole.then_some(number as i64)?.try_into().ok()
             }
 
             fn write(&self) -> Value {

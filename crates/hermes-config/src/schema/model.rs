@@ -235,10 +235,12 @@ impl super::Config {
             .iter()
             .chain(self.fallback_model.iter().flatten());
         for step in steps {
-            let mut step = step.clone();
-            step.provider = step.provider.trim().to_owned();
-            step.model = step.model.trim().to_owned();
-            step.base_url = step.base_url.trim().trim_end_matches('/').to_owned();
+            let mut step = Fallback {
+                provider: step.provider.trim().to_owned(),
+                model: step.model.trim().to_owned(),
+                base_url: step.base_url.trim().trim_end_matches('/').to_owned(),
+                ..step.clone()
+            };
             if step.key_env.is_empty() {
                 step.key_env.clone_from(&step.api_key_env);
             }

@@ -1,0 +1,366 @@
+//! Which keys mean something, so that a misspelt one is noticed.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::schema::field::Field as _;
+use crate::schema::{self, agent, model, surface};
+use crate::warning::{ConfigWarning, Problem};
+
+/// Root keys without a default: old forms, settings of the gateway, sections of plugins and of
+/// versions after ours.
+const OTHER_ROOTS: [&str; 38] = [
+    "always_log_local",
+    "api_base",
+    "base_url",
+    "bluebubbles",
+    "channel_prompts",
+    "context_length",
+    "database",
+    "dingtalk",
+    "email",
+    "feishu",
+    "filter_silence_narration",
+    "group_sessions_per_user",
+    "image_gen",
+    "known_plugin_toolsets",
+    "max_turns",
+    "multiplex_profiles",
+    "profile_routes",
+    "provider",
+    "qqbot",
+    "require_mention",
+    "reset_triggers",
+    "server_actions",
+    "signal",
+    "smart_model_routing",
+    "sms",
+    "stt_echo_transcripts",
+    "system_prompt",
+    "thread_sessions_per_user",
+    "unauthorized_dm_behavior",
+    "video_gen",
+    "wecom",
+    "weixin",
+    "yuanbao",
+    "irc",
+    "homeassistant",
+    "webhook",
+    "api_server",
+    "teams",
+];
+
+/// Sections whose keys we know completely. Elsewhere every key is somebody's.
+const CLOSED: [&str; 17] = [
+    "agent",
+    "approvals",
+    "checkpoints",
+    "compression",
+    "cron",
+    "curator",
+    "delegation",
+    "display",
+    "logging",
+    "memory",
+    "prompt_caching",
+    "security",
+    "sessions",
+    "skills",
+    "streaming",
+    "terminal",
+    "tool_output",
+];
+
+fn optional(section: &str) -> &'static [&'static str] {
+    match section {
+        "" => schema::Config::OPTIONAL,
+        "agent" => agent::Agent::OPTIONAL,
+        "approvals" => surface::Approvals::OPTIONAL,
+        "compression" => agent::Compression::OPTIONAL,
+        "cron" => surface::Cron::OPTIONAL,
+        "delegation" => agent::Delegation::OPTIONAL,
+        "display" => surface::Display::OPTIONAL,
+        "memory" => agent::Memory::OPTIONAL,
+        "model" => model::Model::OPTIONAL,
+        "prompt_caching" => agent::PromptCaching::OPTIONAL,
+        "sessions" => surface::Sessions::OPTIONAL,
+        "skills" => agent::Skills::OPTIONAL,
+        "terminal" => surface::Terminal::OPTIONAL,
+        _ => &[],
+    }
+}
+
+/// Reports unknown keys of the file, and settings that cannot work.
+pub(crate) fn check(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>) {
+    for (key, value) in file {
+        if key.starts_with('_') {
+            continue;
+        }
+        if !is_root(key) {
+            warnings.push(unknown(key, root_names(), key));
+            continue;
+        }
+        match (key.as_str(), value) {
+            ("providers", Value::Object(entries)) => {
+                for (name, entry) in entries {
+                    check_endpoint(&format!("providers.{name}"), entry, warnings);
+                }
+            }
+            ("custom_providers", value) => check_custom_providers(value, warnings),
+            ("fallback_model" | "fallback_providers", value) => {
+                check_fallbacks(key, value, warnings);
+            }
+            (_, Value::Object(section)) if CLOSED.contains(&key.as_str()) => {
+                for name in section.keys() {
+                    if !names_in(key).any(|known| known == name.as_str()) {
+                        warnings.push(unknown(&format!("{key}.{name}"), names_in(key), name));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a dotted path leads somewhere, else what it may have meant.
+pub(crate) fn lookup(path: &[&str]) -> Result<(), Option<String>> {
+    let Some(&root) = path.first() else {
+        return Err(None);
+    };
+    if root.starts_with('_') {
+        return Ok(());
+    }
+    if !is_root(root) {
+        return Err(closest(root, root_names()).map(|name| {
+            std::iter::once(name.as_str())
+                .chain(path[1..].iter().copied())
+                .collect::<Vec<_>>()
+                .join(".")
+        }));
+    }
+    match path.get(1) {
+        Some(&name) if CLOSED.contains(&root) && !names_in(root).any(|known| known == name) => {
+            Err(closest(name, names_in(root)).map(|name| format!("{root}.{name}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_root(key: &str) -> bool {
+    // Scalars in capitals are handed to skills as environment variables.
+    let variable = key
+        .bytes()
+        .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
+    variable || root_names().any(|name| name == key)
+}
+
+fn root_names() -> impl Iterator<Item = &'static str> {
+    let misplaced = ["api_key", "rate_limit_delay", "api_mode"];
+    schema::defaults()
+        .keys()
+        .map(String::as_str)
+        .chain(OTHER_ROOTS)
+        .chain(optional("").iter().copied())
+        .filter(move |name| !misplaced.contains(name))
+}
+
+fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
+    schema::defaults()
+        .get(section)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|map| map.keys().map(String::as_str))
+        .chain(optional(section).iter().copied())
+}
+
+fn unknown<'a>(path: &str, names: impl Iterator<Item = &'a str>, name: &str) -> ConfigWarning {
+    if ["api_key", "rate_limit_delay", "api_mode"].contains(&path) {
+        let why = format!(
+            "has no effect here; it belongs into model or a providers entry (model.{path})"
+        );
+        return ConfigWarning::new(path, Problem::Invalid { why });
+    }
+    let parent = path.strip_suffix(name).unwrap_or("");
+    let did_you_mean = closest(name, names).map(|close| format!("{parent}{close}"));
+    ConfigWarning::new(path, Problem::UnknownKey { did_you_mean })
+}
+
+fn invalid(warnings: &mut Vec<ConfigWarning>, key: &str, why: impl Into<String>) {
+    warnings.push(ConfigWarning::new(
+        key,
+        Problem::Invalid { why: why.into() },
+    ));
+}
+
+fn check_endpoint(at: &str, entry: &Value, warnings: &mut Vec<ConfigWarning>) {
+    let Value::Object(entry) = entry else { return };
+    for key in entry.keys().filter(|key| !model::is_endpoint_key(key)) {
+        let names: Vec<String> = model::endpoint_keys().collect();
+        warnings.push(unknown(
+            &format!("{at}.{key}"),
+            names.iter().map(String::as_str),
+            key,
+        ));
+    }
+}
+
+fn check_custom_providers(value: &Value, warnings: &mut Vec<ConfigWarning>) {
+    let Value::Array(entries) = value else {
+        if !value.is_null() {
+            invalid(
+                warnings,
+                "custom_providers",
+                "must be a list: start each entry with `- name: …` and give it a base_url",
+            );
+        }
+        return;
+    };
+    for (index, entry) in entries.iter().enumerate() {
+        let at = format!("custom_providers.{index}");
+        check_endpoint(&at, entry, warnings);
+        let has = |keys: &[&str]| {
+            keys.iter()
+                .any(|key| entry.get(*key).is_some_and(|v| !v.is_null()))
+        };
+        if !has(&["name"]) {
+            invalid(warnings, &at, "has no name");
+        }
+        if !has(&["base_url", "url", "api", "baseUrl", "api_base"]) {
+            invalid(
+                warnings,
+                &at,
+                "has no base_url, so nothing can be sent to it",
+            );
+        }
+    }
+}
+
+fn check_fallbacks(key: &str, value: &Value, warnings: &mut Vec<ConfigWarning>) {
+    let steps: Cow<'_, [Value]> = match value {
+        Value::Array(steps) => Cow::Borrowed(steps),
+        Value::Object(map) if map.is_empty() => return,
+        Value::Object(_) => Cow::Owned(vec![value.clone()]),
+        _ => return,
+    };
+    for (index, step) in steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.is_object())
+    {
+        for field in ["provider", "model"] {
+            if step
+                .get(field)
+                .and_then(Value::as_str)
+                .is_none_or(|text| text.trim().is_empty())
+            {
+                invalid(
+                    warnings,
+                    &format!("{key}.{index}"),
+                    format!("has no {field} and is skipped"),
+                );
+            }
+        }
+    }
+}
+
+/// The name most like `name`, if it is like enough to be meant.
+fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    names
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| distance * 3 <= name.len().max(candidate.len()))
+        .min()
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+/// Edits between two words, where swapping neighbours is one edit.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for (j, cell) in rows[0].iter_mut().enumerate() {
+        *cell = j;
+    }
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1)
+                .min(rows[i][j - 1] + 1)
+                .min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(value: Value) -> Vec<String> {
+        let Value::Object(map) = value else { panic!() };
+        let mut warnings = Vec::new();
+        check(&map, &mut warnings);
+        warnings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn misspelt_keys_get_a_hint() {
+        assert_eq!(
+            problems(json!({"agnet": {}, "agent": {"max_turn": 3, "personalities": {}}})),
+            [
+                "agnet: unknown key, kept but not used; did you mean agent?",
+                "agent.max_turn: unknown key, kept but not used; did you mean agent.max_turns?",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_others_define_is_left_alone() {
+        let known = json!({
+            "kanban": {"x": 1}, "discord": {"x": 1}, "_test": 1, "MY_VAR": "x", "database": {"journal_mode": "delete"},
+            "mcp_servers": {"a": {"b": 1}}, "plugins": {"enabled": []}, "image_gen": {}, "model": {"anything": 1},
+            "session_reset": {"mode": "none"}, "platform_toolsets": {"cli": []}, "providers": {"x": {"api": "http://x"}},
+        });
+        assert_eq!(problems(known), [""; 0]);
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_named() {
+        assert_eq!(
+            problems(json!({
+                "api_key": "x",
+                "custom_providers": [{"base_url": "http://x", "key": 1}],
+                "fallback_model": {"provider": "openrouter"},
+            })),
+            [
+                "api_key: has no effect here; it belongs into model or a providers entry (model.api_key)",
+                "custom_providers.0.key: unknown key, kept but not used",
+                "custom_providers.0: has no name",
+                "fallback_model.0: has no model and is skipped",
+            ]
+        );
+        assert_eq!(problems(json!({"custom_providers": {"a": 1}})).len(), 1);
+    }
+
+    #[test]
+    fn paths_are_looked_up() {
+        assert_eq!(lookup(&["agent", "max_turns"]), Ok(()));
+        assert_eq!(
+            lookup(&["agent", "max_tuns"]),
+            Err(Some("agent.max_turns".into()))
+        );
+        assert_eq!(
+            lookup(&["dispaly", "skin"]),
+            Err(Some("display.skin".into()))
+        );
+        assert_eq!(lookup(&["something_else"]), Err(None));
+    }
+}
