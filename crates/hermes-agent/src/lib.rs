@@ -22,3 +22,5 @@ pub mod session;
 pub mod settings;
 pub mod spill;
 pub mod tokens;
+pub mod tools;
+pub mod turn;

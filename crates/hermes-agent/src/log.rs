@@ -11,6 +11,8 @@ use hermes_core::ids::RowId;
 use hermes_core::message::Message;
 use hermes_core::store::{NewItem, StoredItem};
 
+use crate::tokens;
+
 /// Who wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -97,6 +99,7 @@ impl From<StoredItem> for Item {
 pub struct Log {
     items: Vec<Item>,
     call_ids: HashSet<String>,
+    tokens: u64,
     compactions: u32,
 }
 
@@ -111,6 +114,7 @@ impl Log {
 
     pub fn push(&mut self, item: Item) {
         self.remember_calls(&item);
+        self.tokens += tokens::message(&item.message);
         self.items.push(item);
     }
 
@@ -128,6 +132,11 @@ impl Log {
 
     pub fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// Raw estimate of the size, kept as the log grows so that nobody has to read it again.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
     }
 
     pub fn is_empty(&self) -> bool {
@@ -151,10 +160,15 @@ impl Log {
 
     /// Replaces the visible part. The rows it stood for stay in the store.
     pub fn replace(&mut self, view: Vec<Item>) {
+        self.compactions += 1;
+        self.rebuild(view);
+    }
+
+    fn rebuild(&mut self, items: Vec<Item>) {
         self.items.clear();
         self.call_ids.clear();
-        self.compactions += 1;
-        for item in view {
+        self.tokens = 0;
+        for item in items {
             self.push(item);
         }
     }
@@ -173,12 +187,9 @@ impl Log {
 
     /// Hides everything from `at` on (undo).
     pub fn truncate(&mut self, at: usize) {
-        self.items.truncate(at);
-        self.call_ids.clear();
-        for at in 0..self.items.len() {
-            let item = self.items[at].clone();
-            self.remember_calls(&item);
-        }
+        let mut kept = std::mem::take(&mut self.items);
+        kept.truncate(at);
+        self.rebuild(kept);
     }
 }
 

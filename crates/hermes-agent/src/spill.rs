@@ -64,7 +64,7 @@ impl Oversized<'_> {
             );
         };
         let path = dir.join(format!("{}.txt", file_name(self.call_id)));
-        match write(dir, &path, self.fenced(self.text)).await {
+        match write(dir, &path, self.whole()).await {
             Ok(()) => format!(
                 "<spilled-output path=\"{}\" chars=\"{total}\">\nThis result is too long to stand here in full. The whole of it is in the file named above: page through it with {PAGER} (offset and limit), or search in it. It begins:\n{preview}\n</spilled-output>",
                 path.display()
@@ -76,6 +76,11 @@ impl Oversized<'_> {
                 )
             }
         }
+    }
+
+    /// The result as it stands.
+    pub fn whole(&self) -> String {
+        self.fenced(self.text)
     }
 
     fn fenced(&self, text: &str) -> String {
@@ -184,10 +189,10 @@ mod tests {
             .await;
         let path = dir.path().join("call____1.txt");
         let stored = std::fs::read_to_string(&path).unwrap();
-        assert!(stored.contains(&text) && stored.starts_with("<untrusted-result"));
+        assert!(stored.contains(&text) && stored.starts_with("<untrusted_tool_result"));
         assert!(shown.contains(path.to_str().unwrap()));
         assert_eq!(shown.matches('ä').count(), PREVIEW_CHARS);
-        assert!(shown.contains("<untrusted-result"));
+        assert!(shown.contains("<untrusted_tool_result"));
     }
 
     #[tokio::test]

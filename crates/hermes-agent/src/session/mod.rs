@@ -9,8 +9,78 @@
 //! A message submitted while a turn runs waits in a queue that the reader of events can see.
 //! A steering text that came too late for its turn is submitted as the next turn by the session
 //! itself, unless the turn was interrupted; the turn's summary names it in both cases.
+//!
+//! Closing a session does not mark it as ended in the store: whether a conversation is over is
+//! for the front end to say.
 
+mod actor;
+mod approvals;
 pub mod deps;
+mod desk;
 pub mod steer;
 
+use std::sync::Arc;
+
+use hermes_core::event::AgentCommand;
+use hermes_core::ids::SessionId;
+use hermes_core::model::RouteError;
+use hermes_core::task;
+use tokio::sync::mpsc;
+
 pub use deps::{PromptContext, PromptSource, PromptText, SessionDeps, SessionStart, ToolSource};
+
+use crate::events::{self, EventReceiver};
+
+/// Commands that may wait.
+const COMMANDS: usize = 64;
+
+/// Starts sessions.
+pub struct Session;
+
+impl Session {
+    /// Starts the actor of a conversation. Fails when there is no model to talk to.
+    pub fn start(
+        deps: SessionDeps,
+        start: SessionStart,
+    ) -> Result<(SessionHandle, EventReceiver), RouteError> {
+        let (commands, inbox) = mpsc::channel(COMMANDS);
+        let (sink, receiver) = events::channel(events::CAPACITY);
+        let actor = actor::Actor::new(Arc::new(deps), start, inbox, sink)?;
+        let id = actor.id().clone();
+        let name = format!("session {id}");
+        let _detached = task::spawn(&name, actor.run());
+        Ok((SessionHandle { id, commands }, receiver))
+    }
+}
+
+/// Speaks to a session. Cheap to clone; when the last one is gone, the session ends after its
+/// turn.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    id: SessionId,
+    commands: mpsc::Sender<AgentCommand>,
+}
+
+impl SessionHandle {
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    pub async fn send(&self, command: AgentCommand) -> Result<(), SessionClosed> {
+        self.commands.send(command).await.map_err(|_| SessionClosed)
+    }
+
+    /// Sends without waiting: for signal handlers. `Ok(false)`: the inbox is full.
+    pub fn try_send(&self, command: AgentCommand) -> Result<bool, SessionClosed> {
+        match self.commands.try_send(command) {
+            Ok(()) => Ok(true),
+            Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(SessionClosed),
+        }
+    }
+}
+
+/// The session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session is closed")]
+pub struct SessionClosed;

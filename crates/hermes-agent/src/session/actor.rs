@@ -1,0 +1,439 @@
+//! The actor: takes commands one by one and runs turns.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hermes_core::approval::Approver;
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
+use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::message::Message;
+use hermes_core::model::{ModelClient, RouteError};
+use hermes_core::store::{NewSession, SessionUpdate, StoreError, StoredSession};
+use hermes_core::task;
+use hermes_core::tool::Registry;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::deps::{PromptContext, SessionDeps, SessionStart};
+use super::desk::{Busy, Desk};
+use crate::compress::{Cause, Compactor, Window};
+use crate::events::EventSink;
+use crate::lean::Mode;
+use crate::log::Log;
+use crate::spill;
+use crate::tokens;
+use crate::turn::{Compaction, Conversation, RouteFixes, Scope, Turn};
+
+pub(super) struct Actor {
+    deps: Arc<SessionDeps>,
+    conv: Conversation,
+    desk: Desk,
+    cancel: CancellationToken,
+    background: TaskTracker,
+    turns: u64,
+    warned_small: bool,
+}
+
+impl Actor {
+    pub(super) fn new(
+        deps: Arc<SessionDeps>,
+        start: SessionStart,
+        inbox: mpsc::Receiver<AgentCommand>,
+        events: EventSink,
+    ) -> Result<Self, RouteError> {
+        let client = deps.router.primary()?;
+        let conv = match start {
+            SessionStart::New(new) => begin(&deps, client, *new),
+            SessionStart::Resume { session, cwd } => resume(&deps, client, *session, cwd),
+        };
+        Ok(Self {
+            cancel: deps.cancel.child_token(),
+            conv,
+            desk: Desk {
+                inbox,
+                events,
+                mailbox: super::steer::Mailbox::default(),
+                approvals: super::approvals::Approvals::default(),
+                queue: std::collections::VecDeque::new(),
+                later: std::collections::VecDeque::new(),
+                closing: false,
+            },
+            background: TaskTracker::new(),
+            turns: 0,
+            warned_small: false,
+            deps,
+        })
+    }
+
+    pub(super) fn id(&self) -> &SessionId {
+        &self.conv.id
+    }
+
+    pub(super) async fn run(mut self) {
+        self.sweep_spilled();
+        while !self.desk.closing && !self.cancel.is_cancelled() {
+            if let Some(command) = self.desk.later.pop_front() {
+                self.obey(command).await;
+            } else if let Some(input) = self.desk.queue.pop_front() {
+                self.desk.report_queue().await;
+                self.turn(input).await;
+            } else {
+                let command = tokio::select! {
+                    biased;
+                    () = self.cancel.cancelled() => break,
+                    command = self.desk.inbox.recv() => command,
+                };
+                match command {
+                    Some(command) => self.obey(command).await,
+                    None => break,
+                }
+            }
+        }
+        self.close().await;
+    }
+
+    /// A command that arrives while nothing runs.
+    async fn obey(&mut self, command: AgentCommand) {
+        match command {
+            AgentCommand::Submit(input) | AgentCommand::Queue(input) => self.turn(input).await,
+            AgentCommand::Steer(text) => self.turn(text.as_str().into()).await,
+            AgentCommand::Interrupt => {}
+            AgentCommand::Answer { .. } => {
+                let text = "That question is no longer open.";
+                self.notice(NoticeLevel::Info, text).await;
+            }
+            AgentCommand::Compact { focus } => self.compact(focus.as_deref()).await,
+            AgentCommand::SwitchRoute { model, provider } => {
+                self.switch(&model, provider.as_deref()).await;
+            }
+            AgentCommand::Rewind { turns } => self.rewind(turns).await,
+            AgentCommand::Close => self.desk.closing = true,
+        }
+    }
+
+    async fn turn(&mut self, input: UserInput) {
+        self.turns += 1;
+        let id = TurnId(self.turns);
+        self.desk.events.set_turn(Some(id));
+        self.settle_route().await;
+        let registry = self.deps.tools.registry();
+        if let Err(error) = self.settle_prompt(&registry).await {
+            self.fail_turn(&error).await;
+            return;
+        }
+        let cancel = self.cancel.child_token();
+        let approver: Arc<dyn Approver> = match &self.deps.approver {
+            Some(approver) => Arc::clone(approver),
+            None => Arc::new(
+                self.desk
+                    .approvals
+                    .approver(self.desk.events.clone(), cancel.clone()),
+            ),
+        };
+        let scope = Scope {
+            id,
+            deps: Arc::clone(&self.deps),
+            events: self.desk.events.clone(),
+            mailbox: self.desk.mailbox.clone(),
+            approver,
+            cancel: cancel.clone(),
+        };
+        let turn = Turn::new(scope, &mut self.conv, registry).run(input);
+        let summary = self.desk.attend(Busy::Turn, &cancel, turn).await;
+        self.desk.events.set_turn(None);
+        self.after_turn(summary).await;
+    }
+
+    async fn after_turn(&mut self, summary: TurnSummary) {
+        // A steer may have arrived between the summary and now.
+        let late = self.desk.mailbox.take();
+        let pending: Vec<String> = [summary.pending_steer, late]
+            .into_iter()
+            .flatten()
+            .collect();
+        let stopped = matches!(
+            summary.exit,
+            TurnExit::Interrupted | TurnExit::StoreFailed { .. }
+        );
+        if !pending.is_empty() && !stopped && !self.desk.closing {
+            let input = UserInput::from(pending.join("\n").as_str());
+            self.desk.queue.push_front(input);
+            self.desk.report_queue().await;
+        }
+        if summary.exit == TurnExit::Answered {
+            self.name_session(&summary.text);
+        }
+    }
+
+    /// A turn that could not begin still begins and ends for whoever watches.
+    async fn fail_turn(&mut self, error: &StoreError) {
+        let events = self.desk.events.clone();
+        events
+            .emit(AgentEvent::TurnStarted {
+                session: self.conv.id.clone(),
+                route: self.conv.client.route().clone(),
+            })
+            .await;
+        let summary = TurnSummary {
+            exit: TurnExit::StoreFailed {
+                message: error.to_string(),
+            },
+            text: String::new(),
+            usage: hermes_core::usage::Usage::default(),
+            cost: hermes_core::usage::Cost::Unknown,
+            calls: 0,
+            tool_calls: 0,
+            millis: 0,
+            pending_steer: None,
+        };
+        events.emit(AgentEvent::TurnFinished { summary }).await;
+        events.set_turn(None);
+    }
+
+    /// A turn starts on the primary route, whatever the one before fell back to.
+    async fn settle_route(&mut self) {
+        match self.deps.router.primary() {
+            Ok(client) => {
+                self.go_to(client, "the turn starts on the first choice")
+                    .await
+            }
+            Err(error) => {
+                let text =
+                    format!("The configured model cannot be used ({error}); the last one goes on.");
+                self.notice(NoticeLevel::Warning, text).await;
+            }
+        }
+        let length = self.conv.client.info().context_length;
+        if let Some(text) = Mode::of(length).warning(length)
+            && !std::mem::replace(&mut self.warned_small, true)
+        {
+            self.notice(NoticeLevel::Warning, text).await;
+        }
+    }
+
+    async fn go_to(&mut self, client: Arc<dyn ModelClient>, why: &str) {
+        let max_tokens = self.deps.settings.max_tokens;
+        if let Some(from) = self.conv.use_client(client, max_tokens) {
+            self.warned_small = false;
+            self.desk
+                .events
+                .emit(AgentEvent::RouteChanged {
+                    from,
+                    to: self.conv.client.route().clone(),
+                    why: why.into(),
+                })
+                .await;
+        }
+    }
+
+    /// Builds the system prompt of a session that has none.
+    async fn settle_prompt(&mut self, registry: &Registry) -> Result<(), StoreError> {
+        if let Some(new) = &mut self.conv.unwritten {
+            new.model
+                .get_or_insert_with(|| self.conv.client.route().model.clone());
+        }
+        if !self.conv.system.is_empty() {
+            return Ok(());
+        }
+        let deps = Arc::clone(&self.deps);
+        let built = deps
+            .prompt
+            .build(PromptContext {
+                session: &self.conv.id,
+                source: &self.conv.source,
+                route: self.conv.client.route(),
+                model: self.conv.client.info(),
+                registry,
+                cwd: &self.conv.cwd,
+            })
+            .await;
+        for text in built.notices {
+            self.notice(NoticeLevel::Warning, text).await;
+        }
+        match &mut self.conv.unwritten {
+            Some(new) => new.system_prompt = Some(built.text.clone()),
+            None if built.text.is_empty() => {}
+            None => {
+                let update = SessionUpdate::SystemPrompt(built.text.clone());
+                deps.store.update(&self.conv.id, update).await?;
+            }
+        }
+        self.conv.system = built.text.into();
+        Ok(())
+    }
+
+    async fn compact(&mut self, focus: Option<&str>) {
+        if self.conv.log.is_empty() || self.conv.unwritten.is_some() {
+            self.notice(NoticeLevel::Info, "There is nothing to compact yet.")
+                .await;
+            return;
+        }
+        let registry = self.deps.tools.registry();
+        let specs = self.deps.tools.specs(&registry, self.conv.client.info());
+        let overhead = tokens::text(&self.conv.system) + tokens::tools(&specs);
+        let cancel = self.cancel.child_token();
+        let events = self.desk.events.clone();
+        let deps = Arc::clone(&self.deps);
+        let compaction = Compaction {
+            deps: &deps,
+            events: &events,
+            cancel: &cancel,
+            cause: Cause::Manual,
+            focus,
+            overhead,
+        };
+        let work = compaction.run(&mut self.conv);
+        let done = self.desk.attend(Busy::Other, &cancel, work).await;
+        let (level, text) = match done {
+            Ok(applied) => match applied.result {
+                Ok(()) => return,
+                Err(unchanged) => (NoticeLevel::Info, unchanged.to_string()),
+            },
+            Err(error) => (NoticeLevel::Error, error.to_string()),
+        };
+        self.notice(level, text).await;
+    }
+
+    async fn switch(&mut self, model: &str, provider: Option<&str>) {
+        let client = match self.deps.router.switch(model, provider) {
+            Ok(client) => client,
+            Err(error) => {
+                self.notice(NoticeLevel::Error, error.to_string()).await;
+                return;
+            }
+        };
+        self.go_to(client, "you asked for it").await;
+        let model = self.conv.client.route().model.clone();
+        if let Some(new) = &mut self.conv.unwritten {
+            new.model = Some(model);
+            return;
+        }
+        let update = SessionUpdate::Model {
+            model,
+            config: None,
+        };
+        if let Err(error) = self.deps.store.update(&self.conv.id, update).await {
+            self.notice(NoticeLevel::Error, error.to_string()).await;
+        }
+    }
+
+    async fn rewind(&mut self, turns: usize) {
+        let Some((at, row)) = self.conv.log.start_of_last_turns(turns) else {
+            self.notice(NoticeLevel::Info, "There is nothing to undo.")
+                .await;
+            return;
+        };
+        match self.deps.store.rewind(&self.conv.id, row).await {
+            Ok(rows) => {
+                self.conv.log.truncate(at);
+                let text = format!("Undone: {rows} messages are hidden.");
+                self.notice(NoticeLevel::Info, text).await;
+            }
+            Err(error) => self.notice(NoticeLevel::Error, error.to_string()).await,
+        }
+    }
+
+    /// Has the session named in the background, after its first exchange.
+    fn name_session(&mut self, _answer: &str) {}
+
+    fn sweep_spilled(&self) {
+        let Some(dir) = self.deps.settings.tools.spill_dir.clone() else {
+            return;
+        };
+        let now = self.deps.clock.now().into();
+        let work = async move {
+            let _ = tokio::task::spawn_blocking(move || spill::sweep(&dir, now)).await;
+        };
+        let _detached = task::spawn("sweep", self.background.track_future(work));
+    }
+
+    async fn close(self) {
+        self.background.close();
+        let grace = self.deps.settings.close_grace;
+        if tokio::time::timeout(grace, self.background.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("background work was given up");
+        }
+        self.cancel.cancel();
+        self.desk.events.emit(AgentEvent::Closed).await;
+        self.desk.events.close();
+    }
+
+    async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
+        self.desk.events.notice(level, text).await;
+    }
+}
+
+fn compactor(deps: &SessionDeps, client: &Arc<dyn ModelClient>) -> Compactor {
+    let window = Window {
+        context: client.info().context_length,
+        max_tokens: deps.settings.max_tokens,
+    };
+    let settings = deps.settings.compression.clone();
+    Compactor::new(settings, window, Arc::clone(&deps.clock))
+}
+
+fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) -> Conversation {
+    let id = new.id.get_or_insert_with(|| new_id(deps)).clone();
+    let system = new.system_prompt.clone().unwrap_or_default().into();
+    Conversation {
+        id,
+        source: new.source.clone(),
+        cwd: new.cwd.clone().unwrap_or_else(|| PathBuf::from(".")),
+        log: Log::default(),
+        system,
+        compactor: compactor(deps, &client),
+        client,
+        fixes: RouteFixes::default(),
+        unwritten: Some(Box::new(new)),
+        reopen: false,
+        title: None,
+        context_used: 0,
+        told_route: None,
+    }
+}
+
+fn resume(
+    deps: &SessionDeps,
+    client: Arc<dyn ModelClient>,
+    mut session: StoredSession,
+    cwd: PathBuf,
+) -> Conversation {
+    // The store does not say who issued a block: it was the provider of the session.
+    for item in &mut session.items {
+        if let Message::Assistant(message) = &mut item.message {
+            for blob in &mut message.blobs {
+                if blob.issuer.is_none() {
+                    blob.issuer.clone_from(&session.billing_provider);
+                }
+            }
+        }
+    }
+    let mut compactor = compactor(deps, &client);
+    compactor.restore(session.compacted_before, session.compaction_cooldown_until);
+    Conversation {
+        id: session.id,
+        source: session.source,
+        cwd,
+        log: Log::from_stored(session.items),
+        system: session.system_prompt.unwrap_or_default().into(),
+        compactor,
+        client,
+        fixes: RouteFixes::default(),
+        unwritten: None,
+        reopen: session.ended,
+        title: session.title,
+        context_used: 0,
+        told_route: None,
+    }
+}
+
+/// Day, time and a few random digits, as other programs on the same home name sessions.
+fn new_id(deps: &SessionDeps) -> SessionId {
+    let now = deps.clock.now().format("%Y%m%d_%H%M%S");
+    let random = deps.rng.next_u64() & 0xFF_FFFF;
+    SessionId::new(format!("{now}_{random:06x}"))
+}

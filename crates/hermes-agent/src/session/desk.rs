@@ -1,0 +1,101 @@
+//! Attends to commands, whether or not something runs.
+
+use std::collections::VecDeque;
+use std::future::Future;
+
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::approvals::Approvals;
+use super::steer::Mailbox;
+use crate::events::EventSink;
+
+/// Messages that may wait for their turn.
+const QUEUE: usize = 256;
+
+/// What runs while commands arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    Turn,
+    /// Something that a steering text cannot reach.
+    Other,
+}
+
+pub(super) struct Desk {
+    pub inbox: mpsc::Receiver<AgentCommand>,
+    pub events: EventSink,
+    pub mailbox: Mailbox,
+    pub approvals: Approvals,
+    /// Messages that wait for their turn.
+    pub queue: VecDeque<UserInput>,
+    /// Commands that wait for the end of what runs.
+    pub later: VecDeque<AgentCommand>,
+    pub closing: bool,
+}
+
+impl Desk {
+    /// Waits for `work` and attends to commands meanwhile. `cancel` stops the work.
+    pub(super) async fn attend<T>(
+        &mut self,
+        busy: Busy,
+        cancel: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                command = self.inbox.recv(), if !self.closing => match command {
+                    Some(command) => self.take(command, busy, cancel).await,
+                    // Nobody can speak to the session any more: it ends after this.
+                    None => self.closing = true,
+                },
+            }
+        }
+    }
+
+    async fn take(&mut self, command: AgentCommand, busy: Busy, cancel: &CancellationToken) {
+        match command {
+            AgentCommand::Submit(input) | AgentCommand::Queue(input) => self.enqueue(input).await,
+            AgentCommand::Steer(text) if busy == Busy::Turn => self.mailbox.put(&text),
+            AgentCommand::Steer(text) => self.enqueue(text.as_str().into()).await,
+            AgentCommand::Interrupt => cancel.cancel(),
+            AgentCommand::Answer { request, verdict } => {
+                if !self.approvals.answer(&request, verdict) {
+                    let text = "That question is no longer open.";
+                    self.events.notice(NoticeLevel::Info, text).await;
+                }
+            }
+            AgentCommand::Close => {
+                self.closing = true;
+                cancel.cancel();
+            }
+            AgentCommand::Compact { .. } | AgentCommand::SwitchRoute { .. } => {
+                self.later.push_back(command);
+                let text = "This happens when the turn has ended.";
+                self.events.notice(NoticeLevel::Info, text).await;
+            }
+            AgentCommand::Rewind { .. } => {
+                let text = "A running turn cannot be undone: stop it first.";
+                self.events.notice(NoticeLevel::Warning, text).await;
+            }
+        }
+    }
+
+    pub(super) async fn enqueue(&mut self, input: UserInput) {
+        if self.queue.len() >= QUEUE {
+            let text = format!("{QUEUE} messages wait already: this one was not taken.");
+            self.events.notice(NoticeLevel::Error, text).await;
+            return;
+        }
+        self.queue.push_back(input);
+        self.report_queue().await;
+    }
+
+    pub(super) async fn report_queue(&self) {
+        let waiting = self.queue.len();
+        self.events.emit(AgentEvent::QueueChanged { waiting }).await;
+    }
+}

@@ -1,0 +1,305 @@
+//! Acts on the judgement of an answer.
+
+use hermes_core::event::{AgentEvent, TurnExit};
+use hermes_core::message::{AssistantMessage, FinishReason, Message};
+use hermes_core::model::{ErrorClass, ModelError, WireFormat};
+use hermes_core::usage::Usage;
+
+use super::judge::{Facts, Verdict, judge};
+use super::recovery::class_name;
+use super::sample::Sampled;
+use super::{Flow, State, Turn, words};
+use crate::log::{Item, Origin, Synthetic};
+use crate::plan;
+use crate::recover::{Pause, backoff};
+use crate::settings::IntentNudges;
+
+pub(super) enum Next {
+    State(State),
+    Done(TurnExit, String),
+}
+
+/// Tools whose use is not the point of a step: a text beside them may be the answer.
+const HOUSEKEEPING: [&str; 4] = ["memory", "session_search", "skill_manage", "todo"];
+const BASE_MAX_TOKENS: u32 = 4_096;
+const HIGHEST_MAX_TOKENS: u32 = 32_768;
+
+impl Turn<'_> {
+    pub(super) async fn judge(&mut self, sampled: Sampled) -> Flow<Next> {
+        if self.closing {
+            return self.close_budget(sampled.message).await;
+        }
+        let verdict = judge(&Facts {
+            message: &sampled.message,
+            strikes: &self.strikes,
+            after_tools: self.after_tools,
+            earlier: self.earlier.as_deref(),
+            intent_nudges: self.wants_intent_nudges(),
+        });
+        self.act(verdict, sampled).await
+    }
+
+    async fn act(&mut self, verdict: Verdict, sampled: Sampled) -> Flow<Next> {
+        let Sampled {
+            message,
+            usage,
+            shown,
+            ..
+        } = sampled;
+        let next = match verdict {
+            Verdict::Tools => self.accept_calls(message).await?,
+            Verdict::Answer => {
+                let text = self.keep(message).await?;
+                return Ok(Next::Done(TurnExit::Answered, text));
+            }
+            Verdict::Earlier(text) => {
+                let row = AssistantMessage { text, ..message };
+                let text = self.keep(row).await?;
+                return Ok(Next::Done(TurnExit::Answered, text));
+            }
+            Verdict::End(exit) => return self.end(exit, message).await,
+            Verdict::Continue { cut } => self.go_on(message, usage, cut).await?,
+            Verdict::AskAgain => {
+                self.strikes.cut_calls += 1;
+                self.discard(shown, "its tool call was cut off").await;
+                self.raise_max_tokens(self.strikes.cut_calls, usage);
+                State::Prepare
+            }
+            Verdict::SmallerSteps => {
+                self.strikes.cut_calls += 1;
+                self.discard(shown, "its tool call was cut off").await;
+                self.nudge(plain(words::BROKEN_CALL), words::SMALLER_STEPS)
+            }
+            Verdict::NudgeEmpty => {
+                self.strikes.empty_nudges += 1;
+                self.nudge(plain(words::EMPTY), words::EMPTY_AFTER_TOOLS)
+            }
+            Verdict::NudgeIncomplete => {
+                self.strikes.incomplete += 1;
+                self.nudge(thoughts_of(message), words::INCOMPLETE)
+            }
+            Verdict::NudgeThoughts => {
+                self.strikes.thoughts += 1;
+                self.nudge(thoughts_of(message), words::SAY_IT)
+            }
+            Verdict::NudgeIntent => {
+                self.strikes.intents += 1;
+                self.keep(message).await?;
+                self.parts.clear();
+                self.push_ephemeral(Message::user(words::DO_IT), Synthetic::Nudge);
+                State::Prepare
+            }
+            Verdict::Repeat => self.repeat_empty().await?,
+            Verdict::Fallback(exit) => return self.try_another_model(exit, message, shown).await,
+        };
+        Ok(Next::State(next))
+    }
+
+    /// Stores an answer; gives the whole of it, with what earlier parts said.
+    async fn keep(&mut self, message: AssistantMessage) -> Flow<String> {
+        let text = [self.parts.as_str(), message.text.as_str()].concat();
+        let item = Item::new(Message::Assistant(message), Origin::Model, self.now());
+        self.commit(item, None).await?;
+        Ok(text)
+    }
+
+    async fn accept_calls(&mut self, mut message: AssistantMessage) -> Flow<State> {
+        let calls = std::mem::take(&mut message.tool_calls);
+        let log = &self.conv.log;
+        let prepared = plan::prepare(calls, &self.registry, |id| log.knows_call(id));
+        message.tool_calls = prepared.iter().map(|one| one.call.clone()).collect();
+        let all_unknown = prepared.iter().all(plan::Prepared::is_unknown);
+        self.strikes.unknown_tools = if all_unknown {
+            self.strikes.unknown_tools + 1
+        } else {
+            0
+        };
+        let housekeeping = prepared
+            .iter()
+            .all(|one| HOUSEKEEPING.contains(&one.call.name.as_str()));
+        let text = message.text.trim();
+        self.earlier = (housekeeping && !text.is_empty()).then(|| text.to_owned());
+        self.parts.clear();
+        self.keep(message).await?;
+        Ok(State::RunTools(prepared))
+    }
+
+    /// Keeps a part of an answer and asks for the rest.
+    async fn go_on(
+        &mut self,
+        message: AssistantMessage,
+        usage: Option<Usage>,
+        cut: bool,
+    ) -> Flow<State> {
+        let finish = message.finish.clone();
+        self.parts = self.keep(message).await?;
+        let ask = match finish {
+            Some(FinishReason::Incomplete) => {
+                self.strikes.incomplete += 1;
+                words::INCOMPLETE
+            }
+            _ => {
+                self.strikes.continued += 1;
+                if cut {
+                    words::GO_ON_CUT
+                } else {
+                    self.raise_max_tokens(self.strikes.continued, usage);
+                    words::GO_ON
+                }
+            }
+        };
+        self.push_ephemeral(Message::user(ask), Synthetic::Nudge);
+        Ok(State::Prepare)
+    }
+
+    /// Leaves a mark of the useless answer and says what is wanted. Neither is stored.
+    fn nudge(&mut self, stand_in: AssistantMessage, ask: &str) -> State {
+        self.push_ephemeral(Message::Assistant(stand_in), Synthetic::Placeholder);
+        self.push_ephemeral(Message::user(ask), Synthetic::Nudge);
+        State::Prepare
+    }
+
+    async fn repeat_empty(&mut self) -> Flow<State> {
+        self.strikes.empty += 1;
+        if !self.budget.take_recovery() {
+            return Err(TurnExit::NoAnswer {
+                why: "its answers were empty".into(),
+            });
+        }
+        let delay = backoff(Pause::Body, self.strikes.empty, &*self.scope.deps.rng);
+        let attempt = self.strikes.empty;
+        self.pause(
+            ErrorClass::EmptyStream,
+            "the answer was empty",
+            attempt,
+            delay,
+        )
+        .await?;
+        self.budget.extra_call();
+        Ok(State::Sample)
+    }
+
+    async fn try_another_model(
+        &mut self,
+        exit: TurnExit,
+        message: AssistantMessage,
+        shown: bool,
+    ) -> Flow<Next> {
+        self.strikes.fell_back = true;
+        let class = match exit {
+            TurnExit::Refused { .. } => ErrorClass::ContentPolicy,
+            _ => ErrorClass::EmptyStream,
+        };
+        let route = self.conv.client.route();
+        let error = ModelError {
+            class,
+            provider: route.provider.clone(),
+            model: route.model.clone(),
+            status: None,
+            message: class_name(class).into(),
+            retry_after: None,
+            limit: None,
+        };
+        if self.fall_back(&error).await.is_none() {
+            return self.end(exit, message).await;
+        }
+        self.strikes.empty = 0;
+        self.strikes.thoughts = 0;
+        self.discard(shown, "another model is asked").await;
+        Ok(Next::State(State::Sample))
+    }
+
+    /// Ends with what there is.
+    async fn end(&mut self, exit: TurnExit, message: AssistantMessage) -> Flow<Next> {
+        let row = AssistantMessage {
+            tool_calls: Vec::new(),
+            ..message
+        };
+        if row.text.trim().is_empty() {
+            return Ok(Next::Done(exit, std::mem::take(&mut self.parts)));
+        }
+        let text = self.keep(row).await?;
+        Ok(Next::Done(exit, text))
+    }
+
+    async fn close_budget(&mut self, message: AssistantMessage) -> Flow<Next> {
+        let exit = self.budget_gone();
+        self.end(exit, message).await
+    }
+
+    /// The turn was interrupted while the model spoke: what it said is kept.
+    pub(super) async fn keep_interrupted(&mut self, sampled: Sampled) -> Flow<State> {
+        let mut message = sampled.message;
+        if !message.text.trim().is_empty() {
+            message.tool_calls.clear();
+            // Signed blocks of an answer that did not end are not valid.
+            message.blobs.clear();
+            message.finish = Some(FinishReason::Other("interrupted".into()));
+            self.parts = self.keep(message).await?;
+        }
+        Err(TurnExit::Interrupted)
+    }
+
+    async fn discard(&self, shown: bool, why: &str) {
+        if shown {
+            self.emit(AgentEvent::StepDiscarded { why: why.into() })
+                .await;
+        }
+    }
+
+    /// More room for the nth attempt, within what model and provider allow.
+    fn raise_max_tokens(&mut self, nth: u32, usage: Option<Usage>) {
+        let base = self
+            .scope
+            .deps
+            .settings
+            .max_tokens
+            .unwrap_or(BASE_MAX_TOKENS);
+        let mut room = base
+            .saturating_mul(1 << nth.min(8))
+            .min(HIGHEST_MAX_TOKENS.max(base));
+        let limits = [
+            self.conv.client.info().max_output,
+            self.conv.fixes.output_cap,
+        ];
+        for limit in limits.into_iter().flatten() {
+            room = room.min(limit);
+        }
+        // Without a limit of ours the provider's own was hit: never ask for less than that.
+        let written = usage.map_or(0, |usage| usage.output);
+        let floor = u64::from(self.max_tokens.unwrap_or(0)).max(written);
+        if u64::from(room) > floor {
+            self.max_tokens = Some(room);
+        }
+    }
+
+    fn wants_intent_nudges(&self) -> bool {
+        let route = self.conv.client.route();
+        match &self.scope.deps.settings.intent_nudges {
+            IntentNudges::Auto => route.format == WireFormat::Responses,
+            IntentNudges::Always => true,
+            IntentNudges::Never => false,
+            IntentNudges::Models(names) => names.iter().any(|name| {
+                route
+                    .model
+                    .to_lowercase()
+                    .contains(name.to_lowercase().as_str())
+            }),
+        }
+    }
+}
+
+fn plain(text: &str) -> AssistantMessage {
+    AssistantMessage {
+        text: text.into(),
+        ..AssistantMessage::default()
+    }
+}
+
+fn thoughts_of(message: AssistantMessage) -> AssistantMessage {
+    AssistantMessage {
+        text: words::ONLY_THOUGHTS.into(),
+        tool_calls: Vec::new(),
+        ..message
+    }
+}

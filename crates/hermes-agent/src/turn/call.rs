@@ -1,0 +1,136 @@
+//! Runs one tool call: in a task of its own, under a deadline, and it always yields a result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::event::{AgentEvent, ProgressSink};
+use hermes_core::task;
+use hermes_core::tool::{Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Scope, millis};
+
+/// What a call came to.
+pub(super) struct Ran {
+    pub outcome: ToolOutcome,
+    pub elapsed: Duration,
+}
+
+/// A call that is about to run.
+pub(super) struct Start<'a> {
+    pub scope: &'a Scope,
+    pub context: ToolContext,
+    pub name: String,
+    pub arguments: String,
+    pub tool: Arc<dyn Tool>,
+    pub args: ToolArgs,
+    pub deadline: Option<Instant>,
+}
+
+impl Start<'_> {
+    pub(super) async fn run(self) -> Ran {
+        let events = &self.scope.events;
+        let began = Instant::now();
+        events
+            .emit(AgentEvent::ToolStarted {
+                call_id: self.context.call_id.clone(),
+                name: self.name.clone(),
+                arguments: self.arguments.clone(),
+            })
+            .await;
+        let cancel = self.context.cancel.clone();
+        let grace = self.scope.deps.settings.tools.cancel_grace;
+        let changes = !matches!(
+            self.tool.spec().effects,
+            Effects::ReadOnly | Effects::ReadsPaths(_)
+        );
+        let (tool, args, context) = (self.tool, self.args, self.context);
+        let work = task::spawn(&self.name, async move { tool.call(args, &context).await });
+        let mut work = AbortOnDropHandle::new(work);
+        let stop = tokio::select! {
+            biased;
+            done = &mut work => return Ran { outcome: settle(done), elapsed: began.elapsed() },
+            why = stopped(&self.scope.cancel, self.deadline) => why,
+        };
+        cancel.cancel();
+        let outcome = match tokio::time::timeout(grace, &mut work).await {
+            Ok(done) => settle(done),
+            Err(_) => given_up(stop, changes, began.elapsed()),
+        };
+        Ran {
+            outcome,
+            elapsed: began.elapsed(),
+        }
+    }
+}
+
+/// Where a tool reports progress.
+pub(super) fn progress(scope: &Scope, call_id: &str) -> ProgressSink {
+    let events = scope.events.clone();
+    let call_id = call_id.to_owned();
+    ProgressSink::new(move |text| {
+        let call_id = call_id.clone();
+        events.emit_or_drop(AgentEvent::ToolProgress { call_id, text });
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Interrupted,
+    Late,
+}
+
+async fn stopped(cancel: &CancellationToken, deadline: Option<Instant>) -> Stop {
+    let late = async {
+        match deadline {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Stop::Interrupted,
+        () = late => Stop::Late,
+    }
+}
+
+type Joined = Result<Result<ToolOutcome, task::Panicked>, tokio::task::JoinError>;
+
+fn settle(done: Joined) -> ToolOutcome {
+    let broken = |message: String| {
+        ToolOutcome::error(
+            ToolErrorKind::Panicked,
+            format!(
+                "the tool broke ({message}); this is a bug in it. What it had done by then is not known"
+            ),
+        )
+    };
+    match done {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panicked)) => broken(panicked.message),
+        Err(error) => broken(error.to_string()),
+    }
+}
+
+fn given_up(stop: Stop, changes: bool, after: Duration) -> ToolOutcome {
+    let effect = if changes {
+        " Whether it took effect is not known: check before doing it again."
+    } else {
+        ""
+    };
+    match stop {
+        Stop::Interrupted => ToolOutcome::error(
+            ToolErrorKind::Cancelled,
+            format!("the user stopped the turn while this ran.{effect}"),
+        ),
+        Stop::Late => ToolOutcome::error(
+            ToolErrorKind::TimedOut,
+            format!(
+                "it did not finish within {} seconds and was given up.{effect}",
+                millis(after) / 1_000
+            ),
+        ),
+    }
+}

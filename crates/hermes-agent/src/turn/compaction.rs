@@ -1,0 +1,253 @@
+//! Applies a compaction: asks the compactor, stores the new view, replaces the visible log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
+use hermes_core::message::Message;
+use hermes_core::model::ModelClient;
+use hermes_core::store::{NewItem, SessionUpdate, StoreError, UsageEntry};
+use hermes_core::usage::{Cost, Usage};
+use tokio_util::sync::CancellationToken;
+
+use super::{Conversation, Flow, State, Turn, exit};
+use crate::compress::{Cause, Compacted, Job, Summary, Unchanged};
+use crate::events::EventSink;
+use crate::log::{Item, Log, Origin, Synthetic};
+use crate::project::{ViewCaps, project};
+use crate::session::SessionDeps;
+use crate::session::deps::PromptContext;
+
+/// How long the lock against other processes holds: longer than a summary may take.
+const LOCK: Duration = Duration::from_mins(5);
+/// Compactions before one call.
+const PASSES: u32 = 3;
+
+/// One compaction, asked for by a turn or by the person.
+pub(crate) struct Compaction<'a> {
+    pub deps: &'a SessionDeps,
+    pub events: &'a EventSink,
+    pub cancel: &'a CancellationToken,
+    pub cause: Cause,
+    pub focus: Option<&'a str>,
+    /// Raw estimate of system prompt and tools.
+    pub overhead: u64,
+}
+
+/// What it consumed, and what came of it.
+pub(crate) struct Applied {
+    pub spent: Vec<(Usage, Cost)>,
+    pub result: Result<(), Unchanged>,
+}
+
+impl Compaction<'_> {
+    pub(crate) async fn run(&self, conv: &mut Conversation) -> Result<Applied, StoreError> {
+        let holder = format!("hermes-{}-{}", std::process::id(), conv.id);
+        let store = &self.deps.store;
+        if !store.lock_compaction(&conv.id, &holder, LOCK).await? {
+            let why = "another process is compacting this conversation";
+            return Ok(Applied {
+                spent: Vec::new(),
+                result: Err(Unchanged::Blocked(why.into())),
+            });
+        }
+        let done = self.locked(conv).await;
+        let release = SessionUpdate::ReleaseCompaction { holder };
+        let released = store.update(&conv.id, release).await;
+        let done = done?;
+        released?;
+        Ok(done)
+    }
+
+    async fn locked(&self, conv: &mut Conversation) -> Result<Applied, StoreError> {
+        let prompt_tokens = conv
+            .compactor
+            .meter()
+            .real(self.overhead + conv.log.tokens());
+        self.events
+            .emit(AgentEvent::CompactionStarted { prompt_tokens })
+            .await;
+        let provider = conv.client.route().provider.clone();
+        let view = project(conv.log.items(), &ViewCaps::all(provider));
+        let todo = self.deps.tools.carried_over();
+        let clients = self.clients(conv);
+        let job = Job {
+            session: conv.id.clone(),
+            view: &view,
+            overhead: self.overhead,
+            cause: self.cause,
+            focus: self.focus,
+            todo: todo.as_deref(),
+            clients: clients.clone(),
+        };
+        let outcome = conv.compactor.compact(job, self.cancel).await;
+        for update in outcome.updates {
+            self.deps.store.update(&conv.id, update).await?;
+        }
+        let mut spent = Vec::new();
+        for (route, usage) in outcome.usage {
+            let info = clients
+                .iter()
+                .find(|client| *client.route() == route)
+                .map(|client| client.info());
+            let prices = info.and_then(|info| info.prices);
+            let cost = Cost::of(&usage, prices.as_ref(), info.is_some_and(|info| info.local));
+            spent.push((usage, cost));
+            let entry = UsageEntry {
+                route,
+                task: "compression".into(),
+                usage,
+                cost,
+                at: self.deps.clock.epoch_seconds(),
+            };
+            self.deps
+                .store
+                .update(&conv.id, SessionUpdate::Usage(entry))
+                .await?;
+        }
+        for text in outcome.notices {
+            self.events.notice(NoticeLevel::Warning, text).await;
+        }
+        let result = match outcome.result {
+            Ok(compacted) => {
+                self.apply(conv, compacted).await?;
+                Ok(())
+            }
+            Err(unchanged) => Err(unchanged),
+        };
+        Ok(Applied { spent, result })
+    }
+
+    /// The helper model first, then the one in use.
+    fn clients(&self, conv: &Conversation) -> Vec<Arc<dyn ModelClient>> {
+        let mut clients = Vec::new();
+        match self.deps.router.auxiliary("compression") {
+            Ok(client) => clients.push(client),
+            Err(error) => tracing::debug!(%error, "no helper model for compression"),
+        }
+        if clients
+            .iter()
+            .all(|client| client.route() != conv.client.route())
+        {
+            clients.push(Arc::clone(&conv.client));
+        }
+        clients
+    }
+
+    async fn apply(&self, conv: &mut Conversation, done: Compacted) -> Result<(), StoreError> {
+        let items = as_items(&conv.log, done.view, self.deps.clock.epoch_seconds());
+        let rows: Vec<NewItem> = items
+            .iter()
+            .filter(|item| item.persist)
+            .map(Item::to_new)
+            .collect();
+        let mut ids = self.deps.store.compact(&conv.id, rows).await?.into_iter();
+        let stored = items
+            .into_iter()
+            .map(|item| Item {
+                row: if item.persist { ids.next() } else { None },
+                ..item
+            })
+            .collect();
+        conv.log.replace(stored);
+        self.deps.tools.compacted();
+        self.refresh_prompt(conv).await?;
+        self.events
+            .emit(AgentEvent::Compacted {
+                before_tokens: done.before_tokens,
+                after_tokens: done.after_tokens,
+                summary: done.summary != Summary::None,
+            })
+            .await;
+        Ok(())
+    }
+
+    /// The prefix changes anyway now: the moment to show what memory has learnt.
+    async fn refresh_prompt(&self, conv: &mut Conversation) -> Result<(), StoreError> {
+        let registry = self.deps.tools.registry();
+        let built = self
+            .deps
+            .prompt
+            .build(PromptContext {
+                session: &conv.id,
+                source: &conv.source,
+                route: conv.client.route(),
+                model: conv.client.info(),
+                registry: &registry,
+                cwd: &conv.cwd,
+            })
+            .await;
+        if built.text.is_empty() || *built.text == *conv.system {
+            return Ok(());
+        }
+        let update = SessionUpdate::SystemPrompt(built.text.clone());
+        self.deps.store.update(&conv.id, update).await?;
+        conv.system = built.text.into();
+        Ok(())
+    }
+}
+
+/// Rows that the compactor left alone keep their origin.
+fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<Item> {
+    let old: HashMap<*const Message, &Item> = log
+        .items()
+        .iter()
+        .map(|item| (Arc::as_ptr(&item.message), item))
+        .collect();
+    view.into_iter()
+        .map(|message| {
+            if let Some(item) = old.get(&Arc::as_ptr(&message)) {
+                return Item::clone(item);
+            }
+            let origin = match *message {
+                Message::User(_) => Origin::Synthetic(Synthetic::Summary),
+                Message::Assistant(_) => Origin::Model,
+                Message::Tool(_) => Origin::Tool,
+            };
+            Item {
+                message,
+                row: None,
+                origin,
+                persist: true,
+                at,
+            }
+        })
+        .collect()
+}
+
+impl Turn<'_> {
+    pub(super) async fn compact_state(&mut self, cause: Cause) -> Flow<State> {
+        let compaction = Compaction {
+            deps: &self.scope.deps,
+            events: &self.scope.events,
+            cancel: &self.scope.cancel,
+            cause,
+            focus: None,
+            overhead: self.overhead(),
+        };
+        let applied = compaction
+            .run(self.conv)
+            .await
+            .map_err(|error| exit::of_store(&error))?;
+        for (usage, cost) in &applied.spent {
+            self.budget.spend(usage, *cost);
+        }
+        self.passes += 1;
+        match (cause, applied.result) {
+            (_, Err(Unchanged::Cancelled)) => Err(TurnExit::Interrupted),
+            (Cause::Overflow, Ok(())) => Ok(State::Sample),
+            (Cause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
+                message: why.to_string(),
+            }),
+            (_, Ok(())) if self.passes < PASSES => Ok(State::Prepare),
+            (_, Ok(())) => self.take_call(),
+            (_, Err(why)) => {
+                if !std::mem::replace(&mut self.warned_blocked, true) {
+                    self.notice(NoticeLevel::Warning, why.to_string()).await;
+                }
+                self.take_call()
+            }
+        }
+    }
+}

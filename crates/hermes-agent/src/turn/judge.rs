@@ -1,0 +1,413 @@
+//! What to make of an answer. Models stop early, say nothing, think without speaking, announce
+//! work and do not do it: each case has its rule and its limit.
+
+use hermes_core::event::TurnExit;
+use hermes_core::message::{AssistantMessage, FinishReason};
+
+use crate::repair::Arguments;
+
+/// How often each rule was applied in this turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Strikes {
+    pub continued: u32,
+    pub incomplete: u32,
+    pub cut_calls: u32,
+    pub empty_nudges: u32,
+    pub thoughts: u32,
+    pub empty: u32,
+    pub intents: u32,
+    pub fell_back: bool,
+    pub unknown_tools: u32,
+}
+
+const CONTINUATIONS: u32 = 4;
+const INCOMPLETES: u32 = 3;
+const CUT_CALLS: u32 = 4;
+const THOUGHTS: u32 = 2;
+const EMPTIES: u32 = 3;
+const INTENTS: u32 = 2;
+pub(super) const UNKNOWN_TOOLS: u32 = 3;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The calls are complete: run them.
+    Tools,
+    /// This is the answer.
+    Answer,
+    /// Keep what is there and let the model go on.
+    Continue {
+        cut: bool,
+    },
+    /// Forget the answer and ask again, with more room.
+    AskAgain,
+    /// Forget the answer and ask for smaller calls.
+    SmallerSteps,
+    /// Nothing came after tool results.
+    NudgeEmpty,
+    /// The format's own "not finished", with nothing in it.
+    NudgeIncomplete,
+    /// Thoughts without an answer.
+    NudgeThoughts,
+    /// Work announced and not done.
+    NudgeIntent,
+    /// The same request again.
+    Repeat,
+    /// Another model may do better; if there is none, the exit.
+    Fallback(TurnExit),
+    /// A text of an earlier step was the answer.
+    Earlier(String),
+    End(TurnExit),
+}
+
+/// What the judgement rests on.
+pub(super) struct Facts<'a> {
+    pub message: &'a AssistantMessage,
+    pub strikes: &'a Strikes,
+    /// Tool results precede this answer in the turn.
+    pub after_tools: bool,
+    /// The text of the step before, if it ran nothing but housekeeping tools.
+    pub earlier: Option<&'a str>,
+    pub intent_nudges: bool,
+}
+
+pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
+    let message = facts.message;
+    if message.finish == Some(FinishReason::ContentFilter) {
+        return filtered(facts);
+    }
+    if !message.tool_calls.is_empty() {
+        return judge_calls(facts);
+    }
+    if message.text.trim().is_empty() {
+        return judge_empty(facts);
+    }
+    match message.finish {
+        Some(FinishReason::Length) => go_on(facts, false),
+        Some(FinishReason::Cut) | None => go_on(facts, true),
+        Some(FinishReason::Incomplete) if facts.strikes.incomplete < INCOMPLETES => {
+            Verdict::Continue { cut: false }
+        }
+        Some(FinishReason::Incomplete) => partial("the model did not finish it"),
+        _ if facts.intent_nudges
+            && facts.strikes.intents < INTENTS
+            && !facts.after_tools
+            && announces_work(&message.text) =>
+        {
+            Verdict::NudgeIntent
+        }
+        _ => Verdict::Answer,
+    }
+}
+
+fn partial(why: &str) -> Verdict {
+    Verdict::End(TurnExit::Partial { why: why.into() })
+}
+
+fn filtered(facts: &Facts<'_>) -> Verdict {
+    let exit = TurnExit::Refused {
+        message: "its content filter stopped the answer".into(),
+    };
+    if facts.strikes.fell_back {
+        Verdict::End(exit)
+    } else {
+        Verdict::Fallback(exit)
+    }
+}
+
+fn go_on(facts: &Facts<'_>, cut: bool) -> Verdict {
+    if facts.strikes.continued < CONTINUATIONS {
+        Verdict::Continue { cut }
+    } else if cut {
+        partial("the connection broke again and again")
+    } else {
+        partial("it is longer than the model may write, even in several parts")
+    }
+}
+
+fn judge_calls(facts: &Facts<'_>) -> Verdict {
+    let calls = &facts.message.tool_calls;
+    let cut = matches!(facts.message.finish, Some(FinishReason::Cut) | None);
+    // Of a stream that broke, only calls that are visibly complete count.
+    let whole = |text: &str| {
+        !text.trim().is_empty() && matches!(Arguments::read(text), Arguments::Exact(_))
+    };
+    if cut && calls.iter().all(|call| whole(&call.arguments)) {
+        return Verdict::Tools;
+    }
+    let truncated = calls
+        .iter()
+        .any(|call| Arguments::read(&call.arguments).is_truncated());
+    let too_long = facts.message.finish == Some(FinishReason::Length);
+    if !cut && !truncated && !too_long {
+        return Verdict::Tools;
+    }
+    if facts.strikes.cut_calls >= CUT_CALLS {
+        partial("its tool call was cut off each time, so it was not run")
+    } else if cut {
+        Verdict::SmallerSteps
+    } else {
+        Verdict::AskAgain
+    }
+}
+
+fn judge_empty(facts: &Facts<'_>) -> Verdict {
+    let strikes = facts.strikes;
+    let thoughts = facts
+        .message
+        .reasoning
+        .as_ref()
+        .is_some_and(|text| !text.trim().is_empty());
+    if thoughts && facts.message.finish == Some(FinishReason::Length) {
+        return Verdict::End(TurnExit::NoAnswer {
+            why: "it spent its whole budget on thinking; lower the reasoning effort or raise max_tokens".into(),
+        });
+    }
+    if facts.message.finish == Some(FinishReason::Incomplete) && strikes.incomplete < INCOMPLETES {
+        return Verdict::NudgeIncomplete;
+    }
+    if let Some(text) = facts.earlier {
+        return Verdict::Earlier(text.to_owned());
+    }
+    if facts.after_tools && strikes.empty_nudges == 0 {
+        return Verdict::NudgeEmpty;
+    }
+    if thoughts && strikes.thoughts < THOUGHTS {
+        return Verdict::NudgeThoughts;
+    }
+    if strikes.empty < EMPTIES {
+        return Verdict::Repeat;
+    }
+    let exit = TurnExit::NoAnswer {
+        why: if thoughts {
+            "only thoughts came, several times".into()
+        } else {
+            "its answers were empty, several times".into()
+        },
+    };
+    if strikes.fell_back {
+        Verdict::End(exit)
+    } else {
+        Verdict::Fallback(exit)
+    }
+}
+
+/// Whether a short text only says what is about to be done.
+fn announces_work(text: &str) -> bool {
+    const LONGEST: usize = 1_200;
+    const FUTURE: [&str; 8] = [
+        "i'll ",
+        "i’ll ",
+        "i will ",
+        "let me ",
+        "i'm going to ",
+        "i’m going to ",
+        "i am going to ",
+        "i can do that",
+    ];
+    const WORK: [&str; 18] = [
+        "look",
+        "inspect",
+        "scan",
+        "check",
+        "analy",
+        "review",
+        "explore",
+        "read",
+        "open",
+        "run",
+        "test",
+        "fix",
+        "debug",
+        "search",
+        "find",
+        "report back",
+        "summari",
+        "start",
+    ];
+    if text.len() > LONGEST || text.trim_end().ends_with('?') {
+        return false;
+    }
+    let lower = text.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    has(&FUTURE) && has(&WORK)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::message::ToolCall;
+
+    use super::*;
+
+    fn text(text: &str, finish: FinishReason) -> AssistantMessage {
+        AssistantMessage {
+            text: text.into(),
+            finish: Some(finish),
+            ..AssistantMessage::default()
+        }
+    }
+
+    fn call(arguments: &str, finish: FinishReason) -> AssistantMessage {
+        AssistantMessage {
+            tool_calls: vec![ToolCall {
+                name: "write_file".into(),
+                arguments: arguments.into(),
+                ..ToolCall::default()
+            }],
+            finish: Some(finish),
+            ..AssistantMessage::default()
+        }
+    }
+
+    fn thoughts(finish: FinishReason) -> AssistantMessage {
+        AssistantMessage {
+            reasoning: Some("hm".into()),
+            ..text("", finish)
+        }
+    }
+
+    fn verdict(message: &AssistantMessage, strikes: &Strikes, after_tools: bool) -> Verdict {
+        judge(&Facts {
+            message,
+            strikes,
+            after_tools,
+            earlier: None,
+            intent_nudges: false,
+        })
+    }
+
+    fn first(message: &AssistantMessage) -> Verdict {
+        verdict(message, &Strikes::default(), false)
+    }
+
+    fn exits(verdict: &Verdict) -> bool {
+        matches!(verdict, Verdict::End(_))
+    }
+
+    #[test]
+    fn plain_answers_and_complete_calls_pass() {
+        assert_eq!(first(&text("hi", FinishReason::Stop)), Verdict::Answer);
+        assert_eq!(
+            first(&text("hi", FinishReason::Other("7".into()))),
+            Verdict::Answer
+        );
+        assert_eq!(first(&call("{}", FinishReason::Stop)), Verdict::Tools);
+        assert_eq!(first(&call("", FinishReason::ToolCalls)), Verdict::Tools);
+        assert_eq!(
+            first(&call("nonsense}", FinishReason::ToolCalls)),
+            Verdict::Tools
+        );
+    }
+
+    #[test]
+    fn cut_text_goes_on_four_times() {
+        let cut = text("half", FinishReason::Length);
+        assert_eq!(first(&cut), Verdict::Continue { cut: false });
+        let broken = text("half", FinishReason::Cut);
+        assert_eq!(first(&broken), Verdict::Continue { cut: true });
+        let strikes = Strikes {
+            continued: 4,
+            ..Strikes::default()
+        };
+        assert!(exits(&verdict(&cut, &strikes, false)));
+    }
+
+    #[test]
+    fn cut_calls_are_never_run() {
+        assert_eq!(
+            first(&call(r#"{"a":"#, FinishReason::ToolCalls)),
+            Verdict::AskAgain
+        );
+        assert_eq!(first(&call("{}", FinishReason::Length)), Verdict::AskAgain);
+        assert_eq!(
+            first(&call(r#"{"a":"#, FinishReason::Cut)),
+            Verdict::SmallerSteps
+        );
+        assert_eq!(first(&call("", FinishReason::Cut)), Verdict::SmallerSteps);
+        assert_eq!(
+            first(&call(r#"{"a":1}"#, FinishReason::Cut)),
+            Verdict::Tools
+        );
+        let strikes = Strikes {
+            cut_calls: 4,
+            ..Strikes::default()
+        };
+        assert!(exits(&verdict(
+            &call("{", FinishReason::Length),
+            &strikes,
+            false
+        )));
+    }
+
+    #[test]
+    fn an_empty_answer_after_tools_is_nudged_once_then_repeated_then_another_model_is_tried() {
+        let empty = text(" ", FinishReason::Stop);
+        let mut strikes = Strikes::default();
+        assert_eq!(verdict(&empty, &strikes, true), Verdict::NudgeEmpty);
+        strikes.empty_nudges = 1;
+        assert_eq!(verdict(&empty, &strikes, true), Verdict::Repeat);
+        strikes.empty = 3;
+        assert!(matches!(
+            verdict(&empty, &strikes, true),
+            Verdict::Fallback(_)
+        ));
+        strikes.fell_back = true;
+        assert!(exits(&verdict(&empty, &strikes, true)));
+    }
+
+    #[test]
+    fn thoughts_alone_are_nudged_twice_and_end_when_the_budget_is_gone() {
+        assert_eq!(first(&thoughts(FinishReason::Stop)), Verdict::NudgeThoughts);
+        let strikes = Strikes {
+            thoughts: 2,
+            ..Strikes::default()
+        };
+        let again = verdict(&thoughts(FinishReason::Stop), &strikes, false);
+        assert_eq!(again, Verdict::Repeat);
+        assert!(exits(&first(&thoughts(FinishReason::Length))));
+    }
+
+    #[test]
+    fn a_filtered_answer_is_never_repeated() {
+        let filtered = text("", FinishReason::ContentFilter);
+        assert!(matches!(
+            first(&filtered),
+            Verdict::Fallback(TurnExit::Refused { .. })
+        ));
+        let strikes = Strikes {
+            fell_back: true,
+            ..Strikes::default()
+        };
+        assert!(exits(&verdict(&filtered, &strikes, false)));
+    }
+
+    #[test]
+    fn the_text_before_housekeeping_counts_as_the_answer() {
+        let message = text("", FinishReason::Stop);
+        let verdict = judge(&Facts {
+            message: &message,
+            strikes: &Strikes::default(),
+            after_tools: true,
+            earlier: Some("Done."),
+            intent_nudges: false,
+        });
+        assert_eq!(verdict, Verdict::Earlier("Done.".into()));
+    }
+
+    #[test]
+    fn announced_work_is_nudged_only_where_asked_for() {
+        let message = text("I'll check the logs now.", FinishReason::Stop);
+        assert_eq!(first(&message), Verdict::Answer);
+        let nudged = |message: &AssistantMessage| {
+            judge(&Facts {
+                message,
+                strikes: &Strikes::default(),
+                after_tools: false,
+                earlier: None,
+                intent_nudges: true,
+            })
+        };
+        assert_eq!(nudged(&message), Verdict::NudgeIntent);
+        let question = text("I'll check the logs. Which ones?", FinishReason::Stop);
+        assert_eq!(nudged(&question), Verdict::Answer);
+    }
+}

@@ -1,0 +1,468 @@
+//! A turn: from the person's message to the final reply.
+//!
+//! `Prepare → (Compact) → Sample → Judge → RunTools → Prepare …`, with `Recover` after a failed
+//! call. A step that cannot go on returns the typed exit as its error, so every way out is a
+//! [`TurnExit`]. What the store must know is committed before the next side effect: the person's
+//! message before the first call, an answer's calls before they run, each result before the next
+//! call.
+
+mod answer;
+mod batch;
+mod call;
+mod compaction;
+mod conversation;
+mod exit;
+mod judge;
+mod recovery;
+mod result;
+mod sample;
+mod words;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::approval::Approver;
+use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
+use hermes_core::ids::TurnId;
+use hermes_core::message::{Content, Message, Part, UserMessage};
+use hermes_core::model::{ModelRequest, ToolChoice};
+use hermes_core::store::{SessionUpdate, UsageEntry};
+use hermes_core::tool::{Registry, ToolSpec};
+use hermes_core::usage::{Cost, Usage};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use exit::explain;
+
+pub(crate) use compaction::Compaction;
+pub(crate) use conversation::{Conversation, RouteFixes};
+
+use crate::budget::Budget;
+use crate::compress::{Cause, Decision};
+use crate::events::EventSink;
+use crate::guard::Guard;
+use crate::log::{Item, Origin, Synthetic};
+use crate::plan::Prepared;
+use crate::project::project;
+use crate::session::SessionDeps;
+use crate::session::steer::Mailbox;
+use crate::tokens;
+use judge::Strikes;
+use recovery::Failures;
+use sample::{Sampled, sample};
+
+/// What a turn shares with its session.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    pub id: TurnId,
+    pub deps: Arc<SessionDeps>,
+    pub events: EventSink,
+    pub mailbox: Mailbox,
+    pub approver: Arc<dyn Approver>,
+    pub cancel: CancellationToken,
+}
+
+/// Either the way goes on, or the turn ends.
+type Flow<T> = Result<T, TurnExit>;
+
+enum State {
+    /// May the next call go out, and does it fit?
+    Prepare,
+    Compact(Cause),
+    Sample,
+    Recover(Box<Sampled>),
+    Judge(Box<Sampled>),
+    RunTools(Vec<Prepared>),
+}
+
+pub(crate) struct Turn<'a> {
+    scope: Scope,
+    conv: &'a mut Conversation,
+    registry: Registry,
+    specs: Arc<[ToolSpec]>,
+    budget: Budget,
+    guard: Guard,
+    strikes: Strikes,
+    failures: Failures,
+    began: Instant,
+    /// Raised when answers are cut, lowered when a provider says so.
+    max_tokens: Option<u32>,
+    /// The part of the final answer that earlier, cut calls wrote.
+    parts: String,
+    /// Text of the step before, if it ran nothing but housekeeping tools.
+    earlier: Option<String>,
+    after_tools: bool,
+    /// The one call without tools, after the budget is gone.
+    closing: bool,
+    tool_calls: u32,
+    /// Writes that failed and were not done again: file or tool, and the error.
+    failed_writes: BTreeMap<String, String>,
+    /// Compactions since the last call.
+    passes: u32,
+    /// Raw estimate of the tools array.
+    tools_tokens: u64,
+    warned_blind_cap: bool,
+    warned_blocked: bool,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(scope: Scope, conv: &'a mut Conversation, registry: Registry) -> Self {
+        let settings = &scope.deps.settings;
+        let mut turn = Self {
+            budget: Budget::new(settings),
+            guard: Guard::new(settings.guard.clone()),
+            max_tokens: settings.max_tokens,
+            strikes: Strikes::default(),
+            failures: Failures::default(),
+            began: Instant::now(),
+            parts: String::new(),
+            earlier: None,
+            after_tools: false,
+            closing: false,
+            tool_calls: 0,
+            failed_writes: BTreeMap::new(),
+            warned_blind_cap: false,
+            warned_blocked: false,
+            passes: 0,
+            tools_tokens: 0,
+            specs: Arc::new([]),
+            registry,
+            conv,
+            scope,
+        };
+        turn.take_specs();
+        turn
+    }
+
+    /// Runs to the end. Everything that happens is in the events; the summary comes back too.
+    pub(crate) async fn run(mut self, input: UserInput) -> TurnSummary {
+        self.emit(AgentEvent::TurnStarted {
+            session: self.conv.id.clone(),
+            route: self.conv.client.route().clone(),
+        })
+        .await;
+        self.conv.compactor.begin_turn();
+        let ended = match self.open(input).await {
+            Ok(()) => self.cycle().await,
+            Err(exit) => Err(exit),
+        };
+        let (exit, text) = match ended {
+            Ok((exit, text)) => (exit, text),
+            Err(exit) => (exit, std::mem::take(&mut self.parts)),
+        };
+        self.finish(exit, text).await
+    }
+
+    /// The machine itself: ends with an exit and the final text.
+    async fn cycle(&mut self) -> Flow<(TurnExit, String)> {
+        let mut state = State::Prepare;
+        loop {
+            if self.scope.cancel.is_cancelled() {
+                return Err(TurnExit::Interrupted);
+            }
+            state = match state {
+                State::Prepare => self.prepare().await?,
+                State::Compact(cause) => self.compact_state(cause).await?,
+                State::Sample => self.sample().await?,
+                State::Recover(failed) => self.recover(*failed).await?,
+                State::RunTools(calls) => self.run_tools(calls).await?,
+                State::Judge(sampled) => match self.judge(*sampled).await? {
+                    answer::Next::State(state) => state,
+                    answer::Next::Done(exit, text) => return Ok((exit, text)),
+                },
+            };
+        }
+    }
+
+    /// Commits the person's message.
+    async fn open(&mut self, input: UserInput) -> Flow<()> {
+        let wire_text = self.wire_text(&input);
+        let content = if input.images.is_empty() {
+            Content::Text(input.text)
+        } else {
+            let mut parts = vec![Part::text(input.text)];
+            parts.extend(input.images);
+            Content::Parts(parts)
+        };
+        let message = Message::User(UserMessage { content, wire_text });
+        let item = Item::new(message, Origin::Person, self.now());
+        self.commit(item, input.platform_message_id).await
+    }
+
+    /// What goes over the wire with the message but is not part of it.
+    fn wire_text(&mut self, input: &UserInput) -> Option<String> {
+        let route = self.conv.client.route();
+        let now = (route.model.clone(), route.provider.clone());
+        let told = self.conv.told_route.replace(now.clone());
+        let note = match told {
+            Some(told) if told != now => Some(format!(
+                "[Note: from here on you run as {} (provider {}).]",
+                now.0, now.1
+            )),
+            Some(_) => None,
+            None => crate::prompt::identity_note(&self.conv.system, &now.0, &now.1),
+        };
+        if note.is_none() && input.context.is_none() {
+            return None;
+        }
+        let mut text = input.text.clone();
+        for extra in [input.context.as_ref(), note.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            text.push_str("\n\n");
+            text.push_str(extra);
+        }
+        Some(text)
+    }
+
+    async fn prepare(&mut self) -> Flow<State> {
+        if let Some(usd) = self.budget.over_cap() {
+            return Err(TurnExit::CostCapReached { usd });
+        }
+        self.deliver_steer().await?;
+        let raw = self.raw_tokens();
+        match self.conv.compactor.check(raw) {
+            Decision::Fits => {}
+            Decision::Compact { .. } => return Ok(State::Compact(Cause::Automatic)),
+            Decision::Blocked { why: Some(why) } => self.notice(NoticeLevel::Warning, why).await,
+            Decision::Blocked { why: None } => {}
+        }
+        self.take_call()
+    }
+
+    /// Counts the call that comes; when none is left, the closing one comes instead.
+    fn take_call(&mut self) -> Flow<State> {
+        if !self.budget.take_call() {
+            if self.closing {
+                return Err(self.budget_gone());
+            }
+            self.closing = true;
+            self.budget.extra_call();
+            self.push_ephemeral(Message::user(words::BUDGET_GONE), Synthetic::BudgetGone);
+        }
+        Ok(State::Sample)
+    }
+
+    fn budget_gone(&self) -> TurnExit {
+        TurnExit::BudgetExhausted {
+            calls: self.scope.deps.settings.max_turns,
+        }
+    }
+
+    /// A steering text that no tool result could carry becomes a row of its own.
+    async fn deliver_steer(&mut self) -> Flow<()> {
+        let Some(text) = self.scope.mailbox.take() else {
+            return Ok(());
+        };
+        let item = Item::new(Message::user(text.as_str()), Origin::Person, self.now());
+        self.commit(item, None).await?;
+        self.emit(AgentEvent::Steered { text }).await;
+        Ok(())
+    }
+
+    async fn sample(&mut self) -> Flow<State> {
+        self.passes = 0;
+        let raw = self.raw_tokens();
+        let request = self.request();
+        let goes_on = !self.parts.is_empty();
+        let sampled = sample(
+            &self.conv.client,
+            request,
+            goes_on,
+            &self.scope.cancel,
+            &self.scope.events,
+        )
+        .await;
+        self.record_usage(raw, sampled.usage, sampled.error.is_some())
+            .await?;
+        if self.scope.cancel.is_cancelled() {
+            return self.keep_interrupted(sampled).await;
+        }
+        Ok(match sampled.error {
+            Some(_) => State::Recover(Box::new(sampled)),
+            None => {
+                self.failures.clear();
+                State::Judge(Box::new(sampled))
+            }
+        })
+    }
+
+    fn request(&self) -> ModelRequest {
+        let settings = &self.scope.deps.settings;
+        ModelRequest {
+            session: self.conv.id.clone(),
+            system: Arc::clone(&self.conv.system),
+            messages: project(self.conv.log.items(), &self.conv.caps()),
+            tools: Arc::clone(&self.specs),
+            tool_choice: if self.closing {
+                ToolChoice::None
+            } else {
+                ToolChoice::Auto
+            },
+            max_tokens: self.max_tokens,
+            temperature: settings.temperature,
+            reasoning: settings.reasoning,
+        }
+    }
+
+    async fn record_usage(&mut self, raw: u64, usage: Option<Usage>, failed: bool) -> Flow<()> {
+        let info = self.conv.client.info();
+        let (local, prices, context_length) = (info.local, info.prices, info.context_length);
+        let Some(usage) = usage else {
+            if !failed {
+                let cost = if local { Cost::Included } else { Cost::Unknown };
+                self.budget.spend(&Usage::default(), cost);
+                self.warn_of_blind_cap().await;
+            }
+            return Ok(());
+        };
+        let cost = Cost::of(&usage, prices.as_ref(), local);
+        self.budget.spend(&usage, cost);
+        let entry = UsageEntry {
+            route: self.conv.client.route().clone(),
+            task: String::new(),
+            usage,
+            cost,
+            at: self.now(),
+        };
+        self.update(SessionUpdate::Usage(entry)).await?;
+        if usage.prompt_tokens() > 0 {
+            self.conv.context_used = usage.prompt_tokens();
+            if let Some(note) = self.conv.compactor.observe(raw, usage.prompt_tokens()) {
+                self.notice(NoticeLevel::Warning, note).await;
+            }
+        }
+        self.emit(AgentEvent::UsageUpdated {
+            usage: self.budget.usage(),
+            cost: self.budget.cost(),
+            context_used: self.conv.context_used,
+            context_length,
+        })
+        .await;
+        self.warn_of_blind_cap().await;
+        Ok(())
+    }
+
+    async fn warn_of_blind_cap(&mut self) {
+        if self.budget.cap_is_blind() && !std::mem::replace(&mut self.warned_blind_cap, true) {
+            let text = "agent.max_cost_usd is set, but what this model costs is not known: the cap cannot work. Set the model's prices in the config.";
+            self.notice(NoticeLevel::Warning, text).await;
+        }
+    }
+
+    /// Raw estimate of the next request.
+    fn raw_tokens(&self) -> u64 {
+        self.overhead() + self.conv.log.tokens()
+    }
+
+    fn overhead(&self) -> u64 {
+        tokens::text(&self.conv.system) + self.tools_tokens
+    }
+
+    /// Ends the turn: closes the log, reports, and gives the summary.
+    async fn finish(mut self, mut exit: TurnExit, text: String) -> TurnSummary {
+        if let Err(store_failed) = self.close_tail(&exit).await {
+            exit = store_failed;
+        }
+        if !self.failed_writes.is_empty() {
+            let list: Vec<String> = self
+                .failed_writes
+                .iter()
+                .map(|(what, why)| format!("{what} ({why})"))
+                .collect();
+            let text = format!("Not written: {}.", list.join("; "));
+            self.notice(NoticeLevel::Warning, text).await;
+        }
+        let summary = TurnSummary {
+            exit,
+            text,
+            usage: self.budget.usage(),
+            cost: self.budget.cost(),
+            calls: self.budget.calls(),
+            tool_calls: self.tool_calls,
+            millis: millis(self.began.elapsed()),
+            pending_steer: self.scope.mailbox.take(),
+        };
+        tracing::info!(exit = ?summary.exit, calls = summary.calls, "turn ended");
+        self.emit(AgentEvent::TurnFinished {
+            summary: summary.clone(),
+        })
+        .await;
+        summary
+    }
+
+    /// A tool result at the end of the log would make the next turn go on with the old request.
+    async fn close_tail(&mut self, exit: &TurnExit) -> Flow<()> {
+        let tool_tail = self
+            .conv
+            .log
+            .last()
+            .is_some_and(|item| matches!(*item.message, Message::Tool(_)));
+        if !tool_tail || matches!(exit, TurnExit::StoreFailed { .. }) {
+            return Ok(());
+        }
+        let text = match (exit, explain(exit)) {
+            (TurnExit::Interrupted, _) | (_, None) => words::STOPPED.to_owned(),
+            (_, Some(why)) => words::ended(&why),
+        };
+        let origin = Origin::Synthetic(Synthetic::Closing);
+        let item = Item::new(Message::assistant(text), origin, self.now());
+        self.commit(item, None).await
+    }
+
+    async fn commit(&mut self, item: Item, platform_message_id: Option<String>) -> Flow<()> {
+        let store = Arc::clone(&self.scope.deps.store);
+        self.conv
+            .commit(&*store, item, platform_message_id)
+            .await
+            .map(|_| ())
+            .map_err(|error| exit::of_store(&error))
+    }
+
+    async fn update(&self, update: SessionUpdate) -> Flow<()> {
+        self.scope
+            .deps
+            .store
+            .update(&self.conv.id, update)
+            .await
+            .map_err(|error| exit::of_store(&error))
+    }
+
+    fn push_ephemeral(&mut self, message: Message, why: Synthetic) {
+        let item = Item::ephemeral(message, why, self.now());
+        self.conv.log.push(item);
+    }
+
+    fn take_specs(&mut self) {
+        let info = self.conv.client.info();
+        let specs = if info.tools {
+            self.scope.deps.tools.specs(&self.registry, info)
+        } else {
+            Arc::new([])
+        };
+        self.specs = if self.conv.fixes.simple_schemas {
+            recovery::simple_schemas(&specs)
+        } else {
+            specs
+        };
+        self.tools_tokens = tokens::tools(&self.specs);
+    }
+
+    fn now(&self) -> f64 {
+        self.scope.deps.clock.epoch_seconds()
+    }
+
+    async fn emit(&self, event: AgentEvent) {
+        self.scope.events.emit(event).await;
+    }
+
+    async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
+        self.scope.events.notice(level, text).await;
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,136 @@
+//! Turns what a tool said into what the model reads.
+
+use hermes_core::message::{Content, Part, ToolCall, ToolMessage};
+use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome, ToolSpec};
+
+use super::Turn;
+use crate::session::steer;
+use crate::spill::{Limits, Oversized, file_name};
+
+const PREVIEW_CHARS: usize = 400;
+
+/// What the steps's results may still add to the conversation.
+pub(super) struct Room {
+    limits: Limits,
+    left: usize,
+}
+
+/// The text of an outcome, and what went wrong.
+pub(super) fn content_of(outcome: ToolOutcome) -> (Content, Option<ToolErrorKind>) {
+    match outcome {
+        ToolOutcome::Done(content) => (content, None),
+        ToolOutcome::Error { kind, text } => (Content::Text(format!("Error: {text}")), Some(kind)),
+    }
+}
+
+/// What is known of the side effect: the value of `effect_disposition`.
+pub(super) fn disposition(spec: Option<&ToolSpec>, error: Option<ToolErrorKind>) -> Option<String> {
+    let error = error?;
+    let reads =
+        spec.is_none_or(|spec| matches!(spec.effects, Effects::ReadOnly | Effects::ReadsPaths(_)));
+    let known = match error {
+        ToolErrorKind::BadArguments | ToolErrorKind::UnknownTool | ToolErrorKind::Denied => "none",
+        ToolErrorKind::OutcomeUnknown => "unknown",
+        ToolErrorKind::Cancelled | ToolErrorKind::TimedOut | ToolErrorKind::Panicked if !reads => {
+            "unknown"
+        }
+        _ => return None,
+    };
+    Some(known.to_owned())
+}
+
+pub(super) fn message(
+    call: &ToolCall,
+    content: Content,
+    disposition: Option<String>,
+) -> ToolMessage {
+    ToolMessage {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        content,
+        disposition,
+    }
+}
+
+/// Adds text at the end of a result.
+pub(super) fn append(content: &mut Content, more: &str) {
+    match content {
+        Content::Text(text) => text.push_str(more),
+        Content::Parts(parts) => parts.push(Part::text(more.trim_start())),
+    }
+}
+
+/// The beginning, for display.
+pub(super) fn preview(content: &Content) -> String {
+    let text = content.text();
+    match text.char_indices().nth(PREVIEW_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.into_owned(),
+    }
+}
+
+impl Turn<'_> {
+    pub(super) fn room(&self) -> Room {
+        let settings = &self.scope.deps.settings.tools;
+        let context = self.conv.compactor.window().context;
+        let limits = Limits::for_window(context, settings.result_chars, settings.step_chars);
+        Room {
+            left: limits.step,
+            limits,
+        }
+    }
+
+    /// Fences what comes from outside and spills what is too long.
+    pub(super) async fn tame(
+        &self,
+        call: &ToolCall,
+        spec: Option<&ToolSpec>,
+        content: Content,
+        room: &mut Room,
+    ) -> Content {
+        match content {
+            Content::Text(text) => Content::Text(self.tame_text(call, spec, &text, room).await),
+            Content::Parts(parts) => {
+                let mut out = Vec::with_capacity(parts.len());
+                for part in parts {
+                    out.push(match part.as_text() {
+                        Some(text) => Part::text(self.tame_text(call, spec, text, room).await),
+                        None => part,
+                    });
+                }
+                Content::Parts(out)
+            }
+        }
+    }
+
+    async fn tame_text(
+        &self,
+        call: &ToolCall,
+        spec: Option<&ToolSpec>,
+        text: &str,
+        room: &mut Room,
+    ) -> String {
+        let text = steer::defang(text);
+        let result = Oversized {
+            tool: &call.name,
+            call_id: &call.id,
+            text: &text,
+            untrusted: spec.is_some_and(|spec| spec.untrusted),
+        };
+        let limit = spec
+            .and_then(|spec| spec.result_limit)
+            .unwrap_or(room.limits.result);
+        let shown = if result.exceeds(limit, room.left) {
+            let settings = &self.scope.deps.settings.tools;
+            let dir = settings
+                .spill_dir
+                .as_ref()
+                .map(|dir| dir.join(file_name(self.conv.id.as_str())));
+            result.spill(dir.as_deref()).await
+        } else {
+            result.whole()
+        };
+        room.left = room.left.saturating_sub(shown.chars().count());
+        shown
+    }
+}
