@@ -11,6 +11,8 @@ mod prompt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hermes_config::Config;
+use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::Value;
 
@@ -97,6 +99,15 @@ impl MemoryFiles {
         Self::with_clock(dir, limits, Arc::new(SystemClock))
     }
 
+    /// The files of `home`, with the limits of `config`.
+    pub fn of_home(home: &Home, config: &Config) -> Self {
+        let limits = Limits {
+            memory: config.memory.memory_char_limit as usize,
+            user: config.memory.user_char_limit as usize,
+        };
+        Self::new(home.memories_dir(), limits)
+    }
+
     pub fn with_clock(dir: impl Into<PathBuf>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
         Self {
             dir: dir.into(),
@@ -138,7 +149,7 @@ impl MemoryFiles {
     }
 
     pub fn add(&self, target: Target, content: &str) -> Result<Saved, MemoryError> {
-        self.one(
+        self.apply(
             target,
             &Operation::Add {
                 content: content.to_owned(),
@@ -152,7 +163,7 @@ impl MemoryFiles {
         old_text: &str,
         content: &str,
     ) -> Result<Saved, MemoryError> {
-        self.one(
+        self.apply(
             target,
             &Operation::Replace {
                 old_text: old_text.to_owned(),
@@ -162,12 +173,21 @@ impl MemoryFiles {
     }
 
     pub fn remove(&self, target: Target, old_text: &str) -> Result<Saved, MemoryError> {
-        self.one(
+        self.apply(
             target,
             &Operation::Remove {
                 old_text: old_text.to_owned(),
             },
         )
+    }
+
+    /// Whether the texts of `operations` could be saved at all. Looks at no file.
+    pub fn check(&self, operations: &[Operation]) -> Result<(), MemoryError> {
+        match (plan(operations), operations) {
+            (Ok(_), _) => Ok(()),
+            (Err((_, error)), [_]) => Err(error),
+            (Err((at, error)), _) => Err(error.at(at, &operations[at])),
+        }
     }
 
     /// All of `operations` or none of them; only the final length counts against the limit.
@@ -211,13 +231,14 @@ impl MemoryFiles {
     pub fn apply_pending(&self, payload: &Value) -> Result<Saved, MemoryError> {
         let (target, operations) = outcome::parse_payload(payload)?;
         match <[Operation; 1]>::try_from(operations) {
-            Ok([single]) if payload["action"] != "batch" => self.one(target, &single),
+            Ok([single]) if payload["action"] != "batch" => self.apply(target, &single),
             Ok(single) => self.batch(target, &single),
             Err(operations) => self.batch(target, &operations),
         }
     }
 
-    fn one(&self, target: Target, operation: &Operation) -> Result<Saved, MemoryError> {
+    /// Makes a single change.
+    pub fn apply(&self, target: Target, operation: &Operation) -> Result<Saved, MemoryError> {
         let change = Change::plan(operation)?;
         let file = self.file(target);
         let lock = file.lock()?;

@@ -15,6 +15,8 @@ mod walk;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hermes_config::Config;
+use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
@@ -60,6 +62,35 @@ impl Settings {
         }
     }
 
+    /// As `config` asks for. `platform` (`cli`, `telegram`, …) may switch further skills off.
+    pub fn of_home(home: &Home, config: &Config, platform: Option<&str>) -> Self {
+        let skills = &config.skills;
+        let dir = home.skills_dir();
+        let own = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let mut external: Vec<PathBuf> = Vec::new();
+        for entry in &skills.external_dirs {
+            let path = home.root().join(home.expand_user(entry.trim()));
+            // What does not exist (a drive that is not mounted) is simply not searched.
+            if let Ok(real) = path.canonicalize()
+                && !entry.trim().is_empty()
+                && real != own
+                && !external.contains(&real)
+            {
+                external.push(real);
+            }
+        }
+        let mut disabled = skills.disabled.clone().unwrap_or_default();
+        let here = platform.and_then(|platform| skills.platform_disabled.as_ref()?.get(platform));
+        disabled.extend(here.into_iter().flatten().cloned());
+        Self {
+            external,
+            disabled: disabled.iter().map(|name| name.trim().to_owned()).collect(),
+            environments: Self::detect_environments(),
+            template_vars: skills.template_vars,
+            ..Self::new(dir)
+        }
+    }
+
     /// The surroundings that can be seen from the file system.
     pub fn detect_environments() -> Vec<String> {
         let any = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
@@ -97,6 +128,11 @@ impl Library {
         Self {
             settings: Arc::new(settings),
         }
+    }
+
+    /// The library of `home` as `config` asks for.
+    pub fn of_home(home: &Home, config: &Config, platform: Option<&str>) -> Self {
+        Self::new(Settings::of_home(home, config, platform))
     }
 
     pub fn dir(&self) -> &Path {

@@ -1,0 +1,150 @@
+//! Tools that work on what a home holds: memory, skills, past conversations, the task list; and
+//! the reader of files that also pages through spilled results.
+
+mod args;
+mod memory;
+mod read_file;
+mod session_search;
+mod skills;
+mod todo;
+
+use std::sync::Arc;
+
+use hermes_config::Config;
+use hermes_config::home::Home;
+use hermes_core::clock::Rng;
+use hermes_core::message::Content;
+use hermes_core::tool::{Effects, Tool, ToolErrorKind, ToolOutcome, ToolSpec};
+use hermes_store::Store;
+use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::pending::PendingWrites;
+use hermes_store::skills::Library;
+use serde_json::Value;
+
+pub use read_file::ReadLimits;
+pub use todo::{TodoItem, TodoList, TodoStatus};
+
+/// What the tools of one session work on.
+#[derive(Clone)]
+pub struct StoreTools {
+    pub home: Home,
+    pub memory: MemoryFiles,
+    /// The memory files that are switched on; with none there is no memory tool.
+    pub memory_targets: Vec<Target>,
+    /// Changes of memory wait for the person.
+    pub memory_approval: bool,
+    pub skills: Library,
+    /// Changes of skills wait for the person.
+    pub skills_approval: bool,
+    /// `None`: there is no history to search.
+    pub store: Option<Store>,
+    /// The list of this session; keep a clone to carry it through a compaction.
+    pub todos: TodoList,
+    pub read_limits: ReadLimits,
+    /// The session is a review that nobody watches: skills it makes are marked as such.
+    pub background: bool,
+    pub rng: Arc<dyn Rng>,
+}
+
+impl StoreTools {
+    /// As `config` asks for. `platform` decides which skills are switched off.
+    pub fn from_config(
+        home: &Home,
+        config: &Config,
+        platform: Option<&str>,
+        store: Option<Store>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        let memory = &config.memory;
+        let targets = [
+            (Target::Memory, memory.memory_enabled),
+            (Target::User, memory.user_profile_enabled),
+        ];
+        Self {
+            home: home.clone(),
+            memory: MemoryFiles::of_home(home, config),
+            memory_targets: targets
+                .into_iter()
+                .filter_map(|(target, on)| on.then_some(target))
+                .collect(),
+            memory_approval: memory.write_approval,
+            skills: Library::of_home(home, config, platform),
+            skills_approval: config.skills.write_approval,
+            store,
+            todos: TodoList::default(),
+            read_limits: ReadLimits::from_config(config),
+            background: false,
+            rng,
+        }
+    }
+
+    fn pending(&self) -> PendingWrites {
+        PendingWrites::new(self.home.root())
+    }
+
+    fn origin(&self) -> &'static str {
+        if self.background {
+            "background_review"
+        } else {
+            "foreground"
+        }
+    }
+}
+
+/// `memory`, `todo`, `session_search`, `skills_list`, `skill_view`, `skill_manage`, `read_file`;
+/// without those that have nothing to work on.
+pub fn store_backed(deps: StoreTools) -> Vec<Arc<dyn Tool>> {
+    let deps = Arc::new(deps);
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(todo::Todo::new(deps.todos.clone())),
+        Arc::new(skills::SkillsList::new(Arc::clone(&deps))),
+        Arc::new(skills::SkillView::new(Arc::clone(&deps))),
+        Arc::new(skills::SkillManage::new(Arc::clone(&deps))),
+        Arc::new(read_file::ReadFile::new(Arc::clone(&deps))),
+    ];
+    if !deps.memory_targets.is_empty() {
+        tools.push(Arc::new(memory::Memory::new(Arc::clone(&deps))));
+    }
+    if let Some(store) = deps.store.clone() {
+        let tool = session_search::SessionSearch::new(store, deps.home.clone());
+        tools.push(Arc::new(tool));
+    }
+    tools
+}
+
+/// The first sentence of `description` must say it all: small contexts see no more.
+fn spec(
+    name: &str,
+    toolset: &'static str,
+    effects: Effects,
+    description: &str,
+    parameters: Value,
+) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters: Arc::new(parameters),
+        toolset,
+        effects,
+        untrusted: false,
+        result_limit: None,
+    }
+}
+
+/// Runs file work off the async threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ToolOutcome> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        ToolOutcome::error(ToolErrorKind::Panicked, format!("the tool broke: {error}"))
+    })
+}
+
+fn done(value: &Value) -> ToolOutcome {
+    ToolOutcome::Done(Content::Text(value.to_string()))
+}
+
+/// A failure with details that the model can use.
+fn failed(kind: ToolErrorKind, value: &Value) -> ToolOutcome {
+    ToolOutcome::error(kind, value.to_string())
+}
