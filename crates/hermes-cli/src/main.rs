@@ -1,2 +1,74 @@
-//! The hermes binary.
-fn main() {}
+//! The hermes binary: arguments, commands and the wiring of all crates.
+
+mod args;
+mod commands;
+mod exit;
+mod output;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use commands::Context;
+use exit::{Exit, Failure, Outcome};
+use output::Output;
+
+fn main() -> ExitCode {
+    // The commonest question of scripts is answered before anything is set up.
+    let mut plain = std::env::args_os().skip(1);
+    if plain
+        .next()
+        .is_some_and(|arg| arg == "--version" || arg == "-V")
+        && plain.next().is_none()
+    {
+        let out = Output::detect(args::ColorChoice::Never, false);
+        return finish(
+            out,
+            out.line(commands::version::line()).map_err(Failure::from),
+        );
+    }
+    match args::parse(std::env::args_os()) {
+        Ok(cli) => {
+            let quiet = turn_args(&cli).quiet;
+            let out = Output::detect(cli.global.color, quiet);
+            finish(out, run(cli, out))
+        }
+        Err(failure) => finish(Output::detect(args::ColorChoice::Auto, false), Err(failure)),
+    }
+}
+
+fn finish(out: Output, outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                out.error(format!("hermes: {}", failure.message.trim_end()));
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+fn turn_args(cli: &Cli) -> &args::TurnArgs {
+    match &cli.command {
+        Some(Command::Chat(chat)) => &chat.turn,
+        _ => &cli.turn,
+    }
+}
+
+fn run(cli: Cli, out: Output) -> Outcome {
+    match &cli.command {
+        Some(Command::Version(args)) => return commands::version::run(args, out),
+        Some(Command::Completion(args)) => return commands::completion::run(args, out),
+        _ => {}
+    }
+    let cx = Context::open(&cli.global, out)?;
+    match cli.command {
+        None | Some(Command::Chat(_)) => Err(Failure::failed("no chat in this build")),
+        Some(Command::Sessions(args)) => commands::sessions::run(args, &cx),
+        Some(Command::Config(args)) => commands::config::run(args, &cx),
+        Some(Command::Model(args)) => commands::model::run(args, &cx),
+        Some(Command::Memory(args)) => commands::memory::run(args, &cx),
+        Some(Command::Skills(args)) => commands::skills::run(args, &cx),
+        Some(Command::Version(_) | Command::Completion(_)) => Ok(()),
+    }
+}

@@ -1,0 +1,68 @@
+//! One module per command. Each has its arguments and a `run` that takes the [`Context`].
+
+pub(crate) mod completion;
+pub(crate) mod config;
+pub(crate) mod memory;
+pub(crate) mod model;
+pub(crate) mod sessions;
+pub(crate) mod skills;
+pub(crate) mod version;
+
+use hermes_config::env::{Env, ProcessEnv};
+use hermes_config::home::Home;
+use hermes_config::{Config, Loaded};
+
+use crate::args::GlobalArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// What every command starts from: the home, the environment, the streams.
+pub(crate) struct Context {
+    pub(crate) home: Home,
+    pub(crate) env: Env,
+    pub(crate) out: Output,
+    pub(crate) no_input: bool,
+}
+
+impl Context {
+    pub(crate) fn open(global: &GlobalArgs, out: Output) -> Result<Self, Failure> {
+        let process = ProcessEnv::current();
+        let home = Home::resolve(&process, global.profile.as_deref())
+            .map_err(|error| Failure::new(Exit::NotFound, error.to_string()))?;
+        let env = Env::load(&home, &process).map_err(|error| Failure::failed(error.to_string()))?;
+        Ok(Self {
+            home,
+            env,
+            out,
+            no_input: global.no_input,
+        })
+    }
+
+    /// The configuration; its warnings go to stderr.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        let loaded = self.load_config()?;
+        for warning in &loaded.warnings {
+            self.out.remark(format!("config: {warning}"));
+        }
+        refuse_foreign_backend(&loaded)?;
+        Ok(loaded.config)
+    }
+
+    pub(crate) fn load_config(&self) -> Result<Loaded, Failure> {
+        Config::load(&self.home, &self.env).map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+/// The original can keep its state in PostgreSQL; such a home is not ours to write.
+fn refuse_foreign_backend(loaded: &Loaded) -> Outcome {
+    let backend = loaded
+        .tree
+        .pointer("/database/backend")
+        .and_then(|value| value.as_str());
+    match backend {
+        None | Some("" | "sqlite") => Ok(()),
+        Some(other) => Err(Failure::failed(format!(
+            "this home keeps its state in {other} (database.backend); only sqlite is supported"
+        ))),
+    }
+}

@@ -1,0 +1,38 @@
+//! `hermes version`.
+
+use serde_json::json;
+
+use crate::exit::Outcome;
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VersionArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `hermes --version` prints.
+pub(crate) fn line() -> String {
+    format!("hermes {}", env!("CARGO_PKG_VERSION"))
+}
+
+pub(crate) fn run(args: &VersionArgs, out: Output) -> Outcome {
+    if args.json {
+        out.json(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "os": std::env::consts::OS,
+            "arch": std::env::consts::ARCH,
+            "state_schema": hermes_store::db::SCHEMA_VERSION,
+        }))?;
+    } else {
+        out.line(line())?;
+        out.line(format!(
+            "{}-{}, state.db schema {}",
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            hermes_store::db::SCHEMA_VERSION
+        ))?;
+    }
+    Ok(())
+}

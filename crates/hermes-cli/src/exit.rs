@@ -1,0 +1,121 @@
+//! Exit codes: one contract for every command (see docs/exit-codes.md).
+
+use std::process::ExitCode;
+
+use hermes_core::event::TurnExit;
+use hermes_core::model::{ErrorClass, RouteError};
+use hermes_core::store::StoreError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Ok = 0,
+    /// The command failed, or found problems.
+    Failed = 1,
+    /// The agent's turn failed, or ended without a full answer.
+    TurnFailed = 2,
+    /// No model is configured; nothing was called.
+    NotConfigured = 3,
+    NotFound = 4,
+    Usage = 64,
+    Unreachable = 69,
+    /// Something else holds what is needed; trying again may help.
+    Busy = 75,
+    Interrupted = 130,
+    Terminated = 143,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a command did not succeed: the code and what the person reads on stderr.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Empty: everything was said already.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Exit::NotFound, message)
+    }
+
+    /// Everything was said already; only the code is left.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+}
+
+/// What every command returns.
+pub(crate) type Outcome = Result<(), Failure>;
+
+impl From<std::io::Error> for Failure {
+    /// Writing results failed. A reader that went away is no error of ours.
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Self::silent(Exit::Ok)
+        } else {
+            Self::failed(error.to_string())
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let exit = match &error {
+            StoreError::NotFound(_) => Exit::NotFound,
+            StoreError::Busy { .. } => Exit::Busy,
+            StoreError::Invalid(_) | StoreError::TitleTaken { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<RouteError> for Failure {
+    fn from(error: RouteError) -> Self {
+        let text = match &error {
+            RouteError::NothingConfigured => NOTHING_CONFIGURED.to_owned(),
+            other => other.to_string(),
+        };
+        Self::new(Exit::NotConfigured, text)
+    }
+}
+
+/// What to do without a model, in three lines.
+pub(crate) const NOTHING_CONFIGURED: &str = "\
+no model is configured yet. Either
+  use a key:         hermes config set OPENROUTER_API_KEY <key>   (any provider: hermes model list)
+  or a local server: hermes model set <model> --base-url http://127.0.0.1:11434/v1";
+
+/// The code a finished turn leaves the process with.
+pub(crate) fn of_turn(exit: &TurnExit) -> Exit {
+    match exit {
+        TurnExit::Answered => Exit::Ok,
+        TurnExit::Interrupted => Exit::Interrupted,
+        TurnExit::Failed {
+            class: ErrorClass::Unreachable,
+            ..
+        } => Exit::Unreachable,
+        TurnExit::StoreFailed { .. } => Exit::Failed,
+        _ => Exit::TurnFailed,
+    }
+}
