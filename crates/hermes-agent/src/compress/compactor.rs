@@ -13,7 +13,8 @@ use super::{
 };
 use crate::tokens::{self, Meter};
 
-/// Compactions per turn, a person's own not counted.
+/// Compactions in a turn until one is seen to help, a person's own not counted. A long turn in a
+/// small window may need many; each must have been worth it.
 const ATTEMPTS: u32 = 3;
 /// Compactions in a row that may fail to get below the threshold.
 const INEFFECTIVE: u32 = 2;
@@ -138,8 +139,8 @@ impl Compactor {
         }
         if self.state.attempts >= ATTEMPTS {
             return Some(format!(
-                "The conversation was condensed {ATTEMPTS} times in this turn; it is left as it \
-                 is until the next."
+                "Condensing was tried {ATTEMPTS} times in this turn without lasting effect; it \
+                 rests until the next."
             ));
         }
         if cause == Cause::Overflow {
@@ -168,6 +169,7 @@ impl Compactor {
         let after = self.state.unconfirmed.filter(|_| real > 0)?;
         self.state.unconfirmed = None;
         if real < self.threshold() {
+            self.state.attempts = 0;
             self.state.ineffective = 0;
             self.state.off = None;
             return None;
@@ -278,7 +280,7 @@ impl Compactor {
         outcome: &mut Outcome,
     ) -> Result<(String, Summary), Unchanged> {
         if !plan.needs_summary() {
-            return Ok((plan.previous.clone().unwrap_or_default(), Summary::None));
+            return Ok((String::new(), Summary::None));
         }
         let request = call::Request {
             session: &job.session,

@@ -109,7 +109,7 @@ pub fn plan(input: &Input<'_>) -> Plan {
         }
     }
     let plan = best.map(|plan| squeeze(plan, goal));
-    match plan.or_else(|| squeeze_only(&view, before, goal)) {
+    match plan.or_else(|| squeeze_only(input, &view, before, goal)) {
         Some(plan) if gains(before, plan.after) => Plan::Condense(Box::new(plan)),
         Some(plan) => Plan::NoGain(format!(
             "condensing would shorten the prompt only from about {before} to {} tokens",
@@ -406,19 +406,23 @@ fn squeeze(mut plan: Condense, goal: u64) -> Condense {
 }
 
 /// There is nothing to condense, but the results of the newest work can be cut.
-fn squeeze_only(view: &View, before: u64, goal: u64) -> Option<Condense> {
+fn squeeze_only(input: &Input<'_>, view: &View, before: u64, goal: u64) -> Option<Condense> {
     if before <= goal {
         return None;
     }
+    let rows = input.overhead + tokens::messages(&view.rows);
+    let summary = view.previous.as_deref().map_or(0, |previous| {
+        tokens::text(previous) + FRAME_TOKENS + input.extra
+    });
     let plan = Condense {
         head: Vec::new(),
         middle: Vec::new(),
         previous: view.previous.clone(),
         carried: None,
         tail: view.rows.clone(),
-        budget: view.previous.as_deref().map_or(0, tokens::text),
+        budget: 0,
         before,
-        after: before,
+        after: rows + summary,
     };
     Some(squeeze(plan, goal))
 }
@@ -429,10 +433,14 @@ impl Condense {
         !self.middle.is_empty()
     }
 
-    /// The new view. `summary` is cut to the budget.
+    /// The new view. `summary` is cut to the budget; where none is needed, it is not looked at.
     pub fn assemble(&self, summary: &str, todo: Option<&str>) -> Vec<Arc<Message>> {
         let mut view = self.head.clone();
-        let body = fitted(summary, self.budget);
+        let body = if self.needs_summary() {
+            fitted(summary, self.budget)
+        } else {
+            self.previous.clone().unwrap_or_default()
+        };
         let text = |carried| {
             if body.is_empty() {
                 return String::new();

@@ -80,27 +80,47 @@ pub(super) fn prompt(plan: &Condense, focus: Option<&str>, date: &str, room: usi
 
 /// The rows as text; the less room, the shorter each, and at last without the oldest.
 fn transcript(rows: &[Arc<Message>], room: usize) -> String {
-    let mut entries = Vec::new();
-    for limit in ROW_LIMITS {
-        entries = rows.iter().map(|row| entry(row, *limit)).collect();
-        if length(&entries) <= room {
-            return entries.join("\n\n");
-        }
-    }
-    let mut total = length(&entries);
+    let shortest = ROW_LIMITS.last().copied().unwrap_or(300);
+    let limit = ROW_LIMITS
+        .iter()
+        .copied()
+        .find(|limit| rows.iter().map(|row| most(row, *limit)).sum::<usize>() <= room)
+        .unwrap_or(shortest);
+    let mut total: usize = rows.iter().map(|row| most(row, limit)).sum();
     let mut first = 0;
-    while first < entries.len() && total + 60 > room {
-        total -= entries[first].chars().count() + 2;
+    while first < rows.len() && total > room.saturating_sub(60) {
+        total -= most(&rows[first], limit);
         first += 1;
     }
-    format!(
-        "[{first} earlier rows left out for lack of room]\n\n{}",
-        entries[first..].join("\n\n")
-    )
+    let mut out = String::new();
+    if first > 0 {
+        let _ = write!(out, "[{first} earlier rows left out for lack of room]\n\n");
+    }
+    let entries: Vec<String> = rows[first..].iter().map(|row| entry(row, limit)).collect();
+    out.push_str(&entries.join("\n\n"));
+    out
 }
 
-fn length(entries: &[String]) -> usize {
-    entries.iter().map(|entry| entry.chars().count() + 2).sum()
+/// How long an entry can become, without making it.
+fn most(row: &Message, limit: usize) -> usize {
+    const FRAME: usize = 100;
+    let cut = |text: &str, limit: usize| text.len().min(limit + FRAME);
+    FRAME
+        + match row {
+            Message::User(user) => cut(&user.content.text(), limit),
+            Message::Assistant(assistant) => {
+                let calls: usize = assistant
+                    .tool_calls
+                    .iter()
+                    .map(|call| FRAME + cut(&call.arguments, limit.min(ARGUMENT_CHARS)))
+                    .sum();
+                cut(&assistant.text, limit) + calls
+            }
+            Message::Tool(tool) => {
+                let text = tool.content.text();
+                cut(&text, limit) + prune::steer(&text).map_or(0, str::len)
+            }
+        }
 }
 
 fn entry(row: &Message, limit: usize) -> String {

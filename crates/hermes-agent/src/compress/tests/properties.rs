@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hermes_core::message::Message;
 use proptest::prelude::*;
 
-use super::fake::{answer, assert_well_formed, filler, own_text, step, user};
+use super::fake::{
+    answer, assert_arguments_are_json, assert_well_formed, filler, own_text, step, user,
+};
 use crate::compress::Settings;
 use crate::compress::plan::{Input, Plan, Pressure, plan};
 use crate::tokens;
@@ -148,6 +150,7 @@ proptest! {
         let todo = todo.then_some("1. [ ] something to do");
         if let Some(run) = run(&view, threshold, first, pressure, todo) {
             assert_well_formed(&run.view);
+            assert_arguments_are_json(&run.view);
             prop_assert!(run.after < run.before, "{} -> {}", run.before, run.after);
             prop_assert_eq!(newest_request(&run.view), newest_request(&view));
             prop_assert_eq!(newest_answer(&run.view), newest_answer(&view));
@@ -173,6 +176,23 @@ proptest! {
     }
 
     #[test]
+    fn a_users_words_may_look_like_a_summary(text in "(\\[CONTEXT SUMMARY\\]:)?[a-z ]{1,40}") {
+        let turn = Turn { request: 50, steps: vec![(1, vec![20_000])], answer: Some(2_000) };
+        let mut view = rows(&vec![turn; 4]);
+        view.push(user(text.clone()));
+        let run = run(&view, 10_000, true, Pressure::Threshold, None).unwrap();
+        let kept = run.view.iter().any(|row| match row.as_ref() {
+            Message::User(user) => user.content.text().ends_with(&text),
+            _ => false,
+        });
+        prop_assert!(kept);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
     fn a_long_conversation_gets_below_the_threshold(
         turns in prop::collection::vec(turn(), 20..40),
         threshold in 8_000_u64..60_000,
@@ -187,18 +207,5 @@ proptest! {
             .map(|text| tokens::text(text))
             .sum();
         prop_assert!(run.after <= threshold.max(kept + 4_000), "{}", run.after);
-    }
-
-    #[test]
-    fn a_users_words_may_look_like_a_summary(text in "(\\[CONTEXT SUMMARY\\]:)?[a-z ]{1,40}") {
-        let turn = Turn { request: 50, steps: vec![(1, vec![20_000])], answer: Some(2_000) };
-        let mut view = rows(&vec![turn; 4]);
-        view.push(user(text.clone()));
-        let run = run(&view, 10_000, true, Pressure::Threshold, None).unwrap();
-        let kept = run.view.iter().any(|row| match row.as_ref() {
-            Message::User(user) => user.content.text().ends_with(&text),
-            _ => false,
-        });
-        prop_assert!(kept);
     }
 }
