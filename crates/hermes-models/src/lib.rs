@@ -7,11 +7,17 @@
 //! | [`context`] | how much fits into a model |
 //! | [`catalogue`] | context lengths, abilities, prices of known models |
 //! | [`live`] | asking servers: model lists, local servers |
+//! | [`client`] | the model client: one streaming path, a limit per phase |
+//! | [`codec`] | the three wire formats, without network |
+//! | [`classify`] | what a failed call means |
 //! | [`quirks`] | how endpoints differ, as data |
 //! | [`http`] | the one factory of HTTP clients |
 //! | [`sse`] | server-sent events from bytes |
 
 pub mod catalogue;
+pub mod classify;
+pub mod client;
+pub mod codec;
 pub mod context;
 pub mod credentials;
 pub mod http;

@@ -46,6 +46,8 @@ pub struct Quirks {
     pub tool_ids: ToolIds,
     /// `extra_content` of tool calls (Gemini thought signatures) travels back.
     pub thought_signatures: bool,
+    /// Tool results carry the tool's `name` (Gemini refuses them without).
+    pub tool_result_names: bool,
     /// OpenRouter's `provider` object: `only`, `ignore`, `order`, `sort`, ….
     pub provider_preferences: Option<Value>,
     /// Context window to ask Ollama for (`options.num_ctx`).
@@ -98,6 +100,7 @@ impl Quirks {
                 ToolIds::Any
             },
             thought_signatures: false,
+            tool_result_names: false,
             provider_preferences: None,
             ollama_num_ctx: None,
             content_as_parts: false,
@@ -285,13 +288,18 @@ pub fn nearest_level(
     wanted: ReasoningEffort,
     levels: &[ReasoningEffort],
 ) -> Option<ReasoningEffort> {
-    let rank = |effort: ReasoningEffort| effort as u8;
-    levels
-        .iter()
-        .copied()
-        .filter(|level| rank(*level) <= rank(wanted))
-        .max_by_key(|level| rank(*level))
-        .or_else(|| levels.iter().copied().min_by_key(|level| rank(*level)))
+    let rank = |effort: &ReasoningEffort| *effort as u8;
+    // "Off" is never near to anything but itself.
+    let usable = || {
+        levels
+            .iter()
+            .copied()
+            .filter(|level| (*level == ReasoningEffort::None) == (wanted == ReasoningEffort::None))
+    };
+    usable()
+        .filter(|level| rank(level) <= rank(&wanted))
+        .max_by_key(rank)
+        .or_else(|| usable().min_by_key(rank))
 }
 
 /// The word for an effort on the wire.

@@ -1,0 +1,104 @@
+//! What a failed call means. The one place of this crate that reads error texts.
+//!
+//! [`rules::RULES`] is an ordered table; the first row that matches decides. Each row has one
+//! fixture in the tests.
+
+#[cfg(test)]
+mod fixtures;
+mod limits;
+mod report;
+mod retry;
+mod rules;
+mod transport;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::model::ErrorClass;
+use serde_json::Value;
+
+pub use report::Report;
+pub use transport::{Transport, TransportKind};
+
+/// What is known about the call that failed. Some errors say nothing, and only its size hints
+/// at the cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// Rough size of the prompt in tokens.
+    pub prompt_tokens: u32,
+    /// The window of the model; 0: unknown.
+    pub context_length: u32,
+    /// The model thinks for minutes; a lost connection then says nothing about size.
+    pub slow_reasoner: bool,
+}
+
+impl Situation {
+    /// Whether the prompt fills more than `percent` of the window.
+    fn fills(&self, percent: u64) -> bool {
+        self.context_length > 0
+            && u64::from(self.prompt_tokens) * 100 > u64::from(self.context_length) * percent
+    }
+}
+
+/// What an error means and what it states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The row of the table that decided.
+    pub rule: &'static str,
+    pub class: ErrorClass,
+    /// What the provider said, shortened and without secrets.
+    pub message: String,
+    pub retry_after: Option<Duration>,
+    /// Window or output cap in tokens, by class.
+    pub limit: Option<u32>,
+}
+
+/// Judges an error answer. `headers` yields a header by its lower-case name.
+pub fn answer(
+    status: Option<u16>,
+    headers: &dyn Fn(&str) -> Option<String>,
+    body: &[u8],
+    situation: &Situation,
+    now: DateTime<Utc>,
+) -> Verdict {
+    let report = Report::read(status, body);
+    judge(&report, headers, situation, now)
+}
+
+/// Judges an error object inside a successful answer.
+pub fn inline(error: &Value, situation: &Situation, now: DateTime<Utc>) -> Verdict {
+    let report = Report::from_json(None, error);
+    judge(&report, &|_| None, situation, now)
+}
+
+fn judge(
+    report: &Report,
+    headers: &dyn Fn(&str) -> Option<String>,
+    situation: &Situation,
+    now: DateTime<Utc>,
+) -> Verdict {
+    let rule = rules::first_match(report, situation);
+    let limit = match rule.class {
+        ErrorClass::ContextOverflow => limits::window(&report.text),
+        ErrorClass::OutputCap => limits::output_cap(&report.text),
+        ErrorClass::LongContextTier => Some(200_000),
+        _ => None,
+    };
+    let retry_after = matches!(
+        rule.class,
+        ErrorClass::RateLimit
+            | ErrorClass::UpstreamRateLimit
+            | ErrorClass::Overloaded
+            | ErrorClass::Server
+            | ErrorClass::Billing
+    )
+    .then(|| retry::after(headers, report, now))
+    .flatten();
+    Verdict {
+        rule: rule.name,
+        class: rule.class,
+        message: report.shown(),
+        retry_after,
+        limit,
+    }
+}

@@ -1,0 +1,370 @@
+//! One realistic error per row of the table.
+
+use std::collections::HashMap;
+
+use chrono::DateTime;
+use hermes_core::model::ErrorClass;
+use pretty_assertions::assert_eq;
+
+use super::{Situation, Verdict, answer, inline, rules::RULES};
+
+/// A full window and nothing else known.
+const LARGE: Situation = Situation {
+    prompt_tokens: 90_000,
+    context_length: 100_000,
+    slow_reasoner: false,
+};
+
+/// Row, status (0: inside a stream), body.
+const FIXTURES: &[(&str, u16, &str)] = &[
+    (
+        "content policy",
+        400,
+        r#"{"error":{"message":"Your prompt was flagged by the safety system.","code":"content_policy_violation"}}"#,
+    ),
+    (
+        "thinking signature",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.3.content.0: Invalid `signature` in `thinking` block"}}"#,
+    ),
+    (
+        "encrypted reasoning",
+        400,
+        r#"{"error":{"message":"The item could not be verified.","code":"invalid_encrypted_content"}}"#,
+    ),
+    (
+        "reasoning echo",
+        400,
+        r#"{"error":{"message":"Missing reasoning_content in assistant message 4","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "long context tier",
+        429,
+        r#"{"error":{"type":"rate_limit_error","message":"Extra usage must be enabled for long context requests."}}"#,
+    ),
+    (
+        "long context beta",
+        400,
+        r#"{"error":{"message":"The long context beta is not yet available for this plan."}}"#,
+    ),
+    (
+        "grammar",
+        400,
+        r#"{"error":{"code":400,"message":"Failed to initialise sampler: error parsing grammar: unknown escape at \\d"}}"#,
+    ),
+    (
+        "chat template",
+        500,
+        r#"{"error":{"message":"Unable to generate parser for this template: bad tool list"}}"#,
+    ),
+    (
+        "tool schema",
+        400,
+        r#"{"error":{"message":"tools.0.parameters is not a valid moonshot flavored json schema: type missing"}}"#,
+    ),
+    (
+        "tool content",
+        400,
+        r#"{"error":{"message":"messages[5]: tool message content must be a string"}}"#,
+    ),
+    (
+        "image too large",
+        400,
+        r#"{"error":{"message":"messages.0.content.1.image.source: image exceeds 5 MB maximum: 7340032 bytes"}}"#,
+    ),
+    (
+        "no images",
+        404,
+        r#"{"error":{"message":"No endpoints found that support image input","code":404}}"#,
+    ),
+    (
+        "401",
+        401,
+        r#"{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}"#,
+    ),
+    (
+        "403 billing",
+        403,
+        r#"{"error":{"message":"Key limit exceeded (total limit). Manage it in your settings.","code":403}}"#,
+    ),
+    (
+        "403",
+        403,
+        r#"{"error":{"message":"This account has no permission for the project."}}"#,
+    ),
+    (
+        "402 usage limit",
+        402,
+        r#"{"error":{"message":"Weekly usage limit reached, try again in 5 minutes."}}"#,
+    ),
+    (
+        "402",
+        402,
+        r#"{"error":{"message":"This request requires more credits."}}"#,
+    ),
+    (
+        "404 free tier",
+        404,
+        r#"{"error":{"message":"That model is not available on the free tier."}}"#,
+    ),
+    (
+        "data policy",
+        404,
+        r#"{"error":{"message":"No endpoints found matching your data policy.","code":404}}"#,
+    ),
+    (
+        "404 model",
+        404,
+        r#"{"error":{"message":"model: claude-unheard-of","type":"not_found_error"}}"#,
+    ),
+    (
+        "404 does not exist",
+        404,
+        r#"{"error":{"message":"The model `gpt-9` does not exist or you have no access to it."}}"#,
+    ),
+    (
+        "413",
+        413,
+        "<html><head><title>413 Request Entity Too Large</title></head></html>",
+    ),
+    (
+        "429 quota",
+        429,
+        r#"{"error":{"message":"You ran past your quota.","code":"insufficient_quota"}}"#,
+    ),
+    (
+        "429 overloaded",
+        429,
+        r#"{"error":{"code":"1305","message":"Many people use this model now; come back later."}}"#,
+    ),
+    (
+        "429 upstream",
+        429,
+        r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"provider_name":"Acme","raw":"{\"error\":\"acme/big is limited upstream\"}"}}}"#,
+    ),
+    (
+        "429",
+        429,
+        r#"{"error":{"message":"Rate limit reached for requests per minute.","code":"rate_limit_exceeded"}}"#,
+    ),
+    (
+        "parameter",
+        400,
+        r#"{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.","code":"unsupported_parameter"}}"#,
+    ),
+    (
+        "5xx invalid request",
+        500,
+        r#"{"error":{"message":"bad tool list","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "empty answer",
+        502,
+        r#"{"error":{"message":"The provider returned an empty response; raise max_tokens or shorten the context window."}}"#,
+    ),
+    (
+        "output cap",
+        400,
+        r#"{"error":{"message":"max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for this model"}}"#,
+    ),
+    (
+        "answer does not fit",
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 66000 tokens (464 in the messages, 65536 in the completion)."}}"#,
+    ),
+    (
+        "overflow code",
+        400,
+        r#"{"error":{"message":"Too big.","code":"context_length_exceeded"}}"#,
+    ),
+    (
+        "overflow text",
+        500,
+        r#"{"error":{"code":500,"message":"the request exceeds the available context size (8192 tokens), try increasing it"}}"#,
+    ),
+    (
+        "400 model",
+        400,
+        r#"{"error":{"message":"acme/none is not a valid model ID","code":400}}"#,
+    ),
+    (
+        "400 rate limit",
+        400,
+        r#"{"code":"Throttling.RateQuota","message":"Requests rate increased too quickly."}"#,
+    ),
+    (
+        "400 billing",
+        400,
+        r#"{"error":{"message":"Your credit balance is too low to use the API."}}"#,
+    ),
+    (
+        "bare 400, large prompt",
+        400,
+        r#"{"error":{"message":"Error"}}"#,
+    ),
+    ("408", 408, ""),
+    ("gateway timeout", 504, "upstream did not answer"),
+    (
+        "503",
+        529,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+    ),
+    (
+        "5xx",
+        500,
+        r#"{"error":{"message":"Something broke on our side."}}"#,
+    ),
+    (
+        "4xx",
+        422,
+        r#"{"detail":[{"loc":["body","messages"],"msg":"field required"}]}"#,
+    ),
+    (
+        "overloaded",
+        0,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+    ),
+    (
+        "quota",
+        0,
+        r#"{"error":{"message":"No credits left.","type":"billing_error"}}"#,
+    ),
+    (
+        "rate limit",
+        0,
+        r#"{"error":{"message":"Slow down.","code":"rate_limit_exceeded"}}"#,
+    ),
+    (
+        "payload",
+        0,
+        r#"{"type":"error","error":{"type":"request_too_large","message":"Body above 32 MB"}}"#,
+    ),
+    (
+        "key",
+        0,
+        r#"{"type":"error","error":{"type":"authentication_error","message":"bad key"}}"#,
+    ),
+    (
+        "model",
+        0,
+        r#"{"type":"error","error":{"type":"not_found_error","message":"claude-none"}}"#,
+    ),
+    (
+        "timed out",
+        0,
+        r#"{"error":{"message":"upstream request timed out"}}"#,
+    ),
+    (
+        "refused request",
+        0,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"roles must alternate"}}"#,
+    ),
+    (
+        "server",
+        0,
+        r#"{"error":{"message":"odd","code":"server_error"}}"#,
+    ),
+    ("unknown", 0, r#"{"error":{"message":"?"}}"#),
+];
+
+fn judge(status: u16, body: &str, situation: &Situation) -> Verdict {
+    let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+    match status {
+        0 => inline(&serde_json::from_str(body).unwrap(), situation, now),
+        _ => answer(Some(status), &|_| None, body.as_bytes(), situation, now),
+    }
+}
+
+#[test]
+fn every_row_has_one_fixture_and_decides_it() {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (name, status, body) in FIXTURES {
+        let situation = if name.starts_with("bare") {
+            LARGE
+        } else {
+            Situation::default()
+        };
+        let verdict = judge(*status, body, &situation);
+        assert_eq!(verdict.rule, *name, "{body}");
+        *seen.entry(name).or_default() += 1;
+    }
+    let rows: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+    for row in &rows {
+        assert_eq!(seen.get(row), Some(&1), "fixtures of row {row:?}");
+    }
+    assert_eq!(rows.len(), FIXTURES.len());
+}
+
+#[test]
+fn stated_limits_are_taken() {
+    let cap = judge(
+        400,
+        FIXTURES.iter().find(|f| f.0 == "output cap").unwrap().2,
+        &Situation::default(),
+    );
+    assert_eq!(
+        (cap.class, cap.limit),
+        (ErrorClass::OutputCap, Some(64_000))
+    );
+    let fit = judge(
+        400,
+        FIXTURES
+            .iter()
+            .find(|f| f.0 == "answer does not fit")
+            .unwrap()
+            .2,
+        &Situation::default(),
+    );
+    assert_eq!((fit.class, fit.limit), (ErrorClass::OutputCap, Some(7_728)));
+    let over = judge(
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 9500 tokens (9000 in the messages, 500 in the completion)."}}"#,
+        &Situation::default(),
+    );
+    assert_eq!(
+        (over.class, over.limit),
+        (ErrorClass::ContextOverflow, Some(8_192))
+    );
+    let silent = judge(
+        400,
+        r#"{"error":{"message":"prompt is too long"}}"#,
+        &Situation::default(),
+    );
+    assert_eq!(
+        (silent.class, silent.limit),
+        (ErrorClass::ContextOverflow, None)
+    );
+}
+
+#[test]
+fn a_bare_400_of_a_small_prompt_is_no_overflow() {
+    let verdict = judge(
+        400,
+        r#"{"error":{"message":"Error"}}"#,
+        &Situation::default(),
+    );
+    assert_eq!(verdict.class, ErrorClass::Format);
+}
+
+#[test]
+fn waits_come_with_limits_of_rate() {
+    let verdict = judge(
+        429,
+        r#"{"error":{"message":"Rate limit reached. Please try again in 20s."}}"#,
+        &Situation::default(),
+    );
+    assert_eq!(verdict.retry_after.map(|wait| wait.as_secs()), Some(20));
+    let google = r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}]"#;
+    let verdict = judge(429, google, &Situation::default());
+    assert_eq!(verdict.retry_after.map(|wait| wait.as_secs()), Some(34));
+}
+
+#[test]
+fn a_code_inside_a_stream_counts_as_status() {
+    let verdict = judge(
+        0,
+        r#"{"error":{"message":"oops","code":502}}"#,
+        &Situation::default(),
+    );
+    assert_eq!(verdict.rule, "5xx");
+}

@@ -1,0 +1,220 @@
+//! An error answer, taken apart: status, codes, texts.
+
+use serde_json::Value;
+
+use crate::codec::clip;
+
+/// Longest message that is shown.
+const SHOWN_CHARS: usize = 500;
+
+/// How deep errors may be wrapped into each other.
+const MAX_DEPTH: usize = 8;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    pub status: Option<u16>,
+    /// Codes and types named anywhere, lower case.
+    pub codes: Vec<String>,
+    /// Every text named anywhere, lower case: what rules search.
+    pub text: String,
+    /// The most telling message, as it was written.
+    pub message: String,
+    /// An aggregator passes on the error of a provider behind it.
+    pub upstream: bool,
+    /// Seconds that the body says to wait.
+    pub wait: Option<String>,
+}
+
+impl Report {
+    pub fn read(status: Option<u16>, body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        match serde_json::from_str::<Value>(text.trim()) {
+            Ok(value) if value.is_object() || value.is_array() => Self::from_json(status, &value),
+            _ => {
+                let message = plain(&text);
+                Self {
+                    status,
+                    text: message.to_lowercase(),
+                    message,
+                    ..Self::default()
+                }
+            }
+        }
+    }
+
+    pub fn from_json(status: Option<u16>, body: &Value) -> Self {
+        let mut report = Self {
+            status,
+            ..Self::default()
+        };
+        report.collect(body, 0);
+        report.text = report.text.to_lowercase();
+        report
+    }
+
+    /// The message for people: short, one line, without secrets.
+    pub(super) fn shown(&self) -> String {
+        let said = self
+            .message
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let shown = clip(&said, SHOWN_CHARS);
+        if shown.is_empty() {
+            return match self.status {
+                Some(_) => "the provider gave no reason".to_owned(),
+                None => "an error without text".to_owned(),
+            };
+        }
+        hermes_core::redact::secrets(&shown).into_owned()
+    }
+
+    pub(super) fn has_code(&self, code: &str) -> bool {
+        self.codes.iter().any(|mine| mine == code)
+    }
+
+    fn collect(&mut self, value: &Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        match value {
+            // Google wraps its errors into a list.
+            Value::Array(items) => items
+                .iter()
+                .take(4)
+                .for_each(|item| self.collect(item, depth + 1)),
+            Value::String(text) => self.say(text, depth),
+            Value::Object(fields) => {
+                for key in ["code", "type", "status", "error_code"] {
+                    self.code(fields.get(key));
+                }
+                if let Some(message) = ["message", "detail", "msg", "error_description"]
+                    .iter()
+                    .find_map(|key| fields.get(*key))
+                {
+                    self.collect(message, depth + 1);
+                }
+                for key in ["error", "errors"] {
+                    if let Some(inner) = fields.get(key).filter(|inner| !inner.is_null()) {
+                        self.collect(inner, depth + 1);
+                    }
+                }
+                if let Some(metadata) = fields.get("metadata").filter(|m| m.is_object()) {
+                    self.metadata(metadata, depth);
+                }
+                for detail in fields
+                    .get("details")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                {
+                    if let Some(delay) = detail.get("retryDelay").and_then(Value::as_str) {
+                        self.wait = Some(delay.to_owned());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// OpenRouter's wrapping: the error of the provider behind it is JSON text in `raw`.
+    fn metadata(&mut self, metadata: &Value, depth: usize) {
+        let raw = metadata.get("raw").filter(|raw| !raw.is_null());
+        self.upstream |= raw.is_some() || metadata.get("provider_name").is_some();
+        if let Some(raw) = raw {
+            let outer = std::mem::take(&mut self.message);
+            self.collect(raw, depth + 1);
+            if self.message.is_empty() {
+                self.message = outer;
+            }
+        }
+    }
+
+    /// Takes a text, or the error that it spells as JSON.
+    fn say(&mut self, text: &str, depth: usize) {
+        let trimmed = text.trim();
+        if trimmed.starts_with('{')
+            && let Ok(inner) = serde_json::from_str::<Value>(trimmed)
+        {
+            self.collect(&inner, depth + 1);
+            return;
+        }
+        if trimmed.is_empty() {
+            return;
+        }
+        if self.message.is_empty() {
+            trimmed.clone_into(&mut self.message);
+        }
+        self.text.push_str(trimmed);
+        self.text.push('\n');
+    }
+
+    fn code(&mut self, value: Option<&Value>) {
+        match value {
+            Some(Value::String(code)) if !code.is_empty() => {
+                self.codes.push(code.to_lowercase());
+                self.text.push_str(code);
+                self.text.push('\n');
+            }
+            Some(Value::Number(code)) => {
+                let status = code.as_u64().and_then(|code| u16::try_from(code).ok());
+                // Inside a stream the code is all there is of a status.
+                if let Some(status) = status.filter(|code| (400..600).contains(code)) {
+                    self.status.get_or_insert(status);
+                }
+                self.codes.push(code.to_string());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The readable part of an answer that is not JSON: a page of a proxy, most often.
+fn plain(text: &str) -> String {
+    let trimmed = text.trim();
+    if !trimmed.starts_with('<') {
+        return clip(trimmed, 4_000);
+    }
+    let title = trimmed
+        .split_once("<title>")
+        .and_then(|(_, rest)| rest.split_once("</title>"));
+    match title {
+        Some((title, _)) => format!("a web page: {}", clip(title.trim(), 200)),
+        None => "a web page instead of an answer".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn wrapped_errors_are_opened() {
+        let body = json!({"error": {
+            "message": "Provider returned error", "code": 429,
+            "metadata": {"provider_name": "Acme", "raw": "{\"error\":{\"message\":\"slow down, please\",\"type\":\"Too_Fast\"}}"},
+        }});
+        let report = Report::from_json(None, &body);
+        assert!(report.upstream);
+        assert_eq!(report.status, Some(429));
+        assert_eq!(report.message, "slow down, please");
+        assert!(report.has_code("too_fast"));
+        assert!(report.text.contains("provider returned error"));
+    }
+
+    #[test]
+    fn pages_of_proxies_are_named() {
+        let page = b"<html><head><title>502 Bad Gateway</title></head>";
+        let report = Report::read(Some(502), page);
+        assert_eq!(report.message, "a web page: 502 Bad Gateway");
+    }
+
+    #[test]
+    fn keys_are_not_repeated() {
+        let body =
+            br#"{"error":{"message":"Incorrect API key provided: sk-abcdefghijklmnopqrstuv"}}"#;
+        let shown = Report::read(Some(401), body).shown();
+        assert!(!shown.contains("ghijklmnop"), "{shown}");
+    }
+}

@@ -1,0 +1,467 @@
+//! The table. Order matters: what is special stands before what is general, and complaints about
+//! parameters and empty answers stand before overflow, because all of them mention `max_tokens`.
+
+use hermes_core::model::ErrorClass;
+
+use super::{Report, Situation, limits};
+
+pub(super) struct Rule {
+    pub(super) name: &'static str,
+    status: Status,
+    /// One of these codes or texts must occur; both empty: no condition.
+    codes: &'static [&'static str],
+    any: &'static [&'static str],
+    /// One of these must occur as well.
+    also: &'static [&'static str],
+    check: Option<fn(&Report, &Situation) -> bool>,
+    pub(super) class: ErrorClass,
+}
+
+#[derive(Clone, Copy)]
+enum Status {
+    Any,
+    Is(&'static [u16]),
+    Within(u16, u16),
+}
+
+impl Rule {
+    const fn new(name: &'static str, class: ErrorClass) -> Self {
+        Self {
+            name,
+            status: Status::Any,
+            codes: &[],
+            any: &[],
+            also: &[],
+            check: None,
+            class,
+        }
+    }
+
+    const fn status(mut self, list: &'static [u16]) -> Self {
+        self.status = Status::Is(list);
+        self
+    }
+
+    const fn within(mut self, low: u16, high: u16) -> Self {
+        self.status = Status::Within(low, high);
+        self
+    }
+
+    const fn codes(mut self, codes: &'static [&'static str]) -> Self {
+        self.codes = codes;
+        self
+    }
+
+    const fn any(mut self, texts: &'static [&'static str]) -> Self {
+        self.any = texts;
+        self
+    }
+
+    const fn also(mut self, texts: &'static [&'static str]) -> Self {
+        self.also = texts;
+        self
+    }
+
+    const fn check(mut self, check: fn(&Report, &Situation) -> bool) -> Self {
+        self.check = Some(check);
+        self
+    }
+
+    fn matches(&self, report: &Report, situation: &Situation) -> bool {
+        let status = match (self.status, report.status) {
+            (Status::Any, _) => true,
+            (Status::Is(list), Some(status)) => list.contains(&status),
+            (Status::Within(low, high), Some(status)) => (low..=high).contains(&status),
+            (_, None) => false,
+        };
+        let says = |texts: &[&str]| texts.iter().any(|text| report.text.contains(text));
+        let named = (self.codes.is_empty() && self.any.is_empty())
+            || self.codes.iter().any(|code| report.has_code(code))
+            || says(self.any);
+        status
+            && named
+            && (self.also.is_empty() || says(self.also))
+            && self.check.is_none_or(|check| check(report, situation))
+    }
+}
+
+/// The first row that matches; the last row matches everything.
+pub(super) fn first_match(report: &Report, situation: &Situation) -> &'static Rule {
+    RULES
+        .iter()
+        .find(|rule| rule.matches(report, situation))
+        .unwrap_or(&UNKNOWN)
+}
+
+const UNKNOWN: Rule = Rule::new("unknown", ErrorClass::Unknown);
+
+const BILLING_CODES: &[&str] = &[
+    "insufficient_quota",
+    "billing_not_active",
+    "payment_required",
+    "insufficient_credits",
+    "no_usable_credits",
+    "balance_depleted",
+    "billing_error",
+    "model_not_supported_on_free_tier",
+    "personal-team-blocked:spending-limit",
+];
+const BILLING: &[&str] = &[
+    "insufficient credits",
+    "insufficient balance",
+    "insufficient funds",
+    "credit balance",
+    "credits exhausted",
+    "out of credits",
+    "out of funds",
+    "top up your",
+    "payment required",
+    "billing hard limit",
+    "check your plan and billing",
+    "account is deactivated",
+    "plan does not include",
+    "not available on the free tier",
+    "balance_depleted",
+    "spending limit",
+    "key limit exceeded",
+];
+const RATE: &[&str] = &[
+    "rate limit",
+    "rate_limit",
+    "too many requests",
+    "throttl",
+    "requests per minute",
+    "tokens per minute",
+    "requests per day",
+    "resource_exhausted",
+    "resource has been exhausted",
+    "please retry after",
+    "rate increased too quickly",
+    "too many concurrent",
+];
+const OVERLOADED: &[&str] = &[
+    "overloaded",
+    "at capacity",
+    "over capacity",
+    "engine is currently busy",
+    "server is busy",
+    "no available capacity",
+];
+const PARAMETER: &[&str] = &[
+    "unknown parameter",
+    "unsupported parameter",
+    "unrecognized request argument",
+    "unknown_parameter",
+    "unsupported_parameter",
+    "extra inputs are not permitted",
+    "unknown name \"",
+    "unrecognized field",
+    "not supported with this model",
+];
+const EMPTY: &[&str] = &[
+    "returned an empty response",
+    "empty response despite",
+    "returning empty responses",
+    "empty response stream",
+];
+const OVERFLOW: &[&str] = &[
+    "context length",
+    "context size",
+    "context window",
+    "maximum context",
+    "context_length",
+    "token limit",
+    "too many tokens",
+    "reduce the length",
+    "prompt is too long",
+    "prompt too long",
+    "prompt exceeds",
+    "input is too long",
+    "maximum number of tokens",
+    "max_model_len",
+    "maximum model length",
+    "maximum prompt length",
+    "prompt length",
+    "exceeds the limit",
+    "max input token",
+    "number of input tokens",
+    "input token count",
+    "more than max tokens allowed",
+    "truncating input",
+    "slot context",
+    "n_ctx",
+    "\u{8d85}\u{8fc7}\u{6700}\u{5927}\u{957f}\u{5ea6}",
+    "\u{4e0a}\u{4e0b}\u{6587}\u{957f}\u{5ea6}",
+];
+const MISSING_MODEL: &[&str] = &[
+    "is not a valid model",
+    "invalid model",
+    "model not found",
+    "model_not_found",
+    "no such model",
+    "unknown model",
+    "unsupported model",
+    "try pulling it first",
+    "no endpoints found that support tool use",
+    "does not support tools",
+];
+const DATA_POLICY: &[&str] = &[
+    "matching your guardrail",
+    "matching your data policy",
+    "no endpoints available matching",
+];
+
+pub(super) const RULES: &[Rule] = &[
+    // What the content itself caused.
+    Rule::new("content policy", ErrorClass::ContentPolicy)
+        .codes(&[
+            "content_policy_violation",
+            "content_filter",
+            "responsibleaipolicyviolation",
+        ])
+        .any(&[
+            "flagged for possible",
+            "violates our usage polic",
+            "usage policies",
+            "was flagged by",
+            "input was flagged",
+            "due to safety",
+            "content_filter",
+            "responsibleaipolicyviolation",
+            "new_sensitive",
+            "content management policy",
+        ]),
+    Rule::new("thinking signature", ErrorClass::ReasoningRejected)
+        .status(&[400, 422])
+        .any(&["thinking"])
+        .also(&[
+            "signature",
+            "cannot be modified",
+            "must remain",
+            "must start with",
+            "expected `thinking`",
+        ]),
+    Rule::new("encrypted reasoning", ErrorClass::ReasoningRejected)
+        .codes(&["invalid_encrypted_content"])
+        .any(&[
+            "invalid_encrypted_content",
+            "could not decrypt",
+            "encrypted content for item",
+        ]),
+    Rule::new("reasoning echo", ErrorClass::ReasoningRejected)
+        .status(&[400, 422])
+        .any(&["reasoning_content", "reasoning_details"]),
+    Rule::new("long context tier", ErrorClass::LongContextTier)
+        .status(&[429])
+        .any(&["extra usage"])
+        .also(&["long context"]),
+    Rule::new("long context beta", ErrorClass::LongContextTier)
+        .status(&[400])
+        .any(&["long context beta"]),
+    Rule::new("grammar", ErrorClass::SchemaRejected).any(&[
+        "error parsing grammar",
+        "json-schema-to-grammar",
+        "failed to parse grammar",
+    ]),
+    Rule::new("chat template", ErrorClass::SchemaRejected)
+        .any(&["unable to generate parser"])
+        .also(&["template"]),
+    Rule::new("tool schema", ErrorClass::SchemaRejected)
+        .status(&[400, 422])
+        .any(&[
+            "flavored json schema",
+            "invalid schema for function",
+            "invalid json schema",
+            "input_schema",
+            "function_declarations",
+        ]),
+    Rule::new("tool content", ErrorClass::ToolContentRejected)
+        .within(400, 499)
+        .any(&[
+            "text is not set",
+            "tool message content must be a string",
+            "tool content must be a string",
+            "tool message must be a string",
+            "expected string, got list",
+            "expected string, got array",
+            "tool_call.content must be string",
+        ]),
+    Rule::new("image too large", ErrorClass::ImageTooLarge)
+        .codes(&["image_too_large"])
+        .any(&[
+            "image exceeds",
+            "image too large",
+            "image is too large",
+            "image size exceeds",
+            "image dimensions exceed",
+            "dimensions exceed max allowed size",
+        ]),
+    Rule::new("no images", ErrorClass::ImagesUnsupported)
+        .within(400, 499)
+        .any(&[
+            "does not support image",
+            "not support image input",
+            "image input is not supported",
+            "images are not supported",
+            "support image input",
+            "unknown variant `image_url`",
+            "image_url is not supported",
+            "not a multimodal model",
+            "mmproj",
+        ]),
+    // Keys and money.
+    Rule::new("401", ErrorClass::Auth).status(&[401]),
+    Rule::new("403 billing", ErrorClass::Billing)
+        .status(&[403])
+        .codes(BILLING_CODES)
+        .any(BILLING),
+    Rule::new("403", ErrorClass::Auth).status(&[403]),
+    Rule::new("402 usage limit", ErrorClass::RateLimit)
+        .status(&[402])
+        .any(&["usage limit", "quota", "limit exceeded"])
+        .also(&[
+            "try again",
+            "retry",
+            "resets",
+            "reset in",
+            "wait",
+            "window",
+            "periodic",
+        ]),
+    Rule::new("402", ErrorClass::Billing).status(&[402]),
+    Rule::new("404 free tier", ErrorClass::Billing)
+        .status(&[404])
+        .codes(BILLING_CODES)
+        .any(BILLING),
+    Rule::new("data policy", ErrorClass::AccountPolicy)
+        .within(400, 404)
+        .any(DATA_POLICY),
+    Rule::new("404 model", ErrorClass::ModelNotFound)
+        .status(&[404])
+        .codes(&["not_found_error"])
+        .any(MISSING_MODEL)
+        .check(|report, _| !report.message.is_empty()),
+    Rule::new("404 does not exist", ErrorClass::ModelNotFound)
+        .status(&[404])
+        .any(&["model"])
+        .also(&["does not exist", "not found", "no access"]),
+    Rule::new("413", ErrorClass::PayloadTooLarge).status(&[413]),
+    // Too much at once.
+    Rule::new("429 quota", ErrorClass::Billing)
+        .status(&[429])
+        .codes(&["insufficient_quota"])
+        .any(&["check your plan and billing", "insufficient balance"]),
+    Rule::new("429 overloaded", ErrorClass::Overloaded)
+        .status(&[429])
+        .codes(&["1305", "overloaded_error"])
+        .any(OVERLOADED),
+    Rule::new("429 upstream", ErrorClass::UpstreamRateLimit)
+        .status(&[429])
+        .any(&["provider returned error"])
+        .check(|report, _| report.upstream),
+    Rule::new("429", ErrorClass::RateLimit).status(&[429]),
+    // What the request itself caused: parameters before sizes.
+    Rule::new("parameter", ErrorClass::Format)
+        .within(400, 502)
+        .codes(&["unknown_parameter", "unsupported_parameter"])
+        .any(PARAMETER),
+    Rule::new("5xx invalid request", ErrorClass::Format)
+        .within(500, 502)
+        .codes(&["invalid_request_error"])
+        .any(&["invalid_request_error"]),
+    Rule::new("empty answer", ErrorClass::Server).any(EMPTY),
+    Rule::new("output cap", ErrorClass::OutputCap)
+        .any(&[
+            "available_tokens",
+            "range of max_tokens",
+            "maximum allowed number of output tokens",
+            "supports at most",
+            "max_tokens is too large",
+            "max_completion_tokens is too large",
+            "max_output_tokens is too large",
+            "'max_tokens' or 'max_completion_tokens' is too large",
+        ])
+        .check(|report, _| report.text.contains("max_") || report.text.contains("completion")),
+    Rule::new("answer does not fit", ErrorClass::OutputCap)
+        .any(&["in the completion", "max_tokens"])
+        .also(&["maximum context length"])
+        .check(|report, _| limits::room(&report.text).is_some()),
+    Rule::new("overflow code", ErrorClass::ContextOverflow).codes(&[
+        "context_length_exceeded",
+        "max_tokens_exceeded",
+        "exceed_context_size_error",
+    ]),
+    Rule::new("overflow text", ErrorClass::ContextOverflow)
+        .any(OVERFLOW)
+        .check(|report, _| report.status.is_none_or(|status| status != 404)),
+    Rule::new("400 model", ErrorClass::ModelNotFound)
+        .within(400, 422)
+        .codes(&["model_not_found", "model_not_available", "invalid_model"])
+        .any(MISSING_MODEL),
+    Rule::new("400 rate limit", ErrorClass::RateLimit)
+        .status(&[400])
+        .any(RATE),
+    Rule::new("400 billing", ErrorClass::Billing)
+        .status(&[400])
+        .codes(BILLING_CODES)
+        .any(BILLING),
+    Rule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
+        .status(&[400])
+        .check(|report, situation| report.message.chars().count() < 30 && situation.fills(40)),
+    // Trouble on the other side.
+    Rule::new("408", ErrorClass::Timeout).status(&[408]),
+    Rule::new("gateway timeout", ErrorClass::Timeout).status(&[504, 522, 524]),
+    Rule::new("503", ErrorClass::Overloaded).status(&[503, 529]),
+    Rule::new("5xx", ErrorClass::Server).within(500, 599),
+    Rule::new("4xx", ErrorClass::Format).within(400, 499),
+    // Errors inside a stream, which have no status.
+    Rule::new("overloaded", ErrorClass::Overloaded)
+        .codes(&["overloaded_error", "server_is_overloaded", "slow_down"])
+        .any(OVERLOADED),
+    Rule::new("quota", ErrorClass::Billing)
+        .codes(BILLING_CODES)
+        .any(BILLING),
+    Rule::new("rate limit", ErrorClass::RateLimit)
+        .codes(&[
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "resource_exhausted",
+            "throttled",
+        ])
+        .any(RATE),
+    Rule::new("payload", ErrorClass::PayloadTooLarge)
+        .codes(&["request_too_large"])
+        .any(&["request entity too large", "payload too large"]),
+    Rule::new("key", ErrorClass::Auth)
+        .codes(&[
+            "authentication_error",
+            "permission_error",
+            "invalid_api_key",
+        ])
+        .any(&[
+            "invalid api key",
+            "unauthorized",
+            "token expired",
+            "token revoked",
+            "access denied",
+        ]),
+    Rule::new("model", ErrorClass::ModelNotFound)
+        .codes(&["not_found_error", "model_not_found"])
+        .any(MISSING_MODEL),
+    Rule::new("timed out", ErrorClass::Timeout)
+        .codes(&["timeout_error"])
+        .any(&["timed out", "deadline exceeded"]),
+    Rule::new("refused request", ErrorClass::Format).codes(&["invalid_request_error"]),
+    Rule::new("server", ErrorClass::Server)
+        .codes(&[
+            "api_error",
+            "server_error",
+            "internal_error",
+            "internal_server_error",
+        ])
+        .any(&[
+            "internal server error",
+            "an error occurred while processing",
+        ]),
+    UNKNOWN,
+];

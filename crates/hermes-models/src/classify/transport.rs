@@ -1,0 +1,118 @@
+//! Failures below HTTP: no answer, or a broken one.
+
+use hermes_core::model::ErrorClass;
+
+use super::Situation;
+
+/// A failure of the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transport {
+    pub kind: TransportKind,
+    /// What happened, for people.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportKind {
+    /// Refused, no route, unknown host.
+    Unreachable,
+    /// The certificate was not accepted.
+    Certificate,
+    /// A phase took too long.
+    Timeout,
+    /// The connection broke while it was used.
+    Broken,
+    /// The request could not be built.
+    Request,
+    /// What came back was not HTTP.
+    Protocol,
+}
+
+impl Transport {
+    /// Reads an error of the HTTP client: its kind, then the causes behind it.
+    pub fn of(error: &reqwest::Error) -> Self {
+        let causes = causes(error);
+        Self {
+            kind: kind(error, &causes),
+            message: message(&causes),
+        }
+    }
+
+    pub fn class(&self, situation: &Situation) -> ErrorClass {
+        match self.kind {
+            TransportKind::Unreachable => ErrorClass::Unreachable,
+            TransportKind::Certificate => ErrorClass::TlsCertificate,
+            // Some gateways hang up on prompts that are too large instead of saying so.
+            TransportKind::Broken if situation.fills(60) && !situation.slow_reasoner => {
+                ErrorClass::ContextOverflow
+            }
+            TransportKind::Timeout | TransportKind::Broken => ErrorClass::Timeout,
+            TransportKind::Request => ErrorClass::Format,
+            TransportKind::Protocol => ErrorClass::BadResponse,
+        }
+    }
+}
+
+/// The texts of the error and its causes, outermost first.
+fn causes(error: &reqwest::Error) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut next: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = next {
+        texts.push(error.to_string());
+        next = error.source();
+    }
+    texts
+}
+
+fn kind(error: &reqwest::Error, causes: &[String]) -> TransportKind {
+    let all = causes.join("\n").to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
+    if io_kind(error) == Some(std::io::ErrorKind::ConnectionRefused)
+        || says(&[
+            "connection refused",
+            "dns error",
+            "failed to lookup",
+            "no route to host",
+            "network is unreachable",
+            "host unreachable",
+        ])
+    {
+        TransportKind::Unreachable
+    } else if says(&[
+        "invalid peer certificate",
+        "unknownissuer",
+        "certificate",
+        "ca file",
+    ]) {
+        TransportKind::Certificate
+    } else if error.is_timeout() || says(&["timed out"]) {
+        TransportKind::Timeout
+    } else if error.is_builder() {
+        TransportKind::Request
+    } else if says(&["invalid http", "http2 error: protocol", "invalid status"]) {
+        TransportKind::Protocol
+    } else {
+        TransportKind::Broken
+    }
+}
+
+fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
+    let mut next: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return Some(io.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The outermost text repeats the URL, which may hold a key; the causes tell more.
+fn message(causes: &[String]) -> String {
+    let mut shown: Vec<&str> = causes.iter().skip(1).map(String::as_str).collect();
+    if shown.is_empty() {
+        shown = causes.iter().map(String::as_str).collect();
+    }
+    shown.dedup();
+    hermes_core::redact::secrets(&shown.join(": ")).into_owned()
+}

@@ -1,0 +1,226 @@
+//! The model client: one streaming path over HTTP.
+//!
+//! Nothing is sent before the stream is polled, and bytes are read only as events are pulled.
+//! Dropping the stream, or cancelling, ends the request at once.
+
+mod stream;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+mod wire;
+
+use std::sync::Arc;
+
+use hermes_core::clock::Clock;
+use hermes_core::message::{Content, Message};
+use hermes_core::model::{
+    ErrorClass, ModelClient, ModelError, ModelInfo, ModelRequest, ModelStream, Route,
+};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use tokio_util::sync::CancellationToken;
+
+use crate::classify::{Situation, Transport, Verdict};
+use crate::codec::{self, AnswerReader, Decoder};
+use crate::quirks::{AuthStyle, Quirks};
+
+pub use timeouts::PhaseTimeouts;
+use wire::{Outgoing, Wire};
+
+/// Tokens that an image counts for in estimates.
+const IMAGE_TOKENS: usize = 1_500;
+
+/// What a client is made of.
+pub struct ClientParts {
+    pub route: Route,
+    pub info: ModelInfo,
+    /// Already refined by [`Quirks::for_model`].
+    pub quirks: Quirks,
+    pub credential: Option<SecretString>,
+    /// From [`crate::http::client`]; its connect timeout is `timeouts.connect`.
+    pub http: reqwest::Client,
+    pub timeouts: PhaseTimeouts,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A model behind one route, spoken to over HTTP.
+pub struct HttpModelClient {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    route: Route,
+    info: ModelInfo,
+    quirks: Quirks,
+    credential: Option<SecretString>,
+    timeouts: PhaseTimeouts,
+    clock: Arc<dyn Clock>,
+    wire: Box<dyn Wire>,
+}
+
+impl HttpModelClient {
+    pub fn new(parts: ClientParts) -> Self {
+        let wire = Box::new(parts.http.clone());
+        Self::with_wire(parts, wire)
+    }
+
+    fn with_wire(parts: ClientParts, wire: Box<dyn Wire>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                route: parts.route,
+                info: parts.info,
+                quirks: parts.quirks,
+                credential: parts.credential,
+                timeouts: parts.timeouts,
+                clock: parts.clock,
+                wire,
+            }),
+        }
+    }
+}
+
+impl ModelClient for HttpModelClient {
+    fn route(&self) -> &Route {
+        &self.shared.route
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.shared.info
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        stream::start(Arc::clone(&self.shared), request, cancel)
+    }
+}
+
+impl Shared {
+    /// The request in the form that is sent.
+    fn outgoing(&self, request: &ModelRequest) -> Result<Outgoing, ModelError> {
+        let encoded =
+            codec::encode(request, &self.quirks, &self.route, &self.info).map_err(|error| {
+                let message = format!("the request cannot be encoded: {error}");
+                self.error(ErrorClass::Format, message)
+            })?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &encoded.headers {
+            let (Ok(name), Ok(value)) = (
+                HeaderName::try_from(name.as_str()),
+                HeaderValue::from_str(value),
+            ) else {
+                let message =
+                    format!("the header {name:?} cannot be sent; check the configured headers");
+                return Err(self.error(ErrorClass::Format, message));
+            };
+            headers.insert(name, value);
+        }
+        self.authorize(&mut headers)?;
+        Ok(Outgoing {
+            url: codec::endpoint(&self.route.base_url, self.quirks.format),
+            headers,
+            body: encoded.body,
+        })
+    }
+
+    fn authorize(&self, headers: &mut HeaderMap) -> Result<(), ModelError> {
+        let Some(credential) = &self.credential else {
+            return Ok(());
+        };
+        let secret = credential.expose_secret().trim();
+        let (name, value) = match self.quirks.auth {
+            AuthStyle::Bearer => ("authorization", format!("Bearer {secret}")),
+            AuthStyle::XApiKey => ("x-api-key", secret.to_owned()),
+            AuthStyle::ApiKey => ("api-key", secret.to_owned()),
+            AuthStyle::None => return Ok(()),
+        };
+        // A header set by hand wins.
+        if headers.contains_key(name) {
+            return Ok(());
+        }
+        let mut value = HeaderValue::from_str(&value).map_err(|_| {
+            let message = "the key holds characters that cannot be sent; enter it again";
+            self.error(ErrorClass::Auth, message.to_owned())
+        })?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static(name), value);
+        Ok(())
+    }
+
+    fn reader(&self, request: &ModelRequest) -> AnswerReader {
+        AnswerReader::new(Decoder::new(request, &self.quirks, &self.route))
+    }
+
+    fn situation(&self, request: &ModelRequest) -> Situation {
+        Situation {
+            prompt_tokens: u32::try_from(estimate(request)).unwrap_or(u32::MAX),
+            context_length: self.info.context_length,
+            slow_reasoner: timeouts::is_slow_reasoner(&self.route.model),
+        }
+    }
+
+    fn error(&self, class: ErrorClass, message: String) -> ModelError {
+        ModelError {
+            class,
+            provider: self.route.provider.clone(),
+            model: self.route.model.clone(),
+            status: None,
+            message: self.hide(message),
+            retry_after: None,
+            limit: None,
+        }
+    }
+
+    fn judged(&self, verdict: Verdict, status: Option<u16>) -> ModelError {
+        ModelError {
+            status,
+            retry_after: verdict.retry_after,
+            limit: verdict.limit,
+            ..self.error(verdict.class, verdict.message)
+        }
+    }
+
+    fn broken(&self, failure: &Transport, situation: &Situation) -> ModelError {
+        self.error(failure.class(situation), failure.message.clone())
+    }
+
+    /// `message` without the credential of this route.
+    fn hide(&self, message: String) -> String {
+        let secret = self
+            .credential
+            .as_ref()
+            .map(|secret| secret.expose_secret().trim())
+            .filter(|secret| secret.len() >= 8);
+        match secret {
+            Some(secret) if message.contains(secret) => message.replace(secret, "[key]"),
+            _ => message,
+        }
+    }
+}
+
+/// A rough count of the tokens of a request: four characters each.
+fn estimate(request: &ModelRequest) -> usize {
+    let content = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        Content::Parts(_) => content.text().len() + content.image_count() * IMAGE_TOKENS * 4,
+    };
+    let message = |message: &Message| match message {
+        Message::User(user) => {
+            content(&user.content).max(user.wire_text.as_ref().map_or(0, String::len))
+        }
+        Message::Assistant(assistant) => {
+            let calls = assistant.tool_calls.iter();
+            assistant.text.len()
+                + calls
+                    .map(|c| c.name.len() + c.arguments.len())
+                    .sum::<usize>()
+        }
+        Message::Tool(tool) => content(&tool.content),
+    };
+    let log: usize = request.messages.iter().map(|entry| message(entry)).sum();
+    // Schemas are rarely larger than this and not worth writing out for a rough figure.
+    let tools: usize = request
+        .tools
+        .iter()
+        .map(|tool| tool.description.len() + 400)
+        .sum();
+    (request.system.len() + log + tools) / 4
+}

@@ -1,0 +1,268 @@
+//! Wire formats: requests to bytes, bytes to events. No network here.
+//!
+//! Encoding is a pure function of its arguments: the same request gives the same bytes, and a
+//! longer conversation begins with the bytes of the shorter one (cache markers aside). Provider
+//! caches and the KV caches of local servers live on that.
+
+mod anthropic;
+mod body;
+mod canonical;
+mod chat;
+mod content;
+mod fields;
+mod finish;
+mod ids;
+mod json;
+mod reader;
+mod reasoning;
+mod responses;
+mod schema;
+mod usage;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod samples;
+
+use hermes_core::message::{AssistantMessage, BlobKind, WireBlob};
+use hermes_core::model::{ModelEvent, ModelInfo, ModelRequest, Route, WireFormat};
+use serde_json::Value;
+
+use crate::quirks::Quirks;
+use crate::sse::SseEvent;
+
+pub(crate) use json::clip;
+pub use reader::{AnswerReader, MAX_ANSWER_BYTES};
+
+/// A request, ready to be sent. The credential is added by the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Encodes `request` for the endpoint. Fails only when a value has no JSON form.
+pub fn encode(
+    request: &ModelRequest,
+    quirks: &Quirks,
+    route: &Route,
+    info: &ModelInfo,
+) -> Result<Encoded, serde_json::Error> {
+    let scope = Scope {
+        request,
+        quirks,
+        route,
+        info,
+    };
+    let body = match quirks.format {
+        WireFormat::ChatCompletions => chat::encode(&scope)?,
+        WireFormat::AnthropicMessages => anthropic::encode(&scope)?,
+        WireFormat::Responses => responses::encode(&scope)?,
+    };
+    Ok(Encoded {
+        headers: fields::headers(&scope),
+        body,
+    })
+}
+
+/// The URL that a request of this format goes to. Query parameters of the base URL are kept.
+pub fn endpoint(base_url: &str, format: WireFormat) -> String {
+    let (base, query) = match base_url.split_once('?') {
+        Some((base, query)) => (base, Some(query)),
+        None => (base_url, None),
+    };
+    let base = base.trim_end_matches('/');
+    let path = match format {
+        WireFormat::ChatCompletions => "/chat/completions",
+        WireFormat::AnthropicMessages if base.ends_with("/v1") => "/messages",
+        WireFormat::AnthropicMessages => "/v1/messages",
+        WireFormat::Responses => "/responses",
+    };
+    let base = base.strip_suffix(path).unwrap_or(base);
+    match query {
+        Some(query) => format!("{base}{path}?{query}"),
+        None => format!("{base}{path}"),
+    }
+}
+
+/// Everything an encoder may look at.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    request: &'a ModelRequest,
+    quirks: &'a Quirks,
+    route: &'a Route,
+    info: &'a ModelInfo,
+}
+
+impl<'a> Scope<'a> {
+    /// The blob of that kind, if this provider may have it back. A blob without issuer was
+    /// vouched for by whoever built the request.
+    fn own_blob(&self, message: &'a AssistantMessage, kind: BlobKind) -> Option<&'a Value> {
+        let own = |blob: &&WireBlob| {
+            blob.kind == kind
+                && blob
+                    .issuer
+                    .as_ref()
+                    .is_none_or(|issuer| *issuer == self.route.provider)
+        };
+        message.blobs.iter().find(own).map(|blob| &blob.value)
+    }
+
+    /// Whether images may go out at all.
+    fn images(&self) -> bool {
+        self.quirks.images && self.info.images
+    }
+
+    fn tools(&self) -> &'a [hermes_core::tool::ToolSpec] {
+        if self.info.tools {
+            &self.request.tools
+        } else {
+            &[]
+        }
+    }
+}
+
+/// The answer cannot be read on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WireFault {
+    /// The provider reported an error inside the answer: the JSON that carries it.
+    Provider(Value),
+    /// The answer is not what the format says.
+    Malformed(String),
+}
+
+/// Turns events of the stream into [`ModelEvent`]s.
+#[derive(Debug)]
+pub struct Decoder {
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Chat(Box<chat::Decoder>),
+    Anthropic(Box<anthropic::Decoder>),
+    Responses(Box<responses::Decoder>),
+}
+
+impl Decoder {
+    /// A decoder for the answer to `request`.
+    pub fn new(request: &ModelRequest, quirks: &Quirks, route: &Route) -> Self {
+        let issuer = route.provider.as_str();
+        let salt = request.messages.len();
+        let inner = match quirks.format {
+            WireFormat::ChatCompletions => {
+                Inner::Chat(Box::new(chat::Decoder::new(issuer, quirks.echo, salt)))
+            }
+            WireFormat::AnthropicMessages => {
+                Inner::Anthropic(Box::new(anthropic::Decoder::new(issuer, salt)))
+            }
+            WireFormat::Responses => {
+                Inner::Responses(Box::new(responses::Decoder::new(issuer, salt)))
+            }
+        };
+        Self { inner }
+    }
+
+    /// Takes one event of the stream.
+    pub fn push(&mut self, event: &SseEvent) -> Result<Vec<ModelEvent>, WireFault> {
+        let data = event.data.trim();
+        if data.is_empty() {
+            return Ok(Vec::new());
+        }
+        if data == "[DONE]" {
+            self.done();
+            return Ok(Vec::new());
+        }
+        let value: Value = serde_json::from_str(data).map_err(|error| {
+            WireFault::Malformed(format!(
+                "an event of the stream is not JSON ({error}): {}",
+                json::clip(data, 200)
+            ))
+        })?;
+        if let Some(fault) = json::fault(&value, &event.name) {
+            return Err(fault);
+        }
+        match &mut self.inner {
+            Inner::Chat(decoder) => decoder.push(&value),
+            Inner::Anthropic(decoder) => decoder.push(&value),
+            Inner::Responses(decoder) => decoder.push(&value),
+        }
+    }
+
+    /// Takes an answer that came in one piece although a stream was asked for.
+    pub fn whole(&mut self, value: &Value) -> Result<Vec<ModelEvent>, WireFault> {
+        if let Some(fault) = json::fault(value, "") {
+            return Err(fault);
+        }
+        match &mut self.inner {
+            Inner::Chat(decoder) => decoder.push(value),
+            Inner::Anthropic(decoder) => decoder.whole(value),
+            Inner::Responses(decoder) => decoder.whole(value),
+        }
+    }
+
+    /// The stream ended: what was held back, and why the model stopped. Empty when nothing at
+    /// all had arrived.
+    pub fn finish(self) -> Vec<ModelEvent> {
+        match self.inner {
+            Inner::Chat(decoder) => decoder.finish(),
+            Inner::Anthropic(decoder) => decoder.finish(),
+            Inner::Responses(decoder) => decoder.finish(),
+        }
+    }
+
+    /// The stream said that it is complete; a missing finish reason is then no cut.
+    fn done(&mut self) {
+        if let Inner::Chat(decoder) = &mut self.inner {
+            decoder.done();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let chat = WireFormat::ChatCompletions;
+        let anthropic = WireFormat::AnthropicMessages;
+        let cases = [
+            (
+                "https://x.test/v1",
+                chat,
+                "https://x.test/v1/chat/completions",
+            ),
+            (
+                "https://x.test/v1/",
+                chat,
+                "https://x.test/v1/chat/completions",
+            ),
+            (
+                "https://x.test/v1/chat/completions",
+                chat,
+                "https://x.test/v1/chat/completions",
+            ),
+            (
+                "https://x.test/openai?api-version=1",
+                chat,
+                "https://x.test/openai/chat/completions?api-version=1",
+            ),
+            ("https://x.test", anthropic, "https://x.test/v1/messages"),
+            ("https://x.test/v1", anthropic, "https://x.test/v1/messages"),
+            (
+                "https://x.test/anthropic",
+                anthropic,
+                "https://x.test/anthropic/v1/messages",
+            ),
+            (
+                "https://x.test/v1",
+                WireFormat::Responses,
+                "https://x.test/v1/responses",
+            ),
+        ];
+        for (base, format, url) in cases {
+            assert_eq!(endpoint(base, format), url);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! OpenAI chat completions, as spoken by most servers.
+
+mod decode;
+mod details;
+mod encode;
+mod wire;
+
+pub(super) use decode::Decoder;
+pub(super) use encode::encode;

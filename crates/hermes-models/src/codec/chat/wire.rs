@@ -1,0 +1,105 @@
+//! The shapes that go over the wire: only fields that strict servers know.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::codec::fields::CacheControl;
+
+#[derive(Serialize)]
+pub(super) struct Message<'a> {
+    pub(super) role: &'static str,
+    pub(super) content: Content<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_details: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tool_calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_call_id: Option<String>,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn new(role: &'static str, content: Content<'a>) -> Self {
+        Self {
+            role,
+            content,
+            reasoning_content: None,
+            reasoning_details: None,
+            tool_calls: Vec::new(),
+            name: None,
+            tool_call_id: None,
+        }
+    }
+
+    /// The last part of the content, which may carry a cache marker.
+    pub(super) fn marker_slot(&mut self) -> Option<&mut Option<CacheControl>> {
+        match &mut self.content {
+            Content::Parts(parts) => parts.last_mut().map(|part| &mut part.cache_control),
+            Content::Text(_) => None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+pub(super) struct Part<'a> {
+    #[serde(flatten)]
+    pub(super) kind: PartKind<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum PartKind<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+}
+
+#[derive(Serialize)]
+pub(super) struct ImageUrl<'a> {
+    pub(super) url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detail: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Call<'a> {
+    pub(super) id: String,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) function: CalledFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) extra_content: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+pub(super) struct CalledFunction<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Tool<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) function: OfferedFunction<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct OfferedFunction<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: &'a str,
+    pub(super) parameters: Cow<'a, Value>,
+}

@@ -1,0 +1,76 @@
+//! Why a model stopped, in the words of many servers.
+
+use hermes_core::message::FinishReason;
+use serde_json::Value;
+
+/// Reads a finish reason; some servers send numbers. `None`: there is none (yet).
+pub(super) fn read(value: Option<&Value>) -> Option<FinishReason> {
+    match value? {
+        Value::String(text) if !text.is_empty() => Some(parse(text)),
+        Value::Number(number) => Some(
+            number
+                .as_u64()
+                .map_or_else(|| FinishReason::Other(number.to_string()), numbered),
+        ),
+        _ => None,
+    }
+}
+
+/// Numbers are those of Google's enumeration, which servers in front of Gemini pass on.
+fn numbered(number: u64) -> FinishReason {
+    match number {
+        0 | 1 => FinishReason::Stop,
+        2 => FinishReason::Length,
+        3 | 4 | 6 | 7 | 8 => FinishReason::ContentFilter,
+        other => FinishReason::Other(other.to_string()),
+    }
+}
+
+fn parse(text: &str) -> FinishReason {
+    match text.to_ascii_lowercase().as_str() {
+        "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" | "completed" => {
+            FinishReason::Stop
+        }
+        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+        "length"
+        | "max_tokens"
+        | "model_length"
+        | "max_output_tokens"
+        | "model_context_window_exceeded" => FinishReason::Length,
+        "content_filter" | "refusal" | "safety" | "sensitive" => FinishReason::ContentFilter,
+        "incomplete" | "pause_turn" => FinishReason::Incomplete,
+        _ => FinishReason::parse(text),
+    }
+}
+
+/// The reason as the caller sees it: an answer with calls ended to make them, whatever word the
+/// server used for a normal end.
+pub(super) fn settle(reason: FinishReason, has_calls: bool) -> FinishReason {
+    match reason {
+        FinishReason::Stop if has_calls => FinishReason::ToolCalls,
+        FinishReason::ToolCalls if !has_calls => FinishReason::Stop,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn words_and_numbers() {
+        assert_eq!(read(Some(&json!("end_turn"))), Some(FinishReason::Stop));
+        assert_eq!(read(Some(&json!("MAX_TOKENS"))), Some(FinishReason::Length));
+        assert_eq!(read(Some(&json!(1))), Some(FinishReason::Stop));
+        assert_eq!(read(Some(&json!(2))), Some(FinishReason::Length));
+        assert_eq!(read(Some(&json!(null))), None);
+        assert_eq!(read(Some(&json!(""))), None);
+        assert_eq!(
+            read(Some(&json!("odd"))),
+            Some(FinishReason::Other("odd".into()))
+        );
+        assert_eq!(settle(FinishReason::Stop, true), FinishReason::ToolCalls);
+        assert_eq!(settle(FinishReason::ToolCalls, false), FinishReason::Stop);
+    }
+}

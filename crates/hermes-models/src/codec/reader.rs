@@ -1,0 +1,121 @@
+//! From the bytes of an answer to events, whatever way the server chose to send it.
+
+use hermes_core::model::ModelEvent;
+use serde_json::Value;
+
+use super::json::clip;
+use super::{Decoder, WireFault};
+use crate::sse::SseParser;
+
+/// Largest answer in one piece that is accepted.
+pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads an answer: server-sent events, or one JSON object although a stream was asked for.
+/// The split of the bytes does not matter.
+#[derive(Debug)]
+pub struct AnswerReader {
+    decoder: Decoder,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    /// Nothing but space (and a byte order mark) so far.
+    Unknown(Vec<u8>),
+    Events(SseParser),
+    Object(Vec<u8>),
+}
+
+impl AnswerReader {
+    pub fn new(decoder: Decoder) -> Self {
+        Self {
+            decoder,
+            shape: Shape::Unknown(Vec::new()),
+        }
+    }
+
+    /// Takes bytes. Events that were complete before a fault are in `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
+        match &mut self.shape {
+            Shape::Unknown(held) => {
+                held.extend_from_slice(bytes);
+                let held = std::mem::take(held);
+                self.shape = match first_byte(&held) {
+                    None if held.len() > MAX_ANSWER_BYTES => return Err(too_large()),
+                    None => {
+                        self.shape = Shape::Unknown(held);
+                        return Ok(());
+                    }
+                    Some(b'{' | b'[' | b'<') => Shape::Object(Vec::new()),
+                    Some(_) => Shape::Events(SseParser::default()),
+                };
+                self.push(&held, out)
+            }
+            Shape::Object(held) => {
+                if held.len() + bytes.len() > MAX_ANSWER_BYTES {
+                    return Err(too_large());
+                }
+                held.extend_from_slice(bytes);
+                Ok(())
+            }
+            Shape::Events(parser) => {
+                let mut events = Vec::new();
+                let parsed = parser.push(bytes, &mut events);
+                for event in &events {
+                    out.extend(self.decoder.push(event)?);
+                }
+                parsed.map_err(|error| WireFault::Malformed(error.to_string()))
+            }
+        }
+    }
+
+    /// The answer ended.
+    pub fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
+        match self.shape {
+            Shape::Unknown(_) => {}
+            Shape::Object(held) => {
+                let value: Value = serde_json::from_slice(&held).map_err(|error| {
+                    let shown = clip(&String::from_utf8_lossy(&held), 200);
+                    WireFault::Malformed(format!("the answer is not JSON ({error}): {shown}"))
+                })?;
+                out.extend(self.decoder.whole(&value)?);
+                self.decoder.done();
+            }
+            Shape::Events(mut parser) => {
+                let mut events = Vec::new();
+                parser
+                    .finish(&mut events)
+                    .map_err(|error| WireFault::Malformed(error.to_string()))?;
+                for event in &events {
+                    match self.decoder.push(event) {
+                        Ok(decoded) => out.extend(decoded),
+                        // The connection was cut in the middle of an event.
+                        Err(WireFault::Malformed(_)) => {}
+                        Err(fault) => return Err(fault),
+                    }
+                }
+            }
+        }
+        out.extend(self.decoder.finish());
+        Ok(())
+    }
+}
+
+fn first_byte(bytes: &[u8]) -> Option<u8> {
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let bom = "\u{feff}".as_bytes();
+    if bytes.len() < bom.len() && bom.starts_with(bytes) {
+        return None;
+    }
+    bytes
+        .iter()
+        .copied()
+        .find(|byte| !byte.is_ascii_whitespace())
+}
+
+fn too_large() -> WireFault {
+    WireFault::Malformed(format!(
+        "the answer is larger than {} MB",
+        MAX_ANSWER_BYTES / (1024 * 1024)
+    ))
+}

@@ -1,0 +1,8 @@
+//! OpenAI responses. Nothing is stored at the provider: every request carries the whole log.
+
+mod decode;
+mod encode;
+mod wire;
+
+pub(super) use decode::Decoder;
+pub(super) use encode::encode;

@@ -1,0 +1,322 @@
+//! Answers of the responses format.
+
+use std::collections::HashMap;
+
+use hermes_core::message::{BlobKind, FinishReason, WireBlob};
+use hermes_core::model::ModelEvent;
+use serde_json::{Value, json};
+
+use crate::codec::json::{clip, id, list, text};
+use crate::codec::{WireFault, finish, ids, usage};
+
+#[derive(Debug)]
+pub(in crate::codec) struct Decoder {
+    issuer: String,
+    /// Sets ids apart that are derived in different steps of a conversation.
+    salt: usize,
+    calls: Vec<Call>,
+    /// Calls by the id of their item and by their place in the output.
+    by_item: HashMap<String, usize>,
+    by_index: HashMap<u64, usize>,
+    /// Message items whose text came as deltas.
+    streamed: Vec<u64>,
+    reasoning: Vec<Value>,
+    messages: Vec<Value>,
+    thought: bool,
+    items: usize,
+    finish: Option<FinishReason>,
+    refused: bool,
+    any: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: Option<String>,
+    name: String,
+    arguments: String,
+}
+
+impl Decoder {
+    pub(in crate::codec) fn new(issuer: &str, salt: usize) -> Self {
+        Self {
+            issuer: issuer.to_owned(),
+            salt,
+            calls: Vec::new(),
+            by_item: HashMap::new(),
+            by_index: HashMap::new(),
+            streamed: Vec::new(),
+            reasoning: Vec::new(),
+            messages: Vec::new(),
+            thought: false,
+            items: 0,
+            finish: None,
+            refused: false,
+            any: false,
+        }
+    }
+
+    pub(in crate::codec) fn push(&mut self, event: &Value) -> Result<Vec<ModelEvent>, WireFault> {
+        let mut out = Vec::new();
+        let index = event.get("output_index").and_then(Value::as_u64);
+        let Some(kind) = event.get("type").and_then(Value::as_str) else {
+            return self.whole(event);
+        };
+        self.any |= kind.starts_with("response.");
+        match kind {
+            "response.output_text.delta" => {
+                self.streamed.extend(index);
+                say(event, &mut out);
+            }
+            "response.refusal.delta" => {
+                self.refused = true;
+                self.streamed.extend(index);
+                say(event, &mut out);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.think(text(event, "delta").unwrap_or_default(), &mut out);
+            }
+            "response.reasoning_summary_part.added" if self.thought => {
+                self.think("\n\n", &mut out);
+            }
+            "response.output_item.added" => {
+                let item = event.get("item").unwrap_or(&Value::Null);
+                if item.get("type").and_then(Value::as_str) == Some("function_call") {
+                    self.call(item, index, &mut out);
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                let delta = text(event, "delta").unwrap_or_default();
+                if let Some(slot) = self.find(event, index) {
+                    self.extend(slot, delta, &mut out);
+                }
+            }
+            "response.function_call_arguments.done" => {
+                if let Some(slot) = self.find(event, index) {
+                    self.complete(slot, event, &mut out);
+                }
+            }
+            "response.output_item.done" => {
+                self.item(event.get("item").unwrap_or(&Value::Null), index, &mut out);
+            }
+            "response.completed" | "response.incomplete" | "response.done" => {
+                self.response(event.get("response").unwrap_or(&Value::Null), &mut out)?;
+            }
+            "response.failed" => {
+                return Err(failure(event.get("response").unwrap_or(event)));
+            }
+            _ => {}
+        }
+        Ok(out)
+    }
+
+    pub(in crate::codec) fn whole(
+        &mut self,
+        response: &Value,
+    ) -> Result<Vec<ModelEvent>, WireFault> {
+        if !response.get("output").is_some_and(Value::is_array) {
+            let shown = clip(&response.to_string(), 200);
+            return Err(WireFault::Malformed(format!(
+                "not an answer of the responses format: {shown}"
+            )));
+        }
+        self.any = true;
+        let mut out = Vec::new();
+        self.response(response, &mut out)?;
+        Ok(out)
+    }
+
+    /// The state of the whole response, which ends the stream.
+    fn response(&mut self, response: &Value, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
+        let status = response.get("status").and_then(Value::as_str);
+        if matches!(status, Some("failed" | "cancelled")) {
+            return Err(failure(response));
+        }
+        // Some servers send nothing but the end.
+        if self.items == 0 {
+            for (index, item) in list(response, "output").iter().enumerate() {
+                self.item(item, Some(index as u64), out);
+            }
+        }
+        if let Some(report) = response.get("usage").filter(|report| report.is_object()) {
+            out.push(ModelEvent::Usage(usage::responses(report)));
+        }
+        let why = finish::read(response.pointer("/incomplete_details/reason"));
+        self.finish = Some(match (status, why) {
+            (
+                Some("incomplete"),
+                Some(why @ (FinishReason::Length | FinishReason::ContentFilter)),
+            ) => why,
+            (Some("incomplete" | "in_progress" | "queued"), _) => FinishReason::Incomplete,
+            _ => FinishReason::Stop,
+        });
+        Ok(())
+    }
+
+    fn think(&mut self, delta: &str, out: &mut Vec<ModelEvent>) {
+        if !delta.is_empty() {
+            self.thought = true;
+            out.push(ModelEvent::Reasoning(delta.to_owned()));
+        }
+    }
+
+    fn find(&self, event: &Value, index: Option<u64>) -> Option<usize> {
+        let by_item = id(event, "item_id").and_then(|item| self.by_item.get(&item));
+        by_item.or_else(|| self.by_index.get(&index?)).copied()
+    }
+
+    /// Begins a call.
+    fn call(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) -> usize {
+        let slot = self.calls.len();
+        let item_id = id(item, "id");
+        let call = Call {
+            id: id(item, "call_id"),
+            name: text(item, "name").unwrap_or_default().to_owned(),
+            arguments: String::new(),
+        };
+        if let Some(id) = &call.id {
+            out.push(ModelEvent::ToolStarted {
+                slot,
+                id: id.clone(),
+                name: call.name.clone(),
+            });
+            if item_id.is_some() {
+                out.push(ModelEvent::ToolExtra {
+                    slot,
+                    response_item_id: item_id.clone(),
+                    extra: None,
+                });
+            }
+        }
+        self.calls.push(call);
+        if let Some(item_id) = item_id {
+            self.by_item.insert(item_id, slot);
+        }
+        if let Some(index) = index {
+            self.by_index.insert(index, slot);
+        }
+        let begun = text(item, "arguments").unwrap_or_default().to_owned();
+        self.extend(slot, &begun, out);
+        slot
+    }
+
+    fn extend(&mut self, slot: usize, delta: &str, out: &mut Vec<ModelEvent>) {
+        let call = &mut self.calls[slot];
+        call.arguments.push_str(delta);
+        if call.id.is_some() && !delta.is_empty() {
+            out.push(ModelEvent::ToolArguments {
+                slot,
+                delta: delta.to_owned(),
+            });
+        }
+    }
+
+    /// The arguments are complete; they are taken where none were streamed.
+    fn complete(&mut self, slot: usize, holder: &Value, out: &mut Vec<ModelEvent>) {
+        if self.calls[slot].arguments.is_empty() {
+            let whole = text(holder, "arguments").unwrap_or_default().to_owned();
+            self.extend(slot, &whole, out);
+        }
+    }
+
+    /// A complete item of the output.
+    fn item(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) {
+        self.items += 1;
+        match item.get("type").and_then(Value::as_str) {
+            Some("function_call") => {
+                let known = id(item, "id").and_then(|id| self.by_item.get(&id).copied());
+                let known = known.or_else(|| self.by_index.get(&index?).copied());
+                let slot = known.unwrap_or_else(|| self.call(item, index, out));
+                self.complete(slot, item, out);
+            }
+            Some("reasoning") => {
+                if !self.thought {
+                    let parts = list(item, "summary").iter().chain(list(item, "content"));
+                    let texts: Vec<&str> = parts.filter_map(|part| text(part, "text")).collect();
+                    self.think(&texts.join("\n\n"), out);
+                }
+                self.reasoning.push(item.clone());
+            }
+            Some("message") => {
+                let streamed = index.is_some_and(|index| self.streamed.contains(&index));
+                for part in list(item, "content") {
+                    let refusal = text(part, "refusal");
+                    self.refused |= refusal.is_some();
+                    if let Some(said) = text(part, "text").or(refusal)
+                        && !streamed
+                    {
+                        out.push(ModelEvent::Text(said.to_owned()));
+                    }
+                }
+                self.messages.push(item.clone());
+            }
+            _ => {}
+        }
+    }
+
+    pub(in crate::codec) fn finish(self) -> Vec<ModelEvent> {
+        let mut out = Vec::new();
+        if !self.any {
+            return out;
+        }
+        for (slot, call) in self.calls.iter().enumerate() {
+            if call.id.is_none() {
+                let arguments = call.arguments.trim();
+                let id = ids::derived(&call.name, arguments, slot, self.salt);
+                let name = call.name.clone();
+                out.push(ModelEvent::ToolStarted { slot, id, name });
+                if !call.arguments.is_empty() {
+                    out.push(ModelEvent::ToolArguments {
+                        slot,
+                        delta: call.arguments.clone(),
+                    });
+                }
+            }
+        }
+        let reason = match self.finish {
+            Some(FinishReason::Stop) if self.refused => FinishReason::ContentFilter,
+            Some(reason) => finish::settle(reason, !self.calls.is_empty()),
+            None => FinishReason::Cut,
+        };
+        if reason != FinishReason::Cut {
+            // Plain text says as much as one message item, unless that has a phase.
+            let phased = self
+                .messages
+                .iter()
+                .any(|item| text(item, "phase").is_some());
+            let messages = if phased || self.messages.len() > 1 {
+                self.messages
+            } else {
+                Vec::new()
+            };
+            for (kind, items) in [
+                (BlobKind::ResponsesReasoning, self.reasoning),
+                (BlobKind::ResponsesMessage, messages),
+            ] {
+                if !items.is_empty() {
+                    out.push(ModelEvent::Blob(WireBlob {
+                        kind,
+                        issuer: Some(self.issuer.clone()),
+                        value: items.into(),
+                    }));
+                }
+            }
+        }
+        out.push(ModelEvent::Finished(reason));
+        out
+    }
+}
+
+fn say(event: &Value, out: &mut Vec<ModelEvent>) {
+    if let Some(delta) = text(event, "delta") {
+        out.push(ModelEvent::Text(delta.to_owned()));
+    }
+}
+
+/// The error of a response that failed.
+fn failure(response: &Value) -> WireFault {
+    let error = response.get("error").filter(|error| error.is_object());
+    WireFault::Provider(match error {
+        Some(error) => json!({ "error": error }),
+        None => json!({ "error": { "message": "the response failed without saying why" } }),
+    })
+}

@@ -1,0 +1,192 @@
+//! Requests of the responses format.
+
+use hermes_core::message::{AssistantMessage, BlobKind, Message as LogMessage, ToolMessage};
+use hermes_core::model::ToolChoice;
+use serde_json::{Map, Value, json};
+
+use super::wire::{Item, Output, Part, Tool};
+use crate::codec::body::Body;
+use crate::codec::content::{self, Piece};
+use crate::codec::ids::CallIds;
+use crate::codec::json::{list, text};
+use crate::codec::{Scope, canonical, fields, reasoning, schema};
+use crate::quirks::ReasoningShape;
+
+pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    let Scope {
+        request, quirks, ..
+    } = scope;
+    let mut body = Body::new(&quirks.extra_body);
+    body.field("model", &scope.route.model)?;
+    let system = request.system.trim();
+    if !system.is_empty() {
+        body.field("instructions", system)?;
+    }
+    body.field("input", &items(scope))?;
+    let tools = tools(scope);
+    if !tools.is_empty() {
+        body.field("tools", &tools)?;
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+        };
+        body.field("tool_choice", choice)?;
+        if quirks.parallel_tool_calls {
+            body.field("parallel_tool_calls", &true)?;
+        }
+    }
+    body.field("stream", &true)?;
+    body.field("store", &false)?;
+    if matches!(quirks.reasoning, ReasoningShape::Responses { .. }) {
+        body.field("include", &json!(["reasoning.encrypted_content"]))?;
+    }
+    for (name, value) in reasoning::fields(scope) {
+        body.field(name, &value)?;
+    }
+    if let Some(key) = quirks.max_tokens.key.name() {
+        body.optional(key, fields::max_tokens(scope))?;
+    }
+    body.optional("temperature", fields::temperature(scope))?;
+    body.optional("prompt_cache_key", fields::prompt_cache_key(scope))?;
+    body.finish(request.session.as_str())
+}
+
+fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
+    scope
+        .tools()
+        .iter()
+        .map(|tool| Tool {
+            kind: "function",
+            name: &tool.name,
+            description: &tool.description,
+            strict: false,
+            parameters: schema::adapt(&tool.parameters, scope.quirks.schema),
+        })
+        .collect()
+}
+
+fn items<'a>(scope: &Scope<'a>) -> Vec<Item<'a>> {
+    let mut out = Vec::with_capacity(scope.request.messages.len());
+    let mut ids = CallIds::new(scope.quirks.tool_ids);
+    for message in &scope.request.messages {
+        match message.as_ref() {
+            LogMessage::User(message) => out.push(Item::Message {
+                role: "user",
+                content: input_parts(content::user(message, scope)),
+                phase: None,
+            }),
+            LogMessage::Assistant(message) => assistant(message, &mut ids, scope, &mut out),
+            LogMessage::Tool(message) => out.push(result(message, &mut ids, scope)),
+        }
+    }
+    out
+}
+
+fn input_parts(pieces: Vec<Piece<'_>>) -> Vec<Part<'_>> {
+    let mut parts: Vec<Part<'_>> = pieces
+        .into_iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => Part::InputText { text },
+            Piece::Image { url, detail } => Part::InputImage {
+                image_url: url,
+                detail,
+            },
+        })
+        .collect();
+    if parts.is_empty() {
+        parts.push(Part::InputText { text: "".into() });
+    }
+    parts
+}
+
+fn assistant<'a>(
+    message: &'a AssistantMessage,
+    ids: &mut CallIds,
+    scope: &Scope<'a>,
+    out: &mut Vec<Item<'a>>,
+) {
+    let reasoning: Vec<Item<'a>> = blob_items(message, BlobKind::ResponsesReasoning, scope)
+        .iter()
+        .filter_map(reasoning_item)
+        .collect();
+    let has_reasoning = !reasoning.is_empty();
+    out.extend(reasoning);
+    let before = out.len();
+    let said = blob_items(message, BlobKind::ResponsesMessage, scope);
+    out.extend(said.iter().filter_map(message_item));
+    let plain = message.text.trim();
+    // A reasoning item must be followed by what it led to.
+    let dangling = has_reasoning && message.tool_calls.is_empty();
+    if out.len() == before && (!plain.is_empty() || dangling) {
+        out.push(Item::Message {
+            role: "assistant",
+            content: vec![Part::OutputText { text: plain.into() }],
+            phase: None,
+        });
+    }
+    let calls = message.tool_calls.iter().zip(ids.of_calls(message));
+    out.extend(calls.map(|(call, call_id)| Item::FunctionCall {
+        call_id,
+        name: &call.name,
+        arguments: canonical::arguments(&call.arguments),
+    }));
+}
+
+/// The items of a blob: an array, or one item alone.
+fn blob_items<'a>(message: &'a AssistantMessage, kind: BlobKind, scope: &Scope<'a>) -> &'a [Value] {
+    match scope.own_blob(message, kind) {
+        Some(Value::Array(items)) => items,
+        Some(item @ Value::Object(_)) => std::slice::from_ref(item),
+        _ => &[],
+    }
+}
+
+/// A reasoning item without its id: ids mean nothing where nothing is stored.
+fn reasoning_item<'a>(item: &Value) -> Option<Item<'a>> {
+    text(item, "encrypted_content")?;
+    let mut fields: Map<String, Value> = item
+        .as_object()?
+        .iter()
+        .filter(|(key, _)| {
+            matches!(
+                key.as_str(),
+                "type" | "summary" | "encrypted_content" | "content"
+            )
+        })
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    fields.entry("type").or_insert_with(|| "reasoning".into());
+    fields.entry("summary").or_insert_with(|| json!([]));
+    // Some servers hand out null, which they do not take back.
+    fields.retain(|_, value| !value.is_null());
+    Some(Item::Verbatim(fields))
+}
+
+fn message_item(item: &Value) -> Option<Item<'_>> {
+    let content: Vec<Part<'_>> = list(item, "content")
+        .iter()
+        .filter_map(|part| text(part, "text"))
+        .map(|text| Part::OutputText { text: text.into() })
+        .collect();
+    (!content.is_empty()).then(|| Item::Message {
+        role: "assistant",
+        content,
+        phase: text(item, "phase"),
+    })
+}
+
+fn result<'a>(message: &'a ToolMessage, ids: &mut CallIds, scope: &Scope<'a>) -> Item<'a> {
+    let output = if scope.quirks.list_tool_content {
+        let pieces = content::of(&message.content, scope);
+        match content::as_text(&pieces) {
+            Some(text) => Output::Text(text),
+            None => Output::Parts(input_parts(pieces)),
+        }
+    } else {
+        Output::Text(content::text_only(&message.content))
+    };
+    Item::FunctionCallOutput {
+        call_id: ids.of_result(message),
+        output,
+    }
+}

@@ -1,0 +1,125 @@
+//! Requests and routes for the tests of the codecs.
+
+use std::sync::Arc;
+
+use hermes_core::message::{AssistantMessage, Content, Message, Part, ToolCall};
+use hermes_core::model::{ModelInfo, ModelRequest, Route, ToolChoice, WireFormat};
+use hermes_core::tool::{Effects, ToolSpec};
+use serde_json::{Value, json};
+
+use super::Scope;
+use crate::quirks::Quirks;
+
+pub(crate) struct Sample {
+    pub(crate) request: ModelRequest,
+    pub(crate) quirks: Quirks,
+    pub(crate) route: Route,
+    pub(crate) info: ModelInfo,
+}
+
+impl Sample {
+    pub(crate) fn new(format: WireFormat) -> Self {
+        Self {
+            request: ModelRequest {
+                session: "s-1".into(),
+                system: " You are here. \n".into(),
+                messages: log().into_iter().map(Arc::new).collect(),
+                tools: vec![tool("read"), tool("write")].into(),
+                tool_choice: ToolChoice::Auto,
+                max_tokens: None,
+                temperature: None,
+                reasoning: None,
+            },
+            quirks: Quirks::new(format),
+            route: Route {
+                provider: "prov".into(),
+                model: "m".into(),
+                base_url: "https://x.test/v1".into(),
+                format,
+                credential: None,
+            },
+            info: ModelInfo {
+                context_length: 200_000,
+                context_source: "config",
+                max_output: Some(8_000),
+                images: true,
+                tools: true,
+                prices: None,
+                local: false,
+            },
+        }
+    }
+
+    pub(crate) fn chat() -> Self {
+        Self::new(WireFormat::ChatCompletions)
+    }
+
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope {
+            request: &self.request,
+            quirks: &self.quirks,
+            route: &self.route,
+            info: &self.info,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        super::encode(&self.request, &self.quirks, &self.route, &self.info)
+            .unwrap()
+            .body
+    }
+
+    pub(crate) fn body(&self) -> Value {
+        serde_json::from_slice(&self.bytes()).unwrap()
+    }
+
+    pub(crate) fn set_log(&mut self, log: impl IntoIterator<Item = Message>) {
+        self.request.messages = log.into_iter().map(Arc::new).collect();
+    }
+}
+
+pub(crate) fn tool(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: format!("To {name}."),
+        parameters: Arc::new(json!({"type": "object", "properties": {"path": {"type": "string"}}})),
+        toolset: "files",
+        effects: Effects::ReadOnly,
+        untrusted: false,
+        result_limit: None,
+    }
+}
+
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+        ..ToolCall::default()
+    }
+}
+
+/// A user message with an image, two parallel calls, their results, an answer, a question.
+pub(crate) fn log() -> Vec<Message> {
+    let first = call("c1", "read", "{ \"path\": \"b\",\n \"at\": 1 }");
+    let second = call("c2", "write", "");
+    vec![
+        Message::User(hermes_core::message::UserMessage {
+            content: Content::Parts(vec![
+                Part::text(" look "),
+                Part::image("data:image/png;base64,AAAA"),
+            ]),
+            wire_text: None,
+        }),
+        Message::Assistant(AssistantMessage {
+            text: "  ".into(),
+            reasoning: Some("hm".into()),
+            tool_calls: vec![first.clone(), second.clone()],
+            ..AssistantMessage::default()
+        }),
+        Message::tool(&first, " one \n"),
+        Message::tool(&second, "two"),
+        Message::assistant("done \n"),
+        Message::user("thanks"),
+    ]
+}

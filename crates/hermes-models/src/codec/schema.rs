@@ -1,0 +1,283 @@
+//! Tool schemas in the dialect that an endpoint takes.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use crate::quirks::SchemaDialect;
+
+type Node = Map<String, Value>;
+
+/// Keywords whose value maps names to schemas.
+const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
+/// Keywords whose value is a list of schemas.
+const LISTED: &[&str] = &["anyOf", "oneOf", "allOf", "prefixItems"];
+/// Keywords whose value is a schema.
+const NESTED: &[&str] = &[
+    "items",
+    "contains",
+    "not",
+    "additionalProperties",
+    "propertyNames",
+];
+
+/// Keywords that Gemini knows.
+const GEMINI: &[&str] = &[
+    "type",
+    "format",
+    "title",
+    "description",
+    "nullable",
+    "enum",
+    "maxItems",
+    "minItems",
+    "properties",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "example",
+    "anyOf",
+    "propertyOrdering",
+    "default",
+    "items",
+    "minimum",
+    "maximum",
+];
+
+/// `schema` as the endpoint takes it; an object schema in any case.
+pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
+    let Some(node) = schema.as_object() else {
+        return Cow::Owned(json!({ "type": "object", "properties": {} }));
+    };
+    match dialect {
+        SchemaDialect::Standard if node.contains_key("properties") => Cow::Borrowed(schema),
+        SchemaDialect::Standard => {
+            let mut node = node.clone();
+            node.entry("type").or_insert_with(|| "object".into());
+            node.insert("properties".into(), json!({}));
+            Cow::Owned(Value::Object(node))
+        }
+        SchemaDialect::Moonshot => {
+            let mut node = moonshot(node);
+            node.insert("type".into(), "object".into());
+            node.entry("properties").or_insert_with(|| json!({}));
+            require_known(&mut node);
+            Cow::Owned(Value::Object(node))
+        }
+        SchemaDialect::Gemini => {
+            let mut node = gemini(node);
+            node.entry("type").or_insert_with(|| "object".into());
+            Cow::Owned(Value::Object(node))
+        }
+        SchemaDialect::Grammar => {
+            let mut node = grammar(node);
+            node.entry("properties").or_insert_with(|| json!({}));
+            Cow::Owned(Value::Object(node))
+        }
+    }
+}
+
+/// A copy of `node` with `change` applied to every schema inside it.
+fn map_children(node: &Node, change: fn(&Node) -> Node) -> Node {
+    let each = |value: &Value| match value {
+        Value::Object(child) => Value::Object(change(child)),
+        other => other.clone(),
+    };
+    node.iter()
+        .map(|(key, value)| {
+            let value = match value {
+                Value::Object(named) if NAMED.contains(&key.as_str()) => {
+                    named.iter().map(|(k, v)| (k.clone(), each(v))).collect()
+                }
+                Value::Array(items) if LISTED.contains(&key.as_str()) => {
+                    items.iter().map(each).collect()
+                }
+                Value::Object(_) if NESTED.contains(&key.as_str()) => each(value),
+                other => other.clone(),
+            };
+            (key.clone(), value)
+        })
+        .collect()
+}
+
+/// llama.cpp compiles schemas to grammars and stumbles over regular expressions.
+fn grammar(node: &Node) -> Node {
+    let mut node = map_children(node, grammar);
+    node.shift_remove("pattern");
+    node.shift_remove("format");
+    node
+}
+
+fn gemini(node: &Node) -> Node {
+    let mut node = map_children(node, gemini);
+    node.retain(|key, _| GEMINI.contains(&key.as_str()));
+    let texts_only = |list: &Value| {
+        list.as_array()
+            .is_some_and(|items| items.iter().all(Value::is_string))
+    };
+    if node.get("enum").is_some_and(|list| !texts_only(list)) {
+        node.shift_remove("enum");
+    }
+    if node.contains_key("required") {
+        require_known(&mut node);
+        if node["required"].as_array().is_some_and(Vec::is_empty) {
+            node.shift_remove("required");
+        }
+    }
+    node
+}
+
+fn moonshot(node: &Node) -> Node {
+    let mut node = map_children(node, moonshot);
+    if let Some(Value::Array(branches)) = node.get("anyOf").cloned() {
+        node.shift_remove("type");
+        let is_null = |branch: &Value| branch.get("type").and_then(Value::as_str) == Some("null");
+        let real: Vec<Value> = branches.iter().filter(|b| !is_null(b)).cloned().collect();
+        match real.as_slice() {
+            [Value::Object(only)] => {
+                node.shift_remove("anyOf");
+                node.extend(only.clone());
+            }
+            [] => return node,
+            _ => {
+                node.insert("anyOf".into(), real.into());
+                return node;
+            }
+        }
+    }
+    node.shift_remove("nullable");
+    if !node.contains_key("$ref") {
+        let kind = concrete_type(&node);
+        node.insert("type".into(), kind.into());
+    }
+    if let Some(Value::Array(choices)) = node.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null() && choice.as_str() != Some(""));
+        if choices.is_empty() {
+            node.shift_remove("enum");
+        }
+    }
+    if node.get("type").and_then(Value::as_str) == Some("object") {
+        require_known(&mut node);
+    }
+    node
+}
+
+/// The type of a node, guessed where it is not said.
+fn concrete_type(node: &Node) -> String {
+    match node.get("type") {
+        Some(Value::String(kind)) if !kind.is_empty() => return kind.clone(),
+        Some(Value::Array(kinds)) => {
+            let real = kinds
+                .iter()
+                .filter_map(Value::as_str)
+                .find(|k| *k != "null");
+            return real.unwrap_or("string").to_owned();
+        }
+        _ => {}
+    }
+    let has = |key: &str| node.contains_key(key);
+    let guess = if has("properties") || has("required") || has("additionalProperties") {
+        "object"
+    } else if has("items") || has("prefixItems") {
+        "array"
+    } else {
+        match node.get("enum").and_then(|list| list.get(0)) {
+            Some(Value::Bool(_)) => "boolean",
+            Some(Value::Number(number)) if number.is_f64() => "number",
+            Some(Value::Number(_)) => "integer",
+            _ => "string",
+        }
+    };
+    guess.to_owned()
+}
+
+/// Makes `required` a list that names only known properties.
+fn require_known(node: &mut Node) {
+    let known = node.get("properties").and_then(Value::as_object);
+    let required: Vec<Value> = node
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|name| {
+            let name = name.as_str().unwrap_or_default();
+            known.is_none_or(|known| known.contains_key(name))
+        })
+        .cloned()
+        .collect();
+    node.insert("required".into(), required.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn wild() -> Value {
+        json!({
+            "$schema": "x",
+            "type": "object",
+            "properties": {
+                "any": { "description": "anything" },
+                "maybe": { "type": "string", "anyOf": [{ "type": "string", "pattern": "\\d" }, { "type": "null" }] },
+                "pick": { "enum": [1, 2, null] },
+                "format": { "type": "string", "format": "date" },
+                "deep": { "type": ["object", "null"], "properties": { "x": {} }, "required": ["x", "gone"] },
+            },
+            "additionalProperties": false,
+        })
+    }
+
+    #[test]
+    fn moonshot_wants_a_type_everywhere() {
+        assert_eq!(
+            *adapt(&wild(), SchemaDialect::Moonshot),
+            json!({
+                "$schema": "x",
+                "type": "object",
+                "properties": {
+                    "any": { "description": "anything", "type": "string" },
+                    "maybe": { "type": "string", "pattern": "\\d" },
+                    "pick": { "enum": [1, 2], "type": "integer" },
+                    "format": { "type": "string", "format": "date" },
+                    "deep": { "type": "object", "properties": { "x": { "type": "string" } }, "required": ["x"] },
+                },
+                "additionalProperties": false,
+                "required": [],
+            })
+        );
+    }
+
+    #[test]
+    fn gemini_knows_few_words() {
+        let wild = wild();
+        let schema = adapt(&wild, SchemaDialect::Gemini);
+        assert_eq!(schema.get("$schema"), None);
+        assert_eq!(schema.get("additionalProperties"), None);
+        assert_eq!(schema["properties"]["pick"], json!({}));
+        assert_eq!(schema["properties"]["deep"]["required"], json!(["x"]));
+        // A property may be called like a keyword that is not known.
+        assert_eq!(schema["properties"]["format"]["format"], "date");
+    }
+
+    #[test]
+    fn grammars_take_no_patterns() {
+        let wild = wild();
+        let schema = adapt(&wild, SchemaDialect::Grammar);
+        assert_eq!(
+            schema["properties"]["maybe"]["anyOf"][0],
+            json!({ "type": "string" })
+        );
+        assert_eq!(schema["properties"]["format"], json!({ "type": "string" }));
+    }
+
+    #[test]
+    fn an_empty_schema_becomes_an_object() {
+        let empty = json!({ "type": "object", "properties": {} });
+        assert_eq!(*adapt(&json!({}), SchemaDialect::Standard), empty);
+        assert_eq!(*adapt(&Value::Null, SchemaDialect::Gemini), empty);
+    }
+}
