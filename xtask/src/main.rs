@@ -31,7 +31,10 @@ fn main() -> ExitCode {
         None => ("help", args.as_slice()),
     };
     let result = match task {
-        "setup" => setup::run().map(|_| ()),
+        "setup" => setup::run().and_then(|python| match python {
+            Some(_) => Ok(()),
+            None => Err(anyhow::anyhow!("not everything could be installed")),
+        }),
         "test" => test::run(rest),
         "ci" => ci::run(),
         "bench" => bench::run(rest),

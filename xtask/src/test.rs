@@ -13,7 +13,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     // Building and downloading do not wait for each other.
     let (built, oracle) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
-        let built = run_command(&mut build(nextest, args));
+        let built = run_command(runner(nextest, args).arg("--no-run").args(args));
         (built, oracle.join())
     });
     built?;
@@ -43,14 +43,20 @@ fn has_nextest() -> bool {
     found
 }
 
-fn build(nextest: bool, args: &[String]) -> Command {
+/// The test runner over the whole workspace, or over the packages that `args` name.
+fn runner(nextest: bool, args: &[String]) -> Command {
     let mut command = cargo();
-    if nextest {
-        command.args(["nextest", "run", "--workspace", "--no-run"]);
+    command.args(if nextest {
+        &["nextest", "run"][..]
     } else {
-        command.args(["test", "--workspace", "--no-run"]);
+        &["test"]
+    });
+    let narrowed = args
+        .iter()
+        .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
+    if !narrowed {
+        command.arg("--workspace");
     }
-    command.args(args);
     command
 }
 
@@ -61,12 +67,7 @@ fn run_tests(nextest: bool, args: &[String], oracle: Option<&Path>, log: &PathBu
             command.env("HERMES_ORACLE_PYTHON", python);
         }
     };
-    let mut tests = cargo();
-    if nextest {
-        tests.args(["nextest", "run", "--workspace"]);
-    } else {
-        tests.args(["test", "--workspace"]);
-    }
+    let mut tests = runner(nextest, args);
     tests.args(args);
     prepare(&mut tests);
     run_command(&mut tests)?;
