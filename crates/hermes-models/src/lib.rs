@@ -7,6 +7,7 @@
 //! | [`context`] | how much fits into a model |
 //! | [`catalogue`] | context lengths, abilities, prices of known models |
 //! | [`live`] | asking servers: model lists, local servers |
+//! | [`router`] | the route of a call: primary, other keys, fallbacks, helpers |
 //! | [`client`] | the model client: one streaming path, a limit per phase |
 //! | [`codec`] | the three wire formats, without network |
 //! | [`classify`] | what a failed call means |
@@ -24,4 +25,5 @@ pub mod http;
 pub mod live;
 pub mod providers;
 pub mod quirks;
+pub mod router;
 pub mod sse;

@@ -1,0 +1,294 @@
+//! From a target and a key to a client.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_config::Config;
+use hermes_config::env::Env;
+use hermes_core::model::{ModelInfo, Route, RouteError, WireFormat};
+use secrecy::ExposeSecret as _;
+
+use super::Router;
+use super::target::Target;
+use crate::catalogue;
+use crate::context::{DEFAULT_CONTEXT, Question};
+use crate::credentials::Credential;
+use crate::http::{self, HttpSettings};
+use crate::live::Probe;
+use crate::providers::custom::{TimeoutOverride, set};
+use crate::providers::{LocalServer, endpoint, profile};
+use crate::quirks::{CacheLayout, CacheTtl, Quirks};
+
+/// HTTP clients, one per way of trusting servers, each built when first needed.
+pub(super) struct Clients {
+    settings: HttpSettings,
+    built: Mutex<HashMap<(Option<PathBuf>, bool), reqwest::Client>>,
+}
+
+impl Clients {
+    pub(super) fn new(config: &Config, env: &Env) -> Self {
+        let mut settings = HttpSettings::from_env(|name| env.get(name).map(str::to_owned));
+        if let Some(file) = config.network.ca_bundle.as_deref().and_then(set) {
+            settings.ca_file = Some(PathBuf::from(file));
+        }
+        if let Some(proxy) = config.network.proxy.as_deref().and_then(set) {
+            settings.proxy.all = Some(proxy);
+        }
+        Self {
+            settings,
+            built: Mutex::default(),
+        }
+    }
+
+    pub(super) fn settings(&self, target: &Target) -> HttpSettings {
+        let mut settings = self.settings.clone();
+        if let Some(own) = &target.own {
+            if let Some(file) = &own.ca_cert {
+                settings.ca_file = Some(PathBuf::from(file));
+            }
+            settings.accept_any_certificate = !own.tls_verify;
+        }
+        settings
+    }
+
+    pub(super) fn get(&self, target: &Target) -> Result<reqwest::Client, RouteError> {
+        let settings = self.settings(target);
+        let key = (settings.ca_file.clone(), settings.accept_any_certificate);
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = built.get(&key) {
+            return Ok(client.clone());
+        }
+        let client =
+            http::client(&settings).map_err(|error| RouteError::Invalid(error.to_string()))?;
+        built.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+impl Router {
+    pub(super) fn info(
+        &self,
+        target: &Target,
+        route: &Route,
+        credential: Option<&Credential>,
+    ) -> ModelInfo {
+        let local = endpoint::is_local(&route.base_url);
+        let listed = catalogue::lookup(&target.model);
+        let (window, probe) = self.window(target, route, credential, listed.as_ref());
+        let set_here = target.model_override();
+        let model = &self.deps.config.model;
+        let images = set_here
+            .and_then(|model| model.images)
+            .or_else(|| {
+                model
+                    .supports_vision
+                    .filter(|_| self.is_configured_model(target))
+            })
+            .or_else(|| probe.and_then(|probe| probe.images))
+            .or_else(|| listed.as_ref().map(|entry| entry.images))
+            .unwrap_or(false);
+        let tools = set_here
+            .and_then(|model| model.tools)
+            .or_else(|| probe.and_then(|probe| probe.tools))
+            .or_else(|| listed.as_ref().map(|entry| entry.tools))
+            .unwrap_or(true);
+        let own_limit = target.own.as_ref().and_then(|own| own.max_output);
+        ModelInfo {
+            context_length: window.0,
+            context_source: window.1,
+            max_output: set_here
+                .and_then(|model| model.max_output)
+                .or(own_limit)
+                .or_else(|| listed.as_ref().and_then(|entry| entry.max_output)),
+            images,
+            tools,
+            prices: set_here
+                .and_then(|model| model.prices)
+                .or_else(|| Some(catalogue::price(&target.provider, &target.model)?.prices)),
+            local,
+        }
+    }
+
+    /// The window and its source, and what the server said where it was asked.
+    fn window(
+        &self,
+        target: &Target,
+        route: &Route,
+        credential: Option<&Credential>,
+        listed: Option<&catalogue::Entry>,
+    ) -> ((u32, &'static str), Option<Probe>) {
+        let model = &self.deps.config.model;
+        let configured = model
+            .context_length
+            .filter(|tokens| *tokens > 0 && self.is_configured_model(target))
+            .or_else(|| target.model_override()?.context_length)
+            .or_else(|| target.own.as_ref()?.context_length);
+        if let Some(tokens) = configured {
+            return ((tokens, "config"), None);
+        }
+        if let Some(tokens) = self.book.recall(&target.model, &route.base_url) {
+            return ((tokens, "cache"), None);
+        }
+        let local = endpoint::is_local(&route.base_url);
+        let from_list = listed.map(|entry| (entry.context_length, "catalogue"));
+        // A local server may be started with a smaller window than the model was trained for, so
+        // its own word comes before the catalogue's.
+        let ask = local || (from_list.is_none() && is_own(target));
+        let probe = ask
+            .then(|| {
+                self.book.ask(&Question {
+                    base_url: &route.base_url,
+                    model: &target.model,
+                    server: target.builtin.and_then(|provider| provider.local),
+                    key: credential.map(|credential| &credential.secret),
+                    http: &self.http.settings(target),
+                })
+            })
+            .flatten();
+        let window = probe
+            .and_then(|probe| probe.context_length)
+            .map(|tokens| (tokens, "endpoint"))
+            .or(from_list)
+            .unwrap_or((DEFAULT_CONTEXT, "default"));
+        (window, probe)
+    }
+
+    /// Whether settings of the `model` section that describe the model apply.
+    fn is_configured_model(&self, target: &Target) -> bool {
+        let default = set(&self.deps.config.model.default);
+        target.from_model_section
+            && default.is_none_or(|name| {
+                let same = |a: &str| a.eq_ignore_ascii_case(&target.model);
+                same(&name)
+                    || name.split_once('/').is_some_and(|(_, rest)| same(rest))
+                    || target.builtin.is_some_and(|builtin| {
+                        same(&crate::providers::names::native(builtin, &name))
+                    })
+            })
+    }
+
+    pub(super) fn quirks(&self, target: &Target, route: &Route, info: &ModelInfo) -> Quirks {
+        let config = &self.deps.config;
+        let mut quirks = profile::quirks(
+            &target.provider,
+            &route.base_url,
+            &target.model,
+            route.format,
+        )
+        .for_model(route);
+        if matches!(target.provider.as_str(), "openrouter" | "nous") {
+            quirks.provider_preferences = config
+                .provider_routing
+                .clone()
+                .filter(|routing| !routing.is_empty())
+                .map(serde_json::Value::Object);
+        }
+        if config.prompt_caching.cache_ttl.trim() == "1h" {
+            quirks.cache_ttl = CacheTtl::OneHour;
+        }
+        if config.prompt_caching.enabled == Some(false) {
+            quirks.cache = CacheLayout::None;
+        }
+        let server = target.builtin.and_then(|provider| provider.local);
+        let wanted = config
+            .model
+            .ollama_num_ctx
+            .filter(|_| target.from_model_section);
+        let detected = (server == Some(LocalServer::Ollama) && info.context_source != "default")
+            .then_some(info.context_length);
+        quirks.ollama_num_ctx = wanted.or(detected);
+        if self.is_configured_model(target)
+            && let Some(tokens) = config.model.max_tokens.filter(|tokens| *tokens > 0)
+        {
+            quirks.max_tokens.default = Some(tokens);
+            quirks.max_tokens.floor = None;
+        }
+        self.user_fields(target, &mut quirks);
+        quirks
+    }
+
+    /// Headers and body fields from the config, which win over our own.
+    fn user_fields(&self, target: &Target, quirks: &mut Quirks) {
+        let model = &self.deps.config.model;
+        let mut headers: Vec<(String, String)> = Vec::new();
+        if target.from_model_section {
+            let both = [&model.default_headers, &model.extra_headers];
+            for named in both.into_iter().flatten() {
+                headers.extend(
+                    named
+                        .iter()
+                        .map(|(name, value)| (name.to_owned(), value.clone())),
+                );
+            }
+        }
+        if let Some(own) = &target.own {
+            headers.extend(own.headers.iter().cloned());
+            for (key, value) in &own.extra_body {
+                quirks.extra_body.insert(key.clone(), value.clone());
+            }
+        }
+        for (name, value) in headers {
+            quirks
+                .headers
+                .retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
+            quirks.headers.push((name, value));
+        }
+    }
+}
+
+/// Where the call goes with this key: some keys work at one address only.
+pub(super) fn route(target: &Target, credential: Option<&Credential>) -> Route {
+    let (base_url, format) = address(target, credential);
+    Route {
+        provider: target.provider.clone(),
+        model: target.model.clone(),
+        base_url,
+        format,
+        credential: credential.map(|credential| credential.label.clone()),
+    }
+}
+
+/// Limits from the config; those of the model before those of the provider.
+pub(super) fn limits(target: &Target, within: Option<Duration>) -> TimeoutOverride {
+    let provider = target.own.as_ref().map(|own| own.timeouts);
+    let provider = provider.unwrap_or_default();
+    let model = target.model_override().map(|model| model.timeouts);
+    let model = model.unwrap_or_default();
+    TimeoutOverride {
+        request: within.or(model.request).or(provider.request),
+        stale: model.stale.or(provider.stale),
+    }
+}
+
+/// Own endpoints: nobody else knows what they serve.
+fn is_own(target: &Target) -> bool {
+    target
+        .builtin
+        .is_none_or(|provider| provider.id == "custom" || provider.local.is_some())
+}
+
+fn address(target: &Target, credential: Option<&Credential>) -> (String, WireFormat) {
+    let here = (target.base_url.clone(), target.format);
+    let (Some(credential), false) = (credential, target.moved) else {
+        return here;
+    };
+    if target.provider == "kimi-coding" && credential.secret.expose_secret().starts_with("sk-kimi-")
+    {
+        return (
+            endpoint::KIMI_CODE_URL.to_owned(),
+            WireFormat::AnthropicMessages,
+        );
+    }
+    match &credential.base_url {
+        Some(url)
+            if target.builtin.is_some_and(|p| p.id != "gemini")
+                && endpoint::validate(url).is_ok() =>
+        {
+            let format = endpoint::format_of(url).unwrap_or(target.format);
+            (url.clone(), format)
+        }
+        _ => here,
+    }
+}

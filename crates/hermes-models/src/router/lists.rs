@@ -1,0 +1,150 @@
+//! What could be used: providers with their keys, models of a provider, servers on this machine.
+
+use std::time::Duration;
+
+use hermes_core::model::{Route, RouteError};
+
+use super::Router;
+use super::build::route;
+use super::target::Explicit;
+use crate::http::{self, HttpSettings};
+use crate::live::{self, CONNECT_TIMEOUT, Endpoint, ListError, Listed, LocalFound};
+use crate::providers::{self, Auth, PROVIDERS};
+
+/// A provider and whether it can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderStatus {
+    /// What `--provider` takes.
+    pub id: String,
+    pub name: String,
+    pub base_url: String,
+    /// The label of its key, where it has one.
+    pub key: Option<String>,
+    /// The variable to set for a key, where one is needed.
+    pub key_env: Option<&'static str>,
+    pub default_model: Option<String>,
+    /// A server that people run themselves; no key is needed.
+    pub own: bool,
+    /// The one that is used now.
+    pub current: bool,
+}
+
+/// No list of models could be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    #[error(transparent)]
+    List(#[from] ListError),
+}
+
+impl Router {
+    /// The route that a model and a provider mean, whether there is a key or not.
+    pub fn resolve(
+        &self,
+        model: Option<&str>,
+        provider: Option<&str>,
+        base_url: Option<&str>,
+    ) -> Result<Route, RouteError> {
+        let explicit = Explicit {
+            provider: provider.map(str::to_owned),
+            base_url: base_url.map(str::to_owned),
+            ..Explicit::default()
+        };
+        let target = self.resolver().choose(model, &explicit)?;
+        Ok(route(&target, None))
+    }
+
+    /// Every provider: those of the config first, then the built-in ones.
+    pub fn providers(&self) -> Vec<ProviderStatus> {
+        let current = self
+            .primary_target()
+            .map(|target| target.provider)
+            .unwrap_or_default();
+        let resolver = self.resolver();
+        let own = self.custom.entries.iter().filter_map(|entry| {
+            let base_url = entry.base_url.clone()?;
+            let id = match providers::by_id(&entry.key) {
+                Some(_) => return None,
+                None => format!("custom:{}", entry.key),
+            };
+            Some(ProviderStatus {
+                current: id == current,
+                name: entry.name.clone(),
+                base_url,
+                key: resolver
+                    .own_keys(entry)
+                    .first()
+                    .map(|key| key.label.clone()),
+                key_env: None,
+                default_model: entry.model.clone(),
+                own: true,
+                id,
+            })
+        });
+        let builtin = PROVIDERS.iter().map(|provider| {
+            let settings = self.custom.find(provider.id);
+            let moved = settings.and_then(|entry| entry.base_url.clone());
+            ProviderStatus {
+                id: provider.id.to_owned(),
+                name: provider.name.to_owned(),
+                base_url: moved.unwrap_or_else(|| provider.base_url.to_owned()),
+                key: resolver.any_key(provider),
+                key_env: (provider.auth != Auth::OptionalKey)
+                    .then(|| provider.key_envs.first().copied())
+                    .flatten(),
+                default_model: provider.default_model.map(str::to_owned),
+                own: provider.auth == Auth::OptionalKey,
+                current: provider.id == current,
+            }
+        });
+        own.chain(builtin).collect()
+    }
+
+    /// Asks a provider (the current one without a name) for its models.
+    pub async fn live_models(
+        &self,
+        provider: Option<&str>,
+        within: Duration,
+    ) -> Result<Vec<Listed>, LiveError> {
+        let explicit = Explicit {
+            provider: provider.map(str::to_owned),
+            ..Explicit::default()
+        };
+        // The list does not depend on a model, so one that is not named must not stop it.
+        let target = match provider {
+            None => self.primary_target()?,
+            Some(_) => self.resolver().choose(Some("-"), &explicit)?,
+        };
+        let credential = self.credential(&target)?;
+        let route = route(&target, credential.as_ref());
+        let quirks = providers::profile::quirks(
+            &target.provider,
+            &route.base_url,
+            &target.model,
+            route.format,
+        );
+        let endpoint = Endpoint {
+            base_url: route.base_url,
+            format: route.format,
+            auth: quirks.auth,
+            key: credential.map(|credential| credential.secret),
+            headers: quirks.headers,
+        };
+        let http = self.http.get(&target)?;
+        Ok(live::models(&http, &endpoint, within).await?)
+    }
+
+    /// Model servers that answer on this machine.
+    pub async fn local_servers(&self) -> Vec<LocalFound> {
+        let settings = HttpSettings {
+            connect_timeout: CONNECT_TIMEOUT,
+            ..HttpSettings::default()
+        };
+        let Ok(client) = http::client(&settings) else {
+            return Vec::new();
+        };
+        let ollama = self.resolver().ollama_host();
+        live::discover(&client, live::candidates(ollama.as_deref())).await
+    }
+}
