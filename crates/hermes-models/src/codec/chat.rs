@@ -5,5 +5,8 @@ mod details;
 mod encode;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use decode::Decoder;
 pub(super) use encode::encode;

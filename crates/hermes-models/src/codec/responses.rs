@@ -4,5 +4,8 @@ mod decode;
 mod encode;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use decode::Decoder;
 pub(super) use encode::encode;

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use hermes_core::message::{AssistantMessage, Content, Message, Part, ToolCall};
-use hermes_core::model::{ModelInfo, ModelRequest, Route, ToolChoice, WireFormat};
+use hermes_core::message::{
+    AssistantMessage, BlobKind, Content, Message, Part, ToolCall, WireBlob,
+};
+use hermes_core::model::{
+    Collector, ModelEvent, ModelInfo, ModelRequest, Route, ToolChoice, WireFormat,
+};
 use hermes_core::tool::{Effects, ToolSpec};
+use hermes_core::usage::Usage;
 use serde_json::{Value, json};
 
-use super::Scope;
+use super::{Decoder, Scope, WireFault};
 use crate::quirks::Quirks;
+use crate::sse::SseEvent;
 
 pub(crate) struct Sample {
     pub(crate) request: ModelRequest,
@@ -122,4 +128,50 @@ pub(crate) fn log() -> Vec<Message> {
         Message::assistant("done \n"),
         Message::user("thanks"),
     ]
+}
+
+/// Decodes a stream given as the JSON of its events.
+pub(crate) fn decode(
+    sample: &Sample,
+    events: &[Value],
+    done: bool,
+) -> Result<Vec<ModelEvent>, WireFault> {
+    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut out = Vec::new();
+    for event in events {
+        out.extend(decoder.push(&sse(&event.to_string()))?);
+    }
+    if done {
+        out.extend(decoder.push(&sse("[DONE]"))?);
+    }
+    out.extend(decoder.finish());
+    Ok(out)
+}
+
+fn sse(data: &str) -> SseEvent {
+    SseEvent {
+        name: String::new(),
+        data: data.to_owned(),
+    }
+}
+
+/// Decodes a stream into the message that it spells.
+pub(crate) fn collect(
+    sample: &Sample,
+    events: &[Value],
+    done: bool,
+) -> (AssistantMessage, Option<Usage>) {
+    let mut collector = Collector::default();
+    for event in decode(sample, events, done).unwrap() {
+        collector.push(&event);
+    }
+    collector.finish()
+}
+
+pub(crate) fn blob(kind: BlobKind, issuer: &str, value: Value) -> WireBlob {
+    WireBlob {
+        kind,
+        issuer: Some(issuer.into()),
+        value,
+    }
 }
