@@ -21,7 +21,7 @@ pub mod summary;
 mod window;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

@@ -7,7 +7,6 @@
 //! The model is named last, and a switch of model does not rebuild the prompt: [`identity_note`]
 //! is sent with the next message instead, so that the conversation's prefix stays as it was.
 
-mod blocks;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -18,8 +17,6 @@ use std::path::Path;
 
 use chrono::NaiveDate;
 use serde_json::Value;
-
-pub use blocks::{MemoryKind, SkillLine, memory_block, skills_index};
 
 use crate::lean::Mode;
 
@@ -41,7 +38,7 @@ pub struct Inputs<'a> {
     pub soul: Option<&'a str>,
     /// Names of the tools that are really loaded.
     pub tools: BTreeSet<&'a str>,
-    /// The output of [`skills_index`].
+    /// The index of the skills library.
     pub skills: Option<&'a str>,
     pub model: &'a str,
     pub provider: &'a str,
@@ -55,7 +52,7 @@ pub struct Inputs<'a> {
     pub system_message: Option<&'a str>,
     /// The project file, already capped and scanned.
     pub project: Option<&'a str>,
-    /// The outputs of [`memory_block`].
+    /// The blocks of the memory files.
     pub memory: Option<&'a str>,
     pub user: Option<&'a str>,
     pub external_memory: Option<&'a str>,

@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 /// What the model does when it is called.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Text(String),
     Fail(ErrorClass),
     Hang,
 }
 
-pub(super) struct FakeModel {
+pub(crate) struct FakeModel {
     route: Route,
     info: ModelInfo,
     replies: Mutex<VecDeque<Reply>>,
@@ -33,11 +33,11 @@ pub(super) struct FakeModel {
 }
 
 impl FakeModel {
-    pub(super) fn new(name: &str, default: Reply) -> Arc<Self> {
+    pub(crate) fn new(name: &str, default: Reply) -> Arc<Self> {
         Self::with_context(name, default, 200_000)
     }
 
-    pub(super) fn with_context(name: &str, default: Reply, context_length: u32) -> Arc<Self> {
+    pub(crate) fn with_context(name: &str, default: Reply, context_length: u32) -> Arc<Self> {
         Arc::new(Self {
             route: Route {
                 provider: "test".into(),
@@ -61,15 +61,15 @@ impl FakeModel {
         })
     }
 
-    pub(super) fn next(&self, reply: Reply) {
+    pub(crate) fn next(&self, reply: Reply) {
         self.replies.lock().unwrap().push_back(reply);
     }
 
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 
-    pub(super) fn last_request(&self) -> String {
+    pub(crate) fn last_request(&self) -> String {
         self.requests.lock().unwrap().last().cloned().unwrap()
     }
 }
@@ -125,10 +125,10 @@ impl ModelClient for FakeModel {
 }
 
 #[derive(Default)]
-pub(super) struct FakeClock(Mutex<Duration>);
+pub(crate) struct FakeClock(Mutex<Duration>);
 
 impl FakeClock {
-    pub(super) fn advance(&self, seconds: u64) {
+    pub(crate) fn advance(&self, seconds: u64) {
         *self.0.lock().unwrap() += Duration::from_secs(seconds);
     }
 }
@@ -141,7 +141,7 @@ impl Clock for FakeClock {
 }
 
 /// Text of about so many raw tokens, different for each `seed`.
-pub(super) fn filler(seed: usize, tokens: usize) -> String {
+pub(crate) fn filler(seed: usize, tokens: usize) -> String {
     let mut text = format!("#{seed} ");
     while text.len() < tokens * 4 {
         text.push_str(["lorem ", "ipsum ", "dolor ", "sit\n"][(seed + text.len()) % 4]);
@@ -150,16 +150,16 @@ pub(super) fn filler(seed: usize, tokens: usize) -> String {
     text
 }
 
-pub(super) fn user(text: impl Into<String>) -> Arc<Message> {
+pub(crate) fn user(text: impl Into<String>) -> Arc<Message> {
     Arc::new(Message::user(text))
 }
 
-pub(super) fn answer(text: impl Into<String>) -> Arc<Message> {
+pub(crate) fn answer(text: impl Into<String>) -> Arc<Message> {
     Arc::new(Message::assistant(text))
 }
 
 /// An answer with calls, and their results.
-pub(super) fn step(id: usize, argument: &str, outputs: &[String]) -> Vec<Arc<Message>> {
+pub(crate) fn step(id: usize, argument: &str, outputs: &[String]) -> Vec<Arc<Message>> {
     let calls: Vec<ToolCall> = (0..outputs.len())
         .map(|n| ToolCall {
             id: format!("call_{id}_{n}"),
@@ -184,7 +184,7 @@ pub(super) fn step(id: usize, argument: &str, outputs: &[String]) -> Vec<Arc<Mes
 }
 
 /// What a summary row's user wrote, or the row's text.
-pub(super) fn own_text(row: &Message) -> String {
+pub(crate) fn own_text(row: &Message) -> String {
     match row {
         Message::User(user) => crate::compress::summary::visible(&user.content.text()).to_owned(),
         _ => String::new(),
@@ -193,7 +193,7 @@ pub(super) fn own_text(row: &Message) -> String {
 
 /// Fails unless every call has its result right after it, every result its call, and no two user
 /// rows touch.
-pub(super) fn assert_well_formed(view: &[Arc<Message>]) {
+pub(crate) fn assert_well_formed(view: &[Arc<Message>]) {
     let mut open: Vec<String> = Vec::new();
     let mut last_user = false;
     for row in view {
@@ -224,7 +224,7 @@ pub(super) fn assert_well_formed(view: &[Arc<Message>]) {
     );
 }
 
-pub(super) fn assert_arguments_are_json(view: &[Arc<Message>]) {
+pub(crate) fn assert_arguments_are_json(view: &[Arc<Message>]) {
     for row in view {
         if let Message::Assistant(assistant) = row.as_ref() {
             for call in &assistant.tool_calls {

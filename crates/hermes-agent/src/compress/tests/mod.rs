@@ -1,6 +1,6 @@
 //! Compaction as a whole: properties of plans, behaviour with a model, a long simulation.
 
 mod behaviour;
-mod fake;
+pub(crate) mod fake;
 mod properties;
 mod simulation;
