@@ -7,4 +7,4 @@ pub mod pending;
 pub mod scan;
 pub mod skills;
 
-pub use db::Store;
+pub use db::{SCHEMA_VERSION, Store};

@@ -42,6 +42,9 @@ pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
 pub use transfer::{ImportError, ImportReport, Imported, markdown};
 
+/// The layout that this program creates.
+pub const SCHEMA_VERSION: i64 = schema::VERSION;
+
 use connection::{Access, Fault, connect, prepare_writer};
 use layout::Layout;
 use readers::Readers;

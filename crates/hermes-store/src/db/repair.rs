@@ -131,13 +131,8 @@ fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
             "the tables sessions and messages are missing".to_owned(),
         ));
     }
-    for (table, _) in schema::FTS {
-        if layout.has(table) {
-            let sql = format!("INSERT INTO {table}({table}) VALUES('integrity-check')");
-            if let Err(error) = conn.execute_batch(&sql) {
-                return Ok(Some(format!("search index {table}: {error}")));
-            }
-        }
+    if let Some(found) = index_problem(&conn, &layout)? {
+        return Ok(Some(found));
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = conn.execute_batch(
@@ -147,6 +142,34 @@ fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
     );
     conn.execute_batch("ROLLBACK")?;
     Ok(written.err().map(|error| error.to_string()))
+}
+
+/// Whether the search indexes are sound and, in our own layout, cover every message.
+fn index_problem(conn: &Connection, layout: &Layout) -> Result<Option<String>, rusqlite::Error> {
+    for (table, _) in schema::FTS {
+        if !layout.has(table) {
+            continue;
+        }
+        let check = format!("INSERT INTO {table}({table}) VALUES('integrity-check')");
+        if let Err(error) = conn.execute_batch(&check) {
+            return Ok(Some(format!("search index {table}: {error}")));
+        }
+        if layout.is_guest() {
+            continue;
+        }
+        let count = |name: &str| {
+            conn.query_row(&format!("SELECT COUNT(*) FROM {name}"), [], |row| {
+                row.get::<_, i64>(0)
+            })
+        };
+        let (indexed, all) = (count(&format!("{table}_docsize"))?, count("messages")?);
+        if indexed != all {
+            return Ok(Some(format!(
+                "search index {table} knows {indexed} of {all} messages"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Copies the database beside itself: through SQLite, or, where that cannot read it, byte by

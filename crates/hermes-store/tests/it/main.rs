@@ -1,0 +1,6 @@
+//! Integration tests of the store, one binary.
+
+#[cfg(test)]
+mod db;
+#[cfg(test)]
+mod files;
