@@ -1,0 +1,5 @@
+//! Memory, skills and jobs: several processes at once, and the original on the same files.
+
+mod jobs;
+mod memory;
+mod skills;
