@@ -7,6 +7,8 @@
 //! | [`schema`] | config.yaml as types with defaults |
 //! | [`load`] | reading it: defaults, old spellings, `${VAR}`, the administrator's overlay |
 //! | [`edit`] | changing one setting and no other byte |
+//! | [`settings`] | `config get/set/unset`: which file, which type |
+//! | [`redact`] | showing settings without secrets |
 //! | [`migrate`] | bringing an old file up to date, on request |
 //! | [`yaml`] | YAML as the original reads it |
 //! | [`fs`] | atomic writes and `flock` locks |
@@ -18,7 +20,9 @@ pub mod home;
 mod known;
 pub mod load;
 pub mod migrate;
+pub mod redact;
 pub mod schema;
+pub mod settings;
 pub mod warning;
 pub mod yaml;
 

@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::edit::{self, KeyPath};
+use crate::edit::{self, ConfigDoc, KeyPath};
 use crate::env::Env;
+use crate::env::writer::{self, EnvWriteError};
 use crate::home::Home;
 use crate::load::version;
 use crate::schema::CONFIG_VERSION;
@@ -436,4 +437,68 @@ fn verify_on_stop(tree: &Value, found: u64) -> Option<Step> {
             vec![change],
         )
     })
+}
+
+/// What a migration did, or would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub from: u64,
+    pub to: u64,
+    /// One line per change.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    pub fn is_empty(&self) -> bool {
+        self.notes.is_empty()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    #[error(transparent)]
+    Edit(#[from] edit::EditError),
+    #[error(transparent)]
+    Env(#[from] EnvWriteError),
+}
+
+/// Brings config.yaml and `.env` up to date. All of config.yaml's changes are made or none.
+pub fn run(home: &Home, env: &Env, dry_run: bool) -> Result<Report, MigrateError> {
+    let mut notes = Vec::new();
+    let glued = writer::repair(&home.env_path(), dry_run)?;
+    if glued > 0 {
+        notes.push(format!(".env: {glued} variable(s) get a line of their own"));
+    }
+    let path = home.config_path();
+    let mut doc = ConfigDoc::open(&path)?;
+    let empty = Map::new();
+    let from = version(doc.tree().as_object().unwrap_or(&empty));
+    let steps = if path.exists() {
+        plan(doc.tree(), env, home)
+    } else {
+        Vec::new()
+    };
+    let mut dead = Vec::new();
+    for step in steps {
+        for change in step.changes {
+            match change {
+                Change::Set(path, value) => drop(doc.set(&path, &value)?),
+                Change::Unset(path) => drop(doc.unset_keeping_comments(&path)?),
+                Change::ClearEnv(name) => dead.push(name),
+            }
+        }
+        notes.push(step.note);
+    }
+    if !dry_run {
+        doc.save()?;
+        for name in dead {
+            writer::unset(&home.env_path(), name)?;
+        }
+    }
+    let to = if path.exists() {
+        from.max(CONFIG_VERSION)
+    } else {
+        from
+    };
+    Ok(Report { from, to, notes })
 }

@@ -110,12 +110,21 @@ impl ConfigDoc {
 
     /// Removes `path`, and sections that become empty by it. Says whether it was there.
     pub fn unset(&mut self, path: &KeyPath) -> Result<bool, EditError> {
+        self.remove(path, splice::Comments::Drop)
+    }
+
+    /// Like [`Self::unset`], but comments within what goes are left as lines of their own.
+    pub fn unset_keeping_comments(&mut self, path: &KeyPath) -> Result<bool, EditError> {
+        self.remove(path, splice::Comments::Keep)
+    }
+
+    fn remove(&mut self, path: &KeyPath, comments: splice::Comments) -> Result<bool, EditError> {
         if path.get(&self.tree).is_none() {
             return Ok(false);
         }
         loop {
             let doc = self.document()?;
-            let (splices, target) = splice::unset(&doc, path)?;
+            let (splices, target) = splice::unset(&doc, path, comments)?;
             let mut expected = self.tree.clone();
             match target {
                 // A key that stands there twice must not come back with its first value.

@@ -351,8 +351,19 @@ pub(super) fn is_duplicate(doc: &Document, path: &KeyPath) -> bool {
     }
 }
 
+/// What becomes of comments within an entry that is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comments {
+    Drop,
+    Keep,
+}
+
 /// Removes the entry at `path`, or the nearest section above it that would be left empty.
-pub(super) fn unset(doc: &Document, path: &KeyPath) -> Result<(Vec<Splice>, Removed), EditError> {
+pub(super) fn unset(
+    doc: &Document,
+    path: &KeyPath,
+    comments: Comments,
+) -> Result<(Vec<Splice>, Removed), EditError> {
     let refused = || EditError::Refused(path.to_string());
     let found = walk(doc, path)?
         .filter(|found| found.rest.is_empty())
@@ -379,7 +390,13 @@ pub(super) fn unset(doc: &Document, path: &KeyPath) -> Result<(Vec<Splice>, Remo
                 depth -= 1;
             }
             Kind::Mapping { entries, .. } => {
-                let splices = remove_entry(doc, parent, entries, key, node).ok_or_else(refused)?;
+                let mut splices =
+                    remove_entry(doc, parent, entries, key, node).ok_or_else(refused)?;
+                if comments == Comments::Keep && is_block_collection(doc, parent) {
+                    for splice in &mut splices {
+                        splice.with = comments_in(doc, splice.range.clone());
+                    }
+                }
                 return Ok((
                     splices,
                     if entries.len() == 1 {
@@ -415,6 +432,25 @@ pub(super) fn unset(doc: &Document, path: &KeyPath) -> Result<(Vec<Splice>, Remo
             Kind::Alias(_) | Kind::Scalar { .. } => return Err(refused()),
         }
     }
+}
+
+/// The comments of a range, each on a line of its own.
+fn comments_in(doc: &Document, range: Range<usize>) -> String {
+    let text = doc.text();
+    let mut lines = String::new();
+    let mut at = range.start;
+    for line in text[range].split_inclusive('\n') {
+        let comment = line.char_indices().find(|&(offset, c)| {
+            let after_blank = line[..offset].ends_with([' ', '\t']) || offset == 0;
+            c == '#' && after_blank && !doc.is_in_scalar(at + offset)
+        });
+        if let Some((offset, _)) = comment {
+            lines.push_str(line[offset..].trim_end());
+            lines.push_str(newline(text));
+        }
+        at += line.len();
+    }
+    lines
 }
 
 fn emptied_root(doc: &Document, root: NodeId) -> Value {

@@ -2,9 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use super::dotenv;
 use crate::fs::write_atomic;
@@ -106,11 +103,11 @@ pub fn repair(path: &Path, dry_run: bool) -> Result<usize, EnvWriteError> {
 }
 
 fn check_name(name: &str) -> Result<(), EnvWriteError> {
-    static NAME: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new("^[A-Za-z_][A-Za-z0-9_]*$").ok());
-    match &*NAME {
-        Some(pattern) if pattern.is_match(name) => Ok(()),
-        _ => Err(EnvWriteError::InvalidName(name.to_owned())),
+    let word = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
+    if name.bytes().all(word) && name.starts_with(|c: char| !c.is_ascii_digit()) {
+        Ok(())
+    } else {
+        Err(EnvWriteError::InvalidName(name.to_owned()))
     }
 }
 

@@ -102,6 +102,11 @@ impl Config {
 /// which keys are known.
 const UNTYPED: &str = include_str!("untyped.json");
 
+/// The defaults of the section `model`, which [`defaults`] shows as an empty name.
+pub(crate) fn model_defaults() -> Value {
+    Model::default().write()
+}
+
 /// Every default, as a file that sets them all would say it.
 pub(crate) fn defaults() -> &'static Map<String, Value> {
     static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| {

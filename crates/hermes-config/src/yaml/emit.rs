@@ -146,9 +146,13 @@ fn string(text: &str, quotes: Quotes, in_flow: bool) -> String {
     }
 }
 
+/// Characters that YAML does not take as they are, or takes for the end of a line.
 fn needs_escape(c: char) -> bool {
-    (c.is_control() && c != '\u{85}')
-        || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+    c.is_control()
+        || matches!(
+            c,
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
 }
 
 fn double_quoted(text: &str) -> String {
@@ -162,9 +166,11 @@ fn double_quoted(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             c if needs_escape(c) && (c as u32) < 0x100 => {
-                drop(write!(out, "\\x{:02X}", c as u32));
+                let _ = write!(out, "\\x{:02X}", c as u32);
             }
-            c if needs_escape(c) => drop(write!(out, "\\u{:04X}", c as u32)),
+            c if needs_escape(c) => {
+                let _ = write!(out, "\\u{:04X}", c as u32);
+            }
             c => out.push(c),
         }
     }
@@ -174,32 +180,27 @@ fn double_quoted(text: &str) -> String {
 
 /// Whether `text` without quotes is read as this very text by everyone.
 fn is_plain(text: &str, in_flow: bool) -> bool {
-    let safe_inside =
-        |c: char| !(needs_escape(c) || in_flow && matches!(c, ',' | '[' | ']' | '{' | '}'));
     let Some(first) = text.chars().next() else {
         return false;
     };
     let starts_well = match first {
-        '-' | '?' | ':' => {
-            let next = text.chars().nth(1);
-            next.is_some_and(|c| !c.is_whitespace()) && !(in_flow || first != '-')
-        }
-        ',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
-        | '@' | '`' => false,
-        c => !c.is_whitespace(),
+        '-' => !in_flow && text[1..].starts_with(|c: char| c.is_alphanumeric() || c == '-'),
+        '.' | '/' | '_' | '$' => true,
+        '~' => text.len() > 1,
+        c => c.is_alphanumeric(),
+    };
+    let plain_inside = |c: char| {
+        c.is_alphanumeric()
+            || matches!(c, '_' | '-' | '.' | '/' | ' ' | '+' | '=' | '@' | '~')
+            || !(in_flow || c.is_whitespace() || needs_escape(c))
     };
     starts_well
-        && text.chars().all(safe_inside)
-        && !text.ends_with(char::is_whitespace)
-        && !text.ends_with(':')
+        && text.chars().all(plain_inside)
+        && !text.ends_with([' ', ':'])
         && !text.contains(": ")
-        && !text.contains(":\t")
         && !text.contains(" #")
-        && !text.contains("\t#")
-        && !(in_flow && text.contains(':') && !text.contains("://"))
         && !text.starts_with("---")
         && !text.starts_with("...")
-        && !matches!(text, "<<" | "=")
         && !looks_like_a_value(text)
 }
 

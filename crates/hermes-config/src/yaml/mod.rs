@@ -102,6 +102,13 @@ impl Document {
             && matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain } if text.is_empty())
     }
 
+    /// Whether `offset` is part of a scalar, where a `#` is no comment.
+    pub(crate) fn is_in_scalar(&self, offset: usize) -> bool {
+        let inside =
+            |node: &Node| matches!(node.kind, Kind::Scalar { .. }) && node.span.contains(&offset);
+        self.nodes.iter().any(inside)
+    }
+
     /// The text of a scalar node, which is what a mapping's key is known by.
     pub(crate) fn key_text(&self, id: NodeId) -> Option<&str> {
         match &self.node(id).kind {
@@ -257,7 +264,8 @@ impl ValueReader<'_> {
         };
         if !tag.is_yaml_core_schema() {
             return match (tag.handle.as_str(), tag.suffix.as_str()) {
-                ("" | "!", "" | "!") => Ok(Value::String(text.to_owned())),
+                // The tag `!` alone says nothing.
+                ("" | "!", "" | "!") => self.scalar(id, text, style, None),
                 _ => Err(self.error(id, format!("the tag {tag} means nothing here"))),
             };
         }

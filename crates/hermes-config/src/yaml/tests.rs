@@ -62,10 +62,8 @@ fn unfolding_is_bounded() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let inner = format!("*a{}", level - 1);
-        text.push_str(&format!(
-            "a{level}: &a{level} [{}]\n",
-            [inner.as_str(); 10].join(", ")
-        ));
+        let items = [inner.as_str(); 10].join(", ");
+        text = format!("{text}a{level}: &a{level} [{items}]\n");
     }
     assert!(parse(&text).unwrap_err().message.contains("too many"));
     assert!(parse(&"[".repeat(500)).is_err());

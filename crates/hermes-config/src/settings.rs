@@ -1,0 +1,394 @@
+//! `config get`, `set` and `unset`: which file a key belongs to, and what its text means.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::edit::{ConfigDoc, EditError, KeyPath, PathError, put};
+use crate::env::Env;
+use crate::env::writer::{self, EnvWriteError};
+use crate::home::{Home, HomeError};
+use crate::known;
+use crate::load::{self, Loaded};
+use crate::schema::{self, Config};
+use crate::warning::Problem;
+use crate::yaml;
+
+/// Where a setting lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A variable in `.env`: keys and tokens.
+    Env(String),
+    /// A path in config.yaml.
+    Config(KeyPath),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    #[error(transparent)]
+    Env(#[from] EnvWriteError),
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error("{key} is fixed by the administrator ({}) and cannot be changed here", .file.display())]
+    Managed { key: String, file: PathBuf },
+    #[error("{key} takes {expected}, not {given:?} (--force writes it anyway)")]
+    WrongType {
+        key: String,
+        expected: &'static str,
+        given: String,
+    },
+    #[error("{0:?} is not JSON: {1}")]
+    Json(String, serde_json::Error),
+}
+
+/// How the text of a value is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetOptions {
+    /// The text is JSON.
+    pub json: bool,
+    /// Write even what the key does not take.
+    pub force: bool,
+}
+
+/// What a change did, for telling the person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The key as it was written.
+    pub key: String,
+    pub file: PathBuf,
+    /// `None` after an unset, and for variables.
+    pub value: Option<Value>,
+    pub notes: Vec<String>,
+}
+
+/// Keys without a dot that are variables although their names do not end like one.
+const VARIABLES: [&str; 9] = [
+    "VOICE_TOOLS_OPENAI_KEY",
+    "FIRECRAWL_API_URL",
+    "FIRECRAWL_GATEWAY_URL",
+    "TOOL_GATEWAY_DOMAIN",
+    "TOOL_GATEWAY_SCHEME",
+    "BROWSERBASE_PROJECT_ID",
+    "FAL_KEY",
+    "SUDO_PASSWORD",
+    "OPENAI_BASE_URL",
+];
+
+/// `terminal.*` settings that the original's tools read from the environment.
+const TERMINAL_VARIABLES: [(&str, &str); 27] = [
+    ("backend", "TERMINAL_ENV"),
+    ("modal_mode", "TERMINAL_MODAL_MODE"),
+    ("timeout", "TERMINAL_TIMEOUT"),
+    ("lifetime_seconds", "TERMINAL_LIFETIME_SECONDS"),
+    ("docker_image", "TERMINAL_DOCKER_IMAGE"),
+    ("docker_forward_env", "TERMINAL_DOCKER_FORWARD_ENV"),
+    ("singularity_image", "TERMINAL_SINGULARITY_IMAGE"),
+    ("modal_image", "TERMINAL_MODAL_IMAGE"),
+    ("daytona_image", "TERMINAL_DAYTONA_IMAGE"),
+    ("ssh_host", "TERMINAL_SSH_HOST"),
+    ("ssh_user", "TERMINAL_SSH_USER"),
+    ("ssh_port", "TERMINAL_SSH_PORT"),
+    ("ssh_key", "TERMINAL_SSH_KEY"),
+    ("container_cpu", "TERMINAL_CONTAINER_CPU"),
+    ("container_memory", "TERMINAL_CONTAINER_MEMORY"),
+    ("container_disk", "TERMINAL_CONTAINER_DISK"),
+    ("container_persistent", "TERMINAL_CONTAINER_PERSISTENT"),
+    ("docker_volumes", "TERMINAL_DOCKER_VOLUMES"),
+    ("docker_env", "TERMINAL_DOCKER_ENV"),
+    (
+        "docker_mount_cwd_to_workspace",
+        "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE",
+    ),
+    ("docker_network", "TERMINAL_DOCKER_NETWORK"),
+    ("docker_extra_args", "TERMINAL_DOCKER_EXTRA_ARGS"),
+    (
+        "docker_run_as_host_user",
+        "TERMINAL_DOCKER_RUN_AS_HOST_USER",
+    ),
+    (
+        "docker_persist_across_processes",
+        "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES",
+    ),
+    ("docker_orphan_reaper", "TERMINAL_DOCKER_ORPHAN_REAPER"),
+    ("sandbox_dir", "TERMINAL_SANDBOX_DIR"),
+    ("persistent_shell", "TERMINAL_PERSISTENT_SHELL"),
+];
+
+/// The file that `key` belongs to.
+pub fn target(key: &str) -> Result<Target, PathError> {
+    let upper = key.trim().to_uppercase();
+    let variable = !key.contains('.')
+        && (upper.ends_with("_API_KEY")
+            || upper.ends_with("_TOKEN")
+            || upper.starts_with("TERMINAL_SSH")
+            || VARIABLES.contains(&upper.as_str()));
+    if variable {
+        return Ok(Target::Env(upper));
+    }
+    let path = KeyPath::parse(key)?;
+    let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
+    // A name that people bring along from other programs.
+    if matches!(parts.as_slice(), ["api_base"] | ["model", "api_base"]) {
+        return Ok(Target::Config(KeyPath::new(["model", "base_url"])));
+    }
+    Ok(Target::Config(path))
+}
+
+/// The value in effect. `None`: not set.
+pub fn get(loaded: &Loaded, env: &Env, key: &str) -> Result<Option<Value>, PathError> {
+    Ok(match target(key)? {
+        Target::Env(name) => env.get(&name).map(|value| json!(value)),
+        Target::Config(path) => path.get(&loaded.tree).cloned(),
+    })
+}
+
+pub fn set(
+    home: &Home,
+    env: &Env,
+    key: &str,
+    text: &str,
+    options: SetOptions,
+) -> Result<Change, SettingError> {
+    match target(key)? {
+        Target::Env(name) => set_variable(home, env, name, text),
+        Target::Config(path) => set_config(home, env, &path, text, options),
+    }
+}
+
+fn set_variable(home: &Home, env: &Env, name: String, text: &str) -> Result<Change, SettingError> {
+    refuse_managed_variable(env, &name)?;
+    home.ensure()?;
+    let file = home.env_path();
+    let written = writer::set(&file, &name, text)?;
+    let mut notes = Vec::new();
+    if written.stripped > 0 {
+        notes.push(format!(
+            "left out {} character(s) that a key cannot contain; copy the key again if it is refused",
+            written.stripped
+        ));
+    }
+    if !crate::env::is_usable_secret(text) {
+        notes.push("this looks like a placeholder and will be ignored".to_owned());
+    }
+    Ok(Change {
+        key: name,
+        file,
+        value: None,
+        notes,
+    })
+}
+
+fn set_config(
+    home: &Home,
+    env: &Env,
+    path: &KeyPath,
+    text: &str,
+    options: SetOptions,
+) -> Result<Change, SettingError> {
+    refuse_managed(env, path)?;
+    let value = if options.json {
+        serde_json::from_str(text).map_err(|err| SettingError::Json(text.to_owned(), err))?
+    } else {
+        coerce(path, text)
+    };
+    if !options.force {
+        check_type(path, &value, text)?;
+    }
+    let file = home.config_path();
+    let mut doc = ConfigDoc::open(&file)?;
+    name_model(&mut doc, path)?;
+    doc.set(path, &value)?;
+    home.ensure()?;
+    doc.save()?;
+    let mut notes = Vec::new();
+    if let Some(name) = terminal_variable(path) {
+        writer::set(&home.env_path(), name, &python_text(&value))?;
+        notes.push(format!("{name} in .env follows it"));
+    }
+    let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
+    if let Err(close) = known::lookup(&parts)
+        && !options.force
+    {
+        let hint = close
+            .map(|close| format!("; did you mean {close}?"))
+            .unwrap_or_default();
+        notes.push(format!("{path} is not a key that Hermes knows{hint}"));
+    }
+    Ok(Change {
+        key: path.to_string(),
+        file,
+        value: Some(value),
+        notes,
+    })
+}
+
+/// Turns `model: name` into a section, so that something can be set in it without losing the name.
+fn name_model(doc: &mut ConfigDoc, path: &KeyPath) -> Result<(), EditError> {
+    let below_model = path.parts().len() > 1 && path.parts()[0] == "model";
+    match doc.tree().get("model") {
+        Some(Value::String(name)) if below_model => {
+            let section = if name.is_empty() {
+                json!({})
+            } else {
+                json!({ "default": name })
+            };
+            doc.set(&KeyPath::new(["model"]), &section)?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn unset(home: &Home, env: &Env, key: &str) -> Result<Option<Change>, SettingError> {
+    let path = match target(key)? {
+        Target::Env(name) => {
+            refuse_managed_variable(env, &name)?;
+            let file = home.env_path();
+            let removed = writer::unset(&file, &name)?;
+            return Ok(removed.then(|| Change {
+                key: name,
+                file,
+                value: None,
+                notes: Vec::new(),
+            }));
+        }
+        Target::Config(path) => path,
+    };
+    refuse_managed(env, &path)?;
+    let file = home.config_path();
+    let mut doc = ConfigDoc::open(&file)?;
+    let mut removed = doc.unset(&path)?;
+    doc.save()?;
+    let mut notes = Vec::new();
+    if let Some(name) = terminal_variable(&path)
+        && writer::unset(&home.env_path(), name)?
+    {
+        notes.push(format!("{name} was removed from .env with it"));
+        removed = true;
+    }
+    Ok(removed.then(|| Change {
+        key: path.to_string(),
+        file,
+        value: None,
+        notes,
+    }))
+}
+
+fn terminal_variable(path: &KeyPath) -> Option<&'static str> {
+    match path.parts() {
+        [section, key] if section == "terminal" => TERMINAL_VARIABLES
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, variable)| *variable),
+        _ => None,
+    }
+}
+
+/// A value as the original writes it into `.env`.
+fn python_text(value: &Value) -> String {
+    match value {
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Null => "None".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What `text` means for this key. Where the default is text, everything is text.
+pub fn coerce(path: &KeyPath, text: &str) -> Value {
+    let default = default_of(path);
+    if matches!(default, Some(Value::String(_))) {
+        return json!(text);
+    }
+    let trimmed = text.trim();
+    if trimmed.starts_with(['[', '{'])
+        && let Ok((value @ (Value::Array(_) | Value::Object(_)), _)) = yaml::parse(trimmed)
+    {
+        return value;
+    }
+    match trimmed.to_lowercase().as_str() {
+        "true" | "yes" | "on" => return json!(true),
+        "false" | "no" | "off" => return json!(false),
+        "null" | "~" if default.is_some() => return Value::Null,
+        _ => {}
+    }
+    let digits = trimmed.strip_prefix('-').unwrap_or(trimmed);
+    let numeric = !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    if numeric {
+        if let Ok(whole) = trimmed.parse::<i64>() {
+            return json!(whole);
+        }
+        if let Ok(float) = trimmed.parse::<f64>() {
+            return json!(float);
+        }
+    }
+    json!(text)
+}
+
+fn default_of(path: &KeyPath) -> Option<Value> {
+    let parts = path.parts();
+    if parts.first().is_some_and(|root| root == "model") {
+        return KeyPath::new(parts[1..].iter().cloned())
+            .get(&schema::model_defaults())
+            .cloned();
+    }
+    parts
+        .iter()
+        .skip(1)
+        .try_fold(schema::defaults().get(parts.first()?)?, |value, part| {
+            value.get(part)
+        })
+        .cloned()
+}
+
+/// Refuses a value that would have no effect because the key takes another type.
+fn check_type(path: &KeyPath, value: &Value, given: &str) -> Result<(), SettingError> {
+    let mut tree = Value::Object(Map::new());
+    if put(&mut tree, path.parts(), value, "").is_err() {
+        return Ok(());
+    }
+    let mut warnings = Vec::new();
+    Config::from_tree(&tree, &mut warnings);
+    let key = path.parts().join(".");
+    for warning in warnings {
+        if let Problem::WrongType { expected, .. } = warning.problem
+            && warning.key == key
+        {
+            return Err(SettingError::WrongType {
+                key,
+                expected,
+                given: given.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn refuse_managed_variable(env: &Env, name: &str) -> Result<(), SettingError> {
+    match env.managed_dir() {
+        Some(dir) if env.is_managed(name) => Err(SettingError::Managed {
+            key: name.to_owned(),
+            file: dir.join(".env"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_managed(env: &Env, path: &KeyPath) -> Result<(), SettingError> {
+    let Some(dir) = env.managed_dir() else {
+        return Ok(());
+    };
+    let managed = load::managed_tree(dir, &mut Vec::new()).map(Value::Object);
+    match managed.as_ref().and_then(|tree| path.get(tree)) {
+        Some(value) if !value.is_object() => Err(SettingError::Managed {
+            key: path.to_string(),
+            file: dir.join("config.yaml"),
+        }),
+        _ => Ok(()),
+    }
+}
