@@ -148,3 +148,6 @@ fn done(value: &Value) -> ToolOutcome {
 fn failed(kind: ToolErrorKind, value: &Value) -> ToolOutcome {
     ToolOutcome::error(kind, value.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,8 @@ impl Guard {
             );
         }
         let in_ssh = path.parent().is_some_and(|dir| dir.ends_with(".ssh"));
-        if in_ssh && name.starts_with("id_") && !name.ends_with(".pub") {
+        let public = path.extension().is_some_and(|extension| extension == "pub");
+        if in_ssh && name.starts_with("id_") && !public {
             return Some("it is a private key");
         }
         None

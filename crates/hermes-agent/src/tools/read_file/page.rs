@@ -23,6 +23,8 @@ pub(super) struct Page {
     /// The page ended because of its length, not because of the line count.
     pub(super) out_of_room: bool,
     pub(super) lossy: bool,
+    /// Characters of `content`.
+    chars: usize,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ pub(super) fn read(
         cut_lines: 0,
         out_of_room: false,
         lossy: false,
+        chars: 0,
     };
     let mut line = Vec::new();
     // Four bytes hold any character, one more shows that something was cut.
@@ -103,8 +106,8 @@ impl Page {
             shown.push('…');
         }
         let entry = format!("{number}|{shown}");
-        let length = self.content.chars().count() + 1 + entry.chars().count();
-        if self.shown > 0 && length > limits.chars {
+        let chars = self.chars + usize::from(self.shown > 0) + entry.chars().count();
+        if self.shown > 0 && chars > limits.chars {
             self.out_of_room = true;
             return;
         }
@@ -112,6 +115,7 @@ impl Page {
             self.content.push('\n');
         }
         self.content.push_str(&entry);
+        self.chars = chars;
         self.shown += 1;
         self.cut_lines += usize::from(cut);
     }

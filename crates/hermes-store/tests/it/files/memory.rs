@@ -2,6 +2,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hermes_store::memory::{Limits, MemoryFiles, Target};
+use hermes_store::pending::{PendingWrites, Subsystem};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -179,7 +180,6 @@ fn what_the_original_staged_can_be_carried_out() {
     else {
         return;
     };
-    use hermes_store::pending::{PendingWrites, Subsystem};
     let home = TempHome::new();
     home.config("memory:\n  write_approval: true\n");
     let call = json!([{"action": "add", "target": "user", "content": "Likes tea."}]).to_string();
