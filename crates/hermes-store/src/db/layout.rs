@@ -1,6 +1,7 @@
 //! What a database looks like, found at open. Everything else asks this, never a version number.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use rusqlite::Connection;
 
@@ -87,6 +88,36 @@ impl Layout {
             && schema::fts_trigger_names()
                 .iter()
                 .all(|name| self.has(name))
+    }
+
+    /// For a database that is only read and not upgraded: views that hide the tables of the same
+    /// name and add the columns they lack, so that every query can rely on them.
+    pub(crate) fn shim(&self) -> String {
+        let mut views = String::new();
+        for table in schema::TABLES {
+            if !matches!(table.name, "sessions" | "messages") || !self.has(table.name) {
+                continue;
+            }
+            let missing: Vec<String> = table
+                .columns
+                .iter()
+                .filter(|(column, _)| !self.has_column(table.name, column))
+                .map(|(column, declaration)| {
+                    let default = declaration
+                        .split_once("DEFAULT ")
+                        .map_or("NULL", |(_, value)| value);
+                    format!("{default} AS {column}")
+                })
+                .collect();
+            if !missing.is_empty() {
+                let (name, missing) = (table.name, missing.join(", "));
+                let _ = writeln!(
+                    views,
+                    "CREATE TEMP VIEW {name} AS SELECT *, {missing} FROM main.{name};"
+                );
+            }
+        }
+        views
     }
 
     /// `alias.column`, or `fallback` where the database has no such column.

@@ -110,12 +110,13 @@ impl Store {
                 merge_fts: !layout.is_guest(),
             },
         )?;
+        let readers = Readers::new(path, layout.shim());
         Ok(Self {
             inner: Arc::new(Inner {
                 clock,
                 layout: Arc::new(layout),
                 writer: Some(writer),
-                readers: Readers::new(path),
+                readers,
             }),
         })
     }
@@ -129,8 +130,10 @@ impl Store {
         if !path.exists() {
             return Err(StoreError::NotFound(path.display().to_string()));
         }
-        let readers = Readers::new(path);
-        let layout = readers.run("opening state.db", |conn| Ok(Layout::read(conn)?))?;
+        let layout = connect(&path, Access::Read)
+            .and_then(|conn| Layout::read(&conn))
+            .map_err(|error| Fault::from(error).into_store(&path, "opening state.db"))?;
+        let readers = Readers::new(path, layout.shim());
         if layout.version == 0 {
             return Err(StoreError::Unsupported {
                 path: readers.path().to_owned(),

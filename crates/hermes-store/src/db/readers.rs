@@ -14,14 +14,17 @@ const LIMIT: usize = 4;
 
 pub(crate) struct Readers {
     path: PathBuf,
+    /// Run on each new connection; see [`Layout::shim`](super::layout::Layout::shim).
+    shim: String,
     idle: Mutex<Vec<Connection>>,
     permits: Semaphore,
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf, shim: String) -> Self {
         Self {
             path,
+            shim,
             idle: Mutex::new(Vec::new()),
             permits: Semaphore::new(LIMIT),
         }
@@ -59,10 +62,14 @@ impl Readers {
 
     fn take(&self) -> Result<Connection, Fault> {
         let idle = self.lock().pop();
-        match idle {
-            Some(conn) => Ok(conn),
-            None => Ok(connect(&self.path, Access::Read)?),
+        if let Some(conn) = idle {
+            return Ok(conn);
         }
+        let conn = connect(&self.path, Access::Read)?;
+        if !self.shim.is_empty() {
+            conn.execute_batch(&self.shim)?;
+        }
+        Ok(conn)
     }
 
     fn give_back(&self, conn: Connection) {

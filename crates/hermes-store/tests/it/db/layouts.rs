@@ -283,3 +283,31 @@ async fn reading_only_takes_no_write() {
         Err(StoreError::Invalid(_))
     ));
 }
+
+#[tokio::test]
+async fn an_old_database_can_be_read_without_touching_it() {
+    let (_dir, path) = file(V11);
+    let before = objects(&path);
+    let reader = Store::open_read_only(&path, Arc::new(ManualClock::default())).unwrap();
+    assert_eq!(reader.list(ListFilter::default()).await.unwrap().len(), 2);
+    assert_eq!(
+        reader.messages(&"old".into(), false).await.unwrap().len(),
+        1
+    );
+    assert_eq!(
+        reader
+            .load(&"old".into())
+            .await
+            .unwrap()
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
+    assert_eq!(reader.browse(5, None).await.unwrap().count, 2);
+    assert_eq!(reader.stats().await.unwrap().schema_version, 11);
+    assert!(reader.export(&"old".into()).await.is_ok());
+    assert_eq!(found(&reader, "kiwi").await, 0);
+    drop(reader);
+    assert_eq!(objects(&path), before);
+}
