@@ -7,9 +7,11 @@
 
 pub mod budget;
 pub mod compress;
+pub mod context_files;
 pub mod events;
 pub mod fence;
 pub mod guard;
+pub mod home;
 pub mod lean;
 pub mod log;
 pub mod plan;
@@ -21,6 +23,7 @@ pub mod scrub;
 pub mod session;
 pub mod settings;
 pub mod spill;
+pub mod title;
 pub mod tokens;
 pub mod tools;
 pub mod turn;

@@ -191,6 +191,10 @@ pub(crate) enum Command {
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home
     Skills(commands::skills::SkillsArgs),
+    /// What is configured
+    Status(commands::status::StatusArgs),
+    /// Check this installation
+    Doctor(commands::doctor::DoctorArgs),
     /// Version and build
     Version(commands::version::VersionArgs),
     /// Shell completion script

@@ -1,9 +1,12 @@
 //! The hermes binary: arguments, commands and the wiring of all crates.
 
 mod args;
+mod chat;
 mod commands;
 mod exit;
+mod logging;
 mod output;
+mod wiring;
 
 use std::process::ExitCode;
 
@@ -63,12 +66,15 @@ fn run(cli: Cli, out: Output) -> Outcome {
     }
     let cx = Context::open(&cli.global, out)?;
     match cli.command {
-        None | Some(Command::Chat(_)) => Err(Failure::failed("no chat in this build")),
+        None => chat::run(chat::Request::from_cli(cli.oneshot, cli.turn), &cx),
+        Some(Command::Chat(args)) => chat::run(chat::Request::from_chat(args), &cx),
         Some(Command::Sessions(args)) => commands::sessions::run(args, &cx),
         Some(Command::Config(args)) => commands::config::run(args, &cx),
         Some(Command::Model(args)) => commands::model::run(args, &cx),
         Some(Command::Memory(args)) => commands::memory::run(args, &cx),
         Some(Command::Skills(args)) => commands::skills::run(args, &cx),
+        Some(Command::Status(args)) => commands::status::run(&args, &cx),
+        Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
         Some(Command::Version(_) | Command::Completion(_)) => Ok(()),
     }
 }

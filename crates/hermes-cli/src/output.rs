@@ -82,10 +82,6 @@ impl Output {
         self.styled("2", text)
     }
 
-    pub(crate) fn bold<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
-        self.styled("1", text)
-    }
-
     fn styled<'a>(&self, code: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m").into()

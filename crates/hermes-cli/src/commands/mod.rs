@@ -2,10 +2,12 @@
 
 pub(crate) mod completion;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod sessions;
 pub(crate) mod skills;
+pub(crate) mod status;
 pub(crate) mod version;
 
 use hermes_config::env::{Env, ProcessEnv};

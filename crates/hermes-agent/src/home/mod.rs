@@ -1,0 +1,8 @@
+//! What a session takes from a home: settings, system prompt, tools. Every front end starts here.
+
+pub mod prompt;
+pub mod settings;
+pub mod tools;
+
+pub use prompt::{HomePrompt, PromptOptions};
+pub use tools::{HomeTools, ToolChoice};

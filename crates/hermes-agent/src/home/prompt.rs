@@ -1,0 +1,182 @@
+//! The system prompt of a session on this home.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use hermes_config::Config;
+use hermes_config::home::Home;
+use hermes_core::BoxFuture;
+use hermes_core::clock::Clock;
+use hermes_core::tool::Registry;
+use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::skills::{Library, Offer};
+
+use crate::context_files::{self, ContextFile};
+use crate::lean::Mode;
+use crate::prompt::{self, Enforcement, Environment, Guidance, Inputs, PlatformHint, Profile};
+use crate::session::{PromptContext, PromptSource, PromptText};
+
+/// What the caller decides about the prompt.
+#[derive(Clone, Debug, Default)]
+pub struct PromptOptions {
+    /// Leave out project files (`--ignore-rules`).
+    pub ignore_rules: bool,
+    /// Leave out memory, skills and the soul too (`--safe-mode`).
+    pub bare: bool,
+    /// Tell the model its session id.
+    pub session_id: bool,
+    /// Further instructions of the caller.
+    pub system_message: Option<String>,
+}
+
+/// Builds prompts from the files of a home.
+pub struct HomePrompt {
+    pub home: Home,
+    pub config: Arc<Config>,
+    pub memory: MemoryFiles,
+    pub skills: Library,
+    pub clock: Arc<dyn Clock>,
+    pub options: PromptOptions,
+}
+
+impl PromptSource for HomePrompt {
+    fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
+        // Small files of this machine: reading them here is faster than asking another thread.
+        Box::pin(std::future::ready(self.text(cx)))
+    }
+}
+
+impl HomePrompt {
+    fn text(&self, cx: PromptContext<'_>) -> PromptText {
+        let mut notices = Vec::new();
+        let mode = Mode::of(cx.model.context_length);
+        let limit =
+            context_files::limit(self.config.context_file_max_chars, cx.model.context_length);
+        let soul = self.soul(limit, &mut notices);
+        let project = self.project(&cx, limit, &mut notices);
+        let memory = self.memory(Target::Memory, &mut notices);
+        let user = self.memory(Target::User, &mut notices);
+        let skills = self.skills(mode, cx.registry);
+        let guidance = self.guidance();
+        let environment = self.environment(&cx);
+        let inputs = Inputs {
+            mode,
+            soul: soul.as_deref(),
+            tools: cx.registry.names().collect(),
+            skills: skills.as_deref(),
+            model: &cx.route.model,
+            provider: &cx.route.provider,
+            guidance: &guidance,
+            environment: &environment,
+            profile: Profile {
+                name: self.home.profile().unwrap_or("default"),
+                home: self.home.root(),
+            },
+            platform: cx.source,
+            platform_hint: self
+                .config
+                .platform_hints
+                .get(cx.source)
+                .map(PlatformHint::parse)
+                .unwrap_or_default(),
+            system_message: self.options.system_message.as_deref(),
+            project: project.as_deref(),
+            memory: memory.as_deref(),
+            user: user.as_deref(),
+            external_memory: None,
+            date: self.today(),
+            session_id: self.options.session_id.then_some(cx.session.as_str()),
+        };
+        PromptText {
+            text: prompt::build(&inputs).join(),
+            notices,
+        }
+    }
+
+    /// The day in the time zone of the config, else of this machine.
+    fn today(&self) -> NaiveDate {
+        let now = self.clock.now();
+        match self.config.timezone.parse::<chrono_tz::Tz>() {
+            Ok(zone) => now.with_timezone(&zone).date_naive(),
+            Err(_) => now.with_timezone(&chrono::Local).date_naive(),
+        }
+    }
+
+    fn soul(&self, limit: usize, notices: &mut Vec<String>) -> Option<String> {
+        if self.options.bare {
+            return None;
+        }
+        accept(context_files::soul(&self.home.soul_path(), limit), notices)
+    }
+
+    fn project(
+        &self,
+        cx: &PromptContext<'_>,
+        limit: usize,
+        notices: &mut Vec<String>,
+    ) -> Option<String> {
+        if self.options.bare || self.options.ignore_rules {
+            return None;
+        }
+        accept(context_files::project(cx.cwd, limit), notices)
+    }
+
+    /// A memory file that cannot be read is said, and the conversation goes on without it.
+    fn memory(&self, target: Target, notices: &mut Vec<String>) -> Option<String> {
+        let enabled = match target {
+            Target::Memory => self.config.memory.memory_enabled,
+            Target::User => self.config.memory.user_profile_enabled,
+        };
+        if self.options.bare || !enabled {
+            return None;
+        }
+        self.memory.prompt_block(target).unwrap_or_else(|error| {
+            notices.push(error.to_string());
+            None
+        })
+    }
+
+    fn skills(&self, mode: Mode, registry: &Registry) -> Option<String> {
+        if self.options.bare || registry.get("skill_view").is_none() {
+            return None;
+        }
+        let offer = Offer {
+            tools: registry.names().collect(),
+            toolsets: registry.iter().map(|tool| tool.spec().toolset).collect(),
+        };
+        let index = self.skills.index(&offer);
+        if mode == Mode::Full {
+            index.render()
+        } else {
+            index.render_lean()
+        }
+    }
+
+    fn guidance(&self) -> Guidance {
+        let agent = &self.config.agent;
+        Guidance {
+            enforcement: Enforcement::parse(&agent.tool_use_enforcement),
+            task_completion: agent.task_completion_guidance,
+            parallel_calls: agent.parallel_tool_call_guidance,
+        }
+    }
+
+    fn environment(&self, cx: &PromptContext<'_>) -> Environment {
+        let extra = self.config.agent.environment_hint.trim();
+        Environment {
+            os: std::env::consts::OS.to_owned(),
+            home: self.home.expand_user("~").display().to_string(),
+            cwd: PathBuf::from(cx.cwd).display().to_string(),
+            extra: (!extra.is_empty()).then(|| extra.to_owned()),
+            ..Environment::default()
+        }
+    }
+}
+
+/// The text of a file; what was left out of it is told to the person.
+fn accept(file: Option<ContextFile>, notices: &mut Vec<String>) -> Option<String> {
+    let file = file?;
+    notices.extend(file.notices);
+    Some(file.text)
+}

@@ -1,0 +1,79 @@
+//! Image files as parts of a message.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hermes_core::message::Part;
+
+use crate::exit::Failure;
+
+/// Providers refuse larger ones.
+const MAX_BYTES: u64 = 20 * 1024 * 1024;
+
+/// Reads image files into `data:` parts.
+pub(super) fn load(paths: &[PathBuf]) -> Result<Vec<Part>, Failure> {
+    paths.iter().map(load_one).collect()
+}
+
+fn load_one(path: &PathBuf) -> Result<Part, Failure> {
+    let fail = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let size = std::fs::metadata(path)
+        .map_err(|error| fail(error.to_string()))?
+        .len();
+    if size > MAX_BYTES {
+        return Err(fail(format!(
+            "{} MB is too large for an image",
+            size / 1024 / 1024
+        )));
+    }
+    let bytes = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
+    let mime = mime(&bytes).ok_or_else(|| fail("not a PNG, JPEG, GIF or WebP image".to_owned()))?;
+    Ok(Part::image(format!(
+        "data:{mime};base64,{}",
+        STANDARD.encode(&bytes)
+    )))
+}
+
+/// By the first bytes: names lie.
+fn mime(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_decide_not_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let fake = dir.path().join("photo.png");
+        std::fs::write(&fake, "text").unwrap();
+        assert!(load(&[fake]).unwrap_err().message.contains("not a PNG"));
+        let real = dir.path().join("photo.txt");
+        std::fs::write(&real, b"GIF89a").unwrap();
+        let parts = load(&[real]).unwrap();
+        assert!(matches!(&parts[0], Part::Image { image_url, .. }
+            if image_url.url.starts_with("data:image/gif;base64,R0lG")));
+    }
+}

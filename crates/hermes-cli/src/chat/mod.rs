@@ -1,0 +1,95 @@
+//! Turns from the command line: `-z`, `chat -q`, and the line chat.
+
+mod approve;
+mod explain;
+mod images;
+mod oneshot;
+mod render;
+mod repl;
+mod slash;
+mod slash_run;
+mod stdin;
+mod usage_file;
+
+use render::shorten;
+
+use crate::args::{ChatArgs, OutputFormat, TurnArgs};
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+
+/// What the person asked for.
+pub(crate) struct Request {
+    /// `None`: a conversation.
+    prompt: Option<String>,
+    kind: Kind,
+    turn: TurnArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `-z`: the session is closed afterwards and gets no title.
+    Oneshot,
+    /// `chat`: the session stays open.
+    Chat,
+}
+
+impl Request {
+    pub(crate) fn from_cli(prompt: Option<String>, turn: TurnArgs) -> Self {
+        let kind = if prompt.is_some() {
+            Kind::Oneshot
+        } else {
+            Kind::Chat
+        };
+        Self { prompt, kind, turn }
+    }
+
+    pub(crate) fn from_chat(args: ChatArgs) -> Self {
+        Self {
+            prompt: args.query,
+            kind: Kind::Chat,
+            turn: args.turn,
+        }
+    }
+}
+
+/// Runs what was asked for.
+pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
+    // `echo question | hermes` asks once.
+    if request.prompt.is_none() && !cx.out.stdin_tty {
+        request.prompt = Some("-".to_owned());
+        request.kind = Kind::Oneshot;
+    }
+    match request.prompt.as_deref() {
+        Some("-") => {
+            let text = stdin::read_prompt()?;
+            ask(&request, cx, &text, None)
+        }
+        Some(text) => {
+            let context = if text.trim().is_empty() {
+                None
+            } else {
+                stdin::read_context()?
+            };
+            ask(&request, cx, text, context)
+        }
+        None if request.turn.format() != OutputFormat::Text => Err(Failure::usage(
+            "--output-format needs a prompt: hermes -z \"…\" or chat -q \"…\"",
+        )),
+        None => crate::wiring::runtime()?.block_on(repl::run(request.turn, cx)),
+    }
+}
+
+fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {
+    if text.trim().is_empty() {
+        return Err(Failure::usage(
+            "the prompt is empty: hermes -z \"your question\"",
+        ));
+    }
+    let closes = request.kind == Kind::Oneshot;
+    let question = oneshot::Question {
+        text: text.to_owned(),
+        context,
+        closes,
+    };
+    crate::wiring::runtime()?.block_on(oneshot::run(&request.turn, cx, question))
+}

@@ -1,0 +1,96 @@
+//! One question, one answer.
+
+use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary, UserInput};
+use hermes_core::store::SessionUpdate;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::render::Renderer;
+use super::{images, usage_file};
+use crate::args::TurnArgs;
+use crate::commands::Context;
+use crate::exit::{self, Exit, Failure, Outcome};
+use crate::wiring::{Chat, Mode};
+
+pub(super) struct Question {
+    pub(super) text: String,
+    /// What was piped in.
+    pub(super) context: Option<String>,
+    /// The session is over afterwards.
+    pub(super) closes: bool,
+}
+
+pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Outcome {
+    let mode = if question.closes {
+        Mode::Oneshot
+    } else {
+        Mode::Query
+    };
+    let images = images::load(&args.image)?;
+    let mut chat = Chat::open(args, cx, mode).await?;
+    let mut renderer = Renderer::new(cx.out, args.format(), args.verbose, chat.id.clone());
+    let input = UserInput {
+        text: question.text,
+        images,
+        context: question.context,
+        platform_message_id: None,
+    };
+    chat.send(AgentCommand::Submit(input)).await?;
+    let (summary, terminated) = follow(&mut chat, &mut renderer).await?;
+    renderer.result(&summary)?;
+    if let Some(path) = &args.usage_file {
+        usage_file::write(path, &summary, &chat.id, renderer.route())?;
+    }
+    if question.closes {
+        let at = chat.clock.epoch_seconds();
+        let end = SessionUpdate::End {
+            reason: "agent_close".to_owned(),
+            at,
+        };
+        chat.update(end).await?;
+    } else if cx.out.stderr_tty && !args.quiet {
+        cx.out
+            .remark(format!("session {} (hermes -r {})", chat.id, chat.id));
+    }
+    chat.close().await;
+    match exit::of_turn(&summary.exit) {
+        Exit::Ok => Ok(()),
+        Exit::Interrupted if terminated => Err(Failure::silent(Exit::Terminated)),
+        exit => Err(Failure::silent(exit)),
+    }
+}
+
+/// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.
+/// Also says whether SIGTERM did it.
+async fn follow(chat: &mut Chat, renderer: &mut Renderer) -> Result<(TurnSummary, bool), Failure> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    let mut interrupted = false;
+    let mut terminated = false;
+    loop {
+        let event = tokio::select! {
+            event = chat.events.recv() => event,
+            _ = interrupts.recv() => {
+                if interrupted {
+                    return Err(Failure::silent(Exit::Interrupted));
+                }
+                interrupted = true;
+                chat.send(AgentCommand::Interrupt).await?;
+                continue;
+            }
+            _ = terminations.recv() => {
+                terminated = true;
+                chat.send(AgentCommand::Interrupt).await?;
+                continue;
+            }
+        };
+        let Some(event) = event else {
+            return Err(Failure::failed(
+                "the session ended unexpectedly; see logs/errors.log",
+            ));
+        };
+        renderer.event(&event)?;
+        if let AgentEvent::TurnFinished { summary } = event.event {
+            return Ok((summary, terminated));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Events of a session as text for a person, or as JSON for a program.
+
+use std::io;
+
+use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced, TurnExit, TurnSummary};
+use hermes_core::ids::SessionId;
+use hermes_core::model::Route;
+use serde_json::{Value, json};
+
+use super::explain::explain;
+use crate::args::OutputFormat;
+use crate::output::Output;
+
+/// The version of the JSON that `--output-format json|stream-json` prints.
+const SCHEMA: u32 = 1;
+
+/// Shows the events of one turn after another.
+pub(super) struct Renderer {
+    out: Output,
+    style: Style,
+    session: SessionId,
+    route: Option<Route>,
+    /// Text of the current step that is on the screen and not yet ended by a newline.
+    open_line: bool,
+    streamed: bool,
+    verbose: bool,
+    /// Tokens of the last prompt, and the size of the window.
+    context: Option<(u64, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// Text appears as it is written; for a person at a terminal.
+    Live,
+    /// Only the answer, once it is final.
+    Final,
+    Json,
+    StreamJson,
+}
+
+impl Renderer {
+    pub(super) fn new(
+        out: Output,
+        format: OutputFormat,
+        verbose: bool,
+        session: SessionId,
+    ) -> Self {
+        let style = match format {
+            OutputFormat::Text if out.stdout_tty => Style::Live,
+            OutputFormat::Text => Style::Final,
+            OutputFormat::Json => Style::Json,
+            OutputFormat::StreamJson => Style::StreamJson,
+        };
+        Self {
+            out,
+            style,
+            session,
+            route: None,
+            open_line: false,
+            streamed: false,
+            verbose,
+            context: None,
+        }
+    }
+
+    /// For the line REPL, which shows text as it comes even where stdout is no terminal.
+    pub(super) fn live(out: Output, verbose: bool, session: SessionId) -> Self {
+        Self {
+            style: Style::Live,
+            ..Self::new(out, OutputFormat::Text, verbose, session)
+        }
+    }
+
+    /// The route of the turn, once it has started.
+    pub(super) fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
+    }
+
+    /// How full the model's window is, once it is known.
+    pub(super) fn context(&self) -> Option<(u64, u32)> {
+        self.context
+    }
+
+    pub(super) fn event(&mut self, event: &Sequenced) -> io::Result<()> {
+        match &event.event {
+            AgentEvent::TurnStarted { route, .. } | AgentEvent::RouteChanged { to: route, .. } => {
+                self.route = Some(route.clone());
+            }
+            AgentEvent::UsageUpdated {
+                context_used,
+                context_length,
+                ..
+            } => {
+                self.context = Some((*context_used, *context_length));
+            }
+            _ => {}
+        }
+        match self.style {
+            Style::StreamJson => self.stream_json(event),
+            Style::Json => {
+                self.remark(&event.event);
+                Ok(())
+            }
+            Style::Live | Style::Final => self.text(&event.event),
+        }
+    }
+
+    fn text(&mut self, event: &AgentEvent) -> io::Result<()> {
+        match event {
+            AgentEvent::TextDelta { text } if self.style == Style::Live => {
+                self.out.piece(text)?;
+                self.streamed = true;
+                self.open_line = !text.ends_with('\n');
+            }
+            AgentEvent::ReasoningDelta { text } if self.style == Style::Live && self.verbose => {
+                self.out.piece(&self.out.dim(text))?;
+                self.open_line = true;
+            }
+            AgentEvent::StepDiscarded { why } => {
+                self.end_line()?;
+                self.streamed = false;
+                self.progress(&format!("({why}; asking again)"));
+            }
+            AgentEvent::ToolStarted { .. } => self.end_line()?,
+            AgentEvent::TurnFinished { summary } => self.finish_text(summary)?,
+            _ => {}
+        }
+        self.remark(event);
+        Ok(())
+    }
+
+    fn finish_text(&mut self, summary: &TurnSummary) -> io::Result<()> {
+        let shown = self.streamed;
+        self.end_line()?;
+        let worth_printing = !matches!(
+            summary.exit,
+            TurnExit::Failed { .. } | TurnExit::Interrupted | TurnExit::StoreFailed { .. }
+        );
+        if !shown && worth_printing && !summary.text.is_empty() {
+            self.out.line(summary.text.trim_end_matches('\n'))?;
+        }
+        self.streamed = false;
+        if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
+            self.out.error(format!("hermes: {why}"));
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.open_line) {
+            self.out.line("")?;
+        }
+        Ok(())
+    }
+
+    /// What a person wants to know beside the text, on stderr.
+    fn remark(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ToolStarted {
+                name, arguments, ..
+            } => {
+                self.progress(&format!("• {name} {}", shorten(arguments, 100)));
+            }
+            AgentEvent::ToolProgress { text, .. } => self.progress(&format!("  | {text}")),
+            AgentEvent::ToolFinished {
+                name,
+                error,
+                preview,
+                millis,
+                ..
+            } => {
+                let seconds = *millis as f64 / 1000.0;
+                match error {
+                    Some(kind) => self.progress(&format!(
+                        "  ✗ {name} {kind:?} {seconds:.1}s: {}",
+                        shorten(preview, 200)
+                    )),
+                    None if self.verbose => self.progress(&format!("  {}", shorten(preview, 500))),
+                    None => {}
+                }
+            }
+            AgentEvent::Retrying {
+                message,
+                attempt,
+                delay_ms,
+                ..
+            } => self.out.remark(format!(
+                "hermes: {}; attempt {} in {:.1}s",
+                shorten(message, 200),
+                attempt + 1,
+                *delay_ms as f64 / 1000.0
+            )),
+            AgentEvent::RouteChanged { from, to, why } => self.out.remark(format!(
+                "hermes: {} ({}) → {} ({}): {why}",
+                from.model, from.provider, to.model, to.provider
+            )),
+            AgentEvent::CompactionStarted { prompt_tokens } => {
+                self.progress(&format!(
+                    "• compressing the conversation ({prompt_tokens} tokens)"
+                ));
+            }
+            AgentEvent::Compacted {
+                before_tokens,
+                after_tokens,
+                ..
+            } => {
+                self.progress(&format!("  {before_tokens} → {after_tokens} tokens"));
+            }
+            AgentEvent::Notice { level, text } => match level {
+                NoticeLevel::Info => self.progress(text),
+                NoticeLevel::Warning | NoticeLevel::Error => {
+                    self.out.remark(format!("hermes: {text}"));
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// Shown only to a person: scripts that capture stderr want problems, not progress.
+    fn progress(&self, text: &str) {
+        if self.out.stderr_tty || self.verbose {
+            let plain = Output {
+                color: self.out.color && self.out.stderr_tty,
+                ..self.out
+            };
+            self.out.remark(plain.dim(text));
+        }
+    }
+
+    fn stream_json(&self, event: &Sequenced) -> io::Result<()> {
+        let Some(mut line) = stream_line(&event.event, &self.session) else {
+            return Ok(());
+        };
+        line["seq"] = json!(event.seq);
+        self.out.json_line(&line)?;
+        if let AgentEvent::TurnFinished { summary } = &event.event {
+            if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
+                self.out.error(format!("hermes: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The one object of `--output-format json`.
+    pub(super) fn result(&self, summary: &TurnSummary) -> io::Result<()> {
+        if self.style != Style::Json {
+            return Ok(());
+        }
+        if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
+            self.out.error(format!("hermes: {why}"));
+        }
+        let mut line = result_line(summary, &self.session);
+        if let Some(route) = &self.route {
+            line["model"] = json!(route.model);
+            line["provider"] = json!(route.provider);
+        }
+        self.out.json(&line)
+    }
+}
+
+/// One event as a line of stream-json. `None`: not part of the contract.
+fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
+    let line = match event {
+        AgentEvent::TurnStarted { route, .. } => json!({
+            "type": "init", "schema": SCHEMA, "session_id": session,
+            "model": route.model, "provider": route.provider,
+        }),
+        AgentEvent::TextDelta { text } => json!({"type": "text", "text": text}),
+        AgentEvent::ReasoningDelta { text } => json!({"type": "reasoning", "text": text}),
+        AgentEvent::StepDiscarded { why } => json!({"type": "discard", "why": why}),
+        AgentEvent::ToolStarted {
+            call_id,
+            name,
+            arguments,
+        } => json!({
+            "type": "tool_start", "id": call_id, "name": name, "arguments": arguments,
+        }),
+        AgentEvent::ToolProgress { call_id, text } => json!({
+            "type": "tool_progress", "id": call_id, "text": text,
+        }),
+        AgentEvent::ToolFinished {
+            call_id,
+            name,
+            error,
+            preview,
+            millis,
+        } => json!({
+            "type": "tool_end", "id": call_id, "name": name, "error": error,
+            "preview": preview, "millis": millis,
+        }),
+        AgentEvent::ApprovalNeeded { request } => json!({"type": "approval", "request": request}),
+        AgentEvent::UsageUpdated {
+            usage,
+            cost,
+            context_used,
+            context_length,
+        } => json!({
+            "type": "usage", "usage": usage, "cost": cost,
+            "context_used": context_used, "context_length": context_length,
+        }),
+        AgentEvent::TurnFinished { summary } => result_line(summary, session),
+        AgentEvent::Closed => return None,
+        // The rest keeps its own shape: retrying, route_changed, compacted, notice, …
+        other => serde_json::to_value(other).ok()?,
+    };
+    Some(line)
+}
+
+fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
+    let answered = summary.exit == TurnExit::Answered;
+    json!({
+        "type": "result", "schema": SCHEMA, "session_id": session,
+        "ok": answered, "exit": summary.exit, "text": summary.text,
+        "usage": summary.usage, "cost": summary.cost,
+        "calls": summary.calls, "tool_calls": summary.tool_calls, "millis": summary.millis,
+    })
+}
+
+/// The first line of `text`, at most `max` characters.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    let mut short: String = first.chars().take(max).collect();
+    if short.len() < text.trim_end().len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,300 @@
+//! The line chat: a prompt, streaming answers, history, Ctrl+C to interrupt.
+
+use std::path::PathBuf;
+
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::store::SessionStore as _;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Context as LineContext, Editor};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::render::Renderer;
+use super::slash::{self, Parsed, TABLE};
+use super::{approve, images, slash_run};
+use crate::args::TurnArgs;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring::{Chat, Mode};
+
+const HISTORY_LINES: usize = 2000;
+
+/// The state of a line chat.
+pub(super) struct Repl<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) args: TurnArgs,
+    pub(super) chat: Chat,
+    pub(super) renderer: Renderer,
+    pub(super) last_question: Option<String>,
+    /// A title given before the session was stored.
+    pub(super) title_to_set: Option<String>,
+    interrupts: Signal,
+}
+
+/// What to do after a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Prompt,
+    Leave,
+}
+
+pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
+    let chat = Chat::open(&args, cx, Mode::Repl).await?;
+    // The next session of this chat is a new one.
+    args.resume = None;
+    args.continue_ = None;
+    let renderer = Renderer::live(cx.out, args.verbose, chat.id.clone());
+    let interrupts = signal(SignalKind::interrupt())?;
+    let mut repl = Repl {
+        cx,
+        args,
+        chat,
+        renderer,
+        last_question: None,
+        title_to_set: None,
+        interrupts,
+    };
+    cx.out.line(cx.out.dim(&repl.chat.banner()))?;
+    let mut lines = Lines::open(cx.home.join("cache/line-history"));
+    let mut leaving = false;
+    loop {
+        match lines.read().await? {
+            Line::Text(text) => {
+                leaving = false;
+                if repl.line(&text).await? == Next::Leave {
+                    break;
+                }
+            }
+            Line::Interrupted if leaving => break,
+            Line::Interrupted => {
+                leaving = true;
+                cx.out.remark("(Ctrl+C again to leave)");
+            }
+            Line::End => break,
+        }
+    }
+    lines.save();
+    let id = repl.chat.id.clone();
+    let used = repl.chat.used;
+    repl.chat.close().await;
+    if used {
+        cx.out.remark(format!("resume with: hermes -r {id}"));
+    }
+    Ok(())
+}
+
+impl Repl<'_> {
+    async fn line(&mut self, text: &str) -> Result<Next, Failure> {
+        if text.trim().is_empty() {
+            return Ok(Next::Prompt);
+        }
+        match slash::parse(text) {
+            Parsed::Command(command, rest) => slash_run::run(self, command.verb, rest).await,
+            Parsed::Unknown { typed, close } => {
+                let hint = close
+                    .map(|name| format!("; did you mean /{name}?"))
+                    .unwrap_or_default();
+                self.cx
+                    .out
+                    .error(format!("no command /{typed}{hint} (/help lists all)"));
+                Ok(Next::Prompt)
+            }
+            Parsed::Text => {
+                self.ask(text.trim_end().to_owned()).await?;
+                Ok(Next::Prompt)
+            }
+        }
+    }
+
+    /// Runs one turn to its end.
+    pub(super) async fn ask(&mut self, text: String) -> Outcome {
+        let images = images::load(&std::mem::take(&mut self.args.image))?;
+        self.last_question = Some(text.clone());
+        self.chat.used = true;
+        let input = UserInput {
+            text,
+            images,
+            ..UserInput::default()
+        };
+        self.chat.send(AgentCommand::Submit(input)).await?;
+        self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
+            .await?;
+        if let Some(title) = self.title_to_set.take() {
+            self.chat
+                .store
+                .set_title(&self.chat.id, &title, false)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Another session, or another way to show this one.
+    pub(super) fn restart_renderer(&mut self) {
+        self.renderer = Renderer::live(self.cx.out, self.args.verbose, self.chat.id.clone());
+    }
+
+    /// Shows events until one that `ends` it. Ctrl+C interrupts the turn, a second one leaves.
+    pub(super) async fn follow(&mut self, ends: impl Fn(&AgentEvent) -> bool) -> Outcome {
+        let mut interrupted = false;
+        loop {
+            let event = tokio::select! {
+                event = self.chat.events.recv() => event,
+                _ = self.interrupts.recv() => {
+                    if interrupted {
+                        return Err(Failure::silent(Exit::Interrupted));
+                    }
+                    interrupted = true;
+                    self.chat.send(AgentCommand::Interrupt).await?;
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return Err(Failure::failed(
+                    "the session ended unexpectedly; see logs/errors.log",
+                ));
+            };
+            self.renderer.event(&event)?;
+            match &event.event {
+                AgentEvent::ApprovalNeeded { request } => {
+                    let asked = request.clone();
+                    let verdict = tokio::task::spawn_blocking(move || approve::ask(&asked)).await;
+                    let verdict = verdict.map_err(|error| Failure::failed(error.to_string()))?;
+                    let request = request.id.clone();
+                    self.chat
+                        .send(AgentCommand::Answer { request, verdict })
+                        .await?;
+                }
+                AgentEvent::TurnFinished { summary } => self.footer(summary),
+                _ => {}
+            }
+            if ends(&event.event) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn footer(&self, summary: &hermes_core::event::TurnSummary) {
+        if summary.exit == TurnExit::Answered && self.cx.out.stderr_tty {
+            let usage = &summary.usage;
+            let cost = match summary.cost.usd() {
+                Some(usd) if usd > 0.0 => format!(" · ${usd:.4}"),
+                _ => String::new(),
+            };
+            self.cx.out.remark(self.cx.out.dim(&format!(
+                "{:.1}s · {} tools · {} in ({} cached) {} out{cost}",
+                summary.millis as f64 / 1000.0,
+                summary.tool_calls,
+                usage.prompt_tokens(),
+                usage.cache_read,
+                usage.output
+            )));
+        }
+    }
+}
+
+enum Line {
+    Text(String),
+    Interrupted,
+    End,
+}
+
+/// Reads lines with editing and history, off the async threads.
+struct Lines {
+    editor: Option<Editor<SlashHelper, FileHistory>>,
+    history: PathBuf,
+}
+
+impl Lines {
+    fn open(history: PathBuf) -> Self {
+        let config = Config::builder()
+            .max_history_size(HISTORY_LINES)
+            .map(|builder| builder.completion_type(CompletionType::List).build());
+        let editor = config.and_then(Editor::with_config).ok().map(|mut editor| {
+            editor.set_helper(Some(SlashHelper));
+            // No history yet is the usual case at first.
+            let _ = editor.load_history(&history);
+            editor
+        });
+        Self { editor, history }
+    }
+
+    async fn read(&mut self) -> Result<Line, Failure> {
+        let Some(editor) = self.editor.take() else {
+            return Err(Failure::failed(
+                "no line editor for this terminal; use hermes -z \"…\"",
+            ));
+        };
+        let reading = tokio::task::spawn_blocking(move || read_lines(editor)).await;
+        let (editor, result) = reading.map_err(|error| Failure::failed(error.to_string()))?;
+        self.editor = Some(editor);
+        match result {
+            Ok(text) => Ok(Line::Text(text)),
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(error) => Err(Failure::failed(format!("reading the terminal: {error}"))),
+        }
+    }
+
+    fn save(&mut self) {
+        if let Some(editor) = &mut self.editor {
+            if let Some(dir) = self.history.parent() {
+                let _ = std::fs::create_dir_all(dir);
+            }
+            if let Err(error) = editor.save_history(&self.history) {
+                tracing::warn!("the line history was not saved: {error}");
+            }
+        }
+    }
+}
+
+type SlashEditor = Editor<SlashHelper, FileHistory>;
+
+/// One message: a line, or several when each but the last ends with a backslash.
+fn read_lines(mut editor: SlashEditor) -> (SlashEditor, Result<String, ReadlineError>) {
+    let mut text = String::new();
+    loop {
+        let prompt = if text.is_empty() { "> " } else { "  " };
+        match editor.readline(prompt) {
+            Ok(line) => match line.strip_suffix('\\') {
+                Some(part) => {
+                    text.push_str(part);
+                    text.push('\n');
+                }
+                None => {
+                    text.push_str(&line);
+                    break;
+                }
+            },
+            Err(error) => return (editor, Err(error)),
+        }
+    }
+    if !text.trim().is_empty() {
+        // History is a convenience; a line that cannot be added is still asked.
+        let _ = editor.add_history_entry(&text);
+    }
+    (editor, Ok(text))
+}
+
+/// Completes slash commands with Tab.
+#[derive(rustyline::Helper, rustyline::Highlighter, rustyline::Hinter, rustyline::Validator)]
+struct SlashHelper;
+
+impl rustyline::completion::Completer for SlashHelper {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        _: &LineContext<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let Some(typed) = line.get(..pos).and_then(|head| head.strip_prefix('/')) else {
+            return Ok((0, Vec::new()));
+        };
+        let names = TABLE
+            .iter()
+            .map(|slash| slash.name)
+            .filter(|name| name.starts_with(typed));
+        Ok((1, names.map(|name| format!("{name} ")).collect()))
+    }
+}

@@ -1,0 +1,117 @@
+//! `hermes status`: what is configured, not what is not.
+
+use std::sync::Arc;
+
+use hermes_models::router::Overrides;
+use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::skills::Library;
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::exit::Outcome;
+use crate::wiring;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &StatusArgs, cx: &Context) -> Outcome {
+    let status = collect(cx)?;
+    if args.json {
+        cx.out.json(&status)?;
+        return Ok(());
+    }
+    let text = |key: &str| {
+        status
+            .pointer(key)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+            .to_owned()
+    };
+    let number = |key: &str| {
+        status
+            .pointer(key)
+            .map_or("-".to_owned(), ToString::to_string)
+    };
+    cx.out
+        .line(format!("home      {}{}", text("/home"), profile(&status)))?;
+    match status.pointer("/model/error").and_then(Value::as_str) {
+        Some(error) => cx.out.line(format!(
+            "model     none: {}",
+            error.lines().next().unwrap_or(error)
+        ))?,
+        None => {
+            cx.out.line(format!(
+                "model     {} ({}) at {}",
+                text("/model/model"),
+                text("/model/provider"),
+                text("/model/base_url")
+            ))?;
+        }
+    }
+    cx.out.line(format!(
+        "sessions  {} with {} messages",
+        number("/sessions/count"),
+        number("/sessions/messages")
+    ))?;
+    cx.out.line(format!(
+        "memory    {} · user {}",
+        text("/memory/memory"),
+        text("/memory/user")
+    ))?;
+    cx.out.line(format!("skills    {}", number("/skills")))?;
+    if let Some(warnings) = status["config_warnings"]
+        .as_array()
+        .filter(|list| !list.is_empty())
+    {
+        cx.out.line(format!(
+            "config    {} warnings (hermes config check)",
+            warnings.len()
+        ))?;
+    }
+    Ok(())
+}
+
+fn profile(status: &Value) -> String {
+    status["profile"]
+        .as_str()
+        .map(|name| format!(" (profile {name})"))
+        .unwrap_or_default()
+}
+
+fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
+    let loaded = cx.load_config()?;
+    let config = Arc::new(loaded.config);
+    let router = wiring::router(cx, &config, Overrides::default());
+    let model = match router.describe() {
+        Ok(route) => json!(route),
+        Err(error) => json!({"error": error.to_string()}),
+    };
+    let memory = MemoryFiles::of_home(&cx.home, &config);
+    let used = |target| match memory.usage(target) {
+        Ok(saved) => saved.usage(),
+        Err(error) => format!("unreadable: {error}"),
+    };
+    let sessions = if cx.home.state_db().exists() {
+        let runtime = wiring::runtime()?;
+        let store = wiring::open_for_reading(cx)?;
+        let stats = runtime.block_on(store.stats())?;
+        json!({"count": stats.sessions, "messages": stats.messages})
+    } else {
+        json!({"count": 0, "messages": 0})
+    };
+    let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "home": cx.home.root(),
+        "profile": cx.home.profile(),
+        "model": model,
+        "sessions": sessions,
+        "memory": {"memory": used(Target::Memory), "user": used(Target::User)},
+        "skills": Library::of_home(&cx.home, &config, Some("cli")).scan().len(),
+        "config_warnings": warnings,
+    }))
+}

@@ -1,0 +1,147 @@
+//! Logs go to the home's logs directory, never to the terminal. Secrets are cut out of each line.
+//!
+//! `agent.log` has everything from INFO up, `errors.log` from WARN up; each is rotated at 5 MB,
+//! three old ones are kept. Files are opened at the first line, so that a quiet run costs nothing.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+const ROTATE_AT: u64 = 5 * 1024 * 1024;
+const KEEP: u32 = 3;
+
+/// Starts logging into `dir`. A second call in one process changes nothing.
+pub(crate) fn start(dir: &Path) {
+    let layer = FileLayer {
+        agent: LogFile::new(dir.join("agent.log")),
+        errors: LogFile::new(dir.join("errors.log")),
+    };
+    let filter = tracing_subscriber::filter::LevelFilter::INFO;
+    // Already started: the first one stays.
+    let _ = tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init();
+}
+
+struct FileLayer {
+    agent: LogFile,
+    errors: LogFile,
+}
+
+impl<S: Subscriber> Layer<S> for FileLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let meta = event.metadata();
+        // Libraries below us are heard only when something is wrong.
+        if !meta.target().starts_with("hermes") && *meta.level() > Level::WARN {
+            return;
+        }
+        let mut text = LineBuilder::default();
+        event.record(&mut text);
+        let now = chrono::Local::now().format("%Y-%m-%d %H:%M:%S,%3f");
+        let line = format!("{now} {} {}: {}\n", meta.level(), meta.target(), text.0);
+        let line = hermes_core::redact::secrets(&line);
+        self.agent.write(&line);
+        if *meta.level() <= Level::WARN {
+            self.errors.write(&line);
+        }
+    }
+}
+
+#[derive(Default)]
+struct LineBuilder(String);
+
+impl Visit for LineBuilder {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = if field.name() == "message" {
+            write!(self.0, "{value:?} ")
+        } else {
+            write!(self.0, "{}={value:?} ", field.name())
+        };
+    }
+}
+
+struct LogFile {
+    path: PathBuf,
+    file: OnceLock<Option<Mutex<File>>>,
+}
+
+impl LogFile {
+    fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: OnceLock::new(),
+        }
+    }
+
+    /// A log that cannot be written is not worth stopping for.
+    fn write(&self, line: &str) {
+        if let Some(Ok(mut file)) = self
+            .file
+            .get_or_init(|| self.open())
+            .as_ref()
+            .map(Mutex::lock)
+        {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+
+    fn open(&self) -> Option<Mutex<File>> {
+        std::fs::create_dir_all(self.path.parent()?).ok()?;
+        if std::fs::metadata(&self.path).is_ok_and(|meta| meta.len() > ROTATE_AT) {
+            self.rotate();
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&self.path);
+        file.ok().map(Mutex::new)
+    }
+
+    fn rotate(&self) {
+        let numbered = |n: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{n}"));
+            PathBuf::from(name)
+        };
+        for n in (1..KEEP).rev() {
+            let _ = std::fs::rename(numbered(n), numbered(n + 1));
+        }
+        let _ = std::fs::rename(&self.path, numbered(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_log_is_rotated_and_three_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        for round in 0..5_u32 {
+            let big = vec![b'0' + round as u8; ROTATE_AT as usize + 1];
+            std::fs::write(&path, big).unwrap();
+            LogFile::new(path.clone()).write("next\n");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "next\n");
+        let mut names: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            ["agent.log", "agent.log.1", "agent.log.2", "agent.log.3"]
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! The composition root: everything a conversation needs is put together here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hermes_agent::events::EventReceiver;
+use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, settings};
+use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
+use hermes_agent::tools::StoreTools;
+use hermes_config::Config;
+use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Verdict};
+use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
+use hermes_core::event::AgentCommand;
+use hermes_core::ids::SessionId;
+use hermes_core::message::Message;
+use hermes_core::model::{ModelRouter, Route};
+use hermes_core::store::{NewSession, SessionStore, SessionUpdate, StoredSession};
+use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_store::Store;
+use hermes_store::db::{ListFilter, Order};
+use hermes_store::memory::MemoryFiles;
+use hermes_store::skills::{Library, View};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::TurnArgs;
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+
+/// How a conversation is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// `-z`: one answer, no title, the session ends.
+    Oneshot,
+    /// `chat -q`: one answer, the session stays open.
+    Query,
+    /// A person at the terminal.
+    Repl,
+}
+
+/// The async runtime of the process. Two workers carry an agent; blocking work has its own threads.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))
+}
+
+/// Opens the database of the home.
+pub(crate) fn open_store(cx: &Context) -> Result<Store, Failure> {
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(Store::open(cx.home.state_db(), Arc::new(SystemClock))?)
+}
+
+/// Opens the database to look only: nothing is created, upgraded or written.
+pub(crate) fn open_for_reading(cx: &Context) -> Result<Store, Failure> {
+    Ok(Store::open_read_only(
+        cx.home.state_db(),
+        Arc::new(SystemClock),
+    )?)
+}
+
+/// The router for this home and these flags.
+pub(crate) fn router(cx: &Context, config: &Arc<Config>, overrides: Overrides) -> Arc<Router> {
+    let deps = RouterDeps {
+        config: Arc::clone(config),
+        env: Arc::new(cx.env.clone()),
+        home: cx.home.clone(),
+        clock: Arc::new(SystemClock),
+        rng: Arc::new(SystemRng),
+    };
+    Arc::new(Router::new(deps, overrides))
+}
+
+/// A conversation that is open.
+pub(crate) struct Chat {
+    pub(crate) id: SessionId,
+    pub(crate) events: EventReceiver,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Store,
+    pub(crate) tools: Arc<HomeTools>,
+    /// Whether something was asked.
+    pub(crate) used: bool,
+    pub(crate) route: Route,
+    handle: SessionHandle,
+}
+
+impl Chat {
+    pub(crate) async fn open(args: &TurnArgs, cx: &Context, mode: Mode) -> Result<Self, Failure> {
+        let config = Arc::new(if args.ignore_user_config || args.safe_mode {
+            Config::default()
+        } else {
+            cx.config()?
+        });
+        let overrides = Overrides {
+            model: args.model.clone(),
+            provider: args.provider.clone(),
+            ..Overrides::default()
+        };
+        let router = router(cx, &config, overrides);
+        for problem in router.problems() {
+            cx.out.remark(format!("config: {problem}"));
+        }
+        let route = router.describe()?;
+        crate::logging::start(&cx.home.logs_dir());
+        let store = open_store(cx)?;
+        let stored = find_session(args, &store).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+        let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
+        let history = stored
+            .iter()
+            .flat_map(|session| &session.items)
+            .map(|item| &item.message);
+        let tools = Arc::new(home_tools(args, cx, &config, &store, history)?);
+        let prompt = HomePrompt {
+            home: cx.home.clone(),
+            config: Arc::clone(&config),
+            memory: MemoryFiles::of_home(&cx.home, &config),
+            skills: Library::of_home(&cx.home, &config, Some(&source)),
+            clock: Arc::clone(&clock),
+            options: PromptOptions {
+                ignore_rules: args.ignore_rules,
+                bare: args.safe_mode,
+                session_id: args.pass_session_id,
+                system_message: skills_text(args, cx, &config, &source)?,
+            },
+        };
+        let mut settings = settings::from_config(&config, &cx.home.cache_dir(), &route.model);
+        settings.titles &= mode != Mode::Oneshot;
+        settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
+        let deps = SessionDeps {
+            router: Arc::clone(&router) as Arc<dyn ModelRouter>,
+            store: Arc::new(store.clone()) as Arc<dyn SessionStore>,
+            tools: Arc::clone(&tools) as Arc<dyn ToolSource>,
+            prompt: Arc::new(prompt),
+            approver: approver(args, mode),
+            settings,
+            clock: Arc::clone(&clock),
+            rng: Arc::clone(&rng),
+            cancel: CancellationToken::new(),
+        };
+        let used = stored.is_some();
+        let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
+        let (handle, events) = Session::start(deps, start)?;
+        let id = handle.id().clone();
+        Ok(Self {
+            id,
+            events,
+            clock,
+            store,
+            tools,
+            used,
+            route,
+            handle,
+        })
+    }
+
+    pub(crate) async fn send(&self, command: AgentCommand) -> Outcome {
+        self.handle
+            .send(command)
+            .await
+            .map_err(|_| Failure::failed("the session ended unexpectedly; see logs/errors.log"))
+    }
+
+    pub(crate) async fn update(&self, update: SessionUpdate) -> Outcome {
+        Ok(self.store.update(&self.id, update).await?)
+    }
+
+    /// Ends the session's work and closes the database.
+    pub(crate) async fn close(self) {
+        // A session that ended already needs no order to.
+        let _ = self.handle.send(AgentCommand::Close).await;
+        let mut events = self.events;
+        while events.recv().await.is_some() {}
+        if let Err(error) = self.store.close().await {
+            tracing::warn!("closing the database: {error}");
+        }
+    }
+
+    /// The line a chat begins with.
+    pub(crate) fn banner(&self) -> String {
+        format!(
+            "hermes {} · {} ({}) · {} tools · /help",
+            env!("CARGO_PKG_VERSION"),
+            self.route.model,
+            self.route.provider,
+            self.tools.registry().iter().count()
+        )
+    }
+}
+
+async fn find_session(args: &TurnArgs, store: &Store) -> Result<Option<StoredSession>, Failure> {
+    let reference = match (&args.resume, args.continue_.as_deref()) {
+        (Some(reference), _) => reference.clone(),
+        (None, Some("")) => latest(args.source.as_deref().unwrap_or("cli"), store).await?,
+        (None, Some(title)) => title.to_owned(),
+        (None, None) => return Ok(None),
+    };
+    let id = store.resolve_for_resume(&reference).await?;
+    match store.load(&id).await? {
+        Some(session) => Ok(Some(session)),
+        None => Err(Failure::not_found(format!("no session {reference}"))),
+    }
+}
+
+/// The session of this source that something was last said in.
+async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
+    let filter = ListFilter {
+        source: Some(source.to_owned()),
+        order: Order::LastActive,
+        limit: 1,
+        ..ListFilter::default()
+    };
+    match store.list(filter).await?.into_iter().next() {
+        Some(session) => Ok(session.id),
+        None => Err(Failure::not_found("no session to continue yet")),
+    }
+}
+
+fn home_tools<'a>(
+    args: &TurnArgs,
+    cx: &Context,
+    config: &Config,
+    store: &Store,
+    history: impl DoubleEndedIterator<Item = &'a Message>,
+) -> Result<HomeTools, Failure> {
+    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+    let source = args.source.as_deref().unwrap_or("cli");
+    let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    deps.todos.restore(history);
+    let Some(names) = &args.toolsets else {
+        return Ok(HomeTools::new(deps, &ToolChoice::from_config(config)));
+    };
+    let choice = ToolChoice::named(names);
+    let tools = HomeTools::new(deps, &choice);
+    let unknown = choice.unknown(&tools);
+    if unknown.is_empty() {
+        return Ok(tools);
+    }
+    let known: Vec<&str> = tools.toolsets().into_iter().collect();
+    Err(Failure::usage(format!(
+        "no toolset {}; there are: {}, none",
+        unknown.join(", "),
+        known.join(", ")
+    )))
+}
+
+/// The text of the skills named by `--skills`.
+fn skills_text(
+    args: &TurnArgs,
+    cx: &Context,
+    config: &Config,
+    source: &str,
+) -> Result<Option<String>, Failure> {
+    if args.skills.is_empty() {
+        return Ok(None);
+    }
+    let library = Library::of_home(&cx.home, config, Some(source));
+    let mut texts = Vec::new();
+    for name in &args.skills {
+        let view = library
+            .view(name, None, None)
+            .map_err(|error| Failure::not_found(error.to_string()))?;
+        match view {
+            View::Skill(skill) => texts.push(skill.content),
+            View::File(file) => texts.extend(file.content),
+        }
+    }
+    Ok(Some(texts.join("\n\n")))
+}
+
+fn approver(args: &TurnArgs, mode: Mode) -> Option<Arc<dyn Approver>> {
+    match mode {
+        _ if args.yolo => Some(Arc::new(ApproveAll)),
+        Mode::Oneshot | Mode::Query => Some(Arc::new(DenyAll)),
+        Mode::Repl => None,
+    }
+}
+
+/// `--yolo`: the person approved everything beforehand.
+struct ApproveAll;
+
+impl Approver for ApproveAll {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
+        Box::pin(std::future::ready(Verdict::Once))
+    }
+}
+
+fn start(
+    args: &TurnArgs,
+    cx: &Context,
+    stored: Option<StoredSession>,
+    source: &str,
+    clock: &dyn Clock,
+    rng: &dyn Rng,
+) -> Result<SessionStart, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
+    if let Some(session) = stored {
+        let was = session
+            .cwd
+            .clone()
+            .filter(|was| !args.no_restore_cwd && was.is_dir());
+        return Ok(SessionStart::Resume {
+            cwd: was.unwrap_or(here),
+            session: Box::new(session),
+        });
+    }
+    let (git_repo_root, git_branch) = git(&here);
+    Ok(SessionStart::New(Box::new(NewSession {
+        id: Some(new_id(clock, rng)),
+        source: source.to_owned(),
+        cwd: Some(here),
+        git_branch,
+        git_repo_root,
+        profile: cx.home.profile().map(str::to_owned),
+        started_at: clock.epoch_seconds(),
+        ..NewSession::default()
+    })))
+}
+
+/// `YYYYMMDD_HHMMSS_<6 hex>` in local time, as the original names its sessions.
+fn new_id(clock: &dyn Clock, rng: &dyn Rng) -> SessionId {
+    let now = clock
+        .now()
+        .with_timezone(&chrono::Local)
+        .format("%Y%m%d_%H%M%S");
+    SessionId::new(format!("{now}_{:06x}", rng.next_u64() & 0xff_ffff))
+}
+
+/// The repository around `dir` and its branch, read from its files: starting git would cost more
+/// than the rest of the start.
+fn git(dir: &std::path::Path) -> (Option<PathBuf>, Option<String>) {
+    let Some(root) = dir.ancestors().find(|dir| dir.join(".git").exists()) else {
+        return (None, None);
+    };
+    let dot_git = root.join(".git");
+    let git_dir = match std::fs::read_to_string(&dot_git) {
+        // A worktree or submodule: the file names the directory.
+        Ok(text) => text
+            .trim()
+            .strip_prefix("gitdir: ")
+            .map_or(dot_git, |path| root.join(path)),
+        Err(_) => dot_git,
+    };
+    let head = std::fs::read_to_string(git_dir.join("HEAD")).ok();
+    let branch = head.and_then(|head| {
+        head.trim()
+            .strip_prefix("ref: refs/heads/")
+            .map(str::to_owned)
+    });
+    (Some(root.to_owned()), branch)
+}

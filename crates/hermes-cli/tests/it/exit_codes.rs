@@ -1,0 +1,256 @@
+//! One test per row of the contract in docs/exit-codes.md.
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::process::finish;
+use pretty_assertions::assert_eq;
+
+use crate::{Setup, hermes};
+
+#[test]
+fn an_unknown_command_is_64_with_a_close_one() {
+    let done = hermes(&TempHome::new()).args(["sesions"]).run();
+    assert_eq!(done.code, Some(64));
+    assert_eq!(done.stdout, "");
+    assert!(done.stderr.contains("sessions"), "{}", done.stderr);
+    assert!(done.stderr.lines().count() <= 3, "{}", done.stderr);
+}
+
+#[test]
+fn an_unset_config_key_is_1() {
+    let done = hermes(&TempHome::new())
+        .args(["config", "get", "no.key"])
+        .run();
+    assert_eq!(done.code, Some(1));
+    assert_eq!(done.stdout, "");
+}
+
+#[test]
+fn an_answer_is_0_and_only_the_answer_is_on_stdout() {
+    let setup = Setup::new();
+    setup.server.push(Reply::text("Paris."));
+    let done = setup.run(["-z", "capital of France?"]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "Paris.\n"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(done.stderr, "");
+}
+
+#[test]
+fn a_rejected_key_is_2_on_stderr_with_empty_stdout() {
+    let setup = Setup::new();
+    setup
+        .server
+        .push_default(Reply::error(401, "invalid api key"));
+    let done = setup.run(["-z", "hi"]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(2), ""),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains("401"), "{}", done.stderr);
+    assert!(done.stderr.contains("fix:"), "{}", done.stderr);
+}
+
+#[test]
+fn a_server_error_is_2_after_its_retries() {
+    let setup = Setup::with_config("agent:\n  api_max_retries: 0\n");
+    setup.server.push_default(Reply::error(500, "boom"));
+    let done = setup.run(["-z", "hi"]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(2), ""),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains("500"), "{}", done.stderr);
+}
+
+#[test]
+fn nothing_configured_is_3_in_three_lines() {
+    let done = hermes(&TempHome::new()).args(["-z", "hi"]).run();
+    assert_eq!((done.code, done.stdout.as_str()), (Some(3), ""));
+    assert_eq!(done.stderr.lines().count(), 3, "{}", done.stderr);
+}
+
+#[test]
+fn an_empty_prompt_is_64() {
+    let setup = Setup::new();
+    for args in [["-z", ""], ["-z", "  "], ["-z", "-"]] {
+        let done = setup.program(args).stdin("").run();
+        assert_eq!(done.code, Some(64), "{args:?}: {}", done.stderr);
+    }
+    assert!(setup.server.model_requests().is_empty());
+}
+
+#[test]
+fn an_interrupt_is_130_and_termination_143() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let setup = Setup::new();
+        let gate = Gate::new();
+        setup
+            .server
+            .push(Reply::text("never finished").hold_at(1, &gate));
+        let child = setup.program(["-z", "hi"]).spawn();
+        setup.server.block_until(|progress| progress.requests >= 1);
+        let pid = child.id().to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-s", signal, &pid])
+            .status();
+        assert!(killed.unwrap().success());
+        let done = finish(child);
+        assert_eq!(done.code, Some(code), "{}", done.stderr);
+        assert_eq!(done.stdout, "");
+        gate.release();
+    }
+}
+
+#[test]
+fn piped_text_goes_to_the_model_as_context() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    let done = setup
+        .program(["-z", "summarise this"])
+        .stdin("the quick brown fox")
+        .run();
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let sent = setup.server.last_request().last_user_text();
+    assert!(
+        sent.contains("summarise this") && sent.contains("the quick brown fox"),
+        "{sent}"
+    );
+}
+
+#[test]
+fn a_dash_reads_the_prompt_and_a_bare_pipe_does_too() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    for args in [vec!["-z", "-"], vec![]] {
+        let done = setup.program(args).stdin("what is 2+2?\n").run();
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(0), "ok\n"),
+            "{}",
+            done.stderr
+        );
+        assert!(
+            setup
+                .server
+                .last_request()
+                .last_user_text()
+                .contains("what is 2+2?")
+        );
+    }
+}
+
+#[test]
+fn resuming_nothing_is_4() {
+    let setup = Setup::new();
+    for args in [
+        ["-z", "hi", "--resume", "nosuch"],
+        ["chat", "-qhi", "-r", "nosuch"],
+    ] {
+        let done = setup.run(args);
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(4), ""),
+            "{}",
+            done.stderr
+        );
+        assert!(done.stderr.contains("nosuch"), "{}", done.stderr);
+    }
+    assert!(setup.server.model_requests().is_empty());
+}
+
+#[test]
+fn chat_q_prints_the_text_alone_where_stdout_is_no_terminal() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("fine"));
+    for args in [
+        vec!["chat", "-q", "how are you?"],
+        vec!["chat", "-Q", "-q", "again?"],
+    ] {
+        let done = setup.run(args);
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(0), "fine\n"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn choosing_a_model_without_a_terminal_is_64_and_names_the_flags() {
+    let done = hermes(&TempHome::new()).args(["model"]).run();
+    assert_eq!(done.code, Some(64));
+    assert!(done.stderr.contains("hermes model set"), "{}", done.stderr);
+}
+
+#[test]
+fn doctor_is_1_with_problems_and_0_without() {
+    let broken = TempHome::new();
+    broken.config("model: [unclosed\n");
+    let done = hermes(&broken).args(["doctor", "--offline"]).run();
+    assert_eq!(done.code, Some(1), "{}", done.stdout);
+    let fine = Setup::new();
+    fine.server.push_default(Reply::text("pong"));
+    let done = fine.run(["doctor"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
+fn an_unreachable_provider_is_69() {
+    let home = TempHome::new();
+    // Port 9 (discard) is closed on any sane machine.
+    home.use_server("http://127.0.0.1:9/v1", "agent:\n  api_max_retries: 0\n");
+    let done = hermes(&home).args(["-z", "hi"]).run();
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(69), ""),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_missing_profile_is_4_and_is_not_created() {
+    let home = TempHome::new();
+    let done = hermes(&home).args(["-p", "ghost", "status"]).run();
+    assert_eq!(done.code, Some(4), "{}", done.stderr);
+    assert!(!home.exists("profiles"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let home = TempHome::new();
+    let mut child = hermes(&home).args(["completion", "bash"]).spawn();
+    drop(child.stdout.take());
+    let done = finish(child);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.stderr, "");
+}
+
+#[test]
+fn help_and_version_are_results() {
+    let home = TempHome::new();
+    for args in [["--help"], ["--version"], ["version"]] {
+        let done = hermes(&home).args(args).run();
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+        assert!(
+            done.stdout.to_lowercase().contains("hermes"),
+            "{}",
+            done.stdout
+        );
+    }
+}
+
+#[test]
+fn chat_flags_do_not_go_with_other_commands() {
+    let done = hermes(&TempHome::new()).args(["-m", "x", "version"]).run();
+    assert_eq!(done.code, Some(64), "{}", done.stderr);
+}

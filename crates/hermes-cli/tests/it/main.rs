@@ -1,0 +1,42 @@
+//! The built binary, as a person or a script meets it.
+
+mod crash;
+mod exit_codes;
+mod oneshot;
+mod oracle;
+mod resume;
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::ModelServer;
+use hermes_testkit::process::{Finished, Program};
+
+/// A home whose model is a scripted server.
+pub(crate) struct Setup {
+    pub(crate) home: TempHome,
+    pub(crate) server: ModelServer,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        Self::with_config("")
+    }
+
+    pub(crate) fn with_config(more: &str) -> Self {
+        let home = TempHome::new();
+        let server = ModelServer::start();
+        home.use_server(&server.base_url(), more);
+        Self { home, server }
+    }
+
+    pub(crate) fn program<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Program {
+        hermes(&self.home).args(args)
+    }
+
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Finished {
+        self.program(args).run()
+    }
+}
+
+pub(crate) fn hermes(home: &TempHome) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_hermes"), home)
+}

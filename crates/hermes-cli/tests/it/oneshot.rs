@@ -1,0 +1,169 @@
+//! Whole turns through the binary: tools, formats, usage, failures on the way.
+
+use hermes_testkit::model_server::{Reply, ReplyUsage};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::Setup;
+
+#[test]
+fn a_tool_is_called_and_its_result_reaches_the_model() {
+    let setup = Setup::new();
+    let call = json!({"action": "add", "target": "memory", "content": "the cat is called Miso"});
+    setup.server.push(Reply::tool_call("c1", "memory", &call));
+    setup.server.push(Reply::text("Noted."));
+    let done = setup.run(["-z", "remember my cat Miso"]).ok();
+    assert_eq!(done.stdout, "Noted.\n");
+    assert_eq!(
+        setup.home.read("memories/MEMORY.md"),
+        "the cat is called Miso"
+    );
+    let results = setup.server.last_request().tool_results();
+    assert_eq!(results.len(), 1);
+}
+
+#[test]
+fn json_has_one_object_with_text_usage_and_session() {
+    let setup = Setup::new();
+    setup.server.push(Reply::text("hello").usage(ReplyUsage {
+        prompt: 100,
+        completion: 7,
+        cached: 40,
+        ..ReplyUsage::default()
+    }));
+    let result = setup.run(["-z", "hi", "--json"]).ok().json();
+    assert_eq!(result["text"], "hello");
+    assert_eq!(result["ok"], true);
+    assert_eq!(result["usage"]["input"], 60);
+    assert_eq!(result["usage"]["cache_read"], 40);
+    assert_eq!(result["usage"]["output"], 7);
+    assert!(
+        result["session_id"]
+            .as_str()
+            .is_some_and(|id| !id.is_empty())
+    );
+}
+
+#[test]
+fn stream_json_tells_the_turn_event_by_event() {
+    let setup = Setup::new();
+    setup
+        .server
+        .push(Reply::tool_call("c1", "todo", &json!({})).reasoning("thinking"));
+    setup.server.push(Reply::text("done").deltas(2));
+    let done = setup
+        .run(["-z", "hi", "--output-format", "stream-json"])
+        .ok();
+    let events: Vec<Value> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds.first(), Some(&"init"));
+    assert_eq!(kinds.last(), Some(&"result"));
+    for kind in ["reasoning", "tool_start", "tool_end", "text", "usage"] {
+        assert!(kinds.contains(&kind), "{kind} is missing in {kinds:?}");
+    }
+    let text: String = events
+        .iter()
+        .filter(|event| event["type"] == "text")
+        .filter_map(|event| event["text"].as_str())
+        .collect();
+    assert_eq!(text, "done");
+    let seqs: Vec<u64> = events
+        .iter()
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect();
+    assert!(seqs.is_sorted(), "{seqs:?}");
+}
+
+#[test]
+fn the_usage_file_is_written_even_when_the_turn_fails() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::error(401, "no"));
+    let file = setup.home.work().join("usage.json");
+    let done = setup.run(["-z", "hi", "--usage-file", file.to_str().unwrap()]);
+    assert_eq!(done.code, Some(2));
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(report["failed"], true);
+    assert_eq!(report["completed"], false);
+}
+
+#[test]
+fn a_rate_limit_is_waited_out_and_the_answer_comes() {
+    let setup = Setup::new();
+    setup.server.push(Reply::rate_limited(0));
+    setup.server.push(Reply::text("at last"));
+    let done = setup.run(["-z", "hi"]).ok();
+    assert_eq!(done.stdout, "at last\n");
+    assert_eq!(setup.server.model_requests().len(), 2);
+}
+
+#[test]
+fn toolsets_limit_what_is_offered() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    let _ = setup.run(["-z", "hi", "-t", "memory"]).ok();
+    assert_eq!(setup.server.last_request().tool_names(), ["memory"]);
+    let _ = setup.run(["-z", "hi", "-t", "none"]).ok();
+    assert!(!setup.server.last_request().offers_tools());
+    let done = setup.run(["-z", "hi", "-t", "nosuch"]);
+    assert_eq!(done.code, Some(64), "{}", done.stderr);
+}
+
+#[test]
+fn a_project_file_is_told_to_the_model_unless_rules_are_ignored() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    std::fs::write(
+        setup.home.work().join("AGENTS.md"),
+        "Always answer in French.",
+    )
+    .unwrap();
+    let _ = setup.run(["-z", "hi"]).ok();
+    assert!(
+        setup
+            .server
+            .last_request()
+            .system()
+            .contains("Always answer in French.")
+    );
+    let _ = setup.run(["-z", "hi", "--ignore-rules"]).ok();
+    assert!(
+        !setup
+            .server
+            .last_request()
+            .system()
+            .contains("Always answer in French.")
+    );
+}
+
+#[test]
+fn an_unreadable_config_stops_with_line_and_column_and_changes_nothing() {
+    let setup = Setup::new();
+    let broken = "model:\n  default: x\n bad indent: [\n";
+    setup.home.config(broken);
+    let done = setup.run(["-z", "hi"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("config.yaml") && done.stderr.contains(":3"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(setup.home.read("config.yaml"), broken);
+}
+
+#[test]
+fn nothing_of_the_home_is_rewritten_by_a_turn() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    let before = setup.home.read("config.yaml");
+    let _ = setup.run(["-z", "hi"]).ok();
+    assert_eq!(setup.home.read("config.yaml"), before);
+    assert!(!setup.home.exists(".env"));
+    assert!(!setup.home.exists("skills/.bundled_manifest"));
+}
