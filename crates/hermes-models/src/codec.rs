@@ -22,7 +22,7 @@ mod usage;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 use hermes_core::message::{AssistantMessage, BlobKind, WireBlob};
 use hermes_core::model::{ModelEvent, ModelInfo, ModelRequest, Route, WireFormat};
