@@ -200,13 +200,13 @@ impl Turn<'_> {
             retry_after: None,
             limit: None,
         };
-        if self.fall_back(&error).await.is_none() {
+        let Some(next) = self.fall_back(&error).await else {
             return self.end(exit, message).await;
-        }
+        };
         self.strikes.empty = 0;
         self.strikes.thoughts = 0;
         self.discard(shown, "another model is asked").await;
-        Ok(Next::State(State::Sample))
+        Ok(Next::State(next))
     }
 
     /// Ends with what there is.

@@ -1,0 +1,9 @@
+//! Whole turns with scripted models.
+
+mod answers;
+mod compaction;
+mod recovery;
+mod sessions;
+mod snapshots;
+mod support;
+mod tools;

@@ -1,0 +1,279 @@
+//! The actor: queue, approval, switching, undo, resume, closing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::session::SessionStart;
+use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::ids::SessionId;
+use hermes_core::message::{FinishReason, Message};
+use hermes_core::store::SessionStore;
+use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome};
+use pretty_assertions::assert_eq;
+
+use crate::support::{FakeTool, MemoryStore, Reply, ScriptedClient, ScriptedRouter, Setup};
+
+fn slowly(text: &str) -> Reply {
+    Reply::new()
+        .after(Duration::from_secs(10))
+        .say(text)
+        .finish(FinishReason::Stop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_queue_visibly_and_run_in_order() {
+    let mut session = Setup::new([slowly("1"), slowly("2"), slowly("3")]).start();
+    for text in ["a", "b", "c"] {
+        session.send(AgentCommand::Submit(text.into())).await;
+    }
+    for want in ["1", "2", "3"] {
+        assert_eq!(session.finish().await.text, want);
+    }
+    let queue: Vec<usize> = session
+        .seen
+        .iter()
+        .filter_map(|event| match event {
+            AgentEvent::QueueChanged { waiting } => Some(*waiting),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(queue, [1, 2, 1, 0]);
+    assert_eq!(
+        session.router.request(2),
+        [
+            "user: a",
+            "assistant: 1",
+            "user: b",
+            "assistant: 2",
+            "user: c"
+        ]
+    );
+}
+
+fn asking() -> FakeTool {
+    FakeTool::new("danger", Effects::Exclusive, |_, cx| {
+        Box::pin(async move {
+            let request = ApprovalRequest {
+                id: "r1".into(),
+                tool: "danger".into(),
+                action: "rm -rf /".into(),
+                reasons: vec![],
+                rule: None,
+            };
+            match cx.approver.decide(request).await {
+                Verdict::Deny { why } => {
+                    ToolOutcome::error(ToolErrorKind::Denied, why.unwrap_or_default())
+                }
+                _ => ToolOutcome::Done("done".into()),
+            }
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn approvals_are_asked_through_events_and_answered_by_commands() {
+    for (verdict, want) in [
+        (Verdict::Once, "done"),
+        (
+            Verdict::Deny {
+                why: Some("no!".into()),
+            },
+            "Error: no!",
+        ),
+    ] {
+        let mut session = Setup::new([Reply::call("danger", "{}"), Reply::text("ok")])
+            .tool(asking())
+            .start();
+        session.send(AgentCommand::Submit("go".into())).await;
+        let request = session
+            .until(|event| match event {
+                AgentEvent::ApprovalNeeded { request } => Some(request.id.clone()),
+                _ => None,
+            })
+            .await;
+        session
+            .send(AgentCommand::Answer {
+                request: "other".into(),
+                verdict: Verdict::Once,
+            })
+            .await;
+        session
+            .send(AgentCommand::Answer { request, verdict })
+            .await;
+        session.finish().await;
+        assert_eq!(session.router.request(1)[2], format!("tool: {want}"));
+        assert_eq!(session.notices(), ["That question is no longer open."]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_question_does_not_hold_up_an_interrupt() {
+    let mut session = Setup::new([Reply::call("danger", "{}")])
+        .tool(asking())
+        .start();
+    session.send(AgentCommand::Submit("go".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::ApprovalNeeded { .. }).then_some(()))
+        .await;
+    session.send(AgentCommand::Interrupt).await;
+    assert_eq!(session.finish().await.exit, TurnExit::Interrupted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_keeps_the_prefix_and_tells_the_model_who_it_is() {
+    let router = ScriptedRouter::new(ScriptedClient::new("main", [Reply::text("1")])).fallback(
+        ScriptedClient::new("other", [Reply::text("2"), Reply::text("3")]),
+    );
+    let mut session = Setup::with_router(router).start();
+    session.turn("a").await;
+    session
+        .send(AgentCommand::SwitchRoute {
+            model: "other".into(),
+            provider: None,
+        })
+        .await;
+    session.turn("b").await;
+    session.turn("c").await;
+    let request = session.router.request(1);
+    assert_eq!(request[0], "user: a");
+    assert!(request[2].starts_with("user: b\n\n[Note: from here on you run as other"));
+    assert_eq!(request[4], "user: c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_that_fails_changes_nothing() {
+    let mut session = Setup::new([Reply::text("1")]).start();
+    session
+        .send(AgentCommand::SwitchRoute {
+            model: "nope".into(),
+            provider: None,
+        })
+        .await;
+    assert_eq!(session.turn("a").await.text, "1");
+    assert_eq!(session.notices(), ["no model nope"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn undo_hides_turns_in_log_and_store() {
+    let store = Arc::new(MemoryStore::default());
+    let mut session = Setup::new([Reply::text("1"), Reply::text("2"), Reply::text("3")])
+        .store(store.clone())
+        .start();
+    session.turn("a").await;
+    session.turn("b").await;
+    session.send(AgentCommand::Rewind { turns: 1 }).await;
+    session.turn("c").await;
+    assert_eq!(
+        session.router.request(2),
+        ["user: a", "assistant: 1", "user: c"]
+    );
+    assert_eq!(store.messages().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn context_goes_over_the_wire_but_not_into_the_text() {
+    let store = Arc::new(MemoryStore::default());
+    let mut session = Setup::new([Reply::text("1")]).store(store.clone()).start();
+    session
+        .send(AgentCommand::Submit(UserInput {
+            text: "what is this?".into(),
+            context: Some("piped text".into()),
+            platform_message_id: Some("42".into()),
+            ..UserInput::default()
+        }))
+        .await;
+    session.finish().await;
+    assert_eq!(
+        session.router.request(0),
+        ["user: what is this?\n\npiped text"]
+    );
+    let Message::User(user) = &store.messages()[0] else {
+        panic!("no user row")
+    };
+    assert_eq!(user.content.text(), "what is this?");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_session_sends_what_the_first_one_sent() {
+    let store = Arc::new(MemoryStore::default());
+    let look = || FakeTool::saying("look", Effects::ReadOnly, "seen");
+    let replies = [
+        Reply::call("look", "{}"),
+        Reply::text("1"),
+        Reply::text("2"),
+    ];
+    let mut first = Setup::new(replies)
+        .tool(look())
+        .store(store.clone())
+        .start();
+    first.turn("a").await;
+    first.turn("b").await;
+    let before = first.router.request(2);
+    first.close().await;
+    let id = SessionId::from("s1");
+    let stored = store.load(&id).await.unwrap().unwrap();
+    assert_eq!(stored.system_prompt.as_deref(), Some("You are a test."));
+    let mut setup = Setup::new([Reply::text("3")])
+        .tool(look())
+        .store(store.clone());
+    setup.start = Some(SessionStart::Resume {
+        session: Box::new(stored),
+        cwd: "/nowhere".into(),
+    });
+    let mut second = setup.start();
+    second.turn("c").await;
+    let after = second.router.request(0);
+    assert_eq!(after[..before.len()], before[..], "the prefix is the same");
+    assert_eq!(after.len(), before.len() + 2);
+    assert_eq!(&*second.router.requests()[0].system, "You are a test.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stored_before_the_first_message() {
+    let store = Arc::new(MemoryStore::default());
+    let session = Setup::new([]).store(store.clone()).start();
+    session.close().await;
+    assert_eq!(store.journal(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_stops_a_turn_and_ends_the_events() {
+    let mut session = Setup::new([slowly("1")]).start();
+    session.send(AgentCommand::Submit("a".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::TurnStarted { .. }).then_some(()))
+        .await;
+    let handle = session.handle.clone();
+    let events = session.close().await;
+    assert_eq!(events.last(), Some(&AgentEvent::Closed));
+    assert!(events.iter().any(|event| matches!(
+        event,
+        AgentEvent::TurnFinished { summary } if summary.exit == TurnExit::Interrupted
+    )));
+    assert!(handle.send(AgentCommand::Interrupt).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steer_without_a_turn_starts_one() {
+    let mut session = Setup::new([Reply::text("1")]).start();
+    session.send(AgentCommand::Steer("hello".into())).await;
+    assert_eq!(session.finish().await.text, "1");
+    assert_eq!(session.router.request(0), ["user: hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_root_token_ends_the_session() {
+    let setup = Setup::new([slowly("1")]);
+    let cancel = setup.cancel.clone();
+    let mut session = setup.start();
+    session.send(AgentCommand::Submit("a".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::TurnStarted { .. }).then_some(()))
+        .await;
+    cancel.cancel();
+    assert_eq!(session.finish().await.exit, TurnExit::Interrupted);
+    session
+        .until(|event| (*event == AgentEvent::Closed).then_some(()))
+        .await;
+}
