@@ -1,0 +1,7 @@
+//! Everything that needs a server to talk to.
+
+// The attribute tells clippy that these are tests throughout, helpers included.
+#[cfg(test)]
+mod asking;
+#[cfg(test)]
+mod routing;
