@@ -1,11 +1,316 @@
-//! `hermes memory`.
+//! `hermes memory`: what the agent remembers, for people.
+
+use std::io::{self, BufRead as _, Write as _};
+
+use clap::{Args, Subcommand, ValueEnum};
+use hermes_config::Config;
+use hermes_config::edit::{ConfigDoc, KeyPath};
+use hermes_store::memory::{MemoryError, MemoryFiles, Saved, Target};
+use hermes_store::pending::{PendingWrite, PendingWrites, Subsystem};
+use serde_json::json;
 
 use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct MemoryArgs {}
+#[derive(Debug, Args)]
+pub(crate) struct MemoryArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
 
-pub(crate) fn run(_args: MemoryArgs, _cx: &Context) -> Outcome {
-    Err(Failure::failed("being built"))
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// How full memory is and what is switched on (the default)
+    Status {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the entries
+    Show {
+        #[arg(long, value_enum, default_value_t = Which::All)]
+        target: Which,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add an entry
+    Add {
+        text: String,
+        #[arg(long, value_enum, default_value_t = One::Memory)]
+        target: One,
+    },
+    /// Remove the entry that contains this text
+    Remove {
+        text: String,
+        #[arg(long, value_enum, default_value_t = One::Memory)]
+        target: One,
+    },
+    /// Delete every entry
+    Reset {
+        #[arg(long, value_enum, default_value_t = Which::All)]
+        target: Which,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Use no external memory provider, only the two files
+    Off,
+    /// Changes that wait for approval
+    Pending {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a waiting change
+    Approve { id: String },
+    /// Drop a waiting change
+    Reject { id: String },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Which {
+    All,
+    Memory,
+    User,
+}
+
+impl Which {
+    fn targets(self) -> &'static [Target] {
+        match self {
+            Self::All => &Target::ALL,
+            Self::Memory => &[Target::Memory],
+            Self::User => &[Target::User],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum One {
+    Memory,
+    User,
+}
+
+impl From<One> for Target {
+    fn from(one: One) -> Self {
+        match one {
+            One::Memory => Self::Memory,
+            One::User => Self::User,
+        }
+    }
+}
+
+pub(crate) fn run(args: MemoryArgs, cx: &Context) -> Outcome {
+    let config = cx.config()?;
+    let files = MemoryFiles::of_home(&cx.home, &config);
+    let pending = PendingWrites::new(cx.home.root());
+    match args.action.unwrap_or(Action::Status { json: false }) {
+        Action::Status { json } => status(cx, &config, &files, &pending, json),
+        Action::Show { target, json } => show(cx, &files, target, json),
+        Action::Add { text, target } => report(cx, files.add(target.into(), &text)),
+        Action::Remove { text, target } => report(cx, files.remove(target.into(), &text)),
+        Action::Reset { target, yes } => reset(cx, &files, target, yes),
+        Action::Off => off(cx, &config),
+        Action::Pending { json } => list_pending(cx, &pending, json),
+        Action::Approve { id } => {
+            let write = find_pending(&pending, &id)?;
+            report(cx, files.apply_pending(&write.payload))?;
+            pending.discard(Subsystem::Memory, &write.id)?;
+            Ok(())
+        }
+        Action::Reject { id } => {
+            let write = find_pending(&pending, &id)?;
+            pending.discard(Subsystem::Memory, &write.id)?;
+            Ok(cx.out.line(format!("Dropped: {}", write.summary))?)
+        }
+    }
+}
+
+fn status(
+    cx: &Context,
+    config: &Config,
+    files: &MemoryFiles,
+    pending: &PendingWrites,
+    as_json: bool,
+) -> Outcome {
+    let settings = &config.memory;
+    let waiting = pending.list(Subsystem::Memory)?.len();
+    let mut value = json!({
+        "provider": settings.provider,
+        "write_approval": settings.write_approval,
+        "pending": waiting,
+    });
+    let mut lines = Vec::new();
+    let mut broken = false;
+    for target in Target::ALL {
+        let enabled = match target {
+            Target::Memory => settings.memory_enabled,
+            Target::User => settings.user_profile_enabled,
+        };
+        let mut row = json!({ "path": files.path(target), "enabled": enabled });
+        let shown = match files.usage(target) {
+            Ok(usage) => {
+                row["entries"] = json!(usage.entry_count);
+                row["used"] = json!(usage.used);
+                row["limit"] = json!(usage.limit);
+                let plural = if usage.entry_count == 1 { "y" } else { "ies" };
+                format!("{} entr{plural}, {}", usage.entry_count, usage.usage())
+            }
+            Err(error) => {
+                broken = true;
+                row["error"] = json!(error.to_string());
+                error.to_string()
+            }
+        };
+        let off = if enabled { "" } else { " (switched off)" };
+        lines.push(format!("{:<10} {shown}{off}", target.file_name()));
+        value[target.as_str()] = row;
+    }
+    if as_json {
+        cx.out.json(&value)?;
+    } else {
+        for line in lines {
+            cx.out.line(line)?;
+        }
+        let provider = match settings.provider.as_str() {
+            "" => "none",
+            name => name,
+        };
+        cx.out.line(format!("Provider   {provider}"))?;
+        if waiting > 0 {
+            cx.out
+                .line(format!("Waiting    {waiting}; see: hermes memory pending"))?;
+        }
+    }
+    if broken {
+        return Err(Failure::silent(Exit::Failed));
+    }
+    Ok(())
+}
+
+fn show(cx: &Context, files: &MemoryFiles, which: Which, as_json: bool) -> Outcome {
+    let mut value = json!({});
+    for target in which.targets() {
+        let entries = files.entries(*target).map_err(|error| failure(&error))?;
+        value[target.as_str()] = json!(entries);
+        if as_json {
+            continue;
+        }
+        cx.out.line(target.file_name())?;
+        for entry in &entries {
+            cx.out.line(format!("- {}", entry.replace('\n', "\n  ")))?;
+        }
+        if entries.is_empty() {
+            cx.out.line("(nothing)")?;
+        }
+    }
+    if as_json {
+        cx.out.json(&value)?;
+    }
+    Ok(())
+}
+
+fn reset(cx: &Context, files: &MemoryFiles, which: Which, yes: bool) -> Outcome {
+    let names: Vec<&str> = which
+        .targets()
+        .iter()
+        .map(|target| target.file_name())
+        .collect();
+    let names = names.join(" and ");
+    if !yes && !confirmed(cx, &format!("Delete every entry of {names}?"))? {
+        return Err(Failure::new(Exit::Failed, "nothing was changed"));
+    }
+    for target in which.targets() {
+        let gone = files.reset(*target).map_err(|error| failure(&error))?;
+        cx.out
+            .line(format!("{}: {} deleted", target.file_name(), gone.len()))?;
+    }
+    Ok(())
+}
+
+/// Asks on the terminal. Where nobody can answer, that is an error and not a no.
+fn confirmed(cx: &Context, question: &str) -> Result<bool, Failure> {
+    if cx.no_input || !cx.out.stdin_tty {
+        return Err(Failure::usage(format!(
+            "{question} Pass --yes to confirm; nobody can be asked here"
+        )));
+    }
+    let mut err = io::stderr().lock();
+    write!(err, "{question} [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+fn off(cx: &Context, config: &Config) -> Outcome {
+    if config.memory.provider.is_empty() {
+        return Ok(cx
+            .out
+            .line("No external provider is in use; memory is in the two files.")?);
+    }
+    let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
+    let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(failed)?;
+    doc.set(&KeyPath::new(["memory", "provider"]), &json!(""))
+        .map_err(failed)?;
+    doc.save().map_err(failed)?;
+    Ok(cx.out.line(format!(
+        "The provider {} is off; memory is in the two files only.",
+        config.memory.provider
+    ))?)
+}
+
+fn list_pending(cx: &Context, pending: &PendingWrites, as_json: bool) -> Outcome {
+    let writes = pending.list(Subsystem::Memory)?;
+    if as_json {
+        return Ok(cx.out.json(&writes)?);
+    }
+    if writes.is_empty() {
+        return Ok(cx.out.line("Nothing is waiting.")?);
+    }
+    for write in writes {
+        cx.out.line(format!("{}  {}", write.id, write.summary))?;
+    }
+    Ok(cx.out.line("hermes memory approve ID, or reject ID")?)
+}
+
+fn find_pending(pending: &PendingWrites, id: &str) -> Result<PendingWrite, Failure> {
+    let writes = pending.list(Subsystem::Memory)?;
+    writes
+        .into_iter()
+        .find(|write| write.id == id)
+        .ok_or_else(|| Failure::not_found(format!("nothing waits under the id {id}")))
+}
+
+fn report(cx: &Context, result: Result<Saved, MemoryError>) -> Outcome {
+    let saved = result.map_err(|error| failure(&error))?;
+    let file = saved.target.file_name();
+    Ok(cx
+        .out
+        .line(format!("{} {file}: {}", saved.message, saved.usage()))?)
+}
+
+fn failure(error: &MemoryError) -> Failure {
+    let exit = match error {
+        MemoryError::NoMatch { .. } => Exit::NotFound,
+        MemoryError::Locked(_) => Exit::Busy,
+        MemoryError::Missing { .. } => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    let details = error.to_json();
+    // The error's own words are for the model, which sees fields where a person sees lines.
+    let mut text = match error {
+        MemoryError::NoMatch { old_text, .. } => {
+            format!("no entry contains {old_text:?}; there are:")
+        }
+        MemoryError::Full { needed, limit, .. } => format!(
+            "it would hold {needed} of {limit} characters; remove or shorten an entry first:"
+        ),
+        other => other.to_string(),
+    };
+    for key in ["current_entries", "matches"] {
+        for entry in details[key].as_array().into_iter().flatten() {
+            let entry = entry.as_str().unwrap_or_default();
+            text.push_str("\n  - ");
+            text.push_str(&entry.replace('\n', "\n    "));
+        }
+    }
+    Failure::new(exit, text)
 }

@@ -1,11 +1,223 @@
-//! `hermes skills`.
+//! `hermes skills`: what the agent has learnt to do, for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand, ValueEnum};
+use hermes_store::skills::{Library, Skill, SkillError, View, manifest};
+use serde_json::{Value, json};
 
 use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct SkillsArgs {}
+#[derive(Debug, Args)]
+pub(crate) struct SkillsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
 
-pub(crate) fn run(_args: SkillsArgs, _cx: &Context) -> Outcome {
-    Err(Failure::failed("being built"))
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List skills (the default)
+    List(ListArgs),
+    /// Print a skill, or one of its files
+    View {
+        /// Name, or category/name
+        name: String,
+        /// A file of the skill, such as references/api.md
+        file: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Only this category
+    #[arg(long)]
+    category: Option<String>,
+    /// Only skills from here
+    #[arg(long, value_enum, default_value_t = Source::All)]
+    source: Source,
+    /// Leave out skills that are switched off
+    #[arg(long)]
+    enabled_only: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Source {
+    All,
+    /// Installed from a hub
+    Hub,
+    /// Shipped with the original
+    Builtin,
+    /// Made here
+    Local,
+    /// From skills.external_dirs
+    External,
+}
+
+impl Source {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Hub => "hub",
+            Self::Builtin => "builtin",
+            Self::Local => "local",
+            Self::External => "external",
+        }
+    }
+}
+
+pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
+    let config = cx.config()?;
+    let library = Library::of_home(&cx.home, &config, Some("cli"));
+    let all = ListArgs {
+        category: None,
+        source: Source::All,
+        enabled_only: false,
+        json: false,
+    };
+    match args.action.unwrap_or(Action::List(all)) {
+        Action::List(args) => list(cx, &library, &args),
+        Action::View { name, file, json } => view(cx, &library, &name, file.as_deref(), json),
+    }
+}
+
+fn list(cx: &Context, library: &Library, args: &ListArgs) -> Outcome {
+    let origins = Origins::read(library)?;
+    let mut rows: Vec<(Skill, Source)> = library
+        .scan()
+        .into_iter()
+        .map(|skill| {
+            let source = origins.of(library, &skill);
+            (skill, source)
+        })
+        .collect();
+    rows.retain(|(skill, source)| {
+        let category = args.category.as_deref();
+        (category.is_none() || skill.category.as_deref() == category)
+            && (args.source == Source::All || args.source == *source)
+            && (skill.enabled || !args.enabled_only)
+    });
+    if args.json {
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|(skill, source)| {
+                json!({
+                    "name": skill.name, "description": skill.description,
+                    "category": skill.category, "source": source.as_str(),
+                    "enabled": skill.enabled, "path": skill.dir,
+                })
+            })
+            .collect();
+        return Ok(cx.out.json(&rows)?);
+    }
+    if rows.is_empty() {
+        return Ok(cx.out.line("No skills.")?);
+    }
+    let widest = |text: fn(&(Skill, Source)) -> &str, least: usize| {
+        let widths = rows.iter().map(|row| text(row).chars().count());
+        widths.max().unwrap_or(0).max(least)
+    };
+    let name = widest(|(skill, _)| &skill.name, 4);
+    let category = widest(
+        |(skill, _)| skill.category.as_deref().unwrap_or_default(),
+        8,
+    );
+    let head = format!(
+        "{:name$}  {:category$}  {:8}  Status",
+        "Name", "Category", "Source"
+    );
+    cx.out.line(head)?;
+    for (skill, source) in &rows {
+        cx.out.line(format!(
+            "{:name$}  {:category$}  {:8}  {}",
+            skill.name,
+            skill.category.as_deref().unwrap_or_default(),
+            source.as_str(),
+            if skill.enabled { "enabled" } else { "disabled" }
+        ))?;
+    }
+    let enabled = rows.iter().filter(|(skill, _)| skill.enabled).count();
+    let disabled = rows.len() - enabled;
+    Ok(cx
+        .out
+        .line(format!("{enabled} enabled, {disabled} disabled"))?)
+}
+
+fn view(cx: &Context, library: &Library, name: &str, file: Option<&str>, as_json: bool) -> Outcome {
+    let view = library
+        .view(name, file, None)
+        .map_err(|error| failure(&error))?;
+    if as_json {
+        return Ok(cx.out.json(&view.to_json())?);
+    }
+    match view {
+        View::Skill(skill) => cx.out.line(skill.content.trim_end())?,
+        View::File(file) => {
+            let Some(content) = file.content else {
+                let text = format!("{} is not text ({} bytes)", file.file, file.bytes);
+                return Err(Failure::failed(text));
+            };
+            cx.out.line(content.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// Where skills come from, by the records that installers keep.
+struct Origins {
+    shipped: BTreeMap<String, String>,
+    hub: Vec<String>,
+}
+
+impl Origins {
+    fn read(library: &Library) -> Result<Self, Failure> {
+        let hub = std::fs::read(library.dir().join(".hub/lock.json")).unwrap_or_default();
+        let hub: Value = serde_json::from_slice(&hub).unwrap_or_default();
+        let installed = hub["installed"].as_object();
+        Ok(Self {
+            shipped: manifest::read(library.dir())?,
+            hub: installed
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.clone())
+                .collect(),
+        })
+    }
+
+    fn of(&self, library: &Library, skill: &Skill) -> Source {
+        let dir = skill.dir.file_name().unwrap_or_default().to_string_lossy();
+        let known = |name: &str| name == skill.name || name == dir;
+        if !skill.dir.starts_with(library.dir()) {
+            Source::External
+        } else if self.hub.iter().any(|name| known(name)) {
+            Source::Hub
+        } else if self.shipped.keys().any(|name| known(name)) {
+            Source::Builtin
+        } else {
+            Source::Local
+        }
+    }
+}
+
+fn failure(error: &SkillError) -> Failure {
+    let exit = match error {
+        SkillError::NotFound { .. } | SkillError::NoFile { .. } => Exit::NotFound,
+        SkillError::Invalid(_) | SkillError::Ambiguous { .. } => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    let mut text = match error {
+        SkillError::NotFound { name, .. } => format!("no skill {name:?}; see: hermes skills list"),
+        other => other.to_string(),
+    };
+    if let SkillError::Ambiguous { matches, .. } = error {
+        for path in matches {
+            let _ = write!(text, "\n  {}", path.display());
+        }
+    }
+    Failure::new(exit, text)
 }

@@ -1,7 +1,9 @@
 //! The built binary, as a person or a script meets it.
 
+mod config;
 mod crash;
 mod exit_codes;
+mod memory_skills;
 mod oneshot;
 mod oracle;
 mod resume;

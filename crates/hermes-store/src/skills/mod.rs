@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_config::Config;
+use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
@@ -82,7 +83,14 @@ impl Settings {
         let mut disabled = skills.disabled.clone().unwrap_or_default();
         let here = platform.and_then(|platform| skills.platform_disabled.as_ref()?.get(platform));
         disabled.extend(here.into_iter().flatten().cloned());
+        let home = home.clone();
+        // Read anew each time: the person may have just put the missing key into .env.
+        let has_env = move |name: &str| {
+            let env = Env::load(&home, &ProcessEnv::current());
+            env.is_ok_and(|env| env.get(name).is_some_and(|value| !value.is_empty()))
+        };
         Self {
+            has_env: Arc::new(has_env),
             external,
             disabled: disabled.iter().map(|name| name.trim().to_owned()).collect(),
             environments: Self::detect_environments(),

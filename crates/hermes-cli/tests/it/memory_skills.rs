@@ -1,0 +1,121 @@
+//! `hermes memory` and `hermes skills`.
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::process::Finished;
+use serde_json::json;
+
+use super::hermes;
+
+fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+    hermes(home).args(args).run()
+}
+
+#[test]
+fn memory_is_shown_and_changed() {
+    let home = TempHome::new();
+    let _ = run(&home, ["memory", "add", "Likes tea.", "--target", "user"]).ok();
+    let _ = run(&home, ["memory", "add", "Uses Fedora."]).ok();
+    let shown = run(&home, ["memory", "show", "--json"]).ok().json();
+    assert_eq!(
+        shown,
+        json!({"memory": ["Uses Fedora."], "user": ["Likes tea."]})
+    );
+    let status = run(&home, ["memory"]).ok();
+    assert!(
+        status
+            .stdout
+            .contains("USER.md    1 entry, 0% — 10/1,375 chars"),
+        "{}",
+        status.stdout
+    );
+    let missing = run(&home, ["memory", "remove", "Windows"]);
+    assert_eq!(missing.code, Some(4));
+    assert!(
+        missing.stderr.contains("Uses Fedora."),
+        "{}",
+        missing.stderr
+    );
+    let _ = run(&home, ["memory", "remove", "Fedora"]).ok();
+    assert_eq!(home.read("memories/MEMORY.md"), "");
+}
+
+#[test]
+fn memory_is_not_deleted_without_a_yes() {
+    let home = TempHome::new();
+    home.write("memories/USER.md", "Likes tea.");
+    assert_eq!(run(&home, ["memory", "reset"]).code, Some(64));
+    assert_eq!(home.read("memories/USER.md"), "Likes tea.");
+    let _ = run(&home, ["memory", "reset", "--target", "user", "--yes"]).ok();
+    assert_eq!(home.read("memories/USER.md"), "");
+}
+
+#[test]
+fn waiting_changes_are_approved_or_dropped() {
+    let home = TempHome::new();
+    for (id, text) in [("0000000a", "one"), ("0000000b", "two")] {
+        let record = json!({"id": id, "subsystem": "memory", "action": "add", "summary": text,
+            "origin": "foreground", "created_at": 1.0,
+            "payload": {"action": "add", "target": "memory", "content": text}});
+        home.write(format!("pending/memory/{id}.json"), record.to_string());
+    }
+    assert_eq!(run(&home, ["memory", "approve", "none"]).code, Some(4));
+    let _ = run(&home, ["memory", "approve", "0000000a"]).ok();
+    let _ = run(&home, ["memory", "reject", "0000000b"]).ok();
+    assert_eq!(home.read("memories/MEMORY.md"), "one");
+    assert_eq!(
+        run(&home, ["memory", "pending", "--json"]).ok().json(),
+        json!([])
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_said_and_kept() {
+    let home = TempHome::new();
+    home.write("memories/MEMORY.md", b"caf\xe9");
+    let status = run(&home, ["memory", "status"]);
+    assert_eq!(status.code, Some(1));
+    assert!(status.stdout.contains("not UTF-8"), "{}", status.stdout);
+    assert_eq!(run(&home, ["memory", "add", "x"]).code, Some(1));
+    assert_eq!(
+        std::fs::read(home.join("memories/MEMORY.md")).unwrap(),
+        b"caf\xe9"
+    );
+}
+
+#[test]
+fn an_external_provider_is_switched_off_without_touching_the_rest() {
+    let home = TempHome::new();
+    home.config("# mine\nmemory:\n  provider: honcho  # old\n");
+    let _ = run(&home, ["memory", "off"]).ok();
+    let config = home.read("config.yaml");
+    assert!(
+        config.starts_with("# mine\nmemory:\n  provider: ") && !config.contains("honcho"),
+        "{config}"
+    );
+}
+
+#[test]
+fn skills_are_listed_and_printed() {
+    let home = TempHome::new();
+    let text = "---\nname: notes\ndescription: Take notes\n---\n\nWrite.\n";
+    home.write("skills/office/notes/SKILL.md", text);
+    home.write("skills/office/notes/references/a.md", "more");
+    home.write("skills/.bundled_manifest", "plan:abc\n");
+    home.config("skills:\n  disabled: [plan]\n");
+    home.write("skills/plan/SKILL.md", text.replace("notes", "plan"));
+    let listed = run(&home, ["skills", "list", "--json"]).ok().json();
+    assert_eq!(listed[0]["name"], "plan");
+    assert_eq!(
+        (&listed[0]["source"], &listed[0]["enabled"]),
+        (&json!("builtin"), &json!(false))
+    );
+    assert_eq!(listed[1]["category"], "office");
+    let enabled = run(&home, ["skills", "list", "--enabled-only"]).ok();
+    assert!(!enabled.stdout.contains("plan"), "{}", enabled.stdout);
+    let view = run(&home, ["skills", "view", "notes"]).ok();
+    assert_eq!(view.stdout, text);
+    let file = run(&home, ["skills", "view", "notes", "references/a.md"]).ok();
+    assert_eq!(file.stdout, "more\n");
+    assert_eq!(run(&home, ["skills", "view", "none"]).code, Some(4));
+    assert_eq!(run(&home, ["skills", "view", "../x"]).code, Some(64));
+}
