@@ -250,7 +250,8 @@ fn usage_failure(error: clap::Error) -> Failure {
         .unwrap_or_default()
         .trim_start_matches("error: ");
     let close = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(names)) => names.first().cloned(),
+        // The best match comes last.
+        Some(ContextValue::Strings(names)) => names.last().cloned(),
         Some(ContextValue::String(name)) => Some(name.clone()),
         _ => None,
     };

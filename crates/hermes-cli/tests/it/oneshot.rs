@@ -150,7 +150,7 @@ fn an_unreadable_config_stops_with_line_and_column_and_changes_nothing() {
     let done = setup.run(["-z", "hi"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(
-        done.stderr.contains("config.yaml") && done.stderr.contains(":3"),
+        done.stderr.contains("config.yaml") && done.stderr.contains("line 3"),
         "{}",
         done.stderr
     );

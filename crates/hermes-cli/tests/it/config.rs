@@ -1,0 +1,245 @@
+//! `hermes config` through the binary.
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::process::Finished;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::hermes;
+
+const CONFIG: &str = "\
+# mine
+model:
+  default: big   # the big one
+  api_key: sk-0123456789abcdef
+agent:
+display: {skin: default}   # flow
+approvals:
+  mode: off
+";
+
+fn home() -> TempHome {
+    let home = TempHome::new();
+    home.config(CONFIG);
+    home
+}
+
+fn config<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+    hermes(home).args(["config"]).args(args).run()
+}
+
+#[test]
+fn get_prints_what_is_in_effect() {
+    let home = home();
+    for (key, want) in [
+        ("model.default", "big\n"),
+        ("agent.max_turns", "90\n"),
+        ("approvals.mode", "false\n"),
+        ("context_file_max_chars", "null\n"),
+        ("toolsets", "- hermes-cli\n"),
+        ("toolsets.0", "hermes-cli\n"),
+    ] {
+        assert_eq!(config(&home, ["get", key]).ok().stdout, want, "{key}");
+    }
+    assert_eq!(
+        config(&home, ["get", "toolsets", "--json"]).ok().json(),
+        json!(["hermes-cli"])
+    );
+    let unset = config(&home, ["get", "no.key"]);
+    assert_eq!((unset.code, unset.stdout.as_str()), (Some(1), ""));
+    assert_eq!(config(&home, ["get", "a..b"]).code, Some(64));
+    assert_eq!(config(&home, ["get"]).code, Some(64));
+}
+
+#[test]
+fn set_changes_one_value_and_no_other_byte() {
+    let home = home();
+    let _ = config(&home, ["set", "agent.max_turns", "60"]).ok();
+    let _ = config(&home, ["set", "display.compact", "yes"]).ok();
+    let _ = config(&home, ["set", "approvals.mode", "smart"]).ok();
+    let done = config(&home, ["set", "brand.new", "-5"]).ok();
+    assert!(
+        done.stderr.contains("not a key that Hermes knows"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(
+        home.read("config.yaml"),
+        "\
+# mine
+model:
+  default: big   # the big one
+  api_key: sk-0123456789abcdef
+agent:
+  max_turns: 60
+display: {skin: default, compact: true}   # flow
+approvals:
+  mode: smart
+brand:
+  new: -5
+"
+    );
+    let _ = config(&home, ["unset", "brand.new"]).ok();
+    assert_eq!(config(&home, ["unset", "brand.new"]).code, Some(1));
+    assert!(!home.read("config.yaml").contains("brand"));
+    assert_eq!(
+        config(&home, ["set", "agent.max_turns", "many"]).code,
+        Some(64)
+    );
+    assert_eq!(
+        config(&home, ["set", "model.default.x", "1"]).code,
+        Some(64)
+    );
+}
+
+#[test]
+fn secrets_go_to_env_and_are_never_shown() {
+    use std::os::unix::fs::MetadataExt as _;
+    let home = home();
+    let set = hermes(&home)
+        .args(["config", "set", "OPENROUTER_API_KEY", "-"])
+        .stdin("sk-or-hush-123456\n")
+        .run()
+        .ok();
+    assert_eq!(home.read(".env"), "OPENROUTER_API_KEY=sk-or-hush-123456\n");
+    assert_eq!(
+        std::fs::metadata(home.join(".env")).unwrap().mode() & 0o777,
+        0o600
+    );
+    let key = config(&home, ["set", "model.api_key", "sk-other-hush-9999"]).ok();
+    let show = config(&home, ["show"]).ok();
+    let all = config(&home, ["show", "--all", "--json"]).ok();
+    for output in [&set, &key, &show, &all] {
+        assert!(!output.stdout.contains("hush"), "{}", output.stdout);
+    }
+    assert!(
+        show.stdout.contains("OPENROUTER_API_KEY") && show.stdout.contains("****"),
+        "{}",
+        show.stdout
+    );
+    assert_eq!(all.json()["settings"]["agent"]["max_turns"], json!(90));
+    assert_eq!(
+        config(&home, ["get", "openrouter_api_key"]).ok().stdout,
+        "sk-or-hush-123456\n"
+    );
+    assert_eq!(
+        config(&home, ["set", "HERMES_HOME_TOKEN", "x"]).code,
+        Some(0)
+    );
+    assert_eq!(config(&home, ["set", "LD_X_TOKEN", "x"]).code, Some(64));
+}
+
+#[test]
+fn a_broken_file_is_shown_with_its_place_and_stays() {
+    let home = TempHome::new();
+    home.config("model:\n  default: x\n bad: [\n");
+    for args in [
+        &["set", "agent.max_turns", "5"][..],
+        &["get", "model"],
+        &["show"],
+        &["check"],
+        &["unset", "model"],
+        &["migrate"],
+    ] {
+        let done = config(&home, args.iter().copied());
+        assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""), "{args:?}");
+        assert!(
+            done.stderr.contains("line 3, column 2") && done.stderr.contains("3 |  bad: ["),
+            "{}",
+            done.stderr
+        );
+    }
+    let report = config(&home, ["check", "--json"]);
+    assert_eq!(
+        (report.code, report.json()["error"]["line"].clone()),
+        (Some(1), json!(3))
+    );
+    assert_eq!(home.read("config.yaml"), "model:\n  default: x\n bad: [\n");
+}
+
+#[test]
+fn check_tells_problems_from_notes() {
+    let home = TempHome::new();
+    home.config("agnet: 1\n_config_version: 33\n");
+    let done = config(&home, ["check"]).ok();
+    assert_eq!(
+        done.stdout,
+        "note: agnet: unknown key, kept but not used; did you mean agent?\n"
+    );
+    home.config("agent: {max_turns: many}\n_config_version: 33\n");
+    let done = config(&home, ["check", "--json"]);
+    assert_eq!(done.code, Some(1));
+    assert_eq!(done.json()["findings"][0]["key"], json!("agent.max_turns"));
+    home.config("agent: {max_turns: 5}\n_config_version: 33\n");
+    assert_eq!(config(&home, ["check"]).ok().stdout, "nothing to report\n");
+}
+
+#[test]
+fn paths_are_printed() {
+    let home = home();
+    let line = |name: &str| format!("{}\n", home.join(name).display());
+    assert_eq!(config(&home, ["path"]).ok().stdout, line("config.yaml"));
+    assert_eq!(config(&home, ["env-path"]).ok().stdout, line(".env"));
+}
+
+#[test]
+fn reading_creates_nothing() {
+    let home = TempHome::new();
+    for args in [
+        &["get", "agent.max_turns"][..],
+        &["show"],
+        &["check"],
+        &["path"],
+        &["migrate"],
+    ] {
+        let _ = config(&home, args.iter().copied()).ok();
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn migrate_rewrites_on_request() {
+    let home = home();
+    let dry = config(&home, ["migrate", "--dry-run"]).ok();
+    assert!(dry.stdout.contains("version 0 → 33"), "{}", dry.stdout);
+    assert_eq!(home.read("config.yaml"), CONFIG);
+    let _ = config(&home, ["migrate"]).ok();
+    let text = home.read("config.yaml");
+    assert!(
+        text.contains("_config_version: 33") && text.contains("# the big one"),
+        "{text}"
+    );
+    assert_eq!(
+        config(&home, ["migrate"]).ok().stdout,
+        "nothing to migrate\n"
+    );
+}
+
+#[test]
+fn an_edit_that_cannot_be_read_is_not_kept() {
+    let home = home();
+    let edit = |script: &str| {
+        hermes(&home)
+            .args(["config", "edit"])
+            .env("EDITOR", script)
+            .run()
+    };
+    let _ = edit("sed -i s/big/small/").ok();
+    assert!(
+        home.read("config.yaml")
+            .contains("default: small   # the big one")
+    );
+    let before = home.read("config.yaml");
+    let done = edit("echo 'a: [' >>");
+    assert_eq!(done.code, Some(1));
+    assert_eq!(home.read("config.yaml"), before);
+    let draft = done.stderr.rsplit(' ').next().unwrap().trim();
+    assert!(
+        std::fs::read_to_string(draft).unwrap().ends_with("a: [\n"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(edit("false").code, Some(1));
+    assert_eq!(edit("true").ok().stderr, "nothing changed\n");
+    assert_eq!(home.read("config.yaml"), before);
+}
