@@ -84,21 +84,18 @@ pub fn request(system: &str, specs: &[ToolSpec], view: &[Arc<Message>]) -> u64 {
 }
 
 /// Corrects raw estimates by the provider's last real prompt size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// What was sent last is known exactly; only what has come since is estimated. A small prompt says
+/// little about the tokens of text, as the provider's own framing weighs in, so its ratio counts
+/// less for what comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Meter {
-    ratio: f64,
     /// The last reading: raw estimate and real size of the same request.
     last: Option<(u64, u64)>,
 }
 
-impl Default for Meter {
-    fn default() -> Self {
-        Self {
-            ratio: 1.0,
-            last: None,
-        }
-    }
-}
+/// A prompt of this raw size gives its ratio half the weight.
+const EVIDENCE: f64 = 8_000.0;
 
 impl Meter {
     /// Tells the real size of a request whose raw estimate was `raw`. A nonsensical reading
@@ -108,27 +105,45 @@ impl Meter {
             return;
         }
         // Some servers report only the uncached part: a ratio this far off is not tokenisation.
-        self.ratio = (real as f64 / raw as f64).clamp(0.5, 4.0);
-        self.last = Some((raw, real));
+        self.last = Some((raw, real.clamp(raw.div_ceil(2), raw * 4)));
     }
 
-    pub fn ratio(&self) -> f64 {
-        self.ratio
-    }
-
-    /// The last real size reported.
+    /// The last real size reported, within reason.
     pub fn last_real(&self) -> Option<u64> {
         self.last.map(|(_, real)| real)
     }
 
+    /// Real tokens per raw token: of what was sent, and of what is added.
+    fn ratios(raw: u64, real: u64) -> (f64, f64) {
+        let ratio = real as f64 / raw as f64;
+        let weight = raw as f64 / (raw as f64 + EVIDENCE);
+        (ratio, 1.0 + (ratio - 1.0) * weight)
+    }
+
     /// Expected real size of a request whose raw estimate is `raw`.
     pub fn real(&self, raw: u64) -> u64 {
-        (raw as f64 * self.ratio).ceil() as u64
+        let Some((last, real)) = self.last else {
+            return raw;
+        };
+        let (ratio, slope) = Self::ratios(last, real);
+        if raw >= last {
+            real + ((raw - last) as f64 * slope).ceil() as u64
+        } else {
+            (raw as f64 * ratio).ceil() as u64
+        }
     }
 
     /// The raw estimate that corresponds to a real size: for budgets.
-    pub fn raw(&self, real: u64) -> u64 {
-        (real as f64 / self.ratio).floor() as u64
+    pub fn raw(&self, size: u64) -> u64 {
+        let Some((last, real)) = self.last else {
+            return size;
+        };
+        let (ratio, slope) = Self::ratios(last, real);
+        if size >= real {
+            last + ((size - real) as f64 / slope).floor() as u64
+        } else {
+            (size as f64 / ratio).floor() as u64
+        }
     }
 }
 
@@ -165,13 +180,33 @@ mod tests {
     #[test]
     fn the_meter_follows_the_provider_and_ignores_nonsense() {
         let mut meter = Meter::default();
-        assert_eq!(meter.real(1_000), 1_000);
-        meter.observe(1_000, 1_300);
-        assert_eq!(meter.real(2_000), 2_600);
-        assert_eq!(meter.raw(2_600), 2_000);
-        meter.observe(1_000, 0);
-        assert_eq!(meter.real(2_000), 2_600);
+        assert_eq!((meter.real(1_000), meter.raw(1_000)), (1_000, 1_000));
+        meter.observe(100_000, 130_000);
+        assert_eq!(meter.real(100_000), 130_000);
+        assert_eq!(meter.real(50_000), 65_000);
+        let more = meter.real(110_000);
+        assert!((142_000..143_000).contains(&more), "{more}");
+        meter.observe(100_000, 0);
+        assert_eq!(meter.last_real(), Some(130_000));
         meter.observe(1_000, 3);
         assert_eq!(meter.real(1_000), 500, "bounded below");
+    }
+
+    #[test]
+    fn a_small_prompt_says_little_about_a_large_one() {
+        let mut meter = Meter::default();
+        meter.observe(1_000, 4_000);
+        let large = meter.real(61_000);
+        assert!(large < 90_000, "{large}");
+    }
+
+    #[test]
+    fn raw_and_real_are_inverse() {
+        let mut meter = Meter::default();
+        meter.observe(20_000, 27_000);
+        for raw in [100, 5_000, 20_000, 80_000] {
+            let back = meter.raw(meter.real(raw));
+            assert!(back.abs_diff(raw) <= 1, "{raw} {back}");
+        }
     }
 }

@@ -241,6 +241,7 @@ impl Compactor {
         plan(&Input {
             settings: &self.settings,
             view: job.view,
+            scaffolding: &job.scaffolding,
             overhead: job.overhead,
             extra: todo.map_or(0, |todo| tokens::text(todo) + 8),
             threshold: self.meter.raw(self.threshold()),

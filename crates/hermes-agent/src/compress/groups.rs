@@ -17,23 +17,26 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     User,
+    /// A user row that the engine wrote, to keep the model going.
+    Nudge,
     /// An answer and the tool rows after it.
     Answer,
     /// Tool rows at the start of the view, whose call is gone.
     Orphans,
 }
 
-/// Cuts a view into groups, none of which may be split.
-pub(super) fn groups(view: &[Arc<Message>]) -> Vec<Group> {
+/// Cuts a view into groups, none of which may be split. `scaffolding` are rows of the engine's own.
+pub(super) fn groups(view: &[Arc<Message>], scaffolding: &[Arc<Message>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (at, row) in view.iter().enumerate() {
         let tokens = tokens::message(row);
         let kind = match row.as_ref() {
+            Message::User(_) if scaffolding.iter().any(|own| Arc::ptr_eq(own, row)) => Kind::Nudge,
             Message::User(_) => Kind::User,
             Message::Assistant(_) => Kind::Answer,
             Message::Tool(_) => {
                 if let Some(last) = groups.last_mut()
-                    && last.kind != Kind::User
+                    && !matches!(last.kind, Kind::User | Kind::Nudge)
                 {
                     last.rows.end = at + 1;
                     last.tokens += tokens;

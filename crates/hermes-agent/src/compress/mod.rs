@@ -50,6 +50,9 @@ pub struct Job<'a> {
     pub session: SessionId,
     /// The rows the model sees now, without the system prompt.
     pub view: &'a [Arc<Message>],
+    /// Those of them that the engine wrote for the moment (nudges and the like). They are never
+    /// taken for the user's request, and are dropped rather than summarised.
+    pub scaffolding: Vec<Arc<Message>>,
     /// Raw estimate of the system prompt and the tools array.
     pub overhead: u64,
     pub cause: Cause,

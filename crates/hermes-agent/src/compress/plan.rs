@@ -14,6 +14,8 @@ use crate::tokens;
 pub struct Input<'a> {
     pub settings: &'a Settings,
     pub view: &'a [Arc<Message>],
+    /// Rows of the view that the engine wrote for the moment: never the user's request.
+    pub scaffolding: &'a [Arc<Message>],
     /// System prompt and tools array.
     pub overhead: u64,
     /// What the summary row carries beside the summary: the task list.
@@ -90,7 +92,7 @@ pub fn plan(input: &Input<'_>) -> Plan {
     {
         return plan;
     }
-    let view = View::of(input.view);
+    let view = View::of(input.view, input.scaffolding);
     let mut best: Option<Condense> = None;
     for rung in rungs(input) {
         let Some(candidate) = condense(input, &view, &rung, before) else {
@@ -126,7 +128,7 @@ fn gains(before: u64, after: u64) -> bool {
 }
 
 fn prune_plan(input: &Input<'_>, before: u64) -> Option<Plan> {
-    let groups = groups(input.view);
+    let groups = groups(input.view, input.scaffolding);
     let rung = rungs(input).next()?;
     let start = tail_start(&groups, 0, &rung);
     let upto = groups.get(start)?.rows.start;
@@ -145,7 +147,7 @@ struct View {
 }
 
 impl View {
-    fn of(view: &[Arc<Message>]) -> Self {
+    fn of(view: &[Arc<Message>], scaffolding: &[Arc<Message>]) -> Self {
         let mut rows = Vec::with_capacity(view.len());
         let mut summaries = Vec::new();
         let newest = view
@@ -162,7 +164,7 @@ impl View {
                 }
             }
         }
-        let groups = groups(&rows);
+        let groups = groups(&rows, scaffolding);
         let newest_user = groups.iter().rposition(|group| group.kind == Kind::User);
         Self {
             rows,
@@ -275,6 +277,14 @@ fn tail_start(groups: &[Group], head: usize, rung: &Rung) -> usize {
         rows += group.rows.len();
         start -= 1;
     }
+    // A passing remark of the engine is no row to put a summary in front of.
+    while start > head
+        && start + 1 < groups.len()
+        && groups[start].kind == Kind::Nudge
+        && newest_answer.is_some_and(|at| start < at)
+    {
+        start += 1;
+    }
     start
 }
 
@@ -293,7 +303,7 @@ fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
         end += 1;
     }
     // The summary is a user row, so the row before it must not be one.
-    while end > 0 && groups[end - 1].kind == Kind::User {
+    while end > 0 && matches!(groups[end - 1].kind, Kind::User | Kind::Nudge) {
         end -= 1;
     }
     end
@@ -305,15 +315,14 @@ fn condense(input: &Input<'_>, view: &View, rung: &Rung, before: u64) -> Option<
     let carried_at = view
         .newest_user
         .filter(|at| (head_end..tail_start).contains(at));
-    let lone_user = carried_at.is_some() && tail_start - head_end == 1;
-    if tail_start == head_end || lone_user {
-        return None;
-    }
-    let mut middle = view.slice(head_end, tail_start).to_vec();
     let carried = carried_at.and_then(|at| carry(view, at, tail_start));
-    if let Some(at) = carried_at {
-        let row = view.groups[at].rows.start - view.groups[head_end].rows.start;
-        middle.remove(row);
+    let middle: Vec<Arc<Message>> = (head_end..tail_start)
+        .filter(|at| Some(*at) != carried_at && view.groups[*at].kind != Kind::Nudge)
+        .flat_map(|at| view.slice(at, at + 1))
+        .cloned()
+        .collect();
+    if middle.is_empty() {
+        return None;
     }
     let head = view.slice(0, head_end).to_vec();
     let tail = without_old_images(view.slice(tail_start, view.groups.len()), carried.is_some());

@@ -75,6 +75,10 @@ impl Compaction<'_> {
         let job = Job {
             session: conv.id.clone(),
             view: &view,
+            scaffolding: (conv.log.items().iter())
+                .filter(|item| !item.persist)
+                .map(|item| Arc::clone(&item.message))
+                .collect(),
             overhead: self.overhead,
             cause: self.cause,
             focus: self.focus,
@@ -236,7 +240,10 @@ impl Turn<'_> {
         self.passes += 1;
         match (cause, applied.result) {
             (_, Err(Unchanged::Cancelled)) => Err(TurnExit::Interrupted),
-            (Cause::Overflow, Ok(())) => Ok(State::Sample),
+            (Cause::Overflow, Ok(())) => {
+                self.budget.extra_call();
+                Ok(State::Sample)
+            }
             (Cause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
                 message: why.to_string(),
             }),

@@ -23,6 +23,7 @@ struct Bench {
     clock: Arc<FakeClock>,
     clients: Vec<Arc<dyn ModelClient>>,
     view: Vec<Arc<Message>>,
+    scaffolding: Vec<Arc<Message>>,
     todo: Option<&'static str>,
     focus: Option<&'static str>,
 }
@@ -48,6 +49,7 @@ impl Bench {
                 .map(|client| Arc::clone(client) as Arc<dyn ModelClient>)
                 .collect(),
             view: conversation(),
+            scaffolding: Vec::new(),
             todo: None,
             focus: None,
         }
@@ -65,6 +67,7 @@ impl Bench {
         let job = Job {
             session: SessionId::from("s"),
             view: &self.view,
+            scaffolding: self.scaffolding.clone(),
             overhead: 1_000,
             cause,
             focus: self.focus,
@@ -563,4 +566,36 @@ async fn a_resumed_session_remembers() {
         text_of(&bench.view[0]).starts_with(summary::OPEN),
         "no head after the first time"
     );
+}
+
+#[tokio::test]
+async fn a_nudge_is_never_the_request() {
+    let model = FakeModel::new("aux", Reply::Text("work so far".into()));
+    let mut bench = Bench::new(&[&model]);
+    let nudge = user("Go on.");
+    bench.view.push(answer(filler(1, 500)));
+    for id in 0..12 {
+        bench.view.push(Arc::clone(&nudge));
+        bench.view.push(answer(filler(id, 2_000)));
+    }
+    bench.view.push(Arc::clone(&nudge));
+    bench.scaffolding = vec![Arc::clone(&nudge)];
+    bench.compact(Cause::Automatic).await.result.unwrap();
+    assert!(!model.last_request().contains("Go on."));
+    let users: Vec<&Arc<Message>> = bench
+        .view
+        .iter()
+        .filter(|row| matches!(row.as_ref(), Message::User(_)))
+        .collect();
+    let with_summary = users
+        .iter()
+        .position(|row| text_of(row).contains(summary::OPEN))
+        .unwrap();
+    assert_eq!(own_text(users[with_summary]), "the latest request");
+    let after = &users[with_summary + 1..];
+    assert!(
+        after.iter().all(|row| Arc::ptr_eq(row, &nudge)),
+        "nudges stay what they were"
+    );
+    assert!(Arc::ptr_eq(bench.view.last().unwrap(), &nudge));
 }

@@ -91,6 +91,7 @@ fn run(
     let input = Input {
         settings: &settings,
         view,
+        scaffolding: &[],
         overhead,
         extra: todo.map_or(0, |todo| tokens::text(todo) + 8),
         threshold,

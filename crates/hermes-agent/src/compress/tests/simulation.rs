@@ -87,6 +87,7 @@ impl World {
         let job = Job {
             session: SessionId::from("s"),
             view: &self.view,
+            scaffolding: Vec::new(),
             overhead: OVERHEAD,
             cause,
             focus: None,
