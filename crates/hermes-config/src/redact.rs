@@ -27,7 +27,13 @@ const SECRET_KEYS: [&str; 20] = [
 ];
 
 /// Mappings whose values may all be credentials.
-const SECRET_SECTIONS: [&str; 4] = ["env", "headers", "extra_headers", "default_headers"];
+const SECRET_SECTIONS: [&str; 5] = [
+    "env",
+    "docker_env",
+    "headers",
+    "extra_headers",
+    "default_headers",
+];
 
 /// Whether the value under `key` is to be masked.
 pub fn is_secret_key(key: &str) -> bool {

@@ -1,11 +1,208 @@
-//! `hermes config`.
+//! `hermes config`: read, change, check and migrate config.yaml and `.env`.
+
+mod check;
+mod edit;
+mod show;
+
+use std::io::Read as _;
+
+use hermes_config::settings::{self, Change, SetOptions, SettingError};
+use hermes_config::{migrate, redact, yaml};
+use serde_json::{Value, json};
 
 use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ConfigArgs {}
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: Option<ConfigCommand>,
+}
 
-pub(crate) fn run(_args: ConfigArgs, _cx: &Context) -> Outcome {
-    Err(Failure::failed("being built"))
+#[derive(Debug, clap::Subcommand)]
+enum ConfigCommand {
+    /// Print the value of a key, default included; 1 when it is not set
+    Get {
+        /// Dotted path, or the name of a variable such as OPENROUTER_API_KEY
+        key: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a key; comments and layout of the file stay
+    Set {
+        /// Dotted path; keys and tokens (`…_API_KEY`, `…_TOKEN`) go to .env
+        key: String,
+        /// The value; `-` reads it from stdin
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+        /// The value is JSON
+        #[arg(long)]
+        json: bool,
+        /// Write it even if the key is unknown or takes another type
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove a key, so that the default counts again
+    Unset { key: String },
+    /// Print where config.yaml is
+    Path,
+    /// Print where .env is
+    EnvPath,
+    /// Report what is wrong or odd
+    Check {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the settings, without secrets
+    Show {
+        /// Defaults too
+        #[arg(long)]
+        all: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Open config.yaml in $EDITOR
+    Edit,
+    /// Rewrite old settings in today's form
+    Migrate {
+        /// Only say what would change
+        #[arg(long)]
+        dry_run: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(args: ConfigArgs, cx: &Context) -> Outcome {
+    let command = args.command.unwrap_or(ConfigCommand::Show {
+        all: false,
+        json: false,
+    });
+    match command {
+        ConfigCommand::Get { key, json } => get(cx, &key, json),
+        ConfigCommand::Set {
+            key,
+            value,
+            json,
+            force,
+        } => set(cx, &key, value, SetOptions { json, force }),
+        ConfigCommand::Unset { key } => unset(cx, &key),
+        ConfigCommand::Path => print_path(cx, &cx.home.config_path()),
+        ConfigCommand::EnvPath => print_path(cx, &cx.home.env_path()),
+        ConfigCommand::Check { json } => check::run(cx, json),
+        ConfigCommand::Show { all, json } => show::run(cx, all, json),
+        ConfigCommand::Edit => edit::run(cx),
+        ConfigCommand::Migrate { dry_run, json } => migrate(cx, dry_run, json),
+    }
+}
+
+fn print_path(cx: &Context, path: &std::path::Path) -> Outcome {
+    Ok(cx.out.line(path.display().to_string())?)
+}
+
+fn get(cx: &Context, key: &str, json: bool) -> Outcome {
+    let loaded = cx.load_config()?;
+    let value = settings::get(&loaded, &cx.env, key)
+        .map_err(|error| Failure::usage(error.to_string()))?
+        .ok_or_else(|| Failure::failed(format!("{key} is not set")))?;
+    if json {
+        cx.out.json(&value)?;
+    } else {
+        cx.out.line(plain(&value))?;
+    }
+    Ok(())
+}
+
+/// A value as a person reads it: text bare, the rest as YAML.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => yaml::to_block(other),
+    }
+}
+
+fn set(cx: &Context, key: &str, value: String, options: SetOptions) -> Outcome {
+    let value = if value == "-" { from_stdin()? } else { value };
+    let change = settings::set(&cx.home, &cx.env, key, &value, options)
+        .map_err(|error| setting_failure(&error))?;
+    let shown = match &change.value {
+        Some(value) if !is_secret(&change.key) => format!(" = {}", yaml::to_flow(value)),
+        _ => String::new(),
+    };
+    report(cx, "set", &change, &shown)
+}
+
+fn is_secret(key: &str) -> bool {
+    redact::is_secret_key(key.rsplit('.').next().unwrap_or(key))
+}
+
+fn from_stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::failed(format!("cannot read the value from stdin: {error}")))?;
+    Ok(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+fn unset(cx: &Context, key: &str) -> Outcome {
+    let change = settings::unset(&cx.home, &cx.env, key)
+        .map_err(|error| setting_failure(&error))?
+        .ok_or_else(|| Failure::failed(format!("{key} is not set")))?;
+    report(cx, "unset", &change, "")
+}
+
+fn report(cx: &Context, done: &str, change: &Change, shown: &str) -> Outcome {
+    let file = change.file.display();
+    cx.out
+        .line(format!("{done} {}{shown} in {file}", change.key))?;
+    for note in &change.notes {
+        cx.out.remark(format!("note: {note}"));
+    }
+    Ok(())
+}
+
+/// What was typed wrong is a usage error; what the files or the machine refuse is a failure.
+fn setting_failure(error: &SettingError) -> Failure {
+    use hermes_config::edit::EditError;
+    use hermes_config::env::writer::EnvWriteError;
+    let exit = match error {
+        SettingError::Path(_)
+        | SettingError::WrongType { .. }
+        | SettingError::Json(..)
+        | SettingError::Edit(EditError::NotASection { .. } | EditError::NoSuchIndex { .. })
+        | SettingError::Env(EnvWriteError::InvalidName(_) | EnvWriteError::DeniedName(_)) => {
+            Exit::Usage
+        }
+        SettingError::Edit(EditError::Changed(_)) => Exit::Busy,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn migrate(cx: &Context, dry_run: bool, json: bool) -> Outcome {
+    let report = migrate::run(&cx.home, &cx.env, dry_run)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    if json {
+        cx.out.json(&json!({
+            "from": report.from,
+            "to": report.to,
+            "changes": report.notes,
+            "written": !dry_run && !report.is_empty(),
+        }))?;
+        return Ok(());
+    }
+    if report.is_empty() {
+        cx.out.line("nothing to migrate")?;
+    }
+    for note in &report.notes {
+        cx.out.line(note)?;
+    }
+    if dry_run && !report.is_empty() {
+        cx.out.remark("nothing was written (--dry-run)");
+    }
+    Ok(())
 }

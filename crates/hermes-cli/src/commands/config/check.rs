@@ -1,0 +1,119 @@
+//! `hermes config check`.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use hermes_config::schema::CONFIG_VERSION;
+use hermes_config::{Config, ConfigError};
+use serde_json::json;
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// One remark: whether something has no effect, and what to read about it.
+struct Finding {
+    key: String,
+    text: String,
+    problem: bool,
+}
+
+pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
+    let findings = match Config::load(&cx.home, &cx.env) {
+        Ok(loaded) => {
+            let mut findings: Vec<Finding> = loaded
+                .warnings
+                .iter()
+                .map(|warning| Finding {
+                    key: warning.key.clone(),
+                    text: warning.to_string(),
+                    problem: warning.is_problem(),
+                })
+                .collect();
+            findings.extend(about_version(&loaded.file_tree));
+            findings
+        }
+        Err(error) if as_json => return unreadable(cx, &error),
+        Err(error) => return Err(Failure::failed(error.to_string())),
+    };
+    let findings: Vec<Finding> = findings.into_iter().chain(about_env(cx)).collect();
+    let bad = findings.iter().any(|finding| finding.problem);
+    if as_json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|it| json!({"key": it.key, "message": it.text, "problem": it.problem}))
+            .collect();
+        cx.out.json(&json!({
+            "ok": !bad,
+            "path": cx.home.config_path(),
+            "findings": list,
+        }))?;
+    } else {
+        for finding in &findings {
+            let kind = if finding.problem { "problem" } else { "note" };
+            cx.out.line(format!("{kind}: {}", finding.text))?;
+        }
+        if findings.is_empty() {
+            cx.out.line("nothing to report")?;
+        }
+    }
+    if bad {
+        return Err(Failure::silent(Exit::Failed));
+    }
+    Ok(())
+}
+
+fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
+    let place = match error {
+        ConfigError::Yaml { source, .. } => json!({
+            "line": source.line,
+            "column": source.column,
+            "message": source.message,
+            "snippet": source.snippet,
+        }),
+        other => json!({ "message": other.to_string() }),
+    };
+    cx.out.json(&json!({
+        "ok": false,
+        "path": cx.home.config_path(),
+        "error": place,
+    }))?;
+    Err(Failure::silent(Exit::Failed))
+}
+
+fn about_version(file: &serde_json::Value) -> Option<Finding> {
+    let version = file
+        .get("_config_version")
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or(0);
+    let empty = file.as_object().is_none_or(serde_json::Map::is_empty);
+    (!empty && version < CONFIG_VERSION).then(|| Finding {
+        key: "_config_version".to_owned(),
+        text: format!(
+            "the file is of version {version} and is read as such; hermes config migrate brings it to {CONFIG_VERSION}"
+        ),
+        problem: false,
+    })
+}
+
+fn about_env(cx: &Context) -> Vec<Finding> {
+    let note = |text: String| Finding {
+        key: String::new(),
+        text,
+        problem: false,
+    };
+    let mut findings: Vec<Finding> = cx
+        .env
+        .warnings()
+        .iter()
+        .map(|warning| note(warning.to_string()))
+        .collect();
+    let path = cx.home.env_path();
+    if let Ok(meta) = std::fs::metadata(&path)
+        && meta.mode() & 0o077 != 0
+    {
+        let path = path.display();
+        findings.push(note(format!(
+            "{path} can be read by others: chmod 600 {path}"
+        )));
+    }
+    findings
+}
