@@ -1,11 +1,94 @@
-//! `hermes model`.
+//! `hermes model`: which model is used, which could be, and whether it works.
+
+mod list;
+mod set;
+mod show;
+mod test;
+
+use std::sync::Arc;
+
+use hermes_config::Config;
+use hermes_models::router::{Overrides, Router};
 
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
+use crate::wiring;
+
+pub(crate) use test::probe;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ModelArgs {}
+pub(crate) struct ModelArgs {
+    #[command(subcommand)]
+    command: Option<ModelCommand>,
+}
 
-pub(crate) fn run(_args: ModelArgs, _cx: &Context) -> Outcome {
-    Err(Failure::failed("being built"))
+#[derive(Debug, clap::Subcommand)]
+enum ModelCommand {
+    /// List providers, or the models of one
+    List(list::ListArgs),
+    /// Use another model from now on
+    Set(set::SetArgs),
+    /// Call the model once, and once with a tool
+    Test(test::TestArgs),
+    /// Show the model in use
+    Show(show::ShowArgs),
+}
+
+/// What to type where nobody can be asked.
+const WITHOUT_TERMINAL: &str = "\
+choosing a model needs a terminal. Without one, use
+  hermes model list [--provider P] [--live] [--json]
+  hermes model set MODEL [--provider P] [--base-url URL] [--key-env VAR]
+  hermes model test [MODEL]
+  hermes model show [--json]";
+
+pub(crate) fn run(args: ModelArgs, cx: &Context) -> Outcome {
+    match args.command {
+        Some(ModelCommand::List(args)) => list::run(&args, cx),
+        Some(ModelCommand::Set(args)) => set::run(&args, cx),
+        Some(ModelCommand::Test(args)) => test::run(args, cx),
+        Some(ModelCommand::Show(args)) => show::run(&args, cx),
+        None if cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input => set::choose(cx),
+        None => Err(Failure::usage(WITHOUT_TERMINAL)),
+    }
+}
+
+/// The router for these flags; remarks about the config go to stderr.
+fn router(cx: &Context, overrides: Overrides) -> Result<(Arc<Config>, Arc<Router>), Failure> {
+    let config = Arc::new(cx.config()?);
+    let router = wiring::router(cx, &config, overrides);
+    for problem in router.problems() {
+        cx.out.remark(format!("config: {problem}"));
+    }
+    Ok((config, router))
+}
+
+/// `1000000` → `1M`, `131072` → `131k`: as providers print them.
+fn tokens(count: u32) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}k", count / 1000),
+        _ => {
+            let tenths = count / 100_000;
+            if tenths.is_multiple_of(10) {
+                format!("{}M", tenths / 10)
+            } else {
+                format!("{}.{}M", tenths / 10, tenths % 10)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tokens;
+
+    #[test]
+    fn windows_are_short() {
+        assert_eq!(tokens(512), "512");
+        assert_eq!(tokens(131_072), "131k");
+        assert_eq!(tokens(1_000_000), "1M");
+        assert_eq!(tokens(1_050_000), "1M");
+        assert_eq!(tokens(1_250_000), "1.2M");
+    }
 }
