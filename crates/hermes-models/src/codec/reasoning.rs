@@ -206,8 +206,49 @@ mod tests {
         fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
     }
 
+    type Row = (ReasoningShape, Option<Effort>, Value);
+
+    fn check(rows: &[Row]) {
+        for (shape, effort, expected) in rows {
+            let asked = asked(shape.clone(), *effort, "m");
+            assert_eq!(asked, *expected, "{shape:?} {effort:?}");
+        }
+    }
+
     #[test]
-    fn every_shape() {
+    fn routers_and_plain_efforts() {
+        let router = |omit_when_off| ReasoningShape::Object { omit_when_off };
+        let on = |level: &str| json!({"reasoning": {"enabled": true, "effort": level}});
+        let effort = || ReasoningShape::Effort {
+            levels: &[Effort::None, Effort::Low, Effort::High],
+        };
+        let level = |level: &str| json!({"reasoning_effort": level});
+        let verbosity = ReasoningShape::Verbosity;
+        let off = json!({"reasoning": {"enabled": false}});
+        let local_off = json!({"reasoning_effort": "none", "think": false});
+        check(&[
+            (ReasoningShape::None, Some(Effort::High), json!({})),
+            (router(false), None, json!({})),
+            (router(false), Some(Effort::None), off),
+            (router(true), Some(Effort::None), json!({})),
+            (router(true), Some(Effort::Ultra), on("xhigh")),
+            (
+                verbosity.clone(),
+                Some(Effort::Minimal),
+                json!({"verbosity": "low"}),
+            ),
+            (verbosity, Some(Effort::None), json!({})),
+            (effort(), Some(Effort::None), level("none")),
+            (effort(), Some(Effort::Minimal), level("low")),
+            (effort(), Some(Effort::Medium), level("low")),
+            (ReasoningShape::Local, Some(Effort::None), local_off),
+            (ReasoningShape::Local, Some(Effort::Xhigh), level("high")),
+            (ReasoningShape::Local, None, json!({})),
+        ]);
+    }
+
+    #[test]
+    fn thinking_switches() {
         let toggle = |exclusive, always| {
             ReasoningShape::Thinking(ThinkingToggle {
                 always,
@@ -215,116 +256,42 @@ mod tests {
                 exclusive,
             })
         };
-        let effort = ReasoningShape::Effort {
-            levels: &[Effort::None, Effort::Low, Effort::High],
-        };
-        let responses = ReasoningShape::Responses {
-            levels: LOW_TO_HIGH,
-        };
-        let router = |omit_when_off| ReasoningShape::Object { omit_when_off };
-        let adaptive = |xhigh| ReasoningShape::AnthropicAdaptive { xhigh };
-        let summarized = json!({ "type": "adaptive", "display": "summarized" });
-        let rows = [
-            (ReasoningShape::None, Some(Effort::High), json!({})),
-            (router(false), None, json!({})),
-            (
-                router(false),
-                Some(Effort::None),
-                json!({"reasoning": {"enabled": false}}),
-            ),
-            (router(true), Some(Effort::None), json!({})),
-            (
-                router(true),
-                Some(Effort::Ultra),
-                json!({"reasoning": {"enabled": true, "effort": "xhigh"}}),
-            ),
-            (
-                ReasoningShape::Verbosity,
-                Some(Effort::Minimal),
-                json!({"verbosity": "low"}),
-            ),
-            (ReasoningShape::Verbosity, Some(Effort::None), json!({})),
-            (
-                effort.clone(),
-                Some(Effort::None),
-                json!({"reasoning_effort": "none"}),
-            ),
-            (
-                effort.clone(),
-                Some(Effort::Minimal),
-                json!({"reasoning_effort": "low"}),
-            ),
-            (
-                effort,
-                Some(Effort::Medium),
-                json!({"reasoning_effort": "low"}),
-            ),
-            (
-                toggle(true, true),
-                None,
-                json!({"thinking": {"type": "enabled"}}),
-            ),
-            (
-                toggle(true, true),
-                Some(Effort::None),
-                json!({"thinking": {"type": "disabled"}}),
-            ),
+        let switch = |state: &str| json!({"thinking": {"type": state}});
+        let both = json!({"reasoning_effort": "low", "thinking": {"type": "enabled"}});
+        check(&[
+            (toggle(true, true), None, switch("enabled")),
+            (toggle(true, true), Some(Effort::None), switch("disabled")),
             (
                 toggle(true, true),
                 Some(Effort::Max),
                 json!({"reasoning_effort": "high"}),
             ),
-            (
-                toggle(false, false),
-                Some(Effort::Low),
-                json!({"reasoning_effort": "low", "thinking": {"type": "enabled"}}),
-            ),
+            (toggle(false, false), Some(Effort::Low), both),
             (toggle(false, false), None, json!({})),
-            (
-                adaptive(false),
-                Some(Effort::Xhigh),
-                json!({"thinking": summarized, "output_config": {"effort": "max"}}),
-            ),
-            (
-                adaptive(true),
-                Some(Effort::Xhigh),
-                json!({"thinking": summarized, "output_config": {"effort": "xhigh"}}),
-            ),
+        ]);
+    }
+
+    #[test]
+    fn anthropic_and_responses() {
+        let adaptive = |xhigh| ReasoningShape::AnthropicAdaptive { xhigh };
+        let thinking = json!({ "type": "adaptive", "display": "summarized" });
+        let effort =
+            |level: &str| json!({"thinking": thinking, "output_config": {"effort": level}});
+        let budget = json!({"thinking": {"type": "enabled", "budget_tokens": 16_000}});
+        let responses = || ReasoningShape::Responses {
+            levels: LOW_TO_HIGH,
+        };
+        let low = json!({"reasoning": {"effort": "low", "summary": "auto"}});
+        let silent = json!({"reasoning": {"summary": "auto"}});
+        check(&[
+            (adaptive(false), Some(Effort::Xhigh), effort("max")),
+            (adaptive(true), Some(Effort::Xhigh), effort("xhigh")),
             (adaptive(true), Some(Effort::None), json!({})),
-            (
-                ReasoningShape::AnthropicBudget,
-                Some(Effort::High),
-                json!({"thinking": {"type": "enabled", "budget_tokens": 16_000}}),
-            ),
-            (
-                ReasoningShape::Local,
-                Some(Effort::None),
-                json!({"reasoning_effort": "none", "think": false}),
-            ),
-            (
-                ReasoningShape::Local,
-                Some(Effort::Xhigh),
-                json!({"reasoning_effort": "high"}),
-            ),
-            (
-                responses.clone(),
-                Some(Effort::Minimal),
-                json!({"reasoning": {"effort": "low", "summary": "auto"}}),
-            ),
-            (
-                responses.clone(),
-                None,
-                json!({"reasoning": {"summary": "auto"}}),
-            ),
-            (responses, Some(Effort::None), json!({})),
-        ];
-        for (shape, effort, expected) in rows {
-            assert_eq!(
-                asked(shape.clone(), effort, "m"),
-                expected,
-                "{shape:?} {effort:?}"
-            );
-        }
+            (ReasoningShape::AnthropicBudget, Some(Effort::High), budget),
+            (responses(), Some(Effort::Minimal), low),
+            (responses(), None, silent),
+            (responses(), Some(Effort::None), json!({})),
+        ]);
     }
 
     #[test]

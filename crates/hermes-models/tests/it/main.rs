@@ -5,3 +5,4 @@
 mod asking;
 #[cfg(test)]
 mod routing;
+mod wire;

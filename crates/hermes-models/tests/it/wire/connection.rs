@@ -1,0 +1,168 @@
+//! Below HTTP: refused, unknown hosts, certificates, proxies.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hermes_core::model::{ErrorClass, WireFormat};
+use hermes_models::client::HttpModelClient;
+use hermes_models::http::{self, HttpSettings, ProxySettings};
+use hermes_testkit::model_server::{ModelServer, Reply};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{answer, failure, parts};
+
+const CHAT: WireFormat = WireFormat::ChatCompletions;
+
+const ANSWER: &str =
+    "{\"choices\":[{\"message\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}";
+
+fn with(base_url: &str, settings: &HttpSettings) -> HttpModelClient {
+    let mut parts = parts(base_url, CHAT);
+    parts.http = http::client(settings).unwrap();
+    HttpModelClient::new(parts)
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    // Bound and closed again: nobody is there.
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = failure(&with(
+        &format!("http://{address}/v1"),
+        &HttpSettings::default(),
+    ))
+    .await;
+    assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
+    let error = failure(&with(
+        "http://no-such-host.invalid/v1",
+        &HttpSettings::default(),
+    ))
+    .await;
+    assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
+    let error = failure(&with("no url at all", &HttpSettings::default())).await;
+    assert_eq!(error.class, ErrorClass::Format, "{error}");
+}
+
+fn file(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/it/wire/tls", name]
+        .iter()
+        .collect()
+}
+
+/// Answers every TLS connection with one JSON object.
+fn tls_server() -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = vec![CertificateDer::from_pem_file(file("leaf.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file("leaf.key.pem")).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut tls = BufReader::new(rustls::StreamOwned::new(connection, socket.unwrap()));
+            // A client that refuses the certificate ends here with an error.
+            let _ = serve_one(&mut tls);
+        }
+    });
+    address
+}
+
+fn serve_one<S: Read + Write>(stream: &mut BufReader<S>) -> std::io::Result<()> {
+    let mut length = 0;
+    let mut line = String::new();
+    while stream.read_line(&mut line)? > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    let socket = stream.get_mut();
+    write!(
+        socket,
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{ANSWER}",
+        ANSWER.len()
+    )?;
+    socket.flush()
+}
+
+#[tokio::test]
+async fn certificates_are_checked_against_the_roots_in_force() {
+    let url = format!("https://localhost:{}/v1", tls_server().port());
+    let error = failure(&with(&url, &HttpSettings::default())).await;
+    assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");
+
+    let own_root = HttpSettings {
+        ca_file: Some(file("root.pem")),
+        ..HttpSettings::default()
+    };
+    assert_eq!(answer(&with(&url, &own_root)).await.0.text, "hi");
+
+    let unchecked = HttpSettings {
+        accept_any_certificate: true,
+        ..HttpSettings::default()
+    };
+    assert_eq!(answer(&with(&url, &unchecked)).await.0.text, "hi");
+
+    let no_roots = tempfile::NamedTempFile::new().unwrap();
+    let empty = HttpSettings {
+        ca_file: Some(no_roots.path().to_owned()),
+        ..HttpSettings::default()
+    };
+    let error = failure(&with(&url, &empty)).await;
+    assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");
+    assert!(error.message.contains("no usable certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn proxies_are_used_but_not_for_loopback() {
+    let server = ModelServer::start();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    let settings = HttpSettings {
+        proxy: ProxySettings {
+            all: Some(format!("http://{address}")),
+            ..ProxySettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    server.push(Reply::text("direct"));
+    assert_eq!(
+        answer(&with(&server.base_url(), &settings)).await.0.text,
+        "direct"
+    );
+
+    let proxied = std::thread::spawn(move || {
+        let (socket, _) = proxy.accept().unwrap();
+        let mut stream = BufReader::new(socket);
+        let mut first = String::new();
+        stream.read_line(&mut first).unwrap();
+        serve_one(&mut stream).unwrap();
+        first
+    });
+    assert_eq!(
+        answer(&with("http://model.invalid/v1", &settings))
+            .await
+            .0
+            .text,
+        "hi"
+    );
+    let first = proxied.join().unwrap();
+    assert_eq!(
+        first.trim(),
+        "POST http://model.invalid/v1/chat/completions HTTP/1.1"
+    );
+}
