@@ -91,11 +91,7 @@ fn is_balanced(text: &str) -> bool {
             (None, '\'') if matches!(previous, '{' | '[' | ',' | ':') => quote = Some('\''),
             (None, '{') => open.push('}'),
             (None, '[') => open.push(']'),
-            (None, '}' | ']') => {
-                if open.pop() != Some(c) {
-                    return false;
-                }
-            }
+            (None, '}' | ']') if open.pop() != Some(c) => return false,
             _ => {}
         }
         if !c.is_whitespace() {

@@ -241,22 +241,21 @@ fn messages_of(exchange: &Exchange, at: usize) -> Vec<Message> {
 
 /// What a cache sees: role and text of each message, one after the other.
 fn bytes(view: &[Arc<Message>]) -> String {
-    let mut out = String::new();
-    for message in view {
-        match &**message {
-            Message::User(user) => out.push_str(&format!("\u{1}{}", user.content.text())),
-            Message::Assistant(a) => {
-                out.push_str(&format!("\u{2}{}", a.text));
-                for call in &a.tool_calls {
-                    out.push_str(&format!("\u{3}{}", call.id));
-                }
-            }
-            Message::Tool(tool) => {
-                out.push_str(&format!("\u{4}{}{}", tool.call_id, tool.content.text()));
-            }
+    let spell = |message: &Arc<Message>| match &**message {
+        Message::User(user) => format!("\u{1}{}", user.content.text()),
+        Message::Assistant(answer) => {
+            let ids: Vec<&str> = answer
+                .tool_calls
+                .iter()
+                .map(|call| call.id.as_str())
+                .collect();
+            // The list of calls is closed, the text of an answer that stands last is not.
+            let end = if ids.is_empty() { "" } else { "\u{3}" };
+            format!("\u{2}{}{}{end}", answer.text, ids.join("\u{3}"))
         }
-    }
-    out
+        Message::Tool(tool) => format!("\u{4}{}{}", tool.call_id, tool.content.text()),
+    };
+    view.iter().map(spell).collect()
 }
 
 proptest! {

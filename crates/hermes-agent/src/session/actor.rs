@@ -17,10 +17,11 @@ use tokio_util::task::TaskTracker;
 
 use super::deps::{PromptContext, SessionDeps, SessionStart};
 use super::desk::{Busy, Desk};
+use super::naming::Naming;
 use crate::compress::{Cause, Compactor, Window};
 use crate::events::EventSink;
 use crate::lean::Mode;
-use crate::log::Log;
+use crate::log::{Log, Origin};
 use crate::spill;
 use crate::tokens;
 use crate::turn::{Compaction, Conversation, RouteFixes, Scope, Turn};
@@ -32,6 +33,8 @@ pub(super) struct Actor {
     cancel: CancellationToken,
     background: TaskTracker,
     turns: u64,
+    /// The session has a title, or one is being made.
+    titled: bool,
     warned_small: bool,
 }
 
@@ -43,6 +46,10 @@ impl Actor {
         events: EventSink,
     ) -> Result<Self, RouteError> {
         let client = deps.router.primary()?;
+        let titled = match &start {
+            SessionStart::New(_) => false,
+            SessionStart::Resume { session, .. } => session.title.is_some(),
+        };
         let conv = match start {
             SessionStart::New(new) => begin(&deps, client, *new),
             SessionStart::Resume { session, cwd } => resume(&deps, client, *session, cwd),
@@ -61,6 +68,7 @@ impl Actor {
             },
             background: TaskTracker::new(),
             turns: 0,
+            titled: titled || !deps.settings.titles,
             warned_small: false,
             deps,
         })
@@ -162,7 +170,7 @@ impl Actor {
             self.desk.report_queue().await;
         }
         if summary.exit == TurnExit::Answered {
-            self.name_session(&summary.text);
+            self.name_session(summary.text);
         }
     }
 
@@ -196,7 +204,7 @@ impl Actor {
         match self.deps.router.primary() {
             Ok(client) => {
                 self.go_to(client, "the turn starts on the first choice")
-                    .await
+                    .await;
             }
             Err(error) => {
                 let text =
@@ -334,8 +342,36 @@ impl Actor {
         }
     }
 
-    /// Has the session named in the background, after its first exchange.
-    fn name_session(&mut self, _answer: &str) {}
+    /// Has the session named in the background, once.
+    fn name_session(&mut self, answer: String) {
+        if self.titled {
+            return;
+        }
+        let first =
+            self.conv
+                .log
+                .items()
+                .iter()
+                .find_map(|item| match (&*item.message, item.origin) {
+                    (Message::User(user), Origin::Person) => Some(user.content.text().into_owned()),
+                    _ => None,
+                });
+        let Some(user) = first else {
+            return;
+        };
+        self.titled = true;
+        let naming = Naming {
+            deps: Arc::clone(&self.deps),
+            events: self.desk.events.clone(),
+            cancel: self.cancel.child_token(),
+            session: self.conv.id.clone(),
+            client: Arc::clone(&self.conv.client),
+            user,
+            answer,
+        };
+        let work = self.background.track_future(naming.run());
+        let _detached = task::spawn("title", work);
+    }
 
     fn sweep_spilled(&self) {
         let Some(dir) = self.deps.settings.tools.spill_dir.clone() else {
@@ -390,7 +426,6 @@ fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) 
         fixes: RouteFixes::default(),
         unwritten: Some(Box::new(new)),
         reopen: false,
-        title: None,
         context_used: 0,
         told_route: None,
     }
@@ -425,7 +460,6 @@ fn resume(
         fixes: RouteFixes::default(),
         unwritten: None,
         reopen: session.ended,
-        title: session.title,
         context_used: 0,
         told_route: None,
     }

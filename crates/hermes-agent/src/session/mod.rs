@@ -17,6 +17,7 @@ mod actor;
 mod approvals;
 pub mod deps;
 mod desk;
+mod naming;
 pub mod steer;
 
 use std::sync::Arc;

@@ -131,21 +131,18 @@ impl Turn<'_> {
         usage: Option<Usage>,
         cut: bool,
     ) -> Flow<State> {
-        let finish = message.finish.clone();
+        let incomplete = message.finish == Some(FinishReason::Incomplete);
         self.parts = self.keep(message).await?;
-        let ask = match finish {
-            Some(FinishReason::Incomplete) => {
-                self.strikes.incomplete += 1;
-                words::INCOMPLETE
-            }
-            _ => {
-                self.strikes.continued += 1;
-                if cut {
-                    words::GO_ON_CUT
-                } else {
-                    self.raise_max_tokens(self.strikes.continued, usage);
-                    words::GO_ON
-                }
+        let ask = if incomplete {
+            self.strikes.incomplete += 1;
+            words::INCOMPLETE
+        } else {
+            self.strikes.continued += 1;
+            if cut {
+                words::GO_ON_CUT
+            } else {
+                self.raise_max_tokens(self.strikes.continued, usage);
+                words::GO_ON
             }
         };
         self.push_ephemeral(Message::user(ask), Synthetic::Nudge);

@@ -26,7 +26,6 @@ pub(crate) struct Conversation {
     pub unwritten: Option<Box<NewSession>>,
     /// The stored session was ended: it goes on with the next message.
     pub reopen: bool,
-    pub title: Option<String>,
     /// The real prompt size of the last call.
     pub context_used: u64,
     /// The model that the conversation was last told it is.

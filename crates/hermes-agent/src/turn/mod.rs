@@ -224,10 +224,9 @@ impl<'a> Turn<'a> {
         self.deliver_steer().await?;
         let raw = self.raw_tokens();
         match self.conv.compactor.check(raw) {
-            Decision::Fits => {}
+            Decision::Fits | Decision::Blocked { why: None } => {}
             Decision::Compact { .. } => return Ok(State::Compact(Cause::Automatic)),
             Decision::Blocked { why: Some(why) } => self.notice(NoticeLevel::Warning, why).await,
-            Decision::Blocked { why: None } => {}
         }
         self.take_call()
     }
@@ -280,13 +279,11 @@ impl<'a> Turn<'a> {
         if self.scope.cancel.is_cancelled() {
             return self.keep_interrupted(sampled).await;
         }
-        Ok(match sampled.error {
-            Some(_) => State::Recover(Box::new(sampled)),
-            None => {
-                self.failures.clear();
-                State::Judge(Box::new(sampled))
-            }
-        })
+        if sampled.error.is_some() {
+            return Ok(State::Recover(Box::new(sampled)));
+        }
+        self.failures.clear();
+        Ok(State::Judge(Box::new(sampled)))
     }
 
     fn request(&self) -> ModelRequest {

@@ -277,3 +277,50 @@ async fn the_root_token_ends_the_session() {
         .until(|event| (*event == AgentEvent::Closed).then_some(()))
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_title_comes_after_the_turn_and_once() {
+    let store = Arc::new(MemoryStore::default());
+    let slow_title = Reply::new()
+        .after(Duration::from_secs(3))
+        .say("A Fine Conversation")
+        .finish(FinishReason::Stop);
+    let router = ScriptedRouter::new(ScriptedClient::new(
+        "main",
+        [Reply::text("1"), Reply::text("2")],
+    ))
+    .helper(ScriptedClient::new("helper", [slow_title]));
+    let mut session = Setup::with_router(router)
+        .store(store.clone())
+        .settings(|settings| settings.titles = true)
+        .start();
+    assert_eq!(
+        session.turn("a").await.millis,
+        0,
+        "the turn does not wait for it"
+    );
+    session.turn("b").await;
+    let events = session.close().await;
+    let titles: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            AgentEvent::TitleChanged { title } => Some(title.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(titles, ["A Fine Conversation"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_ever_for_a_title() {
+    let never = Reply::new().after(Duration::from_hours(1)).say("x");
+    let router = ScriptedRouter::new(ScriptedClient::new("main", [Reply::text("1")]))
+        .helper(ScriptedClient::new("helper", [never]));
+    let mut session = Setup::with_router(router)
+        .settings(|settings| settings.titles = true)
+        .start();
+    session.turn("a").await;
+    let began = tokio::time::Instant::now();
+    session.close().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+}

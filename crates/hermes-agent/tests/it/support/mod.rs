@@ -1,4 +1,10 @@
 //! A model, a store and tools that do what the test says.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests use this: a broken precondition should end them loudly"
+)]
 
 pub(crate) mod model;
 pub(crate) mod render;

@@ -67,10 +67,6 @@ impl MemoryStore {
             .collect()
     }
 
-    pub(crate) fn session(&self) -> Option<NewSession> {
-        self.state.lock().unwrap().session.clone()
-    }
-
     fn write<T>(&self, act: impl FnOnce(&mut State) -> T) -> Result<T, StoreError> {
         let mut state = self.state.lock().unwrap();
         if let Some(left) = &mut state.fail_after {
