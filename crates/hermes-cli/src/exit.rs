@@ -83,7 +83,9 @@ impl From<StoreError> for Failure {
         let exit = match &error {
             StoreError::NotFound(_) => Exit::NotFound,
             StoreError::Busy { .. } => Exit::Busy,
-            StoreError::Invalid(_) | StoreError::TitleTaken { .. } => Exit::Usage,
+            StoreError::Invalid(_) | StoreError::TitleTaken { .. } | StoreError::Ambiguous { .. } => {
+                Exit::Usage
+            }
             _ => Exit::Failed,
         };
         Self::new(exit, error.to_string())

@@ -75,6 +75,25 @@ pub(crate) fn router(cx: &Context, config: &Arc<Config>, overrides: Overrides) -
     Arc::new(Router::new(deps, overrides))
 }
 
+/// Fails when there is no model to talk to.
+pub(crate) fn require_model(args: &TurnArgs, cx: &Context) -> Outcome {
+    router(cx, &config(args, cx)?, overrides(args)).describe()?;
+    Ok(())
+}
+
+fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
+    let ignored = args.ignore_user_config || args.safe_mode;
+    Ok(Arc::new(if ignored { Config::default() } else { cx.config()? }))
+}
+
+fn overrides(args: &TurnArgs) -> Overrides {
+    Overrides {
+        model: args.model.clone(),
+        provider: args.provider.clone(),
+        ..Overrides::default()
+    }
+}
+
 /// A conversation that is open.
 pub(crate) struct Chat {
     pub(crate) id: SessionId,
@@ -90,17 +109,8 @@ pub(crate) struct Chat {
 
 impl Chat {
     pub(crate) async fn open(args: &TurnArgs, cx: &Context, mode: Mode) -> Result<Self, Failure> {
-        let config = Arc::new(if args.ignore_user_config || args.safe_mode {
-            Config::default()
-        } else {
-            cx.config()?
-        });
-        let overrides = Overrides {
-            model: args.model.clone(),
-            provider: args.provider.clone(),
-            ..Overrides::default()
-        };
-        let router = router(cx, &config, overrides);
+        let config = config(args, cx)?;
+        let router = router(cx, &config, overrides(args));
         for problem in router.problems() {
             cx.out.remark(format!("config: {problem}"));
         }

@@ -56,6 +56,8 @@ impl Request {
 pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
     // `echo question | hermes` asks once.
     if request.prompt.is_none() && !cx.out.stdin_tty {
+        // Without a model there is something more important to say than that nothing was asked.
+        crate::wiring::require_model(&request.turn, cx)?;
         request.prompt = Some("-".to_owned());
         request.kind = Kind::Oneshot;
     }

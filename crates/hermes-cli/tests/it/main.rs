@@ -4,6 +4,7 @@ mod config;
 mod crash;
 mod exit_codes;
 mod memory_skills;
+mod model;
 mod oneshot;
 mod oracle;
 mod resume;

@@ -1,0 +1,176 @@
+//! `hermes model`.
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
+use serde_json::json;
+
+use crate::{Setup, hermes};
+
+#[test]
+fn without_a_terminal_the_flags_are_named() {
+    let run = Setup::new().run(["model"]);
+    assert_eq!(run.code, Some(64));
+    assert!(
+        run.stderr.contains("hermes model set MODEL"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn set_writes_the_section_and_keeps_comments() {
+    let setup = Setup::new();
+    setup.home.config(
+        "# mine\nmodel:\n  default: old   # the old one\n  provider: openrouter\n  context_length: 9000\nagent:\n  max_turns: 5\n",
+    );
+    let url = setup.server.base_url();
+    let set = setup
+        .run([
+            "model",
+            "set",
+            "new/model",
+            "--base-url",
+            &url,
+            "--key-env",
+            "LAB_KEY",
+        ])
+        .ok();
+    assert_eq!(set.stdout, "model is now new/model (custom)\n");
+    let text = setup.home.read("config.yaml");
+    assert!(
+        text.starts_with("# mine\n") && text.contains("max_turns: 5"),
+        "{text}"
+    );
+    for line in [
+        "default: new/model",
+        "provider: custom",
+        "key_env: LAB_KEY",
+        &*format!("base_url: {url}"),
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    assert!(!text.contains("context_length"), "{text}");
+    let shown = setup.run(["model", "show", "--json"]).ok().json();
+    assert_eq!(shown["model"], "new/model");
+}
+
+#[test]
+fn set_turns_a_bare_name_into_a_section() {
+    let home = TempHome::new();
+    home.config("model: gpt-4o\n")
+        .env_file("OPENROUTER_API_KEY=sk-or-test\n");
+    let set = hermes(&home)
+        .args(["model", "set", "openrouter/z-ai/glm-5.2"])
+        .run()
+        .ok();
+    assert_eq!(set.stdout, "model is now z-ai/glm-5.2 (openrouter)\n");
+    let shown = hermes(&home)
+        .args(["model", "show", "--json"])
+        .run()
+        .ok()
+        .json();
+    assert_eq!(
+        (&shown["provider"], &shown["model"]),
+        (&json!("openrouter"), &json!("z-ai/glm-5.2"))
+    );
+    assert_eq!(shown["credential"], "env:OPENROUTER_API_KEY");
+}
+
+#[test]
+fn a_misspelt_provider_changes_nothing() {
+    let setup = Setup::new();
+    let before = setup.home.read("config.yaml");
+    let run = setup.run(["model", "set", "m", "--provider", "antropic"]);
+    assert_eq!(run.code, Some(64));
+    assert!(
+        run.stderr.contains("did you mean \"anthropic\""),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(setup.home.read("config.yaml"), before);
+}
+
+#[test]
+fn test_makes_a_call_and_a_tool_call() {
+    let setup = Setup::new();
+    setup.server.answer_with(|request| {
+        if request.offers_tools() {
+            Reply::tool_call("c1", "report_number", &json!({"number": 7}))
+        } else {
+            Reply::text("ready")
+        }
+    });
+    let run = setup.run(["model", "test"]).ok();
+    assert!(
+        run.stdout.contains("\"ready\"") && run.stdout.contains("tool call  made"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(setup.server.model_requests().len(), 2);
+}
+
+#[test]
+fn test_fails_when_no_tool_is_called_or_the_server_refuses() {
+    let talker = Setup::new();
+    talker
+        .server
+        .push_default(Reply::text("I would rather talk."));
+    let run = talker.run(["model", "test"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("does not call tools"), "{}", run.stderr);
+
+    let refusing = Setup::new();
+    refusing.server.push_default(Reply::error(401, "wrong key"));
+    let run = refusing.run(["model", "test", "--json"]);
+    assert_eq!(run.code, Some(2));
+    assert_eq!(run.stdout, "");
+    assert!(run.stderr.contains("401"), "{}", run.stderr);
+}
+
+#[test]
+fn nothing_configured_is_code_3() {
+    let home = TempHome::new();
+    for args in [
+        &["model", "test"][..],
+        &["model", "show"],
+        &["model", "list", "--live", "--provider", "openrouter"],
+    ] {
+        assert_eq!(
+            hermes(&home).args(args.iter().copied()).run().code,
+            Some(3),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn list_knows_providers_and_models() {
+    let setup = Setup::new();
+    let all = setup.run(["model", "list", "--json"]).ok().json();
+    let rows = all.as_array().unwrap();
+    assert!(
+        rows.iter()
+            .any(|row| row["id"] == "custom" && row["current"] == true)
+    );
+    let known = setup.run(["model", "list", "--provider", "claude"]).ok();
+    assert!(known.stdout.contains("claude-sonnet-5"), "{}", known.stdout);
+    setup
+        .server
+        .serve_models([ServedModel::new("lab-model").context_length(9000)]);
+    let live = setup.run(["model", "list", "--live", "--json"]).ok().json();
+    assert_eq!(live["models"][0]["id"], "lab-model");
+    assert_eq!(live["models"][0]["context_length"], 9000);
+}
+
+#[test]
+fn a_server_that_is_gone_is_unreachable() {
+    let home = TempHome::new();
+    let server = ModelServer::start();
+    home.use_server(&server.base_url(), "");
+    drop(server);
+    let run = hermes(&home)
+        .args(["model", "list", "--live", "--provider", "custom"])
+        .run();
+    assert_eq!(run.code, Some(69), "{}", run.stderr);
+}
