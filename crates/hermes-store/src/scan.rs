@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use unicode_normalization::UnicodeNormalization;
 
 /// Only this many characters are looked at.
@@ -61,10 +61,17 @@ impl fmt::Display for Category {
 
 /// Every category found in `text`, each once; empty when there is nothing to object to.
 pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
-    let head: String = text.chars().take(MAX_CHARS).collect();
-    let mut found = invisible(&head);
-    let folded: String = head.nfkc().collect();
-    let lower = folded.to_lowercase();
+    let end = text
+        .char_indices()
+        .nth(MAX_CHARS)
+        .map_or(text.len(), |(at, _)| at);
+    let head = &text[..end];
+    let (mut found, lower) = if head.is_ascii() {
+        (Vec::new(), head.to_ascii_lowercase())
+    } else {
+        let folded: String = head.nfkc().collect();
+        (invisible(head), folded.to_lowercase())
+    };
     for pattern in &PATTERNS {
         let wanted = pattern.scope == Scope::Context || scope == Scope::Strict;
         if wanted && !found.contains(&pattern.category) && pattern.matches(&lower) {
@@ -117,8 +124,9 @@ fn is_invisible(c: char) -> bool {
 struct Pattern {
     category: Category,
     scope: Scope,
-    /// One of these must occur before the expression is even compiled: most texts cost nothing.
-    anchors: &'static [&'static str],
+    /// One word of each group must occur before the expression is even compiled: most texts cost
+    /// nothing.
+    anchors: &'static [&'static [&'static str]],
     /// Matched against lower-cased text.
     source: &'static str,
     compiled: OnceLock<Option<Regex>>,
@@ -126,20 +134,26 @@ struct Pattern {
 
 impl Pattern {
     fn matches(&self, lower: &str) -> bool {
-        self.anchors.iter().any(|anchor| lower.contains(anchor))
+        let has = |group: &&[&str]| group.iter().any(|word| lower.contains(word));
+        self.anchors.iter().all(has)
             && self
                 .compiled
-                .get_or_init(|| Regex::new(self.source).ok())
+                .get_or_init(|| compile(self.source).ok())
                 .as_ref()
                 // An expression that does not compile (a test forbids it) blocks rather than lets pass.
-                .is_none_or(|regex| regex.is_match(lower))
+                .is_none_or(|regex| regex.is_match(lower.as_bytes()))
     }
+}
+
+/// Bytes, not characters: the same hits, and compiled in a fraction of the time.
+fn compile(source: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(source).unicode(false).build()
 }
 
 const fn pattern(
     category: Category,
     scope: Scope,
-    anchors: &'static [&'static str],
+    anchors: &'static [&'static [&'static str]],
     source: &'static str,
 ) -> Pattern {
     Pattern {
@@ -158,85 +172,116 @@ static PATTERNS: [Pattern; 24] = [
     pattern(
         C::PromptInjection,
         Context,
-        &["instruction", "directive", "system prompt"],
-        r"\b(?:ignore|disregard|forget|override)\s+(?:[a-z'’]+\s+){0,6}(?:previous|prior|earlier|above|preceding|all|any)\s+(?:[a-z'’]+\s+){0,6}(?:instructions?|directives?|system\s+prompts?)\b",
+        &[
+            &["ignore", "disregard", "forget", "override"],
+            &["instruction", "directive", "system prompt"],
+        ],
+        r"\b(?:ignore|disregard|forget|override)\s+(?:[a-z'\x80-\xff]+\s+){0,6}(?:previous|prior|earlier|above|preceding|all|any)\s+(?:[a-z'\x80-\xff]+\s+){0,6}(?:instructions?|directives?|system\s+prompts?)\b",
     ),
     pattern(
         C::PromptInjection,
         Context,
-        &["rules", "guidelines", "training", "safeguards"],
-        r"\b(?:disregard|forget)\s+(?:[a-z'’]+\s+){0,6}(?:your|previous|prior|all|any)\s+(?:[a-z'’]+\s+){0,6}(?:rules|guidelines|training|safeguards)\b",
+        &[
+            &["disregard", "forget"],
+            &["rules", "guidelines", "training", "safeguards"],
+        ],
+        r"\b(?:disregard|forget)\s+(?:[a-z'\x80-\xff]+\s+){0,6}(?:your|previous|prior|all|any)\s+(?:[a-z'\x80-\xff]+\s+){0,6}(?:rules|guidelines|training|safeguards)\b",
     ),
     pattern(
         C::PromptInjection,
         Context,
-        &["system"],
+        &[&["system"], &["override", "reset"]],
         r"\bsystem\s+prompt\s*[:\-]?\s*(?:override|reset)\b",
     ),
     pattern(
         C::RoleOverride,
         Context,
-        &["you"],
-        r"\b(?:act|behave|respond|answer|reply|pretend)\s+(?:as\s+)?(?:if|though|like)\s+(?:[a-z'’]+\s+){0,4}you\s+(?:[a-z'’]+\s+){0,4}(?:no|without|lack)\s+(?:[a-z'’]+\s+){0,4}(?:restrictions?|limits?|limitations?|rules|guardrails|filters?)\b",
+        &[
+            &[
+                "behave", "respond", "answer", "reply", "pretend", "act as", "act like",
+            ],
+            &["restriction", "limit", "rules", "guardrail", "filter"],
+        ],
+        r"\b(?:act|behave|respond|answer|reply|pretend)\s+(?:as\s+)?(?:if|though|like)\s+(?:[a-z'\x80-\xff]+\s+){0,4}you\s+(?:[a-z'\x80-\xff]+\s+){0,4}(?:no|without|lack)\s+(?:[a-z'\x80-\xff]+\s+){0,4}(?:restrictions?|limits?|limitations?|rules|guardrails|filters?)\b",
     ),
     pattern(
         C::RoleOverride,
         Context,
-        &["you are now"],
-        r"\byou\s+are\s+now\s+(?:[a-z'’]+\s+){0,3}(?:jailbroken|unrestricted|uncensored|unfiltered)\b",
+        &[&["jailbroken", "unrestricted", "uncensored", "unfiltered"]],
+        r"\byou\s+are\s+now\s+(?:[a-z'\x80-\xff]+\s+){0,3}(?:jailbroken|unrestricted|uncensored|unfiltered)\b",
     ),
     pattern(
         C::Concealment,
         Context,
-        &["user", "human", "owner"],
-        r"\b(?:do\s+not|don['’]t|never)\s+(?:[a-z]+\s+){0,4}(?:tell|inform|notify|alert)\s+(?:the\s+|your\s+)?(?:user|human|owner)\b(?:\s*[.,;!\n]|\s*$|\s+(?:about|that|of|this|what|you|anything)\b)",
+        &[
+            &["not", "don't", "don’t", "never"],
+            &["tell ", "inform", "notify", "alert"],
+            &["user", "human", "owner"],
+        ],
+        r"\b(?:do\s+not|don(?:'|’)t|never)\s+(?:[a-z]+\s+){0,4}(?:tell|inform|notify|alert)\s+(?:the\s+|your\s+)?(?:user|human|owner)\b(?:\s*[.,;!\n]|\s*$|\s+(?:about|that|of|this|what|you|anything)\b)",
     ),
     pattern(
         C::HiddenText,
         Context,
-        &["<!--"],
-        r"<!--[^>]{0,400}\b(?:ignore|disregard|override|secretly|system\s+prompt|hidden\s+instruction)[^>]{0,400}-->",
+        &[
+            &["<!--"],
+            &[
+                "ignore",
+                "disregard",
+                "override",
+                "secretly",
+                "system",
+                "hidden",
+            ],
+        ],
+        r"<!--[^>]*\b(?:ignore|disregard|override|secretly|system\s+prompt|hidden\s+instruction)[^>]*-->",
     ),
     pattern(
         C::HiddenText,
         Context,
-        &["display"],
-        r"<\s*(?:div|span)\b[^>]{0,400}\bdisplay\s*:\s*none",
+        &[&["display"], &["none"], &["<"]],
+        r"<\s*(?:div|span)\b[^>]*\bdisplay\s*:\s*none",
     ),
     pattern(
         C::IndirectExecution,
         Context,
-        &["translate", "decode"],
-        r"\b(?:translate|decode)\b[^\n]{0,200}\b(?:in)?to\b[^\n]{0,200}\band\s+(?:then\s+)?(?:execute|run|eval)",
+        &[&["translate", "decode"], &["execute", "run", "eval"]],
+        r"\b(?:translate|decode)\b[^\n]*\b(?:in)?to\b[^\n]*\band\s+(?:then\s+)?(?:execute|run|eval)",
     ),
     pattern(
         C::Exfiltration,
         Context,
-        &["curl", "wget"],
-        r"\b(?:curl|wget)\b[^\n]{0,400}(?:\s-d|\s-f|--data\S*|--form\S*|--post-\w+|[?&][\w-]+=)[^\n]{0,200}\$\{?\w*(?:key|token|secret|passw|credential)",
+        &[&["curl", "wget"], &["$"]],
+        r"\b(?:curl|wget)\b[^\n]*(?:\s-d|\s-f|--data\S*|--form\S*|--post-\w+|[?&][\w-]+=)[^\n]*\$\{?\w*(?:key|token|secret|passw|credential)",
     ),
     pattern(
         C::Exfiltration,
         Strict,
-        &["curl", "wget"],
-        r"\b(?:curl|wget)\b[^\n]{0,800}\$\{?\w*(?:key|token|secret|passw|credential|api)",
+        &[&["curl", "wget"], &["$"]],
+        r"\b(?:curl|wget)\b[^\n]*\$\{?\w*(?:key|token|secret|passw|credential|api)",
     ),
     pattern(
         C::Exfiltration,
         Strict,
-        &["http"],
-        r"\b(?:send|post|upload|transmit|forward)\b[^\n]{0,400}\s(?:to|at)\s+https?://",
+        &[
+            &["http"],
+            &["send", "post", "upload", "transmit", "forward"],
+        ],
+        r"\b(?:send|post|upload|transmit|forward)\b[^\n]*\s(?:to|at)\s+https?://",
     ),
     pattern(
         C::Exfiltration,
         Strict,
-        &["conversation", "history", "messages", "context"],
-        r"\b(?:include|output|print|share|dump|repeat)\s+(?:[a-z'’]+\s+){0,6}(?:conversation|chat\s+history|previous\s+messages|(?:full|entire)\s+context)\b",
+        &[
+            &["include", "output", "print", "share", "dump", "repeat"],
+            &["conversation", "history", "messages", "context"],
+        ],
+        r"\b(?:include|output|print|share|dump|repeat)\s+(?:[a-z'\x80-\xff]+\s+){0,6}(?:conversation|chat\s+history|previous\s+messages|(?:full|entire)\s+context)\b",
     ),
     pattern(
         C::SecretAccess,
         Context,
-        &[
+        &[&[
             ".env",
             ".netrc",
             ".pgpass",
@@ -245,81 +290,81 @@ static PATTERNS: [Pattern; 24] = [
             "credentials",
             "id_rsa",
             "id_ed25519",
-        ],
-        r"\b(?:cat|less|more|head|tail|base64|xxd|strings)\s+[^\n|;&]{0,200}(?:\.env(?:[\s'`)\x22;|&]|$)|\.netrc|\.pgpass|\.npmrc|\.pypirc|credentials\b|id_rsa|id_ed25519)",
+        ]],
+        r"\b(?:cat|less|more|head|tail|base64|xxd|strings)\s+[^\n|;&]*(?:\.env(?:[\s'`)\x22;|&]|$)|\.netrc|\.pgpass|\.npmrc|\.pypirc|credentials\b|id_rsa|id_ed25519)",
     ),
     pattern(
         C::SecretAccess,
         Strict,
-        &[".hermes/"],
+        &[&[".hermes/"]],
         r"(?:~|\$\{?home\}?)/\.hermes/(?:\.env|auth\.json)",
     ),
     pattern(
         C::CommandChannel,
         Context,
-        &["strike", "metasploit", "meterpreter", "brainworm"],
+        &[&["strike", "metasploit", "meterpreter", "brainworm"]],
         r"\b(?:cobalt\s*strike|metasploit|meterpreter|brainworm)\b",
     ),
     pattern(
         C::CommandChannel,
         Context,
-        &["c2 ", "command and control", "command-and-control"],
+        &[&["c2 ", "command and control", "command-and-control"]],
         r"\b(?:c2|command[\s-]+and[\s-]+control)\s+(?:server|channel|infrastructure|beacon)",
     ),
     pattern(
         C::CommandChannel,
         Context,
-        &[
+        &[&[
             "heartbeat",
             "beacon",
             "check in",
             "check-in",
             "checkin",
             "phone home",
-        ],
+        ]],
         r"\b(?:heartbeat|beacon|check[\s-]?in|phone\s+home)\s+(?:to|with|at)\s+(?:https?://|the\s+(?:operator|controller|c2|network)\b)",
     ),
     pattern(
         C::CommandChannel,
         Context,
-        &["node", "tasking"],
+        &[&["register", "pull"], &["node", "tasking"]],
         r"\b(?:register\s+(?:yourself\s+)?as\s+a\s+node\b|pull\s+(?:down\s+)?(?:new\s+)?tasking\b)",
     ),
     pattern(
         C::CommandChannel,
         Context,
-        &["unset"],
+        &[&["unset"]],
         r"\bunset\s+\w*(?:claude|codex|hermes|openai|anthropic)",
     ),
     pattern(
         C::Persistence,
         Strict,
-        &["authorized_keys", "/.ssh"],
+        &[&["authorized_keys", "/.ssh"]],
         r"authorized_keys|(?:~|\$\{?home\}?)/\.ssh",
     ),
     pattern(
         C::AgentConfig,
         Strict,
-        &[
+        &[&[
             "agents.md",
             "claude.md",
             ".cursorrules",
             ".clinerules",
             "config.yaml",
             "soul.md",
-        ],
-        r"\b(?:update|modify|edit|write|change|append|add)\b[^\n]{0,400}(?:agents\.md|claude\.md|\.cursorrules|\.clinerules|\.hermes/(?:config\.yaml|soul\.md))",
+        ]],
+        r"\b(?:update|modify|edit|write|change|append|add)\b[^\n]*(?:agents\.md|claude\.md|\.cursorrules|\.clinerules|\.hermes/(?:config\.yaml|soul\.md))",
     ),
     pattern(
         C::EmbeddedSecret,
         Strict,
-        &["key", "token", "secret", "password"],
+        &[&["key", "token", "secret", "password"]],
         r#"(?:api[_-]?key|token|secret|password)\s*[=:]\s*["'][a-z0-9+/=_-]{20,}"#,
     ),
     pattern(
         C::EmbeddedSecret,
         Strict,
-        &["sk-", "ghp_", "xox"],
+        &[&["sk-", "ghp_", "xox"]],
         r"\b(?:sk-[a-z0-9_-]{20,}|ghp_[a-z0-9]{30,}|xox[abp]-[a-z0-9-]{16,})",
     ),
 ];
@@ -338,8 +383,8 @@ mod tests {
     #[test]
     fn every_pattern_compiles_and_its_anchors_are_lower_case() {
         for pattern in &PATTERNS {
-            assert!(Regex::new(pattern.source).is_ok(), "{}", pattern.source);
-            for anchor in pattern.anchors {
+            assert!(compile(pattern.source).is_ok(), "{}", pattern.source);
+            for anchor in pattern.anchors.iter().copied().flatten() {
                 assert_eq!(*anchor, anchor.to_lowercase());
             }
         }
