@@ -1,11 +1,430 @@
-//! `hermes sessions`.
+//! `hermes sessions`: past conversations.
 
-use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+mod bulk;
+mod filter;
+mod show;
+mod transfer;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use hermes_core::clock::SystemClock;
+use hermes_core::store::StoreError;
+use hermes_store::Store;
+use hermes_store::db::search::{SearchOptions, Sort};
+use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct SessionsArgs {}
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
 
-pub(crate) fn run(_args: SessionsArgs, _cx: &Context) -> Outcome {
-    Err(Failure::failed("being built"))
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List conversations, the newest first
+    List(ListArgs),
+    /// Show one conversation
+    Show(show::ShowArgs),
+    /// Search in all messages
+    Search(SearchArgs),
+    /// Write conversations to a file
+    Export(transfer::ExportArgs),
+    /// Read conversations from an export
+    Import(transfer::ImportArgs),
+    /// Name a conversation (no title: take the name away)
+    Rename(RenameArgs),
+    /// Delete a conversation with its subagent runs
+    Delete(DeleteArgs),
+    /// Delete ended conversations that fit the filters (default: older than 90 days)
+    Prune(bulk::PruneArgs),
+    /// Hide conversations from lists; nothing is deleted
+    Archive(bulk::ArchiveArgs),
+    /// Count sessions and messages
+    Stats(JsonArgs),
+    /// Check the database and mend it; a copy is made first
+    Repair(RepairArgs),
+    /// Merge the search index and give free space back
+    Optimize(JsonArgs),
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+struct JsonArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Only this source (cli, telegram, cron, …)
+    #[arg(long)]
+    source: Option<String>,
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+    /// Only sessions of this directory or repository: part of its path
+    #[arg(long, value_name = "NEEDLE")]
+    workspace: Option<String>,
+    /// Also archived ones
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct SearchArgs {
+    /// Words, "phrases", prefix*, AND, OR, NOT
+    #[arg(required = true)]
+    query: Vec<String>,
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+    /// Only this source; may be repeated
+    #[arg(long)]
+    source: Vec<String>,
+    /// Only messages of this role (user, assistant, tool); may be repeated
+    #[arg(long)]
+    role: Vec<String>,
+    /// newest or oldest first instead of best first
+    #[arg(long, value_parser = ["newest", "oldest"])]
+    sort: Option<String>,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RenameArgs {
+    /// Id, unique start of an id, or title
+    session: String,
+    title: Vec<String>,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct DeleteArgs {
+    /// Id, unique start of an id, or title
+    session: String,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RepairArgs {
+    /// Look only
+    #[arg(long)]
+    check_only: bool,
+    /// Make no copy first
+    #[arg(long)]
+    no_backup: bool,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+pub(crate) fn run(args: SessionsArgs, cx: &Context) -> Outcome {
+    let action = args.action.unwrap_or(Action::List(ListArgs {
+        source: None,
+        limit: 20,
+        workspace: None,
+        all: false,
+        json: JsonArgs::default(),
+    }));
+    match action {
+        // Works on the file itself, which must not be open.
+        Action::Repair(args) => run_repair(&args, cx),
+        other => wiring::runtime()?.block_on(dispatch(other, cx)),
+    }
+}
+
+async fn dispatch(action: Action, cx: &Context) -> Outcome {
+    match action {
+        Action::List(args) => list(args, cx).await,
+        Action::Show(args) => show::run(&args, cx).await,
+        Action::Search(args) => search(args, cx).await,
+        Action::Export(args) => transfer::export(args, cx).await,
+        Action::Import(args) => transfer::import(&args, cx).await,
+        Action::Rename(args) => rename(&args, cx).await,
+        Action::Delete(args) => delete(&args, cx).await,
+        Action::Prune(args) => bulk::prune(args, cx).await,
+        Action::Archive(args) => bulk::archive(args, cx).await,
+        Action::Stats(args) => stats(args, cx).await,
+        Action::Optimize(args) => optimize(args, cx).await,
+        Action::Repair(args) => run_repair(&args, cx),
+    }
+}
+
+/// The database for reading; `None`: there is none yet, so there is nothing to see.
+fn reader(cx: &Context) -> Result<Option<Store>, Failure> {
+    if cx.home.state_db().exists() {
+        Ok(Some(wiring::open_for_reading(cx)?))
+    } else {
+        Ok(None)
+    }
+}
+
+/// The database for writing to a session that must exist: no database, no session.
+fn writer(cx: &Context, session: &str) -> Result<Store, Failure> {
+    if !cx.home.state_db().exists() {
+        return Err(StoreError::NotFound(session.to_owned()).into());
+    }
+    wiring::open_store(cx)
+}
+
+async fn list(args: ListArgs, cx: &Context) -> Outcome {
+    let needle = args.workspace.map(|needle| needle.to_lowercase());
+    let filter = ListFilter {
+        // Sessions of other programs that call us are no conversations.
+        exclude_sources: if args.source.is_some() {
+            Vec::new()
+        } else {
+            vec!["tool".to_owned()]
+        },
+        source: args.source,
+        include_archived: args.all,
+        limit: if needle.is_some() {
+            i64::MAX as usize
+        } else {
+            args.limit
+        },
+        ..ListFilter::default()
+    };
+    let mut sessions = match reader(cx)? {
+        Some(store) => store.list(filter).await?,
+        None => Vec::new(),
+    };
+    if let Some(needle) = needle {
+        sessions.retain(|session| {
+            show::workspace(session).is_some_and(|path| path.to_lowercase().contains(&needle))
+        });
+        sessions.truncate(args.limit);
+    }
+    if args.json.json {
+        cx.out.json(&sessions)?;
+        return Ok(());
+    }
+    if sessions.is_empty() {
+        cx.out.remark("no sessions");
+        return Ok(());
+    }
+    table(&sessions, cx)
+}
+
+fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
+    let now = show::now();
+    let header = format!(
+        "{:<36} {:<18} {:<12} ID",
+        "Title", "Workspace", "Last active"
+    );
+    cx.out.line(cx.out.dim(&header))?;
+    for session in sessions {
+        let title = session.title.as_deref().unwrap_or(&session.preview);
+        let title = if title.is_empty() { "—" } else { title };
+        let place = show::workspace(session)
+            .and_then(|path| path.trim_end_matches('/').rsplit('/').next())
+            .unwrap_or("—");
+        cx.out.line(format!(
+            "{} {} {:<12} {}",
+            show::fit(title, 36),
+            show::fit(place, 18),
+            show::ago(now, session.last_active),
+            session.id
+        ))?;
+    }
+    Ok(())
+}
+
+async fn search(args: SearchArgs, cx: &Context) -> Outcome {
+    let query = args.query.join(" ");
+    let options = SearchOptions {
+        roles: args.role,
+        sources: args.source,
+        limit: args.limit,
+        sort: match args.sort.as_deref() {
+            Some("newest") => Sort::Newest,
+            Some(_) => Sort::Oldest,
+            None => Sort::Relevance,
+        },
+        ..SearchOptions::default()
+    };
+    let hits = match reader(cx)? {
+        Some(store) => store.search(&query, options).await?,
+        None => Vec::new(),
+    };
+    if args.json.json {
+        cx.out.json(&hits)?;
+        return Ok(());
+    }
+    if hits.is_empty() {
+        cx.out.remark("nothing found");
+    }
+    for hit in hits {
+        let place = format!(
+            "{}  {}  {} #{}",
+            show::date(hit.timestamp),
+            hit.session_id,
+            hit.role,
+            hit.id
+        );
+        cx.out.line(cx.out.dim(&place))?;
+        let snippet: Vec<&str> = hit.snippet.split_whitespace().collect();
+        cx.out.line(format!("  {}", snippet.join(" ")))?;
+    }
+    Ok(())
+}
+
+async fn rename(args: &RenameArgs, cx: &Context) -> Outcome {
+    let store = writer(cx, &args.session)?;
+    let id = store.resolve(&args.session).await?;
+    let title = store.rename(&id, &args.title.join(" ")).await?;
+    store.close().await?;
+    if args.json.json {
+        cx.out.json(&json!({ "session_id": id, "title": title }))?;
+    } else if title.is_empty() {
+        cx.out.line(format!("{id} has no title now"))?;
+    } else {
+        cx.out.line(format!("{id} is called {title:?}"))?;
+    }
+    Ok(())
+}
+
+async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
+    let store = writer(cx, &args.session)?;
+    let session = store.get(&args.session).await?;
+    let id = session.id().into();
+    if !args.yes {
+        let title = session.text("title").unwrap_or("untitled");
+        let count = session.number("message_count").unwrap_or(0.0);
+        confirm(cx, &format!("delete {id} ({title}, {count} messages)?"))?;
+    }
+    let deleted = store.delete(&id).await?;
+    store.close().await?;
+    let all = deleted.delegates.iter().chain([&deleted.session_id]);
+    bulk::remove_transcripts(cx, all.map(String::as_str));
+    if args.json.json {
+        cx.out.json(&deleted)?;
+    } else {
+        cx.out.line(format!(
+            "deleted {}{}",
+            deleted.session_id,
+            match deleted.delegates.len() {
+                0 => String::new(),
+                count => format!(" and {count} subagent runs"),
+            }
+        ))?;
+    }
+    Ok(())
+}
+
+async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
+    let stats = match reader(cx)? {
+        Some(store) => store.stats().await?,
+        None => hermes_store::db::Stats {
+            sessions: 0,
+            messages: 0,
+            by_source: Vec::new(),
+            database_bytes: 0,
+            schema_version: hermes_store::SCHEMA_VERSION,
+        },
+    };
+    if args.json {
+        cx.out.json(&stats)?;
+        return Ok(());
+    }
+    cx.out.line(format!(
+        "{} sessions, {} messages",
+        stats.sessions, stats.messages
+    ))?;
+    for source in &stats.by_source {
+        cx.out.line(format!(
+            "  {:<14} {:>6} sessions {:>8} messages",
+            source.source, source.sessions, source.messages
+        ))?;
+    }
+    cx.out.line(format!(
+        "{} (schema {})",
+        show::size(stats.database_bytes),
+        stats.schema_version
+    ))?;
+    Ok(())
+}
+
+async fn optimize(args: JsonArgs, cx: &Context) -> Outcome {
+    let store = writer(cx, "in this home: there is no database yet")?;
+    let report = store.optimize().await?;
+    store.close().await?;
+    if args.json {
+        cx.out.json(&report)?;
+    } else {
+        cx.out.line(format!(
+            "{} search indexes merged; {} before, {} after",
+            report.indexes.len(),
+            show::size(report.before),
+            show::size(report.after)
+        ))?;
+    }
+    Ok(())
+}
+
+fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
+    let options = RepairOptions {
+        check_only: args.check_only,
+        backup: !args.no_backup,
+    };
+    let report = repair(&cx.home.state_db(), options, &SystemClock)?;
+    if args.json.json {
+        cx.out.json(&report)?;
+    } else {
+        let path = |path: &PathBuf| path.display().to_string();
+        if let Some(problem) = &report.problem {
+            cx.out.line(format!("found: {problem}"))?;
+        }
+        if let Some(backup) = &report.backup {
+            cx.out.line(format!("copy:  {}", path(backup)))?;
+        }
+        match (&report.problem, &report.error) {
+            (None, _) => cx.out.line("the database is sound")?,
+            (Some(_), None) => cx.out.line("mended; no session or message was changed")?,
+            (Some(_), Some(_)) if args.check_only => {
+                cx.out.line("to mend it: hermes sessions repair")?;
+            }
+            (Some(_), Some(error)) => {
+                cx.out.line(format!("still broken: {error}"))?;
+                cx.out
+                    .line("nothing was deleted; a backup of the home may have a sound copy")?;
+            }
+        }
+    }
+    if report.healthy {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Failed))
+    }
+}
+
+/// Asks on the terminal. Without one, or with `--no-input`, the answer must come as `--yes`.
+fn confirm(cx: &Context, question: &str) -> Outcome {
+    if cx.no_input || !cx.out.stdin_tty {
+        return Err(Failure::usage(format!(
+            "{question} Nobody can be asked here: pass --yes"
+        )));
+    }
+    let mut err = std::io::stderr().lock();
+    write!(err, "{question} [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        Err(Failure::failed("nothing was changed"))
+    }
 }

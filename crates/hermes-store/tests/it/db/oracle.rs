@@ -6,8 +6,9 @@ use hermes_core::message::{
 };
 use hermes_core::store::{NewSession, SessionStore as _};
 use hermes_store::Store;
-use hermes_store::db::ListFilter;
 use hermes_store::db::search::SearchOptions;
+use hermes_store::db::{ListFilter, RepairOptions, repair};
+use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -156,6 +157,13 @@ async fn we_read_what_the_original_wrote() {
     let ours = ours(&store, &theirs).await;
     assert_eq!(rounded(ours), rounded(without_meta(theirs)));
     assert_eq!(store.resolve("Zeppelins").await.unwrap().as_str(), "tip");
+    store.close().await.unwrap();
+    let look = RepairOptions {
+        check_only: true,
+        backup: false,
+    };
+    let report = repair(&home.join("state.db"), look, &ManualClock::default()).unwrap();
+    assert_eq!(report.problem, None);
 }
 
 #[tokio::test]

@@ -89,6 +89,18 @@ async fn a_sound_database_is_left_alone() {
 }
 
 #[tokio::test]
+async fn what_two_versions_of_sqlite_disagree_about_is_no_damage() {
+    let (_dir, path) = damaged(
+        "INSERT INTO messages (session_id, role, content, timestamp)
+            VALUES ('s1', 'user', char(0) || 'json:[]', 1);
+         UPDATE messages_fts_trigram_content SET c0 = '' WHERE id = 3;",
+    )
+    .await;
+    let report = repair(&path, RepairOptions::default(), &ManualClock::default()).unwrap();
+    assert_eq!(report.problem, None);
+}
+
+#[tokio::test]
 async fn what_cannot_be_mended_is_kept_and_said() {
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("state.db");

@@ -1,0 +1,112 @@
+//! One conversation, and how times and sizes are shown.
+
+use chrono::{Local, TimeZone as _, Utc};
+use hermes_store::db::{SessionSummary, markdown};
+use serde_json::Value;
+
+use super::reader;
+use crate::commands::Context;
+use crate::exit::Outcome;
+use hermes_core::store::StoreError;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Id, unique start of an id, or title
+    session: String,
+    /// Also messages that were summarised away or taken back
+    #[arg(long)]
+    all: bool,
+    /// Print as JSON: the session with its messages
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: &ShowArgs, cx: &Context) -> Outcome {
+    let Some(store) = reader(cx)? else {
+        return Err(StoreError::NotFound(args.session.clone()).into());
+    };
+    let id = store.resolve(&args.session).await?;
+    let mut session = store.export(&id).await?;
+    if args.all {
+        let messages = store.messages(&id, true).await?;
+        let messages = messages.into_iter().map(|message| Value::Object(message.0));
+        session["messages"] = messages.collect();
+    }
+    if args.json {
+        cx.out.json(&session)?;
+    } else {
+        cx.out.line(markdown(&session).trim_end())?;
+    }
+    Ok(())
+}
+
+pub(super) fn now() -> f64 {
+    Utc::now().timestamp() as f64
+}
+
+/// The repository of a session, else its directory.
+pub(super) fn workspace(session: &SessionSummary) -> Option<&str> {
+    [&session.git_repo_root, &session.cwd]
+        .into_iter()
+        .flatten()
+        .map(|path| path.trim())
+        .find(|path| !path.is_empty())
+}
+
+pub(super) fn date(seconds: f64) -> String {
+    Local.timestamp_opt(seconds as i64, 0).single().map_or_else(
+        || "-".to_owned(),
+        |time| time.format("%Y-%m-%d %H:%M").to_string(),
+    )
+}
+
+pub(super) fn ago(now: f64, then: f64) -> String {
+    let seconds = (now - then).max(0.0) as u64;
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3600 => format!("{}m ago", seconds / 60),
+        3600..86_400 => format!("{}h ago", seconds / 3600),
+        86_400..604_800 => format!("{}d ago", seconds / 86_400),
+        _ => date(then).chars().take(10).collect(),
+    }
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    if bytes < 1024 * 1024 {
+        format!("{:.1} KB", bytes as f64 / 1024.0)
+    } else {
+        format!("{:.1} MB", bytes as f64 / (1024.0 * 1024.0))
+    }
+}
+
+/// Cut or filled to `width` characters, on one line.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    let clean: String = text
+        .chars()
+        .map(|ch| if ch.is_control() { ' ' } else { ch })
+        .collect();
+    if clean.chars().count() <= width {
+        return format!("{clean:<width$}");
+    }
+    let cut: String = clean.chars().take(width.saturating_sub(1)).collect();
+    format!("{cut}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_keep_their_width() {
+        assert_eq!(fit("ab", 4), "ab  ");
+        assert_eq!(fit("a\nbcdef", 4), "a b…");
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(ago(100.0, 99.0), "just now");
+        assert_eq!(ago(100.0, 200.0), "just now");
+        assert_eq!(ago(7300.0, 0.0), "2h ago");
+        assert_eq!(ago(200_000.0, 0.0), "2d ago");
+    }
+}

@@ -1,0 +1,275 @@
+//! Export and import.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use hermes_core::ids::SessionId;
+use hermes_core::redact;
+use hermes_core::store::StoreError;
+use hermes_store::Store;
+use hermes_store::db::{ImportReport, markdown};
+use serde_json::{Value, json};
+
+use super::filter::FilterArgs;
+use super::{reader, show};
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON object per line, which can be imported
+    Jsonl,
+    /// Markdown for people
+    Md,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ExportArgs {
+    /// A file, or - for the standard output; for several sessions as Markdown a directory
+    output: PathBuf,
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Only this session: id, unique start of an id, or title
+    #[arg(long, value_name = "SESSION")]
+    session_id: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Hide keys and tokens
+    #[arg(long)]
+    redact: bool,
+    /// Only tell which sessions fit
+    #[arg(long)]
+    dry_run: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ImportArgs {
+    /// JSONL or JSON, as exported; - for the standard input
+    input: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
+    let store = reader(cx)?;
+    let ids = chosen(store.as_ref(), &args).await?;
+    if args.dry_run {
+        for id in &ids {
+            cx.out.line(id.as_str())?;
+        }
+        return Ok(());
+    }
+    let to_stdout = args.output == Path::new("-");
+    let into_directory =
+        args.format == Format::Md && !to_stdout && (ids.len() > 1 || args.output.is_dir());
+    if into_directory {
+        std::fs::create_dir_all(&args.output).map_err(|error| unwritable(&args.output, &error))?;
+    }
+    let mut single = if to_stdout || into_directory {
+        None
+    } else {
+        Some(temporary(&args.output)?)
+    };
+    for id in &ids {
+        let Some(store) = &store else { break };
+        let session = store.export(id).await?;
+        let text = match args.format {
+            Format::Jsonl => session.to_string() + "\n",
+            Format::Md => markdown(&session),
+        };
+        let text = if args.redact {
+            redact::secrets(&text).into_owned()
+        } else {
+            text
+        };
+        if to_stdout {
+            cx.out.piece(&text)?;
+        } else if let Some(file) = &mut single {
+            file.write_all(text.as_bytes())
+                .map_err(|error| unwritable(&args.output, &error))?;
+        } else {
+            let path = args.output.join(format!("{}.md", file_name(id)));
+            let mut file = temporary(&path)?;
+            file.write_all(text.as_bytes())
+                .map_err(|error| unwritable(&path, &error))?;
+            keep(file, &path)?;
+        }
+    }
+    if let Some(file) = single {
+        keep(file, &args.output)?;
+    }
+    if args.json && !to_stdout {
+        cx.out
+            .json(&json!({ "output": args.output, "sessions": ids }))?;
+    } else {
+        cx.out.remark(format!("{} sessions exported", ids.len()));
+    }
+    Ok(())
+}
+
+async fn chosen(store: Option<&Store>, args: &ExportArgs) -> Result<Vec<SessionId>, Failure> {
+    if let Some(session) = &args.session_id {
+        if !args.filter.is_empty() {
+            return Err(Failure::usage(
+                "give either --session-id or filters, not both",
+            ));
+        }
+        let Some(store) = store else {
+            return Err(StoreError::NotFound(session.clone()).into());
+        };
+        return Ok(vec![store.resolve(session).await?]);
+    }
+    let mut filter = args.filter.clone().build(show::now())?;
+    filter.include_open = true;
+    let Some(store) = store else {
+        return Ok(Vec::new());
+    };
+    let found = store.select(filter).await?;
+    Ok(found.into_iter().map(|session| session.id.into()).collect())
+}
+
+/// Ids may hold anything; file names may not.
+fn file_name(id: &SessionId) -> String {
+    let clean: String = id
+        .as_str()
+        .chars()
+        .map(|ch| {
+            if ch.is_alphanumeric() || matches!(ch, '-' | '_' | '.') {
+                ch
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    clean.trim_start_matches('.').to_owned()
+}
+
+/// Written beside the target and moved there at the end, so that a failure leaves no half file.
+fn temporary(target: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+    let dir = match target.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    tempfile::NamedTempFile::new_in(dir).map_err(|error| unwritable(target, &error))
+}
+
+fn keep(file: tempfile::NamedTempFile, target: &Path) -> Outcome {
+    file.persist(target)
+        .map(|_| ())
+        .map_err(|error| unwritable(target, &error.error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", path.display()))
+}
+
+pub(super) async fn import(args: &ImportArgs, cx: &Context) -> Outcome {
+    let text = read(&args.input)?;
+    let sessions = parse(&text, &args.input)?;
+    let store = wiring::open_store(cx)?;
+    let report = store.import(sessions).await?;
+    store.close().await?;
+    if args.json {
+        cx.out.json(&report)?;
+    }
+    match report {
+        ImportReport::Done(done) => {
+            if !args.json {
+                cx.out.line(format!(
+                    "{} sessions imported, {} were there already{}",
+                    done.imported_ids.len(),
+                    done.skipped_ids.len(),
+                    match done.detached {
+                        0 => String::new(),
+                        count => format!(", {count} without their parent"),
+                    }
+                ))?;
+            }
+            Ok(())
+        }
+        ImportReport::Refused { .. } if args.json => Err(Failure::silent(Exit::Failed)),
+        ImportReport::Refused { errors } => {
+            let mut message = "nothing was imported:".to_owned();
+            for error in errors.iter().take(10) {
+                let id = error.session_id.as_deref().unwrap_or("without id");
+                let _ = write!(
+                    message,
+                    "\n  session {} ({id}): {}",
+                    error.index + 1,
+                    error.error
+                );
+            }
+            Err(Failure::failed(message))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let result = if path == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    match result {
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Failure::not_found(format!("no file {}", path.display())))
+        }
+        Err(error) => Err(Failure::failed(format!(
+            "cannot read {}: {error}",
+            path.display()
+        ))),
+    }
+}
+
+/// A JSON list, one object, or one object per line.
+fn parse(text: &str, path: &Path) -> Result<Vec<Value>, Failure> {
+    let text = text.trim_start_matches('\u{feff}');
+    match serde_json::from_str(text) {
+        Ok(Value::Array(sessions)) => return Ok(sessions),
+        Ok(session @ Value::Object(_)) => return Ok(vec![session]),
+        _ => {}
+    }
+    let mut sessions = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let session = serde_json::from_str(line).map_err(|error| {
+            Failure::failed(format!("{} line {}: {error}", path.display(), index + 1))
+        })?;
+        sessions.push(session);
+    }
+    Ok(sessions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_objects_and_lines_are_read() {
+        let path = Path::new("x.jsonl");
+        for (text, count) in [("[{}, {}]", 2), ("{\n}", 1), ("{}\n\n{}\n", 2), ("", 0)] {
+            assert_eq!(parse(text, path).unwrap().len(), count, "{text}");
+        }
+        let error = parse("{}\n{", path).unwrap_err();
+        assert!(
+            error.message.contains("x.jsonl line 2"),
+            "{}",
+            error.message
+        );
+    }
+
+    #[test]
+    fn ids_make_harmless_file_names() {
+        assert_eq!(file_name(&"../a:b".into()), "_a_b");
+    }
+}
