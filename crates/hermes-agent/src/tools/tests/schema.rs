@@ -7,16 +7,15 @@ use serde_json::json;
 use super::*;
 use crate::lean::trimmed_schema;
 
-#[tokio::test]
-async fn schemas_have_the_shared_shape() {
-    let mut bench = Bench::new();
-    let store = Store::open(bench.deps.home.state_db(), Arc::new(SystemClock)).unwrap();
-    bench.deps.store = Some(store);
-    let tools = bench.tools();
+/// Name, toolset, effects, properties, required fields.
+type Row = (&'static str, &'static str, Effects, Value, Value);
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn expected() -> [Row; 7] {
     let text = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let changes = json!({"type": "string", "enum": ["add", "replace", "remove"]});
-    let expected = [
+    [
         (
             "memory",
             "memory",
@@ -95,7 +94,16 @@ async fn schemas_have_the_shared_shape() {
             }),
             json!([]),
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn schemas_have_the_shared_shape() {
+    let mut bench = Bench::new();
+    let store = Store::open(bench.deps.home.state_db(), Arc::new(SystemClock)).unwrap();
+    bench.deps.store = Some(store);
+    let tools = bench.tools();
+    let expected = expected();
     let names: Vec<&str> = tools.registry.names().collect();
     assert_eq!(names, expected.each_ref().map(|row| row.0));
     for (name, toolset, effects, properties, required) in expected {
