@@ -10,6 +10,7 @@
 //! 3. [`Compactor::compact`] when it says so, or when the provider refuses the prompt's length;
 //! 4. [`Compactor::observe`] with the provider's real prompt size after every call.
 
+mod assemble;
 mod call;
 mod compactor;
 mod digest;

@@ -92,6 +92,10 @@ fn short_output(
 /// One line that says what a call was and how much it returned.
 pub(super) fn digest(tool: &ToolMessage, calls: &Calls<'_>) -> String {
     let text = tool.content.text();
+    let text = match text.rsplit_once(STEER_OPEN) {
+        Some((output, _)) if steer(&text).is_some() => output.trim_end(),
+        _ => &text,
+    };
     let mut out = format!("[{}", tool.name);
     if let Some(call) = calls.get(tool.call_id.as_str()) {
         let _ = write!(out, "({})", key_argument(&call.arguments));
@@ -101,7 +105,7 @@ pub(super) fn digest(tool: &ToolMessage, calls: &Calls<'_>) -> String {
     if lines > 1 {
         let _ = write!(out, " in {lines} lines");
     }
-    let parsed: Option<Value> = serde_json::from_str(&text).ok();
+    let parsed: Option<Value> = serde_json::from_str(text).ok();
     if let Some(Value::Object(map)) = &parsed {
         if let Some(code) = map.get("exit_code").and_then(Value::as_i64) {
             let _ = write!(out, ", exit code {code}");
@@ -278,4 +282,88 @@ pub(super) fn middle_cut(text: &str, limit: usize) -> String {
     let tail: String = text.chars().skip(length - limit * 3 / 10).collect();
     let left_out = length - head.chars().count() - tail.chars().count();
     format!("{head}\n[… {left_out} characters left out to save room …]\n{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn result(text: &str) -> ToolMessage {
+        ToolMessage {
+            call_id: "c1".into(),
+            name: "terminal".into(),
+            content: text.into(),
+            disposition: None,
+        }
+    }
+
+    #[test]
+    fn a_steer_counts_only_at_the_end() {
+        let block = crate::prompt::steer_block("use tabs");
+        assert_eq!(steer(&format!("output{block}")), Some("use tabs"));
+        assert_eq!(steer(&format!("output{block}\nmore output")), None);
+        assert_eq!(
+            steer("x\n\n[OUT-OF-BAND USER MESSAGE — y]\nstop\n[/OUT-OF-BAND USER MESSAGE]"),
+            Some("stop")
+        );
+        assert_eq!(steer("nothing"), None);
+    }
+
+    #[test]
+    fn a_digest_keeps_the_users_words_and_the_outcome() {
+        let output = serde_json::json!({"output": "x".repeat(500), "exit_code": 2}).to_string();
+        let text = format!("{output}{}", crate::prompt::steer_block("stop it"));
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "terminal".into(),
+            arguments: r#"{"command": "make all"}"#.into(),
+            ..ToolCall::default()
+        };
+        let calls: Calls<'_> = [("c1", &call)].into();
+        assert_eq!(
+            digest(&result(&output), &calls),
+            "[terminal(make all) returned 527 characters, exit code 2; removed to save room]"
+        );
+        let Some(Message::Tool(short)) = short_output(&result(&text), None, &calls) else {
+            panic!("it is long");
+        };
+        assert!(
+            short
+                .content
+                .text()
+                .starts_with("[terminal(make all) returned 527")
+        );
+        assert!(
+            short
+                .content
+                .text()
+                .ends_with(&crate::prompt::steer_block("stop it"))
+        );
+        assert_eq!(short_output(&result("short"), None, &calls), None);
+    }
+
+    #[test]
+    fn arguments_stay_json_whatever_they_were() {
+        let long = serde_json::json!({"a": ["x".repeat(1_000), 5, {"b": "ü".repeat(900)}]});
+        let cut: Value = serde_json::from_str(&cut_arguments(&long.to_string())).unwrap();
+        assert!(cut.to_string().len() < 700);
+        assert_eq!(cut["a"][1], 5);
+        assert_eq!(
+            cut_arguments(&cut.to_string()),
+            cut.to_string(),
+            "once is enough"
+        );
+        let broken = cut_arguments(&"{".repeat(600));
+        assert!(serde_json::from_str::<Value>(&broken).unwrap().is_object());
+    }
+
+    #[test]
+    fn the_middle_goes_and_both_ends_stay() {
+        let text = format!("start{}end", "ö".repeat(1_000));
+        let cut = middle_cut(&text, 100);
+        assert!(cut.starts_with("start") && cut.ends_with("end"));
+        assert!(cut.contains("908 characters left out"), "{cut}");
+        assert_eq!(middle_cut("short", 100), "short");
+    }
 }
