@@ -2,6 +2,7 @@
 
 mod answers;
 mod compaction;
+mod http;
 mod recovery;
 mod sessions;
 mod snapshots;

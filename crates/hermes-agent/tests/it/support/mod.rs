@@ -20,6 +20,7 @@ use hermes_agent::settings::AgentSettings;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary};
 use hermes_core::ids::SessionId;
+use hermes_core::model::ModelRouter;
 use hermes_core::store::{NewSession, SessionStore};
 use hermes_core::tool::{Registry, Tool};
 use hermes_testkit::clock::{FixedRng, ManualClock};
@@ -32,6 +33,8 @@ pub(crate) use tool::FakeTool;
 /// What a test session is made of.
 pub(crate) struct Setup {
     pub(crate) router: Arc<ScriptedRouter>,
+    /// In place of `router`.
+    pub(crate) other_router: Option<Arc<dyn ModelRouter>>,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
@@ -48,6 +51,7 @@ impl Setup {
     pub(crate) fn with_router(router: ScriptedRouter) -> Self {
         Self {
             router: Arc::new(router),
+            other_router: None,
             store: Arc::new(MemoryStore::default()),
             tools: Vec::new(),
             approver: None,
@@ -77,7 +81,7 @@ impl Setup {
 
     pub(crate) fn start(self) -> Running {
         let deps = SessionDeps {
-            router: self.router.clone(),
+            router: self.other_router.unwrap_or_else(|| self.router.clone()),
             store: self.store.clone(),
             tools: Arc::new(Registry::new(self.tools)),
             prompt: Arc::new("You are a test.".to_owned()),
