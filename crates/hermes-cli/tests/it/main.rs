@@ -8,6 +8,8 @@ mod model;
 mod oneshot;
 mod oracle;
 mod resume;
+#[cfg(test)]
+mod sessions;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::ModelServer;
