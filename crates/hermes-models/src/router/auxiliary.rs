@@ -8,7 +8,7 @@ use hermes_core::model::{ModelClient, RouteError};
 use secrecy::SecretString;
 
 use super::Router;
-use super::target::{Explicit, Target};
+use super::target::{Explicit, Extras, Target};
 use crate::providers::custom::set;
 use crate::providers::{self, PROVIDERS, Provider};
 
@@ -72,9 +72,11 @@ impl Router {
             api_key: (!key.is_empty()).then(|| SecretString::from(key.to_owned())),
             key_env: settings.key_env.as_deref().and_then(set),
             api_mode: settings.api_mode.as_deref().and_then(set),
+            ..Explicit::default()
         };
         let model = set(&settings.model).or_else(|| named?.aux_model.map(str::to_owned));
-        Some(self.resolver().choose(model.as_deref(), &explicit))
+        let target = self.resolver().choose(model.as_deref(), &explicit);
+        Some(target.map(|target| with_extras(target, settings)))
     }
 }
 
@@ -86,6 +88,16 @@ fn with_model(mut target: Target, settings: &AuxTask) -> Target {
             None => model,
         };
     }
+    with_extras(target, settings)
+}
+
+fn with_extras(mut target: Target, settings: &AuxTask) -> Target {
+    target.extras = Extras {
+        context_length: settings.context_length,
+        max_tokens: settings.max_tokens,
+        headers: Vec::new(),
+        body: settings.extra_body.clone(),
+    };
     target
 }
 

@@ -120,9 +120,14 @@ impl Router {
         listed: Option<&catalogue::Entry>,
     ) -> ((u32, &'static str), Option<Probe>) {
         let model = &self.deps.config.model;
-        let configured = model
+        let of_section = model
             .context_length
-            .filter(|tokens| *tokens > 0 && self.is_configured_model(target))
+            .filter(|tokens| *tokens > 0 && self.is_configured_model(target));
+        let configured = target
+            .extras
+            .context_length
+            .filter(|tokens| *tokens > 0)
+            .or(of_section)
             .or_else(|| target.model_override()?.context_length)
             .or_else(|| target.own.as_ref()?.context_length);
         if let Some(tokens) = configured {
@@ -199,9 +204,11 @@ impl Router {
         let detected = (server == Some(LocalServer::Ollama) && info.context_source != "default")
             .then_some(info.context_length);
         quirks.ollama_num_ctx = wanted.or(detected);
-        if self.is_configured_model(target)
-            && let Some(tokens) = config.model.max_tokens.filter(|tokens| *tokens > 0)
-        {
+        let of_section = config
+            .model
+            .max_tokens
+            .filter(|_| self.is_configured_model(target));
+        if let Some(tokens) = target.extras.max_tokens.or(of_section).filter(|n| *n > 0) {
             quirks.max_tokens.default = Some(tokens);
             quirks.max_tokens.floor = None;
         }
@@ -228,6 +235,10 @@ impl Router {
             for (key, value) in &own.extra_body {
                 quirks.extra_body.insert(key.clone(), value.clone());
             }
+        }
+        headers.extend(target.extras.headers.iter().cloned());
+        for (key, value) in &target.extras.body {
+            quirks.extra_body.insert(key.clone(), value.clone());
         }
         for (name, value) in headers {
             quirks

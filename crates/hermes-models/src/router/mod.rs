@@ -32,7 +32,7 @@ use crate::providers::custom::{CustomProviders, set};
 use crate::providers::{Auth, endpoint};
 use resolve::Resolver;
 use state::State;
-use target::{Explicit, Target};
+use target::{Explicit, Extras, Target};
 
 pub use lists::{LiveError, ProviderStatus};
 
@@ -135,9 +135,9 @@ impl Router {
             api_key: overrides.api_key.clone(),
             ..Explicit::default()
         };
-        let target = self
-            .resolver()
-            .choose(overrides.model.as_deref(), &explicit)?;
+        let from_env = self.deps.env.get("HERMES_INFERENCE_MODEL").and_then(set);
+        let model = overrides.model.clone().or(from_env);
+        let target = self.resolver().choose(model.as_deref(), &explicit)?;
         self.state().primary = Some(target.clone());
         Ok(target)
     }
@@ -154,6 +154,17 @@ impl Router {
                 api_key: (!key.is_empty()).then(|| SecretString::from(key.to_owned())),
                 key_env: set(&step.key_env),
                 api_mode: set(&step.api_mode),
+                extras: Extras {
+                    context_length: step.context_length,
+                    max_tokens: step.max_tokens,
+                    headers: step
+                        .extra_headers
+                        .iter()
+                        .flat_map(hermes_config::schema::Named::iter)
+                        .map(|(name, value)| (name.to_owned(), value.clone()))
+                        .collect(),
+                    body: step.extra_body.clone().unwrap_or_default(),
+                },
             };
             resolver.choose(Some(&step.model), &explicit)
         };

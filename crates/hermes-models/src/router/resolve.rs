@@ -29,6 +29,14 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    fn same(self, other: Found<'_>) -> bool {
+        match (self.builtin, other.builtin) {
+            (Some(a), Some(b)) => a.id == b.id,
+            (None, None) => self.own.map(|own| &own.key) == other.own.map(|own| &own.key),
+            _ => false,
+        }
+    }
+
     /// Names of models at this provider may contain slashes of their own.
     fn keeps_slashes(self) -> bool {
         self.builtin
@@ -61,6 +69,10 @@ impl<'a> Resolver<'a> {
             return target;
         }
         let current = self.current()?;
+        // Without a provider beside it, the configured name may name one, too.
+        let written = set(&self.config.model.default)
+            .filter(|_| current.is_some() && is_auto(&self.config.model.provider));
+        let model = model.or(written.as_deref());
         if let Some((prefix, rest)) = model.and_then(|model| model.split_once('/'))
             && let Some(found) = self.by_prefix(prefix, rest, current)
         {
@@ -255,7 +267,7 @@ impl<'a> Resolver<'a> {
         let (base_url, moved) = self.base_url(found, explicit, in_model_section, default_url)?;
         let own = found.own.or_else(|| self.custom.at_url(&base_url));
         let format = self.format(found, own, explicit, in_model_section, &base_url)?;
-        let model = self.model(found, own, model, &provider)?;
+        let model = self.model(found, own, model, in_model_section)?;
         Ok(Target {
             provider,
             builtin: found.builtin,
@@ -267,26 +279,19 @@ impl<'a> Resolver<'a> {
             from_model_section: in_model_section && explicit.base_url.is_none(),
             explicit_key: explicit.api_key.clone(),
             explicit_key_env: explicit.key_env.clone(),
+            extras: explicit.extras.clone(),
         })
     }
 
     /// Whether this is the provider of the `model` section, whose other fields then apply to it.
     fn is_configured(&self, found: Found<'_>) -> bool {
         match set(&self.config.model.provider).filter(|name| !is_auto(name)) {
-            Some(name) => {
-                self.find(&name)
-                    .is_ok_and(|configured| match (configured.builtin, found.builtin) {
-                        (Some(a), Some(b)) => a.id == b.id,
-                        (None, None) => {
-                            configured.own.map(|own| &own.key) == found.own.map(|own| &own.key)
-                        }
-                        _ => false,
-                    })
-            }
-            None => {
-                set(&self.config.model.base_url).is_none()
-                    || found.builtin.is_some_and(|p| p.id == "custom")
-            }
+            Some(name) => self.find(&name).is_ok_and(|named| named.same(found)),
+            // The section then belongs to whatever is chosen without being named.
+            None if set(&self.config.model.base_url).is_some() => found
+                .builtin
+                .is_some_and(|provider| provider.id == "custom"),
+            None => self.automatic().is_some_and(|chosen| chosen.same(found)),
         }
     }
 
@@ -380,22 +385,23 @@ impl<'a> Resolver<'a> {
         found: Found<'_>,
         own: Option<&CustomProvider>,
         model: Option<&str>,
-        provider: &str,
+        in_model_section: bool,
     ) -> Result<String, RouteError> {
-        let configured = || {
-            let applies = self.is_configured(found) || set(&self.config.model.provider).is_none();
-            applies.then(|| set(&self.config.model.default)).flatten()
-        };
+        let written = |own: Option<&CustomProvider>| own.and_then(|own| own.model.clone());
+        let configured = in_model_section
+            .then(|| set(&self.config.model.default))
+            .flatten();
         let name = model
             .map(str::to_owned)
-            .or_else(|| found.own.and_then(|own| own.model.clone()).filter(|_| !self.is_configured(found)))
-            .or_else(configured)
-            .or_else(|| own.and_then(|own| own.model.clone()))
-            .or_else(|| found.builtin.and_then(|p| p.default_model).map(str::to_owned))
+            .or(configured)
+            .or_else(|| written(found.own))
+            .or_else(|| written(own))
+            .or_else(|| Some(found.builtin?.default_model?.to_owned()))
             .ok_or_else(|| {
-                RouteError::Invalid(format!(
-                    "no model is named for {provider}: pass -m MODEL or set model.default (hermes model list --provider {provider} --live shows what is there)"
-                ))
+                RouteError::Invalid(
+                    "no model is named: pass -m MODEL or set model.default (hermes model list --live shows what is there)"
+                        .to_owned(),
+                )
             })?;
         Ok(match found.builtin {
             Some(builtin) => names::native(builtin, &name),

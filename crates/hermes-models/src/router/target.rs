@@ -2,6 +2,7 @@
 
 use hermes_core::model::WireFormat;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Map, Value};
 
 use crate::credentials::fingerprint;
 use crate::providers::Provider;
@@ -15,6 +16,16 @@ pub(super) struct Explicit {
     pub(super) api_key: Option<SecretString>,
     pub(super) key_env: Option<String>,
     pub(super) api_mode: Option<String>,
+    pub(super) extras: Extras,
+}
+
+/// What a step of the chain or a helper adds to its calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extras {
+    pub(super) context_length: Option<u32>,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Map<String, Value>,
 }
 
 /// Where calls go, up to the key.
@@ -33,6 +44,7 @@ pub(super) struct Target {
     pub(super) from_model_section: bool,
     pub(super) explicit_key: Option<SecretString>,
     pub(super) explicit_key_env: Option<String>,
+    pub(super) extras: Extras,
 }
 
 impl Target {

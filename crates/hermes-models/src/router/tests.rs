@@ -646,3 +646,61 @@ fn aliases_of_the_config_are_expanded() {
     );
     assert_eq!(of("loop"), ("openrouter".to_owned(), "loop".to_owned()));
 }
+
+#[test]
+fn a_configured_name_may_carry_its_provider() {
+    let keys = || {
+        Rig::new()
+            .env("OPENROUTER_API_KEY", "sk-or-key")
+            .env("GROQ_API_KEY", "gsk-key")
+    };
+    let groq = keys().model("", "groq/llama-3.3-70b").route();
+    assert_eq!(brief(&groq), ("groq", "llama-3.3-70b", "env:GROQ_API_KEY"));
+    let reseller = keys().model("auto", "anthropic/claude-opus-4.8").route();
+    assert_eq!(brief(&reseller).0, "openrouter");
+    let env = keys().env("HERMES_INFERENCE_MODEL", "x/y").route();
+    assert_eq!(brief(&env), ("openrouter", "x/y", "env:OPENROUTER_API_KEY"));
+}
+
+#[test]
+fn the_key_of_the_model_section_stays_with_its_provider() {
+    let rig = Rig::new()
+        .env("GLM_API_KEY", "glm-key")
+        .config(|config| config.model.api_key = Secret::new("section-key"))
+        .fallback("deepseek", "deepseek-chat", "");
+    assert_eq!(brief(&rig.route()), ("zai", "glm-5.2", "model_config"));
+    let router = rig.router();
+    let first = router.primary().unwrap().route().clone();
+    assert!(
+        router
+            .fallback(&first, &failure(ErrorClass::Server, 500))
+            .is_none()
+    );
+}
+
+#[test]
+fn steps_and_helpers_bring_their_own_fields() {
+    let rig = Rig::new()
+        .env("GLM_API_KEY", "glm-key")
+        .fallback("zai", "glm-4.7", "")
+        .config(|config| {
+            let step = &mut config.fallback_providers[0];
+            step.context_length = Some(12_345);
+            let task = AuxTask {
+                context_length: Some(9_999),
+                ..AuxTask::default()
+            };
+            config.auxiliary.tasks = [("title_generation".to_owned(), task)]
+                .into_iter()
+                .collect();
+        });
+    let router = rig.router();
+    let first = router.primary().unwrap();
+    assert_eq!(first.info().context_length, 1_048_576);
+    let step = router
+        .fallback(first.route(), &failure(ErrorClass::Server, 500))
+        .unwrap();
+    assert_eq!(step.info().context_length, 12_345);
+    let helper = router.auxiliary("title_generation").unwrap();
+    assert_eq!(helper.info().context_length, 9_999);
+}

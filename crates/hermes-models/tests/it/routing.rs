@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use hermes_config::Config;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
-use hermes_config::schema::{Endpoint, Fallback, Secret};
+use hermes_config::schema::{AuxTask, Endpoint, Fallback, Secret};
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::model::{
@@ -223,4 +223,28 @@ async fn a_limit_that_an_error_states_is_kept() {
         rig.router().primary().unwrap().info().context_length,
         32_768
     );
+}
+
+#[tokio::test]
+async fn a_helper_sends_its_own_fields() {
+    let server = ModelServer::start();
+    server.push_default(Reply::text("a title"));
+    let mut rig = Rig::custom(&server);
+    rig.config.model.context_length = Some(50_000);
+    let task = AuxTask {
+        model: "small".into(),
+        extra_body: json!({"enable_thinking": false})
+            .as_object()
+            .cloned()
+            .unwrap(),
+        ..AuxTask::default()
+    };
+    rig.config.auxiliary.tasks = [("title_generation".to_owned(), task)]
+        .into_iter()
+        .collect();
+    let client = rig.router().auxiliary("title_generation").unwrap();
+    ask(&client).await.unwrap();
+    let request = server.last_request();
+    assert_eq!(request.model(), "small");
+    assert_eq!(request.body["enable_thinking"], false);
 }
