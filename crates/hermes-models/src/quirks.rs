@@ -88,7 +88,7 @@ impl Quirks {
             cache_ttl: CacheTtl::FiveMinutes,
             prompt_cache_key: false,
             developer_role: false,
-            list_tool_content: anthropic,
+            list_tool_content: !chat,
             images: true,
             data_url_images: true,
             stream_usage: chat,

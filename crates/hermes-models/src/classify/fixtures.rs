@@ -360,6 +360,16 @@ fn waits_come_with_limits_of_rate() {
 }
 
 #[test]
+fn a_token_limit_per_minute_is_no_overflow() {
+    let body =
+        r#"{"error":{"message":"Over the token limit per minute","code":"rate_limit_exceeded"}}"#;
+    assert_eq!(
+        judge(0, body, &Situation::default()).class,
+        ErrorClass::RateLimit
+    );
+}
+
+#[test]
 fn a_code_inside_a_stream_counts_as_status() {
     let verdict = judge(
         0,

@@ -139,6 +139,12 @@ const RATE: &[&str] = &[
     "rate increased too quickly",
     "too many concurrent",
 ];
+const RATE_CODES: &[&str] = &[
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "resource_exhausted",
+    "throttled",
+];
 const OVERLOADED: &[&str] = &[
     "overloaded",
     "at capacity",
@@ -210,6 +216,11 @@ const DATA_POLICY: &[&str] = &[
     "matching your data policy",
     "no endpoints available matching",
 ];
+
+/// Limits per minute are stated in tokens, too.
+fn is_rate(report: &Report) -> bool {
+    RATE_CODES.iter().any(|code| report.has_code(code))
+}
 
 pub(super) const RULES: &[Rule] = &[
     // What the content itself caused.
@@ -393,7 +404,7 @@ pub(super) const RULES: &[Rule] = &[
     ]),
     Rule::new("overflow text", ErrorClass::ContextOverflow)
         .any(OVERFLOW)
-        .check(|report, _| report.status.is_none_or(|status| status != 404)),
+        .check(|report, _| report.status != Some(404) && !is_rate(report)),
     Rule::new("400 model", ErrorClass::ModelNotFound)
         .within(400, 422)
         .codes(&["model_not_found", "model_not_available", "invalid_model"])
@@ -422,12 +433,7 @@ pub(super) const RULES: &[Rule] = &[
         .codes(BILLING_CODES)
         .any(BILLING),
     Rule::new("rate limit", ErrorClass::RateLimit)
-        .codes(&[
-            "rate_limit_error",
-            "rate_limit_exceeded",
-            "resource_exhausted",
-            "throttled",
-        ])
+        .codes(RATE_CODES)
         .any(RATE),
     Rule::new("payload", ErrorClass::PayloadTooLarge)
         .codes(&["request_too_large"])

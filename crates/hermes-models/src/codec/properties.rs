@@ -201,6 +201,75 @@ fn answers() -> Vec<(WireFormat, String)> {
     ]
 }
 
+/// JSON with the words of the formats in wrong places.
+fn wild_event() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        Just("content_block_start"),
+        Just("content_block_delta"),
+        Just("content_block_stop"),
+        Just("message_delta"),
+        Just("message"),
+        Just("tool_use"),
+        Just("thinking"),
+        Just("input_json_delta"),
+        Just("text_delta"),
+        Just("signature_delta"),
+        Just("response.output_item.added"),
+        Just("response.output_item.done"),
+        Just("response.function_call_arguments.delta"),
+        Just("response.function_call_arguments.done"),
+        Just("response.completed"),
+        Just("function_call"),
+        Just("reasoning"),
+        Just("stop"),
+        Just("x"),
+        Just(""),
+    ];
+    let key = prop_oneof![
+        Just("type"),
+        Just("index"),
+        Just("output_index"),
+        Just("choices"),
+        Just("delta"),
+        Just("message"),
+        Just("content"),
+        Just("tool_calls"),
+        Just("function"),
+        Just("name"),
+        Just("arguments"),
+        Just("id"),
+        Just("call_id"),
+        Just("item_id"),
+        Just("item"),
+        Just("content_block"),
+        Just("input"),
+        Just("text"),
+        Just("thinking"),
+        Just("usage"),
+        Just("finish_reason"),
+        Just("stop_reason"),
+        Just("reasoning_details"),
+        Just("response"),
+        Just("output"),
+        Just("summary"),
+        Just("partial_json"),
+        Just("status"),
+    ];
+    let leaf = prop_oneof![
+        word.prop_map(Value::from),
+        (0_u64..4).prop_map(Value::from),
+        Just(Value::Null),
+        Just(json!(-1.5)),
+    ];
+    leaf.prop_recursive(5, 40, 5, move |inner| {
+        prop_oneof![
+            1 => proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            3 => proptest::collection::vec((key.clone().prop_map(str::to_owned), inner), 0..6)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
 fn read(format: WireFormat, chunks: &[&[u8]]) -> Vec<ModelEvent> {
     let sample = Sample::new(format);
     let decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
@@ -232,6 +301,33 @@ proptest! {
             sample.set_log([before.clone(), after.clone()].concat());
             let long = conversation(&sample);
             prop_assert!(long.starts_with(&short), "\n{}\n{}", short, long);
+        }
+    }
+
+    #[test]
+    fn no_answer_can_cause_a_panic(events in proptest::collection::vec(wild_event(), 0..8)) {
+        for format in [WireFormat::ChatCompletions, WireFormat::AnthropicMessages, WireFormat::Responses] {
+            let sample = Sample::new(format);
+            let whole = Decoder::new(&sample.request, &sample.quirks, &sample.route)
+                .whole(&Value::Array(events.clone()));
+            prop_assert!(whole.is_err() || whole == Ok(Vec::new()));
+            // Faults are fine; a slot must not be used before it was announced.
+            let Ok(decoded) = super::samples::decode(&sample, &events, true) else {
+                continue;
+            };
+            let mut announced = Vec::new();
+            for event in decoded {
+                match event {
+                    ModelEvent::ToolStarted { slot, .. } => announced.push(slot),
+                    ModelEvent::ToolArguments { slot, .. } | ModelEvent::ToolExtra { slot, .. } => {
+                        prop_assert!(announced.contains(&slot));
+                    }
+                    _ => {}
+                }
+            }
+            let count = announced.len();
+            announced.sort_unstable();
+            prop_assert_eq!(announced, (0..count).collect::<Vec<_>>());
         }
     }
 
