@@ -116,9 +116,12 @@ pub(crate) fn list(
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params_from_iter(all), summary)?;
     let mut sessions = rows.collect::<Result<Vec<_>, _>>()?;
-    if !filter.include_children {
-        for session in &mut sessions {
+    for session in &mut sessions {
+        if !filter.include_children {
             project(conn, layout, session)?;
+        }
+        if session.preview.is_empty() && session.message_count > 0 {
+            session.preview = preview_of_parts(conn, &session.id)?;
         }
     }
     Ok(sessions)
@@ -218,12 +221,7 @@ fn columns(layout: &Layout) -> String {
 }
 
 fn summary(row: &Row<'_>) -> Result<SessionSummary, rusqlite::Error> {
-    let raw: String = super::encode::lenient_text(row, "preview")?.unwrap_or_default();
-    let raw = raw.trim();
-    let mut preview: String = raw.chars().take(60).collect();
-    if raw.chars().count() > 60 {
-        preview.push_str("...");
-    }
+    let raw = super::encode::lenient_text(row, "preview")?.unwrap_or_default();
     Ok(SessionSummary {
         id: row.get("id")?,
         source: row.get("source")?,
@@ -236,7 +234,7 @@ fn summary(row: &Row<'_>) -> Result<SessionSummary, rusqlite::Error> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         end_reason: row.get("end_reason")?,
-        preview,
+        preview: shorten(&raw),
         last_active: row.get("last_active")?,
         parent_session_id: row.get("parent_session_id")?,
         cwd: row.get("cwd")?,
@@ -245,6 +243,29 @@ fn summary(row: &Row<'_>) -> Result<SessionSummary, rusqlite::Error> {
         archived: row.get("archived")?,
         lineage_root_id: None,
     })
+}
+
+fn shorten(text: &str) -> String {
+    let text = text.trim();
+    let mut short: String = text.chars().take(60).collect();
+    if text.chars().count() > 60 {
+        short.push_str("...");
+    }
+    short
+}
+
+/// SQL sees nothing of content with images: it begins with a NUL.
+fn preview_of_parts(conn: &Connection, id: &str) -> Result<String, Fault> {
+    let content: Option<String> = conn
+        .prepare_cached(
+            "SELECT content FROM messages WHERE session_id = ?1 AND role = 'user'
+                AND content IS NOT NULL ORDER BY timestamp, id LIMIT 1",
+        )?
+        .query_row([id], |row| super::encode::lenient_text(row, "content"))
+        .optional()?
+        .flatten();
+    let words = super::encode::decode_content(content);
+    Ok(shorten(&words.text().replace(['\n', '\r'], " ")))
 }
 
 /// A compressed conversation is shown as its live end, at the place of its beginning.

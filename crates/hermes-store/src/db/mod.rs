@@ -7,6 +7,8 @@
 mod connection;
 mod conversation;
 mod encode;
+mod export;
+mod import;
 mod layout;
 mod lineage;
 mod list;
@@ -21,7 +23,6 @@ mod schema;
 pub mod search;
 mod session_store;
 mod titles;
-mod transfer;
 mod upgrade;
 mod usage;
 mod writer;
@@ -34,13 +35,14 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 
+pub use export::markdown;
+pub use import::{ImportError, ImportReport, Imported};
 pub use list::{ListFilter, Order, SessionSummary};
 pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
-pub use transfer::{ImportError, ImportReport, Imported, markdown};
 
 /// The layout that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;

@@ -2,6 +2,7 @@
 
 mod query;
 mod recall;
+mod window;
 
 use std::collections::HashMap;
 
@@ -13,8 +14,9 @@ use serde::Serialize;
 pub use query::clean_query;
 pub use recall::{
     Browsed, Browsing, DiscoverRequest, Discovered, Discovery, ReadOut, Scroll, ScrollRequest,
-    SessionMeta, ShapedMessage,
+    SessionMeta,
 };
+pub use window::ShapedMessage;
 
 use super::Store;
 use super::connection::Fault;

@@ -8,14 +8,14 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
-use serde_json::Value;
 
+use super::window::{ShapedMessage, View, around, shape, view};
 use super::{SearchHit, SearchOptions, Sort, clean_query, fill_snippets, search};
 use crate::db::Store;
 use crate::db::connection::Fault;
 use crate::db::layout::Layout;
 use crate::db::list::{ListFilter, Order, list};
-use crate::db::rows::{MessageRecord, SessionRecord};
+use crate::db::rows::SessionRecord;
 use crate::db::{lineage, resolve};
 
 /// Sessions that are machinery, not conversations.
@@ -24,65 +24,8 @@ const HIDDEN: [&str; 2] = ["subagent", "tool"];
 const DEMOTED: &str = "cron";
 /// Hits looked at before they are reduced to one per conversation.
 const SCANNED: usize = 300;
-const AROUND: i64 = 5;
-const BOOKEND: i64 = 3;
 const READ_HEAD: usize = 20;
 const READ_TAIL: usize = 10;
-
-/// A message, reduced to what helps the model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ShapedMessage {
-    pub id: i64,
-    pub role: String,
-    pub content: Value,
-    pub timestamp: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_call_id: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub anchor: bool,
-}
-
-impl ShapedMessage {
-    fn new(message: &MessageRecord, anchor: Option<i64>) -> Self {
-        let text = |name: &str| {
-            message
-                .text(name)
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned)
-        };
-        let calls = message.0.get("tool_calls").filter(|calls| match calls {
-            Value::Null => false,
-            Value::Array(items) => !items.is_empty(),
-            Value::String(text) => !text.is_empty(),
-            _ => true,
-        });
-        Self {
-            id: message.id(),
-            role: message.role().to_owned(),
-            content: message.0.get("content").cloned().unwrap_or_default(),
-            timestamp: message
-                .0
-                .get("timestamp")
-                .and_then(Value::as_f64)
-                .unwrap_or_default(),
-            tool_name: text("tool_name"),
-            tool_calls: calls.cloned(),
-            tool_call_id: text("tool_call_id"),
-            anchor: anchor == Some(message.id()),
-        }
-    }
-}
-
-fn shape(messages: &[MessageRecord], anchor: Option<i64>) -> Vec<ShapedMessage> {
-    messages
-        .iter()
-        .map(|message| ShapedMessage::new(message, anchor))
-        .collect()
-}
 
 #[derive(Clone, Debug, Default)]
 pub struct DiscoverRequest {
@@ -512,97 +455,6 @@ fn browse(
         ),
         results,
     })
-}
-
-#[derive(Default)]
-struct View {
-    window: Vec<MessageRecord>,
-    before: usize,
-    after: usize,
-    start: Vec<MessageRecord>,
-    end: Vec<MessageRecord>,
-}
-
-/// The anchor with its neighbours, and the beginning and end of the session where the window
-/// does not reach them.
-fn view(conn: &Connection, session: &str, anchor: i64) -> Result<View, Fault> {
-    let (window, before, after) = around(conn, session, anchor, AROUND)?;
-    let (Some(first), Some(last)) = (window.first(), window.last()) else {
-        return Ok(View::default());
-    };
-    let (first, last) = (first.id(), last.id());
-    let talk = "role IN ('user', 'assistant') AND length(content) > 0";
-    let start = rows(
-        conn,
-        &format!("session_id = ?1 AND id < ?2 AND {talk} ORDER BY id LIMIT ?3"),
-        (session, first, BOOKEND),
-    )?;
-    let mut end = rows(
-        conn,
-        &format!("session_id = ?1 AND id > ?2 AND {talk} ORDER BY id DESC LIMIT ?3"),
-        (session, last, BOOKEND),
-    )?;
-    end.reverse();
-    let window = window
-        .into_iter()
-        .filter(|message| message.id() == anchor || matches!(message.role(), "user" | "assistant"))
-        .collect();
-    Ok(View {
-        window,
-        before,
-        after,
-        start,
-        end,
-    })
-}
-
-fn around(
-    conn: &Connection,
-    session: &str,
-    anchor: i64,
-    window: i64,
-) -> Result<(Vec<MessageRecord>, usize, usize), Fault> {
-    let mut messages = rows(
-        conn,
-        "session_id = ?1 AND id <= ?2 ORDER BY id DESC LIMIT ?3",
-        (session, anchor, window + 1),
-    )?;
-    if messages
-        .first()
-        .is_none_or(|message| message.id() != anchor)
-    {
-        return Ok((Vec::new(), 0, 0));
-    }
-    messages.reverse();
-    let before = messages.len() - 1;
-    let after = rows(
-        conn,
-        "session_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
-        (session, anchor, window),
-    )?;
-    let count = after.len();
-    messages.extend(after);
-    Ok((messages, before, count))
-}
-
-fn rows(
-    conn: &Connection,
-    condition: &str,
-    (session, id, limit): (&str, i64, i64),
-) -> Result<Vec<MessageRecord>, Fault> {
-    // The inner query needs only an index; whole rows are read for the few that are wanted.
-    let order = if condition.contains("DESC") {
-        "DESC"
-    } else {
-        ""
-    };
-    let sql = format!(
-        "SELECT * FROM messages WHERE id IN (SELECT id FROM messages WHERE {condition})
-         ORDER BY id {order}"
-    );
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map(rusqlite::params![session, id, limit], MessageRecord::read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 fn session_meta(session: &SessionRecord) -> SessionMeta {

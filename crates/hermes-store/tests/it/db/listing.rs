@@ -1,13 +1,14 @@
 //! Lists, references, deletion, pruning.
 
 use hermes_core::ids::SessionId;
+use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::store::{NewSession, SessionStore as _, SessionUpdate, StoreError};
 use hermes_store::Store;
 use hermes_store::db::{ListFilter, Order, SessionFilter};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Bench, begin, end, number, say, texts};
+use super::{Bench, begin, end, item, number, say, texts};
 
 async fn mark(store: &Store, id: &SessionId, key: &str, value: &str) {
     let update = SessionUpdate::Model {
@@ -220,4 +221,22 @@ async fn pruning_takes_only_ended_sessions_that_fit() {
         2
     );
     assert!(store.archive_matching(all, false).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_first_message_with_an_image_is_previewed_by_its_words() {
+    let bench = Bench::new();
+    let id = bench.begin("s1").await;
+    let parts = vec![Part::image("http://x/y.png"), Part::text("what is\nthis?")];
+    let message = Message::User(UserMessage {
+        content: Content::Parts(parts),
+        wire_text: None,
+    });
+    bench
+        .store
+        .append(&id, vec![item(message, 1.0)])
+        .await
+        .unwrap();
+    let list = bench.store.list(ListFilter::default()).await.unwrap();
+    assert_eq!(list[0].preview, "what is this?");
 }
