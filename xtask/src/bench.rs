@@ -29,17 +29,17 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let check = args.iter().any(|arg| arg == "--check");
+    let flag = |name: &str| args.iter().any(|arg| arg == name);
     let chosen: Vec<&str> = args
         .iter()
         .map(String::as_str)
-        .filter(|arg| *arg != "--check")
+        .filter(|arg| !["--check", "--no-build"].contains(arg))
         .collect();
     let known: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
     if let Some(name) = chosen.iter().find(|name| !known.contains(name)) {
         bail!("unknown scenario {name:?}; known: {}", known.join(", "));
     }
-    let programs = Programs::prepare()?;
+    let programs = Programs::prepare(!flag("--no-build"))?;
     let mut report = Report::default();
     for (name, scenario) in SCENARIOS {
         if chosen.is_empty() || chosen.contains(name) {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     report.print();
     report.write()?;
-    if check {
+    if flag("--check") {
         report.check()?;
     }
     Ok(())

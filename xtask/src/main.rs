@@ -20,8 +20,9 @@ usage: cargo xtask <task>
   setup        install what the tests need (the pinned original, under target/oracle)
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, clippy, tests, licences and bans; what .ci/run calls
-  bench [--check] [scenario …]
-               measure against the original and a bare client; --check fails on a missed target
+  bench [--check] [--no-build] [scenario …]
+               measure against the original and a bare client; --check fails on a missed target,
+               --no-build takes the release binaries as they are
 ";
 
 fn main() -> ExitCode {

@@ -27,27 +27,20 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Builds everything in release mode and makes an empty place to work in.
-    pub(super) fn prepare() -> Result<Self> {
+    pub(super) fn prepare(build: bool) -> Result<Self> {
         let original = setup::run()?.map(|python| python.with_file_name("hermes"));
-        run(cargo()
-            .args([
-                "build",
-                "--release",
-                "--bin",
-                "hermes",
-                "--bin",
-                "bare-client",
-            ])
-            .args([
-                "--bin",
-                "scripted-model",
-                "--package",
-                "hermes-cli",
-                "--package",
-                "bare-client",
-                "--package",
-                "hermes-testkit",
-            ]))?;
+        if build {
+            let mut command = cargo();
+            command.args(["build", "--release"]);
+            for (package, program) in [
+                ("hermes-cli", "hermes"),
+                ("bare-client", "bare-client"),
+                ("hermes-testkit", "scripted-model"),
+            ] {
+                command.args(["--package", package, "--bin", program]);
+            }
+            run(&mut command)?;
+        }
         let release = target_dir().join("release");
         let root = target_dir().join("bench");
         if root.exists() {
