@@ -22,6 +22,7 @@ use hermes_store::skills::Library;
 use serde_json::Value;
 
 pub use read_file::ReadLimits;
+pub use skills::apply_pending_skill;
 pub use todo::{TodoItem, TodoList, TodoStatus};
 
 /// What the tools of one session work on.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hermes_config::Config;
 use hermes_core::BoxFuture;
+use hermes_core::redact;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -107,11 +108,14 @@ impl ReadFile {
         let cancel = cx.cancel.clone();
         let read = blocking(move || {
             guard.check(&path).map_err(PageError::Refused)?;
-            page::read(&path, offset, count, limits, &|| cancel.is_cancelled())
-                .map(|page| (page, path))
+            let mut page = page::read(&path, offset, count, limits, &|| cancel.is_cancelled())?;
+            if guard.hides_keys(&path) {
+                page.content = redact::secrets(&page.content).into_owned();
+            }
+            Ok(page)
         });
         match read.await? {
-            Ok((page, _)) => Ok(shown(&page, offset)),
+            Ok(page) => Ok(shown(&page, offset)),
             Err(error) => Err(self.explain(error, &given, cx).await),
         }
     }

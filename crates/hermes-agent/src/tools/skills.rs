@@ -227,6 +227,20 @@ impl SkillManage {
     }
 }
 
+/// Carries out a change of skills that waited for approval (`payload` of a pending record).
+pub fn apply_pending_skill(library: &Library, payload: &Value) -> Result<Managed, String> {
+    let args = payload
+        .as_object()
+        .ok_or("the stored change is no object")?;
+    let change = Change::parse(args).map_err(|outcome| match outcome {
+        ToolOutcome::Error { text, .. } => text,
+        ToolOutcome::Done(content) => content.text().into_owned(),
+    })?;
+    change
+        .apply(library, false)
+        .map_err(|error| error.to_string())
+}
+
 /// A call of `skill_manage` that was understood.
 struct Change {
     name: String,

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_store::memory::{MemoryError, MemoryFiles, Saved, Target};
-use hermes_store::pending::{PendingWrite, PendingWrites, Subsystem};
+use hermes_store::pending::{PendingWrites, Subsystem};
 use serde_json::json;
 
-use crate::commands::Context;
+use crate::commands::{Context, waiting};
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, Args)]
@@ -108,18 +108,13 @@ pub(crate) fn run(args: MemoryArgs, cx: &Context) -> Outcome {
         Action::Remove { text, target } => report(cx, files.remove(target.into(), &text)),
         Action::Reset { target, yes } => reset(cx, &files, target, yes),
         Action::Off => off(cx, &config),
-        Action::Pending { json } => list_pending(cx, &pending, json),
+        Action::Pending { json } => waiting::list(cx, Subsystem::Memory, json),
         Action::Approve { id } => {
-            let write = find_pending(&pending, &id)?;
+            let write = waiting::find(cx, Subsystem::Memory, &id)?;
             report(cx, files.apply_pending(&write.payload))?;
-            pending.discard(Subsystem::Memory, &write.id)?;
-            Ok(())
+            waiting::discard(cx, Subsystem::Memory, &write)
         }
-        Action::Reject { id } => {
-            let write = find_pending(&pending, &id)?;
-            pending.discard(Subsystem::Memory, &write.id)?;
-            Ok(cx.out.line(format!("Dropped: {}", write.summary))?)
-        }
+        Action::Reject { id } => waiting::reject(cx, Subsystem::Memory, &id),
     }
 }
 
@@ -255,28 +250,6 @@ fn off(cx: &Context, config: &Config) -> Outcome {
         "The provider {} is off; memory is in the two files only.",
         config.memory.provider
     ))?)
-}
-
-fn list_pending(cx: &Context, pending: &PendingWrites, as_json: bool) -> Outcome {
-    let writes = pending.list(Subsystem::Memory)?;
-    if as_json {
-        return Ok(cx.out.json(&writes)?);
-    }
-    if writes.is_empty() {
-        return Ok(cx.out.line("Nothing is waiting.")?);
-    }
-    for write in writes {
-        cx.out.line(format!("{}  {}", write.id, write.summary))?;
-    }
-    Ok(cx.out.line("hermes memory approve ID, or reject ID")?)
-}
-
-fn find_pending(pending: &PendingWrites, id: &str) -> Result<PendingWrite, Failure> {
-    let writes = pending.list(Subsystem::Memory)?;
-    writes
-        .into_iter()
-        .find(|write| write.id == id)
-        .ok_or_else(|| Failure::not_found(format!("nothing waits under the id {id}")))
 }
 
 fn report(cx: &Context, result: Result<Saved, MemoryError>) -> Outcome {

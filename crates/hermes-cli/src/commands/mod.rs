@@ -9,6 +9,7 @@ pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod version;
+pub(crate) mod waiting;
 
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;

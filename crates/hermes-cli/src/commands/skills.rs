@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand, ValueEnum};
+use hermes_agent::tools::apply_pending_skill;
+use hermes_store::pending::Subsystem;
 use hermes_store::skills::{Library, Skill, SkillError, View, manifest};
 use serde_json::{Value, json};
 
-use crate::commands::Context;
+use crate::commands::{Context, waiting};
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, Args)]
@@ -29,6 +31,15 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Changes that wait for approval
+    Pending {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a waiting change
+    Approve { id: String },
+    /// Drop a waiting change
+    Reject { id: String },
 }
 
 #[derive(Debug, Args)]
@@ -83,6 +94,14 @@ pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
     match args.action.unwrap_or(Action::List(all)) {
         Action::List(args) => list(cx, &library, &args),
         Action::View { name, file, json } => view(cx, &library, &name, file.as_deref(), json),
+        Action::Pending { json } => waiting::list(cx, Subsystem::Skills, json),
+        Action::Approve { id } => {
+            let write = waiting::find(cx, Subsystem::Skills, &id)?;
+            let done = apply_pending_skill(&library, &write.payload).map_err(Failure::failed)?;
+            waiting::discard(cx, Subsystem::Skills, &write)?;
+            Ok(cx.out.line(done.message)?)
+        }
+        Action::Reject { id } => waiting::reject(cx, Subsystem::Skills, &id),
     }
 }
 

@@ -39,9 +39,14 @@ impl Library {
         hits.pop().ok_or_else(|| self.not_found(name))
     }
 
-    /// The directory of the skill to be changed. Only real skill directories count, by directory
-    /// name first and by the name in the head second.
+    /// The directory of the skill to be changed. Only real skill directories count: by path when
+    /// there is a slash, else by directory name first and by the name in the head second.
     pub(super) fn find_dir(&self, name: &str) -> Result<Option<PathBuf>, SkillError> {
+        if name.contains('/') {
+            let path = relative(name)?;
+            let dirs = self.roots().map(|root| root.join(&path));
+            return Ok(dirs.into_iter().find(|dir| dir.join("SKILL.md").is_file()));
+        }
         let mut by_dir: Vec<PathBuf> = Vec::new();
         let mut by_head: Vec<PathBuf> = Vec::new();
         for root in self.roots() {

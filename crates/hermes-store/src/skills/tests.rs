@@ -152,6 +152,12 @@ fn two_skills_of_one_name_are_refused_and_links_to_one_are_not() {
     let error = f.library().view("same", None, None).unwrap_err();
     assert_eq!(error.to_json()["matches"].as_array().unwrap().len(), 2);
     f.library().view("a/same", None, None).unwrap();
+    let change = ("Do it.", "Done.");
+    let error = f.library().patch("same", change, None, false).unwrap_err();
+    assert!(matches!(error, SkillError::Ambiguous { .. }), "{error}");
+    f.library().patch("a/same", change, None, false).unwrap();
+    assert!(f.text("a/same/SKILL.md").ends_with("Done.\n"));
+    assert!(f.library().patch("../x", change, None, false).is_err());
 }
 
 #[test]

@@ -101,17 +101,22 @@ impl Guard {
         None
     }
 
+    /// Whether keys in the text are to be hidden: settings and logs of the home, where people put
+    /// them in plain sight. Elsewhere the text must stay as it is, to be worked on.
+    pub(super) fn hides_keys(&self, path: &Path) -> bool {
+        let real = path.canonicalize().unwrap_or_else(|_| normal(path));
+        let top = |below: &str| !below.contains('/') || below.starts_with("logs/");
+        self.homes
+            .iter()
+            .any(|home| below(home, &real).is_some_and(|below| top(&below)))
+    }
+
     fn is_home_secret(&self, path: &Path) -> bool {
         self.homes.iter().any(|home| {
-            let Ok(below) = path.strip_prefix(home) else {
+            let Some(below) = below(home, path) else {
                 return false;
             };
-            let below = below.to_string_lossy().to_lowercase();
-            // Each profile is a home of its own.
-            let below = below
-                .strip_prefix("profiles/")
-                .and_then(|rest| Some(rest.split_once('/')?.1))
-                .unwrap_or(&below);
+            let below = below.as_str();
             let inside = |dir: &&str| {
                 below
                     .strip_prefix(*dir)
@@ -120,6 +125,19 @@ impl Guard {
             SECRET_FILES.contains(&below) || SECRET_DIRS.iter().any(inside)
         })
     }
+}
+
+/// The path below a home, in lower case. Each profile is a home of its own.
+fn below(home: &Path, path: &Path) -> Option<String> {
+    let below = path
+        .strip_prefix(home)
+        .ok()?
+        .to_string_lossy()
+        .to_lowercase();
+    let in_profile = below
+        .strip_prefix("profiles/")
+        .and_then(|rest| Some(rest.split_once('/')?.1.to_owned()));
+    Some(in_profile.unwrap_or(below))
 }
 
 /// Without `.` and `..`, looking at no file.

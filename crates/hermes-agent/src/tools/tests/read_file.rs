@@ -119,3 +119,20 @@ async fn a_byte_order_mark_is_not_shown() {
         .await;
     assert_eq!(page["content"], "1|one");
 }
+
+#[tokio::test]
+async fn keys_in_settings_and_logs_are_hidden_and_nowhere_else() {
+    let bench = Bench::new();
+    let key = "sk-0123456789abcdefghij";
+    for path in [
+        "home/config.yaml",
+        "home/logs/agent.log",
+        "home/profiles/work/config.yaml",
+        "project/config.yaml",
+    ] {
+        bench.put(path, format!("key: {key}\n"));
+        let page = bench.tools().ok("read_file", json!({"path": path})).await;
+        let shown = page["content"].as_str().unwrap().contains(key);
+        assert_eq!(shown, path.starts_with("project"), "{path}");
+    }
+}

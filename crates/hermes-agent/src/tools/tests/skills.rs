@@ -136,6 +136,9 @@ async fn changes_wait_for_approval_when_asked_to() {
         pending[0].payload,
         json!({"action": "create", "name": "notes", "content": DOCUMENT})
     );
+    apply_pending_skill(&bench.deps.skills, &pending[0].payload).unwrap();
+    assert_eq!(bench.text("home/skills/notes/SKILL.md"), DOCUMENT);
+    assert!(apply_pending_skill(&bench.deps.skills, &json!({"action": "burn"})).is_err());
 }
 
 #[tokio::test]

@@ -62,6 +62,42 @@ fn two_processes_lose_no_entry() {
     assert_eq!(entries.len(), 3 * EACH);
 }
 
+/// The original as the other process.
+const ADD_MANY: &str = "
+import sys
+from tools.memory_tool import load_on_disk_store
+s = load_on_disk_store()
+for n in range(int(sys.argv[1])):
+    assert s.add('memory', f'entry {n} of theirs')['success']
+";
+
+#[test]
+fn we_and_the_original_at_once_lose_no_entry() {
+    let Some(oracle) = oracle::require("files::memory::we_and_the_original_at_once_lose_no_entry")
+    else {
+        return;
+    };
+    let home = TempHome::new();
+    let count = EACH.to_string();
+    let child = oracle
+        .interpreter(&home)
+        .args(["-c", ADD_MANY, &count])
+        .spawn();
+    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    // Starting Python takes a while: wait until it has begun, so that both really write at once.
+    while files.entries(Target::Memory).unwrap().is_empty() && !home.exists("memories/MEMORY.md") {
+        std::thread::yield_now();
+    }
+    for n in 0..EACH {
+        files
+            .add(Target::Memory, &format!("entry {n} of ours"))
+            .unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(files.entries(Target::Memory).unwrap().len(), 2 * EACH);
+}
+
 /// What the original makes of the memory of a home.
 const READ: &str = "
 import json
