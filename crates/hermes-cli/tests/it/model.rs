@@ -78,6 +78,28 @@ fn set_turns_a_bare_name_into_a_section() {
 }
 
 #[test]
+fn the_first_model_creates_the_home() {
+    let home = TempHome::new();
+    let place = home.user().join("fresh");
+    let server = ModelServer::start();
+    server.serve_models([ServedModel::new("qwen3:8b").context_length(40_960)]);
+    let run = |args: &[&str]| {
+        let program = hermes(&home).env("HERMES_HOME", &place);
+        program.args(args.iter().copied()).run().ok()
+    };
+    let set = run(&["model", "set", "qwen3:8b", "--base-url", &server.base_url()]);
+    assert_eq!(set.stdout, "model is now qwen3:8b (custom)\n");
+    // The server itself says how much fits.
+    let shown = run(&["model", "show", "--json"]).json();
+    assert_eq!(
+        (&shown["context_length"], &shown["context_source"]),
+        (&json!(40_960), &json!("endpoint"))
+    );
+    let again = run(&["model", "show", "--json"]).json();
+    assert_eq!(again["context_source"], "cache");
+}
+
+#[test]
 fn a_misspelt_provider_changes_nothing() {
     let setup = Setup::new();
     let before = setup.home.read("config.yaml");

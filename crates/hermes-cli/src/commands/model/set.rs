@@ -51,6 +51,9 @@ const BELONG_TO_PROVIDER: &[&str] = &["base_url", "api_key", "api_mode", "key_en
 
 fn write(args: &SetArgs, route: &Route, cx: &Context) -> Outcome {
     let fail = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
     let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(fail)?;
     let old = doc.tree().get("model").cloned().unwrap_or(Value::Null);
     if !matches!(old, Value::Object(_)) {
