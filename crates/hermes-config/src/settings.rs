@@ -41,6 +41,8 @@ pub enum SettingError {
         expected: &'static str,
         given: String,
     },
+    #[error("{0} is a section; name the key within it (--force replaces the whole section)")]
+    Section(String),
     #[error("{0:?} is not JSON: {1}")]
     Json(String, serde_json::Error),
 }
@@ -200,6 +202,14 @@ fn set_config(
     }
     let file = home.config_path();
     let mut doc = ConfigDoc::open(&file)?;
+    let model = KeyPath::new(["model", "default"]);
+    let path = match path.get(doc.tree()) {
+        Some(Value::Object(_)) if path.parts() == ["model"] && value.is_string() => &model,
+        Some(Value::Object(map)) if !map.is_empty() && !value.is_object() && !options.force => {
+            return Err(SettingError::Section(path.to_string()));
+        }
+        _ => path,
+    };
     name_model(&mut doc, path)?;
     doc.set(path, &value)?;
     home.ensure()?;

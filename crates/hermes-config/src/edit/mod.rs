@@ -122,6 +122,15 @@ impl ConfigDoc {
         if path.get(&self.tree).is_none() {
             return Ok(false);
         }
+        let before = (self.text.clone(), self.tree.clone());
+        let done = self.remove_all(path, comments);
+        if done.is_err() {
+            (self.text, self.tree) = before;
+        }
+        done.map(|()| true)
+    }
+
+    fn remove_all(&mut self, path: &KeyPath, comments: splice::Comments) -> Result<(), EditError> {
         loop {
             let doc = self.document()?;
             let (splices, target) = splice::unset(&doc, path, comments)?;
@@ -137,8 +146,7 @@ impl ConfigDoc {
                     put(&mut expected, target.parts(), &left, "")?;
                 }
             }
-            self.apply(path, splices, &expected)?;
-            return Ok(true);
+            return self.apply(path, splices, &expected);
         }
     }
 

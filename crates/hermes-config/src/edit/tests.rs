@@ -488,3 +488,83 @@ proptest! {
         }
     }
 }
+
+/// Text made of what YAML is made of.
+fn yamlish() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "a",
+        "b",
+        "key",
+        "'q'",
+        "\"d\"",
+        ":",
+        ": ",
+        ":\n",
+        "- ",
+        "-\n",
+        "\n",
+        "\n  ",
+        "\n    ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+        "# c\n",
+        " # c",
+        "&x ",
+        "*x",
+        "!!str ",
+        "|\n",
+        "|+\n",
+        ">-\n",
+        "<<: ",
+        "? ",
+        "~",
+        "1",
+        "é",
+        "🏴",
+        "\r\n",
+        "\t",
+        "---\n",
+        "...\n",
+        "'",
+        "\"",
+        "\\",
+        "%",
+        "\u{feff}",
+        "\u{2028}",
+        "a: 1\n",
+        "  b: 2\n",
+        "- c\n",
+        "x: {y: 1}\n",
+        "l: [1, 2]\n",
+    ]);
+    prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// No text makes us panic, and an edit either does exactly what it should or changes nothing.
+    #[test]
+    fn any_text_can_be_tried(text in yamlish(), at: prop::sample::Index, value in "[ -~é]{0,4}") {
+        let Ok(tree) = read(&text) else { return Ok(()) };
+        let mut doc = ConfigDoc { path: PathBuf::new(), original: text.clone(), text: text.clone(), tree };
+        let mut paths = vec![KeyPath::new(["new"]), KeyPath::new(["a", "new"])];
+        leaf_paths(&doc.tree, &mut Vec::new(), &mut paths);
+        paths.retain(|path| !path.parts().is_empty());
+        let path = at.get(&paths).clone();
+        let mut expected = doc.tree.clone();
+        let possible = put(&mut expected, path.parts(), &json!(value), "").is_ok();
+        if doc.set(&path, &json!(value)).is_ok() {
+            prop_assert!(possible && doc.tree == expected && read(&doc.text).unwrap() == expected);
+        } else {
+            prop_assert_eq!(&doc.text, &text);
+        }
+        let before = doc.text.clone();
+        if doc.unset(&path).is_err() {
+            prop_assert_eq!(&doc.text, &before);
+        }
+    }
+}

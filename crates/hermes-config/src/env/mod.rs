@@ -134,6 +134,8 @@ impl fmt::Display for EnvWarning {
 struct Entry {
     value: String,
     source: EnvSource,
+    /// What this one replaced.
+    beneath: Option<Box<Entry>>,
 }
 
 /// The variables Hermes sees: process environment ← `.env` ← (`.op.env` fills gaps) ← managed.
@@ -179,6 +181,7 @@ impl Env {
         let entry = |value: &str| Entry {
             value: value.to_owned(),
             source: EnvSource::Shell,
+            beneath: None,
         };
         Self {
             values: process
@@ -198,16 +201,18 @@ impl Env {
         self.values.get(name).map(|entry| entry.source)
     }
 
-    /// The value of a key or token, when it is one: empty values and leftovers of a template do
-    /// not count.
+    /// The value of a key or token, when it is one. The leftover of a template is passed over for
+    /// the value that it hides; an empty value says that there is none.
     pub fn credential(&self, name: &str) -> Option<(SecretString, EnvSource)> {
-        let entry = self.values.get(name)?;
-        is_usable_secret(&entry.value).then(|| {
-            (
-                SecretString::from(entry.value.trim().to_owned()),
-                entry.source,
-            )
-        })
+        let mut entry = self.values.get(name)?;
+        while !is_usable_secret(&entry.value) {
+            if entry.value.trim().is_empty() {
+                return None;
+            }
+            entry = entry.beneath.as_deref()?;
+        }
+        let secret = SecretString::from(entry.value.trim().to_owned());
+        Some((secret, entry.source))
     }
 
     /// Whether the administrator fixed this variable.
@@ -263,7 +268,13 @@ impl Env {
             if fills_gaps && self.source(&name).is_some_and(|old| old != source) {
                 continue;
             }
-            self.values.insert(name, Entry { value, source });
+            let beneath = self.values.remove(&name).map(Box::new);
+            let entry = Entry {
+                value,
+                source,
+                beneath,
+            };
+            self.values.insert(name, entry);
         }
         Ok(())
     }
@@ -380,6 +391,20 @@ mod tests {
             [EnvWarning::NonAscii { stripped: 1, .. }]
         ));
         assert!(!format!("{env:?}").contains("sk-123"));
+    }
+
+    #[test]
+    fn a_placeholder_does_not_hide_the_shells_key_but_an_empty_value_does() {
+        let (_dir, env) = load(
+            &[(".env", "A=your-api-key-here\nB=\n")],
+            &[("A", "sk-real"), ("B", "sk-real")],
+        );
+        let (secret, source) = env.credential("A").unwrap();
+        assert_eq!(
+            (secret.expose_secret(), source),
+            ("sk-real", EnvSource::Shell)
+        );
+        assert!(env.credential("B").is_none());
     }
 
     #[test]

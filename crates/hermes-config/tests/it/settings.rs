@@ -133,6 +133,21 @@ fn a_bare_model_name_is_kept_when_a_section_is_needed() {
 }
 
 #[test]
+fn a_section_is_not_replaced_by_a_word() {
+    let home = TestHome::new("model: {default: a, provider: p}\ntts: {provider: x}\n");
+    let change = set(&home, "model", "b").unwrap();
+    assert_eq!(change.key, "model.default");
+    assert!(matches!(
+        set(&home, "tts", "off"),
+        Err(SettingError::Section(_))
+    ));
+    assert_eq!(
+        home.read("config.yaml"),
+        "model: {default: b, provider: p}\ntts: {provider: x}\n"
+    );
+}
+
+#[test]
 fn the_file_keeps_its_mode_and_its_link() {
     let home = TestHome::new("");
     let real = home.path("real.yaml");
