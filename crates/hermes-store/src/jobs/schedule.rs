@@ -263,6 +263,9 @@ fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
     };
     let (rest, offset) = text.split_at(time_at + at);
     let digits: String = offset[1..].chars().filter(|c| *c != ':').collect();
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let (hours, minutes) = match digits.len() {
         2 => (digits.parse::<i32>().ok()?, 0),
         4 => (digits[..2].parse().ok()?, digits[2..].parse().ok()?),

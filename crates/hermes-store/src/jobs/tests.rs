@@ -220,3 +220,21 @@ fn schedules_are_read_as_the_original_reads_them() {
         assert!(parse(text, &now).is_err(), "{text}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_text_breaks_the_schedule_parser(
+        text in proptest::prop_oneof![".{0,24}", "2027-01-0[1-9]T[0-9:+é-]{0,12}", "[0-9*/, -]{0,20}", "(every )?[0-9]{0,22}[mhdé]{0,3}"]
+    ) {
+        if let Ok(parsed) = parse(&text, &Utc::now()) {
+            proptest::prop_assert!(Schedule::from_stored(&parsed.to_json()).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_bytes_break_the_reader(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60)) {
+        let _ = json::parse_lenient(&bytes);
+    }
+}

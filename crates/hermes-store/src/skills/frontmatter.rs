@@ -235,4 +235,14 @@ mod tests {
         assert!(!read("environments: kanban").fits_environment(&active));
         assert!(read("environments: moonbase").fits_environment(&active));
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_text_is_read_and_the_body_is_its_end(text in "(---)?[-a-z: \\n\\r\u{feff}é\\[{]{0,60}") {
+            let (_, body) = Frontmatter::read(&text);
+            proptest::prop_assert!(text.ends_with(body));
+        }
+    }
 }
