@@ -37,7 +37,7 @@ pub struct ClientParts {
     /// Already refined by [`Quirks::for_model`].
     pub quirks: Quirks,
     pub credential: Option<SecretString>,
-    /// From [`crate::http::client`]; its connect timeout is `timeouts.connect`.
+    /// From [`crate::http::client`].
     pub http: reqwest::Client,
     pub timeouts: PhaseTimeouts,
     pub clock: Arc<dyn Clock>,

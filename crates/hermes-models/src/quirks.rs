@@ -46,7 +46,8 @@ pub struct Quirks {
     pub tool_ids: ToolIds,
     /// `extra_content` of tool calls (Gemini thought signatures) travels back.
     pub thought_signatures: bool,
-    /// Tool results carry the tool's `name` (Gemini refuses them without).
+    /// Tool results carry the tool's `name`: Gemini refuses them without, and the templates of
+    /// some local models print it.
     pub tool_result_names: bool,
     /// OpenRouter's `provider` object: `only`, `ignore`, `order`, `sort`, ….
     pub provider_preferences: Option<Value>,
@@ -100,7 +101,7 @@ impl Quirks {
                 ToolIds::Any
             },
             thought_signatures: false,
-            tool_result_names: false,
+            tool_result_names: chat,
             provider_preferences: None,
             ollama_num_ctx: None,
             content_as_parts: false,

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Limits per phase of a call.
+/// Limits per phase of a call. Connecting is limited by the HTTP client
+/// ([`crate::http::HttpSettings::connect_timeout`]): connections outlive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTimeouts {
-    /// Until there is a connection. Set on the HTTP client; here for messages.
-    pub connect: Duration,
     /// From the start until the first byte of the answer.
     pub first_byte: Duration,
     /// Between two pieces of the answer.
@@ -42,11 +41,9 @@ const SLOW: &[(&str, u64)] = &[
 impl PhaseTimeouts {
     /// Defaults for a model. Local servers load models and read prompts slowly: they get time.
     pub fn for_model(local: bool, model: &str) -> Self {
-        let connect = MINUTE / 2;
         if local {
             let total = 120 * MINUTE;
             return Self {
-                connect,
                 first_byte: total,
                 idle: 15 * MINUTE,
                 total,
@@ -55,7 +52,6 @@ impl PhaseTimeouts {
         }
         let silence = slow_floor(model).unwrap_or_default().max(3 * MINUTE);
         Self {
-            connect,
             first_byte: silence,
             idle: silence,
             total: 30 * MINUTE,

@@ -26,7 +26,10 @@ pub(super) fn user<'a>(message: &'a UserMessage, scope: &Scope<'_>) -> Vec<Piece
     let mut pieces = of(&message.content, scope);
     if let Some(wire) = &message.wire_text {
         pieces.retain(|piece| !matches!(piece, Piece::Text(_)));
-        pieces.insert(0, Piece::Text(wire.as_str().into()));
+        // Formats refuse blank text.
+        if !wire.trim().is_empty() {
+            pieces.insert(0, Piece::Text(wire.as_str().into()));
+        }
     }
     pieces
 }

@@ -36,9 +36,7 @@ impl Quirks {
         let host = host_of(&route.base_url);
         self.developer_role |= self.format == WireFormat::ChatCompletions
             && (model.has("gpt-5") || model.has("codex"));
-        let google = model.has("gemini") || model.has("gemma");
-        self.thought_signatures |= google;
-        self.tool_result_names |= google;
+        self.thought_signatures |= model.has("gemini") || model.has("gemma");
         if model.is_kimi() && self.schema == SchemaDialect::Standard {
             self.schema = SchemaDialect::Moonshot;
         }

@@ -40,7 +40,8 @@ pub(super) fn blocks<'a>(
             }
             Some("text") => {
                 said = true;
-                out.extend(text(block, "text").map(Block::text));
+                let text = text(block, "text").map(str::trim);
+                out.extend(text.filter(|text| !text.is_empty()).map(Block::text));
             }
             Some("tool_use") => {
                 // The arguments come from the log: they may have been repaired since.

@@ -1,4 +1,6 @@
-use hermes_core::message::{AssistantMessage, BlobKind, FinishReason, Message};
+use hermes_core::message::{
+    AssistantMessage, BlobKind, Content, FinishReason, Message, UserMessage,
+};
 use hermes_core::model::{ModelEvent, ReasoningEffort, ToolChoice, WireFormat};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -178,6 +180,30 @@ fn a_thinking_budget_fits_into_the_answer_and_takes_the_temperature() {
     assert_eq!(body.get("thinking"), None);
     assert_eq!(body["max_tokens"], 8_000);
     assert_eq!(body["temperature"], 0.2);
+}
+
+#[test]
+fn blank_text_is_never_sent() {
+    let mut sample = sample();
+    let wire = Message::User(UserMessage {
+        content: Content::from("x"),
+        wire_text: Some(" \n".into()),
+    });
+    let kept = Message::Assistant(AssistantMessage {
+        blobs: vec![blob(
+            BlobKind::ReasoningDetails,
+            "prov",
+            json!([{"type": "text", "text": " \n"}, {"type": "text", "text": " a \n"}]),
+        )],
+        ..AssistantMessage::default()
+    });
+    sample.set_log([wire, kept]);
+    let body = sample.body();
+    assert_eq!(body["messages"][0]["content"][0]["text"], "(empty message)");
+    assert_eq!(
+        body["messages"][1]["content"],
+        json!([{"type": "text", "text": "a"}])
+    );
 }
 
 #[test]

@@ -28,8 +28,8 @@ fn a_request() {
                 {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{\"at\":1,\"path\":\"b\"}"}},
                 {"id": "c2", "type": "function", "function": {"name": "write", "arguments": "{}"}},
             ]},
-            {"role": "tool", "content": "one", "tool_call_id": "c1"},
-            {"role": "tool", "content": "two", "tool_call_id": "c2"},
+            {"role": "tool", "content": "one", "name": "read", "tool_call_id": "c1"},
+            {"role": "tool", "content": "two", "name": "write", "tool_call_id": "c2"},
             {"role": "assistant", "content": "done"},
             {"role": "user", "content": "thanks"},
         ])
@@ -68,11 +68,11 @@ fn the_small_print_of_endpoints() {
         .clone();
     sample.quirks.headers = vec![("X-Title".into(), "s={session}".into())];
     sample.quirks.prompt_cache_key = true;
-    sample.quirks.tool_result_names = true;
+    sample.quirks.tool_result_names = false;
     sample.request.tool_choice = ToolChoice::None;
     let body = sample.body();
     assert_eq!(body["messages"][0]["role"], "developer");
-    assert_eq!(body["messages"][3]["name"], "read");
+    assert_eq!(body["messages"][3].get("name"), None);
     // Not more than the model can say.
     assert_eq!(body["max_completion_tokens"], 8_000);
     assert_eq!(body["tool_choice"], "none");
