@@ -82,7 +82,10 @@ impl ContextBook {
         };
         rows.insert(key, tokens);
         let rows: Map<String, Value> = rows.into_iter().map(|(k, v)| (k, json!(v))).collect();
-        let text = yaml::to_block(&json!({ "context_lengths": rows }));
+        let mut text = yaml::to_block(&json!({ "context_lengths": rows }));
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
         if let Err(error) = write_atomic(&self.path, text.as_bytes(), 0o600) {
             tracing::debug!(%error, path = %self.path.display(), "the learnt window was not stored");
         }

@@ -36,6 +36,10 @@ pub enum LiveError {
     Route(#[from] RouteError),
     #[error(transparent)]
     List(#[from] ListError),
+    #[error(
+        "{provider} refuses to list its models even to valid keys; hermes model list --provider {provider} shows those known here"
+    )]
+    NotListed { provider: &'static str },
 }
 
 impl Router {
@@ -116,6 +120,11 @@ impl Router {
             None => self.primary_target()?,
             Some(_) => self.resolver().choose(Some("-"), &explicit)?,
         };
+        if let Some(provider) = target.builtin.filter(|p| !p.lists_models && !target.moved) {
+            return Err(LiveError::NotListed {
+                provider: provider.id,
+            });
+        }
         let credential = self.credential(&target)?;
         let route = route(&target, credential.as_ref());
         let quirks = providers::profile::quirks(

@@ -137,6 +137,9 @@ async fn a_list_that_cannot_be_had_says_why() {
         error,
         LiveError::Route(RouteError::NothingConfigured)
     ));
+    let mimo = Rig::new().var("XIAOMI_API_KEY", "mimo-key");
+    let error = mimo.router().live_models(None, LIST_TIMEOUT).await;
+    assert!(matches!(error, Err(LiveError::NotListed { .. })));
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ fn failure(error: LiveError) -> Failure {
         }
         LiveError::Route(error) => Failure::from(error),
         LiveError::List(error) => Failure::new(Exit::Unreachable, error.to_string()),
+        error @ LiveError::NotListed { .. } => Failure::failed(error.to_string()),
     }
 }
 
