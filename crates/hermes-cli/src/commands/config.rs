@@ -172,6 +172,7 @@ fn setting_failure(error: &SettingError) -> Failure {
     let exit = match error {
         SettingError::Path(_)
         | SettingError::WrongType { .. }
+        | SettingError::Section(_)
         | SettingError::Json(..)
         | SettingError::Edit(EditError::NotASection { .. } | EditError::NoSuchIndex { .. })
         | SettingError::Env(EnvWriteError::InvalidName(_) | EnvWriteError::DeniedName(_)) => {
