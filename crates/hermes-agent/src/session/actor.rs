@@ -7,10 +7,11 @@ use hermes_core::approval::Approver;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::message::Message;
-use hermes_core::model::{ModelClient, RouteError};
+use hermes_core::model::{ErrorClass, ModelClient, RouteError};
 use hermes_core::store::{NewSession, SessionUpdate, StoreError, StoredSession};
 use hermes_core::task;
 use hermes_core::tool::Registry;
+use hermes_core::usage::{Cost, Usage};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +37,14 @@ pub(super) struct Actor {
     /// The session has a title, or one is being made.
     titled: bool,
     warned_small: bool,
+}
+
+struct CloseOnDrop(EventSink);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Actor {
@@ -79,6 +88,8 @@ impl Actor {
     }
 
     pub(super) async fn run(mut self) {
+        // Whatever ends the actor ends its events, so that no reader waits for ever.
+        let _end = CloseOnDrop(self.desk.events.clone());
         self.sweep_spilled();
         while !self.desk.closing && !self.cancel.is_cancelled() {
             if let Some(command) = self.desk.later.pop_front() {
@@ -148,9 +159,22 @@ impl Actor {
             cancel: cancel.clone(),
         };
         let turn = Turn::new(scope, &mut self.conv, registry).run(input);
-        let summary = self.desk.attend(Busy::Turn, &cancel, turn).await;
-        self.desk.events.set_turn(None);
-        self.after_turn(summary).await;
+        // Boxed: what a turn needs is given back when it ends, however long the session lives.
+        let work = Box::pin(task::catch("turn", turn));
+        match self.desk.attend(Busy::Turn, &cancel, work).await {
+            Ok(summary) => {
+                self.desk.events.set_turn(None);
+                self.after_turn(summary).await;
+            }
+            // A bug of ours ends the turn, not the session.
+            Err(panicked) => {
+                self.end_turn(TurnExit::Failed {
+                    class: ErrorClass::Unknown,
+                    message: format!("internal error: {}", panicked.message),
+                })
+                .await;
+            }
+        }
     }
 
     async fn after_turn(&mut self, summary: TurnSummary) {
@@ -174,29 +198,38 @@ impl Actor {
         }
     }
 
-    /// A turn that could not begin still begins and ends for whoever watches.
+    /// A turn that could not begin still begins for whoever watches.
     async fn fail_turn(&mut self, error: &StoreError) {
-        let events = self.desk.events.clone();
-        events
+        self.desk
+            .events
             .emit(AgentEvent::TurnStarted {
                 session: self.conv.id.clone(),
                 route: self.conv.client.route().clone(),
             })
             .await;
+        self.end_turn(TurnExit::StoreFailed {
+            message: error.to_string(),
+        })
+        .await;
+    }
+
+    /// Reports the end of a turn that cannot do so itself.
+    async fn end_turn(&mut self, exit: TurnExit) {
         let summary = TurnSummary {
-            exit: TurnExit::StoreFailed {
-                message: error.to_string(),
-            },
+            exit,
             text: String::new(),
-            usage: hermes_core::usage::Usage::default(),
-            cost: hermes_core::usage::Cost::Unknown,
+            usage: Usage::default(),
+            cost: Cost::Unknown,
             calls: 0,
             tool_calls: 0,
             millis: 0,
-            pending_steer: None,
+            pending_steer: self.desk.mailbox.take(),
         };
-        events.emit(AgentEvent::TurnFinished { summary }).await;
-        events.set_turn(None);
+        self.desk
+            .events
+            .emit(AgentEvent::TurnFinished { summary })
+            .await;
+        self.desk.events.set_turn(None);
     }
 
     /// A turn starts on the primary route, whatever the one before fell back to.
@@ -385,6 +418,11 @@ impl Actor {
     }
 
     async fn close(self) {
+        if !self.desk.queue.is_empty() {
+            let waiting = self.desk.queue.len();
+            let text = format!("{waiting} waiting messages were not read.");
+            self.notice(NoticeLevel::Warning, text).await;
+        }
         self.background.close();
         let grace = self.deps.settings.close_grace;
         if tokio::time::timeout(grace, self.background.wait())
@@ -395,7 +433,6 @@ impl Actor {
         }
         self.cancel.cancel();
         self.desk.events.emit(AgentEvent::Closed).await;
-        self.desk.events.close();
     }
 
     async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
@@ -428,6 +465,7 @@ fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) 
         reopen: false,
         context_used: 0,
         told_route: None,
+        told_day: None,
     }
 }
 
@@ -462,6 +500,7 @@ fn resume(
         reopen: session.ended,
         context_used: 0,
         told_route: None,
+        told_day: None,
     }
 }
 

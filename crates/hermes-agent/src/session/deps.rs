@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use hermes_core::BoxFuture;
 use hermes_core::approval::Approver;
 use hermes_core::clock::{Clock, Rng};
@@ -73,6 +74,12 @@ impl ToolSource for Registry {
 /// Who writes the system prompt. Asked once per session; the text is stored and replayed.
 pub trait PromptSource: Send + Sync {
     fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText>;
+
+    /// The day it is for the person. A conversation that goes on for days tells the model when it
+    /// changes; `None`: it does not.
+    fn today(&self) -> Option<NaiveDate> {
+        None
+    }
 }
 
 /// What a system prompt may speak of.

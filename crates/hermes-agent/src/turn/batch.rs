@@ -91,7 +91,7 @@ impl Turn<'_> {
                 async move {
                     // Never closed, so there is always a permit in the end.
                     let _permit = workers.acquire().await;
-                    (at, start.run().await)
+                    (at, start.run_in_time().await)
                 }
             })
             .collect();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Scope, millis};
+use super::{Scope, millis, words};
 
 /// What a call came to.
 pub(super) struct Ran {
@@ -30,7 +30,22 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    pub(super) async fn run(self) -> Ran {
+    /// Runs the call, unless its time was up before there was a worker for it.
+    pub(super) async fn run_in_time(self) -> Ran {
+        let outcome = if self.scope.cancel.is_cancelled() {
+            ToolOutcome::error(ToolErrorKind::Cancelled, words::SKIPPED_STOP)
+        } else if self.deadline.is_some_and(|at| at <= Instant::now()) {
+            ToolOutcome::error(ToolErrorKind::TimedOut, words::SKIPPED_LATE)
+        } else {
+            return self.run().await;
+        };
+        Ran {
+            outcome,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    async fn run(self) -> Ran {
         let events = &self.scope.events;
         let began = Instant::now();
         events

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use hermes_core::ids::{RowId, SessionId};
 use hermes_core::model::{ModelClient, Route};
 use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoreError};
@@ -30,6 +31,8 @@ pub(crate) struct Conversation {
     pub context_used: u64,
     /// The model that the conversation was last told it is.
     pub told_route: Option<(String, String)>,
+    /// The day that the conversation was last told it is.
+    pub told_day: Option<NaiveDate>,
 }
 
 /// What was learnt about the route in use from its refusals. Forgotten when the route changes.

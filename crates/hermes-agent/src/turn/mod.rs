@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::TurnId;
@@ -192,29 +193,44 @@ impl<'a> Turn<'a> {
 
     /// What goes over the wire with the message but is not part of it.
     fn wire_text(&mut self, input: &UserInput) -> Option<String> {
-        let route = self.conv.client.route();
-        let now = (route.model.clone(), route.provider.clone());
-        let told = self.conv.told_route.replace(now.clone());
-        let note = match told {
-            Some(told) if told != now => Some(format!(
-                "[Note: from here on you run as {} (provider {}).]",
-                now.0, now.1
-            )),
-            Some(_) => None,
-            None => crate::prompt::identity_note(&self.conv.system, &now.0, &now.1),
-        };
-        if note.is_none() && input.context.is_none() {
+        let extras: Vec<String> = [input.context.clone(), self.route_note(), self.day_note()]
+            .into_iter()
+            .flatten()
+            .collect();
+        if extras.is_empty() {
             return None;
         }
         let mut text = input.text.clone();
-        for extra in [input.context.as_ref(), note.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for extra in extras {
             text.push_str("\n\n");
-            text.push_str(extra);
+            text.push_str(&extra);
         }
         Some(text)
+    }
+
+    /// Tells the model who it is, when that is not what it was told.
+    fn route_note(&mut self) -> Option<String> {
+        let route = self.conv.client.route();
+        let now = (route.model.clone(), route.provider.clone());
+        match self.conv.told_route.replace(now.clone()) {
+            Some(told) if told == now => None,
+            Some(_) => Some(format!(
+                "[Note: from here on you run as {} (provider {}).]",
+                now.0, now.1
+            )),
+            None => crate::prompt::identity_note(&self.conv.system, &now.0, &now.1),
+        }
+    }
+
+    /// Tells the model that the day changed.
+    fn day_note(&mut self) -> Option<String> {
+        let today = self.scope.deps.prompt.today()?;
+        match self.conv.told_day.replace(today) {
+            Some(told) => crate::prompt::date_note(told, today),
+            // The prompt of this session names the day it was written on.
+            None if self.conv.log.is_empty() => None,
+            None => crate::prompt::date_note(NaiveDate::MIN, today),
+        }
     }
 
     async fn prepare(&mut self) -> Flow<State> {

@@ -53,7 +53,14 @@ pub(super) async fn sample(
         };
         match next {
             None => break,
-            Some(Ok(event)) => answer.take(event).await,
+            Some(Ok(event)) => {
+                // Nothing follows it, even if the connection stays open.
+                let last = matches!(event, ModelEvent::Finished(_));
+                answer.take(event).await;
+                if last {
+                    break;
+                }
+            }
             Some(Err(failure)) => {
                 error = Some(failure);
                 break;

@@ -14,6 +14,8 @@ pub(super) const DO_IT: &str = "You said what you are about to do, but did nothi
 pub(super) const BUDGET_GONE: &str = "The limit of steps for this request is reached: no more tools can be called. Say what was done, what was found, and what remains to be done.";
 pub(super) const STOPPED: &str = "[The user stopped this turn here.]";
 pub(super) const SKIPPED_STOP: &str = "Not run: the user stopped the turn.";
+pub(super) const SKIPPED_LATE: &str =
+    "Not run: the calls before it took all the time. Make fewer calls at once.";
 pub(super) const SKIPPED_GUARD: &str = "Not run: the turn was stopped because it went in circles.";
 
 /// The row that ends a turn whose last row is a tool result.

@@ -1,4 +1,10 @@
 //! Whole turns with scripted models.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests use this: a broken precondition should end them loudly"
+)]
 
 mod answers;
 mod compaction;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::message::{Message, Part};
 use hermes_core::model::ErrorClass;
 use hermes_core::store::SessionUpdate;
 use hermes_core::usage::{Cost, Usage};
@@ -192,4 +193,47 @@ async fn a_cap_without_prices_is_reported_as_blind() {
             .iter()
             .any(|text| text.contains("max_cost_usd"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_that_are_refused_become_a_note() {
+    let mut session = Setup::new([
+        Reply::error(ErrorClass::ImagesUnsupported),
+        Reply::text("I cannot see it"),
+    ])
+    .start();
+    let input = UserInput {
+        text: "look".into(),
+        images: vec![Part::image("data:image/png;base64,AAAA")],
+        ..UserInput::default()
+    };
+    session.send(AgentCommand::Submit(input)).await;
+    assert_eq!(session.finish().await.exit, TurnExit::Answered);
+    let requests = session.router.requests();
+    let images = |nth: usize| match &*requests[nth].messages[0] {
+        Message::User(user) => user.content.image_count(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((images(0), images(1)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_without_long_contexts_compacts_to_the_normal_window() {
+    let filler = || Reply::text(&"word ".repeat(2_000));
+    let mut replies: Vec<Reply> = (0..12).map(|_| filler()).collect();
+    replies.push(Reply::error(ErrorClass::LongContextTier));
+    replies.push(Reply::text("ok"));
+    let main = ScriptedClient::new("main", replies).info(|info| info.context_length = 1_000_000);
+    let helper = ScriptedClient::new("helper", [Reply::text("## Goal\nTalk.")]);
+    let mut session = Setup::with_router(ScriptedRouter::new(main).helper(helper)).start();
+    for n in 0..12 {
+        session.turn(&format!("request {n}")).await;
+    }
+    let summary = session.turn("and now").await;
+    assert_eq!((summary.exit, summary.calls), (TurnExit::Answered, 2));
+    let compacted = session
+        .seen
+        .iter()
+        .any(|event| matches!(event, AgentEvent::Compacted { .. }));
+    assert!(compacted);
 }

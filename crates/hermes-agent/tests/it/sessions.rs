@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::session::{PromptContext, PromptSource, PromptText, SessionStart};
+use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
 use hermes_core::ids::SessionId;
@@ -323,4 +324,55 @@ async fn closing_does_not_wait_for_ever_for_a_title() {
     let began = tokio::time::Instant::now();
     session.close().await;
     assert_eq!(began.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bug_ends_the_turn_and_not_the_session() {
+    // The scripted client panics when it is called more often than planned.
+    let mut session = Setup::new([Reply::text("1")]).start();
+    session.turn("a").await;
+    let summary = session.turn("b").await;
+    let TurnExit::Failed { message, .. } = summary.exit else {
+        panic!("{:?}", summary.exit)
+    };
+    assert!(message.contains("internal error"), "{message}");
+    let events = session.close().await;
+    assert_eq!(events.last(), Some(&AgentEvent::Closed));
+}
+
+/// A prompt whose day the test sets.
+struct Dated(std::sync::atomic::AtomicI32);
+
+impl PromptSource for Dated {
+    fn build<'a>(&'a self, _cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
+        Box::pin(std::future::ready(PromptText {
+            text: "You are a test.".into(),
+            notices: vec!["A file was left out.".into()],
+        }))
+    }
+
+    fn today(&self) -> Option<chrono::NaiveDate> {
+        let day = self.0.load(std::sync::atomic::Ordering::SeqCst);
+        chrono::NaiveDate::from_num_days_from_ce_opt(day)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_is_told_when_the_day_changes() {
+    let prompt = Arc::new(Dated(739_000.into()));
+    let mut setup = Setup::new([Reply::text("1"), Reply::text("2"), Reply::text("3")]);
+    setup.prompt = prompt.clone();
+    let mut session = setup.start();
+    session.turn("a").await;
+    prompt.0.store(739_001, std::sync::atomic::Ordering::SeqCst);
+    session.turn("b").await;
+    session.turn("c").await;
+    let request = session.router.request(2);
+    assert_eq!(request[0], "user: a");
+    assert!(
+        request[2].starts_with("user: b\n\n[Note: today is "),
+        "{request:?}"
+    );
+    assert_eq!(request[4], "user: c");
+    assert_eq!(session.notices(), ["A file was left out."], "said once");
 }

@@ -323,3 +323,27 @@ async fn a_step_of_pure_code_costs_no_iteration() {
         .start();
     assert_eq!(session.turn("go").await.exit, TurnExit::Answered);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_no_worker_in_time_is_not_begun() {
+    let store = Arc::new(MemoryStore::default());
+    let mut session = Setup::new([numbered("hang", 3), Reply::text("ok")])
+        .tool(FakeTool::slow(
+            "hang",
+            Effects::ReadOnly,
+            Duration::from_hours(9),
+        ))
+        .store(store.clone())
+        .settings(|settings| settings.tools.workers = 2)
+        .start();
+    let summary = session.turn("go").await;
+    let texts = texts(&store);
+    assert!(texts[0].contains("did not finish"), "{texts:?}");
+    assert!(texts[2].contains("Not run"), "{texts:?}");
+    let started = session
+        .seen
+        .iter()
+        .filter(|event| matches!(event, AgentEvent::ToolStarted { .. }))
+        .count();
+    assert_eq!((started, summary.exit), (2, TurnExit::Answered));
+}

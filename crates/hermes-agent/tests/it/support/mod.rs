@@ -1,10 +1,4 @@
 //! A model, a store and tools that do what the test says.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "only tests use this: a broken precondition should end them loudly"
-)]
 
 pub(crate) mod model;
 pub(crate) mod render;
@@ -15,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::events::EventReceiver;
-use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart};
+use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, SessionStart};
 use hermes_agent::settings::AgentSettings;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary};
@@ -37,6 +31,7 @@ pub(crate) struct Setup {
     pub(crate) other_router: Option<Arc<dyn ModelRouter>>,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) prompt: Arc<dyn PromptSource>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) settings: AgentSettings,
     pub(crate) start: Option<SessionStart>,
@@ -54,6 +49,7 @@ impl Setup {
             other_router: None,
             store: Arc::new(MemoryStore::default()),
             tools: Vec::new(),
+            prompt: Arc::new("You are a test.".to_owned()),
             approver: None,
             settings: AgentSettings {
                 titles: false,
@@ -84,7 +80,7 @@ impl Setup {
             router: self.other_router.unwrap_or_else(|| self.router.clone()),
             store: self.store.clone(),
             tools: Arc::new(Registry::new(self.tools)),
-            prompt: Arc::new("You are a test.".to_owned()),
+            prompt: self.prompt,
             approver: self.approver,
             settings: self.settings,
             clock: Arc::new(ManualClock::default()),
