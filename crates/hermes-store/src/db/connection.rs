@@ -100,12 +100,16 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     Ok(conn)
 }
 
-/// Durability and integrity settings of the connection that writes.
+/// Journal and integrity settings of the connection that writes. Returns whether it has a
+/// write-ahead log.
 ///
 /// An existing journal mode is kept when it is WAL already, or when the database belongs to a
 /// newer program (`keep_journal`). Filesystems without shared memory cannot do WAL: they stay
 /// with a rollback journal.
-pub(crate) fn prepare_writer(conn: &Connection, keep_journal: bool) -> Result<(), rusqlite::Error> {
+pub(crate) fn prepare_writer(
+    conn: &Connection,
+    keep_journal: bool,
+) -> Result<bool, rusqlite::Error> {
     let journal: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     let mut wal = journal.eq_ignore_ascii_case("wal");
     if !wal && !keep_journal {
@@ -121,14 +125,25 @@ pub(crate) fn prepare_writer(conn: &Connection, keep_journal: bool) -> Result<()
         }
     }
     conn.execute_batch("PRAGMA foreign_keys=ON")?;
-    if cfg!(target_os = "macos") {
-        conn.execute_batch("PRAGMA synchronous=FULL; PRAGMA checkpoint_fullfsync=1")?;
+    Ok(wal)
+}
+
+/// For a file that is being created: there is nothing yet that a power cut could take.
+pub(crate) fn no_flush(conn: &Connection) -> Result<(), rusqlite::Error> {
+    conn.execute_batch("PRAGMA synchronous=OFF")
+}
+
+/// When commits are flushed to the disk. Under WAL `NORMAL` survives the death of any process;
+/// only a power cut can take the newest commits, and the database stays whole. It saves a flush
+/// per message.
+pub(crate) fn set_flush(conn: &Connection, wal: bool) -> Result<(), rusqlite::Error> {
+    conn.execute_batch(if cfg!(target_os = "macos") {
+        "PRAGMA synchronous=FULL; PRAGMA checkpoint_fullfsync=1"
     } else if wal {
-        // Under WAL this survives the death of any process; only a power cut can take the newest
-        // commits, and the database stays whole. It saves a disk flush per message.
-        conn.execute_batch("PRAGMA synchronous=NORMAL")?;
-    }
-    Ok(())
+        "PRAGMA synchronous=NORMAL"
+    } else {
+        "PRAGMA synchronous=FULL"
+    })
 }
 
 fn lacks_wal(error: &rusqlite::Error) -> bool {

@@ -47,7 +47,7 @@ pub use titles::clean_title;
 /// The layout that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;
 
-use connection::{Access, Fault, connect, prepare_writer};
+use connection::{Access, Fault, connect, no_flush, prepare_writer, set_flush};
 use layout::Layout;
 use readers::Readers;
 use writer::{Writer, WriterConfig, attempt};
@@ -247,7 +247,10 @@ fn open_writer(path: &Path, options: &OpenOptions) -> Result<(Connection, Layout
 fn try_open(path: &Path) -> Result<(Connection, Layout), Fault> {
     let conn = connect(path, Access::Write)?;
     let mut layout = Layout::read(&conn)?;
-    prepare_writer(&conn, layout.is_guest())?;
+    if layout.version == 0 {
+        no_flush(&conn)?;
+    }
+    let wal = prepare_writer(&conn, layout.is_guest())?;
     if layout.is_guest() && layout.has(upgrade::FOREIGN_INDEX) {
         let found = layout.clone();
         if attempt(&conn, &mut |conn| {
@@ -262,6 +265,7 @@ fn try_open(path: &Path) -> Result<(Connection, Layout), Fault> {
     } else if !layout.is_guest() {
         heal_active(&conn)?;
     }
+    set_flush(&conn, wal)?;
     Ok((conn, layout))
 }
 

@@ -4,7 +4,7 @@ mod query;
 mod recall;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hermes_core::store::StoreError;
 use rusqlite::types::Value as SqlValue;
@@ -22,10 +22,10 @@ use super::Store;
 use super::connection::Fault;
 use super::layout::Layout;
 use super::resolve::like_escape;
-use query::{Plan, plan, quote_words};
+use query::{Plan, alternatives, plan, quote_words};
 
-/// Ranking looks at every match. Beyond this many only the newest are ranked: a word that is
-/// in so many messages says little, and the search stays fast on a large history.
+/// Ranking looks at every match. Of a word that more messages have than this, only the newest
+/// are ranked: it says little, and the search stays fast on a large history.
 const RANKED: usize = 2000;
 
 const COLUMNS: &str = "m.id, m.session_id, m.role, '' AS snippet, m.timestamp, m.tool_name, \
@@ -156,9 +156,48 @@ fn ranked(
     query: &str,
     options: &SearchOptions,
 ) -> Result<Vec<SearchHit>, Fault> {
-    if exceeds(conn, table, query)? {
+    if !exceeds(conn, table, query)? {
+        return exact(conn, layout, table, query, options);
+    }
+    // Of alternatives, the rare ones tell conversations apart: they are ranked in full, and
+    // only then come matches of the common ones.
+    let parts = alternatives(query);
+    let mut rare = Vec::new();
+    for part in &parts {
+        if !exceeds(conn, table, part)? {
+            rare.push(part.as_str());
+        }
+    }
+    if rare.is_empty() || options.sort != Sort::Relevance {
         return newest_ranked(conn, layout, table, query, options);
     }
+    let wanted = options.offset + options.limit;
+    let all = SearchOptions {
+        limit: wanted,
+        offset: 0,
+        ..options.clone()
+    };
+    let mut hits = exact(conn, layout, table, &rare.join(" OR "), &all)?;
+    if hits.len() < wanted && rare.len() < parts.len() {
+        let seen: HashSet<i64> = hits.iter().map(|hit| hit.id).collect();
+        let more = newest_ranked(conn, layout, table, query, &all)?;
+        hits.extend(more.into_iter().filter(|hit| !seen.contains(&hit.id)));
+    }
+    Ok(hits
+        .into_iter()
+        .skip(options.offset)
+        .take(options.limit)
+        .collect())
+}
+
+/// Ranks every match.
+fn exact(
+    conn: &Connection,
+    layout: &Layout,
+    table: &str,
+    query: &str,
+    options: &SearchOptions,
+) -> Result<Vec<SearchHit>, Fault> {
     let (filter, filter_params) = filters(options);
     let order = match options.sort {
         Sort::Relevance => format!("{table}.rank"),
@@ -246,20 +285,33 @@ fn fill_snippets(
     let Some(lowest) = hits.iter().map(|hit| hit.id).min() else {
         return Ok(());
     };
-    let ids: Vec<String> = hits.iter().map(|hit| hit.id.to_string()).collect();
-    // One pass over the matches: asking for each row by itself evaluates the query each time.
-    // The plus sign keeps SQLite from doing just that.
-    let sql = format!(
-        "SELECT rowid, snippet({table}, -1, '>>>', '<<<', '...', 40) FROM {table}
-         WHERE {table} MATCH ?1 AND rowid >= ?2 AND +rowid IN ({})",
-        ids.join(", ")
-    );
+    let snippet =
+        format!("SELECT rowid, snippet({table}, -1, '>>>', '<<<', '...', 40) FROM {table}");
+    // Evaluating a prefix is slow, so it is done once, in a pass over the matches (the plus sign
+    // keeps SQLite from asking for each row). Everything else is quicker row by row.
+    let single_pass = query.contains('*');
+    let sql = if single_pass {
+        let ids: Vec<String> = hits.iter().map(|hit| hit.id.to_string()).collect();
+        let ids = ids.join(", ");
+        format!("{snippet} WHERE {table} MATCH ?1 AND rowid >= ?2 AND +rowid IN ({ids})")
+    } else {
+        format!("{snippet} WHERE {table} MATCH ?1 AND rowid = ?2")
+    };
+    let starts = if single_pass {
+        vec![lowest]
+    } else {
+        hits.iter().map(|hit| hit.id).collect()
+    };
     let read = |query: &str| -> Result<HashMap<i64, String>, rusqlite::Error> {
         let mut statement = conn.prepare(&sql)?;
-        let rows = statement.query_map(rusqlite::params![query, lowest], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-        rows.collect()
+        let mut snippets = HashMap::new();
+        for start in &starts {
+            let mut rows = statement.query(rusqlite::params![query, start])?;
+            while let Some(row) = rows.next()? {
+                snippets.insert(row.get(0)?, row.get(1)?);
+            }
+        }
+        Ok(snippets)
     };
     let mut snippets = match read(&query) {
         Err(error) if is_syntax(&error) => read(&quote_words(&query))?,

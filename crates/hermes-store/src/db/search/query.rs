@@ -112,6 +112,29 @@ fn drop_dangling_operators(text: &str) -> &str {
     text
 }
 
+/// The parts of a cleaned query that stand between its `OR`s, outside of phrases.
+pub(crate) fn alternatives(query: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for word in query.split_inclusive(char::is_whitespace) {
+        if !quoted && word.trim() == "OR" {
+            parts.push(String::new());
+            continue;
+        }
+        if word.matches('"').count() % 2 == 1 {
+            quoted = !quoted;
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push_str(word);
+        }
+    }
+    parts
+        .into_iter()
+        .map(|part| part.trim().to_owned())
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
 /// Every word quoted: the last resort when a query does not parse all the same.
 pub(crate) fn quote_words(query: &str) -> String {
     let words: Vec<String> = query
@@ -206,6 +229,19 @@ mod tests {
         ];
         for (query, clean) in cases {
             assert_eq!(clean_query(query), clean, "{query}");
+        }
+    }
+
+    #[test]
+    fn alternatives_are_split_outside_of_phrases() {
+        let cases: [(&str, &[&str]); 4] = [
+            ("a b OR c", &["a b", "c"]),
+            ("\"x OR y\" OR z", &["\"x OR y\"", "z"]),
+            ("a or b", &["a or b"]),
+            ("OR a OR OR b OR", &["a", "b"]),
+        ];
+        for (query, parts) in cases {
+            assert_eq!(alternatives(query), parts, "{query}");
         }
     }
 

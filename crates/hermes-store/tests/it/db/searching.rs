@@ -83,10 +83,8 @@ async fn scripts_without_spaces_are_found() {
     assert!(ids(&bench, "京都", all()).await.is_empty());
 }
 
-#[tokio::test]
-async fn common_words_are_searched_from_the_newest() {
-    let bench = Bench::new();
-    bench.begin("s1").await;
+/// More messages with the words "common word" than are ranked.
+fn many(bench: &Bench) {
     let sql = bench.sql();
     sql.execute_batch(
         "BEGIN;
@@ -97,6 +95,13 @@ async fn common_words_are_searched_from_the_newest() {
          COMMIT;",
     )
     .unwrap();
+}
+
+#[tokio::test]
+async fn common_words_are_searched_from_the_newest() {
+    let bench = Bench::new();
+    bench.begin("s1").await;
+    many(&bench);
     let options = |sort| SearchOptions {
         sort,
         roles: vec!["user".to_owned()],
@@ -122,6 +127,22 @@ async fn common_words_are_searched_from_the_newest() {
         hits.iter()
             .all(|hit| hit.snippet.starts_with(">>>common<<< >>>word<<<"))
     );
+}
+
+#[tokio::test]
+async fn a_rare_alternative_is_not_drowned_by_a_common_one() {
+    let bench = Bench::new();
+    let id = bench.begin("s1").await;
+    let rare = say(&bench.store, &id, "a zeppelin, long ago", 0.5).await;
+    many(&bench);
+    let limited = SearchOptions {
+        limit: 3,
+        ..SearchOptions::default()
+    };
+    for query in ["zeppelin OR common", "common OR zeppelin OR word"] {
+        let found = ids(&bench, query, limited.clone()).await;
+        assert_eq!((found.len(), found[0]), (3, rare), "{query}");
+    }
 }
 
 /// Twelve messages about zeppelins, alternating user and assistant.
