@@ -20,7 +20,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use crate::classify::{Situation, Transport, Verdict};
+use crate::classify::{Situation, Transport, TransportKind, Verdict};
 use crate::codec::{self, AnswerReader, Decoder};
 use crate::quirks::{AuthStyle, Quirks};
 
@@ -179,7 +179,32 @@ impl Shared {
     }
 
     fn broken(&self, failure: &Transport, situation: &Situation) -> ModelError {
-        self.error(failure.class(situation), failure.message.clone())
+        let cause = &failure.message;
+        let message = match failure.kind {
+            TransportKind::Unreachable => format!("cannot connect to {}: {cause}", self.host()),
+            TransportKind::Certificate => format!(
+                "the certificate of {} is not accepted ({cause}); behind a proxy that inspects TLS, \
+                 name its root certificate in SSL_CERT_FILE",
+                self.host()
+            ),
+            TransportKind::Broken => format!("the connection broke: {cause}"),
+            TransportKind::Timeout => format!("the connection to {} timed out", self.host()),
+            TransportKind::Request | TransportKind::Protocol => cause.clone(),
+        };
+        self.error(failure.class(situation), message)
+    }
+
+    /// Host and port of the endpoint, for messages.
+    fn host(&self) -> String {
+        let url = url::Url::parse(&self.route.base_url).ok();
+        let host = url.as_ref().and_then(|url| {
+            let host = url.host_str()?;
+            Some(match url.port() {
+                Some(port) => format!("{host}:{port}"),
+                None => host.to_owned(),
+            })
+        });
+        host.unwrap_or_else(|| self.route.provider.clone())
     }
 
     /// `message` without the credential of this route.

@@ -107,12 +107,8 @@ fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
     None
 }
 
-/// The outermost text repeats the URL, which may hold a key; the causes tell more.
+/// The innermost text tells most; the outer ones repeat the URL, which may hold a key.
 fn message(causes: &[String]) -> String {
-    let mut shown: Vec<&str> = causes.iter().skip(1).map(String::as_str).collect();
-    if shown.is_empty() {
-        shown = causes.iter().map(String::as_str).collect();
-    }
-    shown.dedup();
-    hermes_core::redact::secrets(&shown.join(": ")).into_owned()
+    let innermost = causes.last().map(String::as_str).unwrap_or_default();
+    hermes_core::redact::secrets(innermost).into_owned()
 }

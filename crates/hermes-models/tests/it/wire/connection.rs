@@ -38,6 +38,8 @@ async fn nobody_listens() {
     ))
     .await;
     assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
+    let expected = format!("cannot connect to {address}: ");
+    assert!(error.message.starts_with(&expected), "{error}");
     let error = failure(&with(
         "http://no-such-host.invalid/v1",
         &HttpSettings::default(),
@@ -104,6 +106,7 @@ async fn certificates_are_checked_against_the_roots_in_force() {
     let url = format!("https://localhost:{}/v1", tls_server().port());
     let error = failure(&with(&url, &HttpSettings::default())).await;
     assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");
+    assert!(error.message.contains("SSL_CERT_FILE"), "{error}");
 
     let own_root = HttpSettings {
         ca_file: Some(file("root.pem")),
