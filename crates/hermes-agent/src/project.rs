@@ -66,12 +66,12 @@ pub fn project(items: &[Item], caps: &ViewCaps) -> Vec<Arc<Message>> {
 struct View<'a> {
     out: Vec<Arc<Message>>,
     /// Calls of the last assistant message that have no result yet: id and tool name.
-    open: Vec<(String, String)>,
+    open: Vec<(&'a str, &'a str)>,
     caps: &'a ViewCaps,
 }
 
-impl View<'_> {
-    fn add(&mut self, item: &Item) {
+impl<'a> View<'a> {
+    fn add(&mut self, item: &'a Item) {
         match &*item.message {
             Message::User(user) => {
                 self.answer_open_calls();
@@ -106,11 +106,11 @@ impl View<'_> {
         }
     }
 
-    fn add_assistant(&mut self, shared: &Arc<Message>, assistant: &AssistantMessage) {
+    fn add_assistant(&mut self, shared: &Arc<Message>, assistant: &'a AssistantMessage) {
         self.open = assistant
             .tool_calls
             .iter()
-            .map(|call| (call.id.clone(), call.name.clone()))
+            .map(|call| (call.id.as_str(), call.name.as_str()))
             .collect();
         let fitted = self.fit_assistant(assistant);
         if let Some(last) = self.out.last_mut()
@@ -149,8 +149,8 @@ impl View<'_> {
     fn answer_open_calls(&mut self) {
         for (call_id, name) in self.open.drain(..) {
             self.out.push(Arc::new(Message::Tool(ToolMessage {
-                call_id,
-                name,
+                call_id: call_id.to_owned(),
+                name: name.to_owned(),
                 content: Content::Text(NO_RESULT.to_owned()),
                 disposition: None,
             })));

@@ -7,6 +7,7 @@
 )]
 
 mod answers;
+mod chaos;
 mod compaction;
 mod http;
 mod recovery;
