@@ -1,0 +1,73 @@
+//! How a request fails.
+
+use std::time::Duration;
+
+/// What a failure means for the link and for the call. The table is in `classify`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The caller gave up.
+    Cancelled,
+    /// It never reached the server.
+    NotSent,
+    /// The server forgot the session and refused the request.
+    SessionLost,
+    /// The access token was refused; another one may work.
+    AuthExpired,
+    /// Only a person can log in again.
+    NeedsAuth,
+    /// The token lacks a scope.
+    ScopeNeeded,
+    Throttled,
+    /// It may have run: the connection broke after it was sent.
+    Ambiguous,
+    /// No answer within the deadline.
+    TimedOut,
+    /// The server answered with a JSON-RPC error about this request.
+    Rpc,
+    /// It cannot work until somebody changes something (bad URL, no such program, not MCP).
+    Permanent,
+    /// Refused here without asking: breaker open, parked, disabled, queue full.
+    Unavailable,
+}
+
+/// Whether the request had an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    NotSent,
+    /// The server said that it did not run it.
+    Rejected,
+    MaybeExecuted,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{text}")]
+pub struct McpFailure {
+    pub class: FailureClass,
+    pub certainty: Certainty,
+    /// For people: cause first. Never empty, secrets cut out.
+    pub text: String,
+    pub http_status: Option<u16>,
+    pub rpc_code: Option<i64>,
+    pub retry_after: Option<Duration>,
+}
+
+impl McpFailure {
+    pub fn new(class: FailureClass, certainty: Certainty, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let text = if text.trim().is_empty() {
+            format!("{class:?}, without a reason")
+        } else {
+            text
+        };
+        Self {
+            class,
+            certainty,
+            text,
+            http_status: None,
+            rpc_code: None,
+            retry_after: None,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A live connection to a server, and whoever makes one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::McpFailure;
+use crate::op::{Op, OpOutput};
+
+/// One live connection. It never retries and never reconnects: that is the actor's business.
+pub trait Link: Send + Sync {
+    fn facts(&self) -> &LinkFacts;
+    /// One request. Ends at the latest at `call.deadline` or when `call.cancel` fires.
+    fn request<'a>(&'a self, op: &'a Op, call: Call)
+    -> BoxFuture<'a, Result<OpOutput, McpFailure>>;
+    /// Waits until the link is dead and says why. A link over HTTP may never die by itself.
+    fn closed(&self) -> BoxFuture<'_, McpFailure>;
+    /// When the last byte came from the server.
+    fn last_heard(&self) -> Instant;
+    /// Ends it: session deleted, child stopped and reaped. Bounded in time.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The frame of one request.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub deadline: Instant,
+    pub cancel: CancellationToken,
+    /// Progress of the call, where the server reports any; each report extends the idle budget.
+    pub progress: Option<mpsc::Sender<String>>,
+}
+
+/// What the handshake told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkFacts {
+    pub era: Era,
+    pub protocol_version: String,
+    pub server_name: String,
+    pub server_version: String,
+    /// The capabilities object of the server.
+    pub capabilities: Value,
+    pub instructions: Option<String>,
+    /// Whether the server gave a session id.
+    pub session: bool,
+    pub child_pid: Option<u32>,
+    pub handshake: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Era {
+    /// Handshake, sessions, ping: up to 2025-11-25.
+    Legacy,
+    /// Stateless: 2026-07-28.
+    Modern,
+}
+
+/// What a link reports unasked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkEvent {
+    ToolsChanged,
+    ResourcesChanged,
+    PromptsChanged,
+    /// Something looks wrong, e.g. the listening stream got 404: probe before the next call.
+    Suspect(String),
+    Log {
+        level: String,
+        text: String,
+    },
+}
+
+/// Makes links: the seam between the actor and the transports. Covers handshake and era detection.
+pub trait Connector: Send + Sync {
+    fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
+}
+
+#[derive(Clone, Debug)]
+pub struct ConnectRequest {
+    /// Counts the links of this server; in logs and status.
+    pub epoch: u64,
+    pub deadline: Instant,
+    pub cancel: CancellationToken,
+    pub events: mpsc::Sender<LinkEvent>,
+}
