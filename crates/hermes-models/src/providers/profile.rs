@@ -119,7 +119,7 @@ fn nous(quirks: &mut Quirks) {
         omit_when_off: true,
     };
     let tags = [
-        "product=hermes-agent",
+        "product=hermes",
         "client=hermes-rust",
         "conversation={session}",
     ];
