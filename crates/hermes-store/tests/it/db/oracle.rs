@@ -6,7 +6,7 @@ use hermes_core::message::{
 };
 use hermes_core::store::{NewSession, SessionStore as _};
 use hermes_store::Store;
-use hermes_store::db::search::SearchOptions;
+use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOptions};
 use hermes_store::db::{ListFilter, RepairOptions, repair};
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
@@ -240,6 +240,97 @@ async fn the_original_reads_what_we_wrote() {
             .count(),
         2
     );
+}
+
+const RECALL: &str = "
+import json, sys
+from hermes_state import SessionDB
+from tools.session_search_tool import session_search
+db = SessionDB()
+anchor = db.get_messages('root')[1]['id']
+print(json.dumps({
+    'discover': [json.loads(session_search(query=q, db=db)) for q in sys.argv[1:]],
+    'browse': json.loads(session_search(db=db)),
+    'read': json.loads(session_search(session_id='tip', db=db)),
+    'scroll': json.loads(session_search(session_id='root', around_message_id=anchor, window=2, db=db)),
+    'anchor': anchor,
+}))
+db.close()
+";
+
+/// Wording and local time are our own business; everything else must agree.
+fn comparable(value: impl serde::Serialize) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            Value::Object(map) => {
+                map.remove("when");
+                map.remove("message");
+                if map
+                    .get("matched_role")
+                    .is_some_and(|role| role == "session_title")
+                {
+                    // Shown in full by both; the original repeats the ends of short sessions.
+                    for key in ["snippet", "bookend_start", "bookend_end"] {
+                        map.remove(key);
+                    }
+                }
+                map.values_mut().for_each(strip);
+            }
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(value).unwrap();
+    strip(&mut value);
+    rounded(value)
+}
+
+#[tokio::test]
+async fn recall_agrees_with_the_original() {
+    let Some(oracle) = oracle::require("store: recall agrees with the original") else {
+        return;
+    };
+    let home = TempHome::new();
+    let _ = oracle.run(&home, WRITE, []).ok();
+    let queries = [
+        "zeppelins",
+        "pineapple",
+        "tower OR summary",
+        "nothing",
+        "Zeppelins",
+    ];
+    let theirs = oracle.json(&home, RECALL, queries);
+    let store = open(&home.join("state.db"));
+    for (query, their) in queries.iter().zip(theirs["discover"].as_array().unwrap()) {
+        let request = DiscoverRequest {
+            query: (*query).to_owned(),
+            limit: 3,
+            ..DiscoverRequest::default()
+        };
+        let ours = store.discover(request).await.unwrap();
+        assert_eq!(comparable(ours), comparable(their), "{query}");
+    }
+    let mut browse = store.browse(3, None).await.unwrap();
+    for (our, their) in browse
+        .results
+        .iter_mut()
+        .zip(theirs["browse"]["results"].as_array().unwrap())
+    {
+        if their["preview"] == "" {
+            our.preview.clear();
+        }
+    }
+    assert_eq!(comparable(browse), comparable(&theirs["browse"]));
+    let read = store.read_session(&"tip".into()).await.unwrap();
+    assert_eq!(comparable(read), comparable(&theirs["read"]));
+    let scroll = ScrollRequest {
+        session: "root".into(),
+        around: theirs["anchor"].as_i64().unwrap(),
+        window: 2,
+        current: None,
+    };
+    let scroll = store.scroll(scroll).await.unwrap();
+    assert_eq!(comparable(scroll), comparable(&theirs["scroll"]));
 }
 
 const APPEND: &str = "
