@@ -11,6 +11,7 @@ use hermes_core::ids::RowId;
 use hermes_core::message::Message;
 use hermes_core::store::{NewItem, StoredItem};
 
+use crate::compress::summary;
 use crate::tokens;
 
 /// Who wrote an item.
@@ -21,6 +22,25 @@ pub enum Origin {
     Tool,
     /// Written by the engine.
     Synthetic(Synthetic),
+}
+
+impl Origin {
+    /// As far as a message itself tells: a row that is nothing but a summary is the engine's.
+    pub fn of(message: &Message) -> Self {
+        match message {
+            Message::User(user) => {
+                let text = user.content.text();
+                let said = summary::visible(&text);
+                if said.trim().is_empty() && !text.trim().is_empty() {
+                    Self::Synthetic(Synthetic::Summary)
+                } else {
+                    Self::Person
+                }
+            }
+            Message::Assistant(_) => Self::Model,
+            Message::Tool(_) => Self::Tool,
+        }
+    }
 }
 
 /// Why the engine wrote an item.
@@ -82,11 +102,7 @@ impl Item {
 
 impl From<StoredItem> for Item {
     fn from(stored: StoredItem) -> Self {
-        let origin = match &stored.message {
-            Message::User(_) => Origin::Person,
-            Message::Assistant(_) => Origin::Model,
-            Message::Tool(_) => Origin::Tool,
-        };
+        let origin = Origin::of(&stored.message);
         Self {
             row: Some(stored.id),
             ..Self::new(stored.message, origin, stored.at)
@@ -173,12 +189,14 @@ impl Log {
         }
     }
 
-    /// The index at which the last `turns` turns of the person begin, and its row.
+    /// The index at which the last `turns` turns of the person begin, and its row. What a summary
+    /// stands for is out of reach.
     pub fn start_of_last_turns(&self, turns: usize) -> Option<(usize, RowId)> {
         self.items
             .iter()
             .enumerate()
             .rev()
+            .take_while(|(_, item)| !holds_summary(&item.message))
             .filter(|(_, item)| item.origin == Origin::Person)
             .filter_map(|(at, item)| Some((at, item.row?)))
             .take(turns)
@@ -193,6 +211,14 @@ impl Log {
     }
 }
 
+fn holds_summary(message: &Message) -> bool {
+    match message {
+        Message::User(user) => summary::split(&user.content.text()).is_some(),
+        Message::Assistant(answer) => summary::split(&answer.text).is_some(),
+        Message::Tool(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +228,27 @@ mod tests {
             row: Some(RowId(row)),
             ..Item::new(Message::user(text), Origin::Person, 0.0)
         }
+    }
+
+    #[test]
+    fn a_summary_is_not_something_the_person_said() {
+        let summary = format!("{}\nfacts\n{}", summary::OPEN, summary::CLOSE);
+        let merged = format!("{summary}\n\nand now?");
+        assert_eq!(
+            Origin::of(&Message::user(summary)),
+            Origin::Synthetic(Synthetic::Summary)
+        );
+        assert_eq!(Origin::of(&Message::user(merged.as_str())), Origin::Person);
+        let mut log = Log::default();
+        log.push(person(&merged, 1));
+        assert_eq!(
+            log.start_of_last_turns(1),
+            None,
+            "undoing it would lose the summary"
+        );
+        log.push(person("later", 2));
+        assert_eq!(log.start_of_last_turns(5), Some((1, RowId(2))));
+        assert_eq!(Origin::of(&Message::user("plain")), Origin::Person);
     }
 
     #[test]

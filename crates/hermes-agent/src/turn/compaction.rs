@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Conversation, Flow, State, Turn, exit};
 use crate::compress::{Cause, Compacted, Job, Summary, Unchanged};
 use crate::events::EventSink;
-use crate::log::{Item, Log, Origin, Synthetic};
+use crate::log::{Item, Log, Origin};
 use crate::project::{ViewCaps, project};
 use crate::session::SessionDeps;
 use crate::session::deps::PromptContext;
@@ -204,11 +204,7 @@ fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<Item> {
             if let Some(item) = old.get(&Arc::as_ptr(&message)) {
                 return Item::clone(item);
             }
-            let origin = match *message {
-                Message::User(_) => Origin::Synthetic(Synthetic::Summary),
-                Message::Assistant(_) => Origin::Model,
-                Message::Tool(_) => Origin::Tool,
-            };
+            let origin = Origin::of(&message);
             Item {
                 message,
                 row: None,
