@@ -182,7 +182,7 @@ pub(crate) enum Command {
     /// Chat, or answer one question with -q
     Chat(ChatArgs),
     /// Look at and manage stored conversations
-    Sessions(commands::sessions::SessionsArgs),
+    Sessions(Box<commands::sessions::SessionsArgs>),
     /// Read and change the configuration
     Config(commands::config::ConfigArgs),
     /// Choose, list and test models
@@ -212,7 +212,7 @@ pub(crate) struct ChatArgs {
 
 /// Parses the command line. `Err` carries what to print and the code to leave with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
-    let mut cli = Cli::try_parse_from(args).map_err(usage_failure)?;
+    let mut cli = Cli::try_parse_from(args).map_err(|error| usage_failure(&error))?;
     let outer = std::mem::take(&mut cli.turn);
     match &mut cli.command {
         None => cli.turn = outer,
@@ -230,7 +230,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
 }
 
 /// clap's report in our manner: one line of cause, one line of help, code 64.
-fn usage_failure(error: clap::Error) -> Failure {
+fn usage_failure(error: &clap::Error) -> Failure {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     /// No model is configured; nothing was called.
     NotConfigured = 3,
     NotFound = 4,
+    /// Refused by policy: an administrator's setting, or an approval that was not given.
+    Refused = 5,
     Usage = 64,
     Unreachable = 69,
     /// Something else holds what is needed; trying again may help.
@@ -83,9 +85,9 @@ impl From<StoreError> for Failure {
         let exit = match &error {
             StoreError::NotFound(_) => Exit::NotFound,
             StoreError::Busy { .. } => Exit::Busy,
-            StoreError::Invalid(_) | StoreError::TitleTaken { .. } | StoreError::Ambiguous { .. } => {
-                Exit::Usage
-            }
+            StoreError::Invalid(_)
+            | StoreError::TitleTaken { .. }
+            | StoreError::Ambiguous { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
         Self::new(exit, error.to_string())

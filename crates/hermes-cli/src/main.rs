@@ -68,7 +68,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
     match cli.command {
         None => chat::run(chat::Request::from_cli(cli.oneshot, cli.turn), &cx),
         Some(Command::Chat(args)) => chat::run(chat::Request::from_chat(args), &cx),
-        Some(Command::Sessions(args)) => commands::sessions::run(args, &cx),
+        Some(Command::Sessions(args)) => commands::sessions::run(*args, &cx),
         Some(Command::Config(args)) => commands::config::run(args, &cx),
         Some(Command::Model(args)) => commands::model::run(args, &cx),
         Some(Command::Memory(args)) => commands::memory::run(args, &cx),

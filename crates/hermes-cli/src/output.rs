@@ -16,6 +16,10 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
 }
 
+#[expect(
+    clippy::unused_self,
+    reason = "whoever writes must hold the streams, even where no setting matters"
+)]
 impl Output {
     pub(crate) fn detect(choice: ColorChoice, quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -38,27 +42,27 @@ impl Output {
     }
 
     /// Writes a result line.
-    pub(crate) fn line(&self, text: impl AsRef<str>) -> io::Result<()> {
+    pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_ref().as_bytes())?;
         out.write_all(b"\n")
     }
 
     /// Writes a piece of a result and shows it at once.
-    pub(crate) fn piece(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn piece(self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
-    pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn json(self, value: &impl Serialize) -> io::Result<()> {
         let mut out = io::stdout().lock();
         serde_json::to_writer_pretty(&mut out, value)?;
         out.write_all(b"\n")
     }
 
     /// One JSON value on one line, shown at once.
-    pub(crate) fn json_line(&self, value: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn json_line(self, value: &impl Serialize) -> io::Result<()> {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, value)?;
         out.write_all(b"\n")?;
@@ -66,23 +70,23 @@ impl Output {
     }
 
     /// A remark for the person, on stderr. Silenced by `--quiet`.
-    pub(crate) fn remark(&self, text: impl AsRef<str>) {
+    pub(crate) fn remark(self, text: impl AsRef<str>) {
         if !self.quiet {
             self.error(text);
         }
     }
 
     /// Something the person must see, on stderr.
-    pub(crate) fn error(&self, text: impl AsRef<str>) {
+    pub(crate) fn error(self, text: impl AsRef<str>) {
         // Nowhere is left to complain if stderr is gone.
         let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
     }
 
-    pub(crate) fn dim<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
+    pub(crate) fn dim(self, text: &str) -> std::borrow::Cow<'_, str> {
         self.styled("2", text)
     }
 
-    fn styled<'a>(&self, code: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
+    fn styled<'a>(self, code: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m").into()
         } else {

@@ -233,10 +233,10 @@ impl Renderer {
         };
         line["seq"] = json!(event.seq);
         self.out.json_line(&line)?;
-        if let AgentEvent::TurnFinished { summary } = &event.event {
-            if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
-                self.out.error(format!("hermes: {why}"));
-            }
+        if let AgentEvent::TurnFinished { summary } = &event.event
+            && let Some(why) = explain(&summary.exit, self.route.as_ref())
+        {
+            self.out.error(format!("hermes: {why}"));
         }
         Ok(())
     }

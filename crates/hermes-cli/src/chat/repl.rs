@@ -255,16 +255,14 @@ fn read_lines(mut editor: SlashEditor) -> (SlashEditor, Result<String, ReadlineE
     loop {
         let prompt = if text.is_empty() { "> " } else { "  " };
         match editor.readline(prompt) {
-            Ok(line) => match line.strip_suffix('\\') {
-                Some(part) => {
-                    text.push_str(part);
-                    text.push('\n');
-                }
-                None => {
+            Ok(line) => {
+                let Some(part) = line.strip_suffix('\\') else {
                     text.push_str(&line);
                     break;
-                }
-            },
+                };
+                text.push_str(part);
+                text.push('\n');
+            }
             Err(error) => return (editor, Err(error)),
         }
     }

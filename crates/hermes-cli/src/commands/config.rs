@@ -178,6 +178,7 @@ fn setting_failure(error: &SettingError) -> Failure {
         | SettingError::Env(EnvWriteError::InvalidName(_) | EnvWriteError::DeniedName(_)) => {
             Exit::Usage
         }
+        SettingError::Managed { .. } => Exit::Refused,
         SettingError::Edit(EditError::Changed(_)) => Exit::Busy,
         _ => Exit::Failed,
     };

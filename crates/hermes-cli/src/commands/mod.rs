@@ -41,10 +41,15 @@ impl Context {
         })
     }
 
-    /// The configuration; its warnings go to stderr.
+    /// The configuration. Settings without effect are said on stderr; mere remarks are left to
+    /// `config check`.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let loaded = self.load_config()?;
-        for warning in &loaded.warnings {
+        for warning in loaded
+            .warnings
+            .iter()
+            .filter(|warning| warning.is_problem())
+        {
             self.out.remark(format!("config: {warning}"));
         }
         refuse_foreign_backend(&loaded)?;

@@ -1,4 +1,9 @@
 //! The built binary, as a person or a script meets it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests may end them loudly"
+)]
 
 mod config;
 mod crash;
@@ -8,7 +13,6 @@ mod model;
 mod oneshot;
 mod oracle;
 mod resume;
-#[cfg(test)]
 mod sessions;
 
 use hermes_testkit::home::TempHome;

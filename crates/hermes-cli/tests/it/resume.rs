@@ -60,5 +60,8 @@ fn a_failed_turn_keeps_the_question() {
         .run(["sessions", "search", "precious", "--json"])
         .ok()
         .json();
-    assert!(found.to_string().contains(">>>precious<<< question"), "{found}");
+    assert!(
+        found.to_string().contains(">>>precious<<< question"),
+        "{found}"
+    );
 }

@@ -181,7 +181,7 @@ fn anthropic(mut quirks: Quirks, base_url: &str) -> Quirks {
 }
 
 fn responses(mut quirks: Quirks, provider: &str, model: &str) -> Quirks {
-    quirks.prompt_cache_key = provider != "xai";
+    quirks.prompt_cache_key = true;
     quirks.parallel_tool_calls = true;
     if provider == "xai" {
         quirks.headers.push(header("x-grok-conv-id", "{session}"));
