@@ -1,9 +1,9 @@
 //! Sessions and turns: prompt, projection, tool planning, recovery, compression.
 //!
-//! The way of one turn: [`session`] receives a command and starts a turn; the turn commits the
-//! person's message, sends the projection ([`project`]) of the [`log`] to a model, plans the
-//! calls that come back, runs them, and goes round until there is an answer. What goes
-//! wrong on the way is met by a table under one budget.
+//! The way of one turn: [`session`] receives a command and starts a [`turn`]; the turn commits
+//! the person's message, sends the projection ([`project`]) of the [`log`] to a model, plans the
+//! calls that come back ([`plan`]), runs them, and goes round until there is an answer. What goes
+//! wrong on the way is met by a table ([`recover`]) under one budget ([`budget`]).
 
 pub mod budget;
 pub mod compress;

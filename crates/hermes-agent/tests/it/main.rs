@@ -9,6 +9,7 @@
 mod answers;
 mod chaos;
 mod compaction;
+mod crash;
 mod http;
 mod recovery;
 mod sessions;
