@@ -44,13 +44,13 @@ impl Turn<'_> {
         let Some(error) = failed.error.take() else {
             return Ok(State::Judge(Box::new(failed)));
         };
-        self.budget.lose(failed.elapsed);
         tracing::warn!(class = ?error.class, "{error}");
         if self.text_is_worth_keeping(&failed, &error) {
             failed.message.finish = Some(FinishReason::Cut);
             failed.message.blobs.clear();
             return Ok(State::Judge(Box::new(failed)));
         }
+        self.budget.lose(failed.elapsed);
         if failed.shown {
             let why = class_name(error.class).into();
             self.emit(AgentEvent::StepDiscarded { why }).await;
