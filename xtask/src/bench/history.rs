@@ -13,13 +13,29 @@ use super::programs::{Programs, Who, configure};
 use super::report::{Report, Row, Target, median, percentile};
 use super::scenario::{Samples, rounds};
 
-/// Words of the made-up conversations; the first ones are frequent.
-const WORDS: &[&str] = &[
-    "the", "model", "server", "file", "deploy", "error", "config", "token", "branch", "review",
-    "garden", "invoice", "python", "kernel", "socket", "ticket", "holiday", "recipe", "budget",
-    "schema", "migrate", "cluster", "tunnel", "window", "violin", "harbour", "lantern", "quartz",
-    "saffron", "zeppelin",
+/// How many words the made-up language has. As in a real one, the word of rank n comes about 1/n as
+/// often as the first.
+const VOCABULARY: f64 = 5000.0;
+
+const SYLLABLES: &[&str] = &[
+    "ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "za",
+    "shi",
 ];
+
+/// The word of this rank: three or four syllables, different for each rank.
+fn word(rank: usize) -> String {
+    let count = SYLLABLES.len();
+    let mut text = String::new();
+    let mut rest = rank;
+    for _ in 0..3 {
+        text.push_str(SYLLABLES[rest % count]);
+        rest /= count;
+    }
+    if rest > 0 {
+        text.push_str(SYLLABLES[rest % count]);
+    }
+    text
+}
 
 /// The same text in every run.
 struct Text(u64);
@@ -33,16 +49,26 @@ impl Text {
         self.0 >> 33
     }
 
+    /// A rank with probability about 1/rank.
+    fn rank(&mut self) -> usize {
+        let unit = self.next() as f64 / (1_u64 << 31) as f64;
+        VOCABULARY.powf(unit) as usize
+    }
+
     fn sentence(&mut self, words: usize) -> String {
-        let mut text = String::new();
-        for _ in 0..words {
-            // The smaller of two draws: early words come more often.
-            let count = WORDS.len() as u64;
-            let at = (self.next() % count).min(self.next() % count) as usize;
-            let _ = write!(text, "{} ", WORDS[at]);
+        let mut text: Vec<String> = (0..words).map(|_| word(self.rank())).collect();
+        text.push((self.next() % 100_000).to_string());
+        text.join(" ")
+    }
+
+    /// What a person looks for: any word but the very commonest, alone or two together.
+    fn query(&mut self, number: usize) -> String {
+        let (first, second) = (word(self.rank() + 10), word(self.rank() + 10));
+        match number % 3 {
+            0 => first,
+            1 => format!("{first} {second}"),
+            _ => format!("{first} OR {second}"),
         }
-        let _ = write!(text, "{}", self.next() % 100_000);
-        text
     }
 }
 
@@ -150,18 +176,11 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
         messages: 500,
         words: 20,
     };
+    let mut text = Text(7);
     let replies: Vec<Value> = (0..60)
         .map(|number| {
-            let (a, b) = (
-                WORDS[number % WORDS.len()],
-                WORDS[(number * 7 + 3) % WORDS.len()],
-            );
-            let query = match number % 3 {
-                0 => a.to_owned(),
-                1 => format!("{a} {b}"),
-                _ => format!("\"{a} {b}\" OR {a}"),
-            };
-            json!({"tool_calls": [{"name": "session_search", "arguments": {"query": query}}]})
+            let arguments = json!({"query": text.query(number)});
+            json!({"tool_calls": [{"name": "session_search", "arguments": arguments}]})
         })
         .collect();
     let script = json!({"replies": replies, "default": {"text": "finished"}});
