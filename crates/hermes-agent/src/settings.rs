@@ -32,6 +32,10 @@ pub struct AgentSettings {
     pub titles: bool,
     /// The language titles are written in; `None`: that of the conversation.
     pub title_language: Option<String>,
+    /// Whether instruction files of subdirectories are told when a tool first touches one.
+    pub directory_hints: bool,
+    /// What `~` means in the arguments of tools.
+    pub user_home: Option<PathBuf>,
     /// How long `Close` waits for background work.
     pub close_grace: Duration,
 }
@@ -53,6 +57,8 @@ impl Default for AgentSettings {
             compression: compress::Settings::default(),
             titles: true,
             title_language: None,
+            directory_hints: true,
+            user_home: None,
             close_grace: Duration::from_secs(5),
         }
     }

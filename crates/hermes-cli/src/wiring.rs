@@ -83,7 +83,11 @@ pub(crate) fn require_model(args: &TurnArgs, cx: &Context) -> Outcome {
 
 fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
     let ignored = args.ignore_user_config || args.safe_mode;
-    Ok(Arc::new(if ignored { Config::default() } else { cx.config()? }))
+    Ok(Arc::new(if ignored {
+        Config::default()
+    } else {
+        cx.config()?
+    }))
 }
 
 fn overrides(args: &TurnArgs) -> Overrides {
@@ -141,6 +145,7 @@ impl Chat {
         };
         let mut settings = settings::from_config(&config, &cx.home.cache_dir(), &route.model);
         settings.titles &= mode != Mode::Oneshot;
+        settings.directory_hints = !args.ignore_rules && !args.safe_mode;
         settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
         let deps = SessionDeps {
             router: Arc::clone(&router) as Arc<dyn ModelRouter>,

@@ -45,6 +45,10 @@ impl PromptSource for HomePrompt {
         // Small files of this machine: reading them here is faster than asking another thread.
         Box::pin(std::future::ready(self.text(cx)))
     }
+
+    fn today(&self) -> Option<NaiveDate> {
+        Some(self.day())
+    }
 }
 
 impl HomePrompt {
@@ -85,7 +89,7 @@ impl HomePrompt {
             memory: memory.as_deref(),
             user: user.as_deref(),
             external_memory: None,
-            date: self.today(),
+            date: self.day(),
             session_id: self.options.session_id.then_some(cx.session.as_str()),
         };
         PromptText {
@@ -95,7 +99,7 @@ impl HomePrompt {
     }
 
     /// The day in the time zone of the config, else of this machine.
-    fn today(&self) -> NaiveDate {
+    fn day(&self) -> NaiveDate {
         let now = self.clock.now();
         match self.config.timezone.parse::<chrono_tz::Tz>() {
             Ok(zone) => now.with_timezone(&zone).date_naive(),

@@ -27,6 +27,7 @@ pub fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings 
             ..ToolSettings::default()
         },
         compression: compression(config),
+        user_home: std::env::home_dir(),
         titles: title.enabled.unwrap_or(true),
         title_language: title
             .language

@@ -1,6 +1,6 @@
 //! The actor: takes commands one by one and runs turns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_core::approval::Approver;
@@ -20,6 +20,7 @@ use super::deps::{PromptContext, SessionDeps, SessionStart};
 use super::desk::{Busy, Desk};
 use super::naming::Naming;
 use crate::compress::{Cause, Compactor, Window};
+use crate::context_files::Hints;
 use crate::events::EventSink;
 use crate::lean::Mode;
 use crate::log::{Log, Origin};
@@ -449,13 +450,20 @@ fn compactor(deps: &SessionDeps, client: &Arc<dyn ModelClient>) -> Compactor {
     Compactor::new(settings, window, Arc::clone(&deps.clock))
 }
 
+fn hints(deps: &SessionDeps, cwd: &Path) -> Hints {
+    let home = deps.settings.user_home.as_deref();
+    Hints::new(cwd, home, deps.settings.directory_hints)
+}
+
 fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) -> Conversation {
     let id = new.id.get_or_insert_with(|| new_id(deps)).clone();
     let system = new.system_prompt.clone().unwrap_or_default().into();
+    let cwd = new.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+    let hints = hints(deps, &cwd);
     Conversation {
         id,
         source: new.source.clone(),
-        cwd: new.cwd.clone().unwrap_or_else(|| PathBuf::from(".")),
+        cwd,
         log: Log::default(),
         system,
         compactor: compactor(deps, &client),
@@ -466,6 +474,7 @@ fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) 
         context_used: 0,
         told_route: None,
         told_day: None,
+        hints,
     }
 }
 
@@ -487,6 +496,7 @@ fn resume(
     }
     let mut compactor = compactor(deps, &client);
     compactor.restore(session.compacted_before, session.compaction_cooldown_until);
+    let hints = hints(deps, &cwd);
     Conversation {
         id: session.id,
         source: session.source,
@@ -501,6 +511,7 @@ fn resume(
         context_used: 0,
         told_route: None,
         told_day: None,
+        hints,
     }
 }
 

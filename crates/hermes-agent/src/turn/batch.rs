@@ -200,6 +200,11 @@ impl Turn<'_> {
             Finding::Warn(text) => append(&mut content, &format!("\n\n[Note: {text}]")),
             Finding::Stop(why) => batch.stop = Some(why),
         }
+        if let (Work::Run { args, .. }, None) = (&batch.calls[at].work, error)
+            && let Some(hint) = self.conv.hints.after_call(args)
+        {
+            append(&mut content, &hint);
+        }
         let known = disposition(spec, error);
         batch.ready[at] = Some(message(call, content, known));
         self.commit_ready(batch).await

@@ -156,6 +156,7 @@ impl Compaction<'_> {
             .collect();
         conv.log.replace(stored);
         self.deps.tools.compacted();
+        conv.hints.forget();
         self.refresh_prompt(conv).await?;
         self.events
             .emit(AgentEvent::Compacted {

@@ -9,6 +9,7 @@ use hermes_core::model::{ModelClient, Route};
 use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoreError};
 
 use crate::compress::{Compactor, Window};
+use crate::context_files::Hints;
 use crate::log::{Item, Log};
 use crate::project::{ImageRule, ViewCaps};
 
@@ -31,6 +32,8 @@ pub(crate) struct Conversation {
     pub context_used: u64,
     /// The model that the conversation was last told it is.
     pub told_route: Option<(String, String)>,
+    /// Directories whose instructions were told.
+    pub hints: Hints,
     /// The day that the conversation was last told it is.
     pub told_day: Option<NaiveDate>,
 }

@@ -1,54 +1,89 @@
 //! Why a turn ended, in words for the person.
 
 use hermes_core::event::TurnExit;
-use hermes_core::model::{ErrorClass, ModelError};
+use hermes_core::model::{ErrorClass, ModelError, Route};
 use hermes_core::store::StoreError;
 
-/// The explanation of an exit; `None` where the answer speaks for itself.
-pub fn explain(exit: &TurnExit) -> Option<String> {
+/// Why it ended; `None` where the answer speaks for itself.
+pub fn cause(exit: &TurnExit) -> Option<String> {
     Some(match exit {
         TurnExit::Answered => return None,
-        TurnExit::Interrupted => "Stopped. What was written so far is kept.".to_owned(),
-        TurnExit::BudgetExhausted { calls } => format!(
-            "The limit of {calls} steps for one request is reached (agent.max_turns). Say \"go on\" to continue."
-        ),
-        TurnExit::CostCapReached { usd } => format!(
-            "This request has cost ${usd:.2}: the cap agent.max_cost_usd is reached. Say \"go on\" to continue."
-        ),
-        TurnExit::Partial { why } => format!("The answer is incomplete: {why}."),
-        TurnExit::NoAnswer { why } => format!("The model gave no answer: {why}."),
-        TurnExit::Failed { class, message } => format!("{message}. {}", advice(*class)),
-        TurnExit::ContextFull { message } => format!(
-            "The conversation does not fit the model's window: {message}. Use /compress, start a new session, or switch to a model with a larger window."
-        ),
-        TurnExit::Refused { message } => format!("The provider refused: {message}"),
+        TurnExit::Interrupted => "interrupted; what was written so far is kept".to_owned(),
+        TurnExit::BudgetExhausted { calls } => {
+            format!("stopped after {calls} model calls, the limit of a turn")
+        }
+        TurnExit::CostCapReached { usd } => {
+            format!("stopped: this turn cost ${usd:.4}, the cap of agent.max_cost_usd")
+        }
+        TurnExit::Partial { why } => format!("the answer is incomplete: {why}"),
+        TurnExit::NoAnswer { why } => format!("the model gave no answer: {why}"),
+        TurnExit::Failed { message, .. } => message.clone(),
+        TurnExit::ContextFull { message } => {
+            format!("the conversation does not fit the model: {message}")
+        }
+        TurnExit::Refused { message } => format!("refused by the provider: {message}"),
         TurnExit::StoreFailed { message } => {
-            format!("The conversation could not be recorded, so nothing more was done: {message}")
+            format!("stopped, because nothing could be recorded: {message}")
         }
-        TurnExit::LoopStopped { message } => {
-            format!("The turn was stopped because it went in circles: {message}.")
-        }
+        TurnExit::LoopStopped { message } => format!("stopped a loop: {message}"),
     })
 }
 
-fn advice(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::Auth => "Check the provider's key (hermes status).",
-        ErrorClass::Billing => "The account has no credit left, or the key has reached its limit.",
-        ErrorClass::RateLimit | ErrorClass::UpstreamRateLimit => {
-            "Wait a while, or name another model in fallback_providers."
+/// Why it ended and what to do about it, on two lines: cause first.
+pub fn explain(exit: &TurnExit, route: Option<&Route>) -> Option<String> {
+    let cause = cause(exit)?;
+    let fix = match exit {
+        TurnExit::BudgetExhausted { calls } => Some(format!(
+            "say \"continue\", or raise it: hermes config set agent.max_turns {}",
+            calls * 2
+        )),
+        TurnExit::CostCapReached { .. } => Some(
+            "say \"continue\", or raise it: hermes config set agent.max_cost_usd <usd>".to_owned(),
+        ),
+        TurnExit::ContextFull { .. } => Some(
+            "/compress, a new session, or a model with a larger context (hermes -m …)".to_owned(),
+        ),
+        TurnExit::Failed { class, .. } => remedy(*class, route),
+        _ => None,
+    };
+    Some(match fix {
+        Some(fix) => format!("{cause}\n  fix: {fix}"),
+        None => cause,
+    })
+}
+
+fn remedy(class: ErrorClass, route: Option<&Route>) -> Option<String> {
+    let credential = route.and_then(|route| route.credential.as_deref());
+    let key = credential.and_then(|label| label.rsplit(':').next());
+    let text = match (class, key) {
+        (ErrorClass::Auth, Some(key)) => {
+            format!("the key of {key} was rejected: hermes config set {key} <key>")
         }
-        ErrorClass::Overloaded | ErrorClass::Server => "The provider has trouble; try again later.",
-        ErrorClass::Timeout | ErrorClass::Unreachable => {
-            "Check the network, and that the server is running."
+        (ErrorClass::Auth, None) => {
+            "a key is needed: hermes config set <PROVIDER>_API_KEY <key>".to_owned()
         }
-        ErrorClass::TlsCertificate => {
-            "The server's certificate is not trusted: check the clock, the proxy, and custom CA settings."
+        (ErrorClass::Billing, _) => {
+            "top up the account, or name another model in fallback_providers".to_owned()
         }
-        ErrorClass::ModelNotFound => "Check the model's name (hermes model).",
-        ErrorClass::AccountPolicy => "Change the privacy settings of the provider's account.",
-        _ => "Try again, or switch to another model.",
-    }
+        (ErrorClass::RateLimit | ErrorClass::UpstreamRateLimit | ErrorClass::Overloaded, _) => {
+            "wait and try again, or use another model: hermes -m <model>".to_owned()
+        }
+        (ErrorClass::Server, _) => "the provider has trouble; try again later".to_owned(),
+        (ErrorClass::Timeout, _) => "check the network, and that the server is running".to_owned(),
+        (ErrorClass::Unreachable, _) => match route {
+            Some(route) => format!("is {} right, and is the server running?", route.base_url),
+            None => "check the network".to_owned(),
+        },
+        (ErrorClass::TlsCertificate, _) => {
+            "behind a proxy with its own certificate, set SSL_CERT_FILE to its CA file".to_owned()
+        }
+        (ErrorClass::ModelNotFound, _) => "see what there is: hermes model list --live".to_owned(),
+        (ErrorClass::AccountPolicy, _) => {
+            "change the privacy settings of the provider's account".to_owned()
+        }
+        _ => return None,
+    };
+    Some(text)
 }
 
 /// How a turn ends on a failure that nothing could mend.
@@ -89,10 +124,29 @@ mod tests {
             TurnExit::LoopStopped { message: text() },
         ] {
             assert!(
-                explain(&exit).is_some_and(|words| words.len() > 20),
+                explain(&exit, None).is_some_and(|words| words.len() > 15),
                 "{exit:?}"
             );
         }
-        assert_eq!(explain(&TurnExit::Answered), None);
+        assert_eq!(explain(&TurnExit::Answered, None), None);
+    }
+    #[test]
+    fn a_rejected_key_names_the_variable_to_set() {
+        let route = Route {
+            provider: "openrouter".into(),
+            model: "m".into(),
+            base_url: "https://openrouter.ai/api/v1".into(),
+            format: hermes_core::model::WireFormat::ChatCompletions,
+            credential: Some("env:OPENROUTER_API_KEY".into()),
+        };
+        let exit = TurnExit::Failed {
+            class: ErrorClass::Auth,
+            message: "401".into(),
+        };
+        let text = explain(&exit, Some(&route)).unwrap();
+        assert!(
+            text.contains("hermes config set OPENROUTER_API_KEY"),
+            "{text}"
+        );
     }
 }

@@ -34,7 +34,7 @@ use hermes_core::usage::{Cost, Usage};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use exit::explain;
+pub use exit::{cause, explain};
 
 pub(crate) use compaction::Compaction;
 pub(crate) use conversation::{Conversation, RouteFixes};
@@ -43,6 +43,7 @@ use crate::budget::Budget;
 use crate::compress::{Cause, Decision};
 use crate::events::EventSink;
 use crate::guard::Guard;
+use crate::lean;
 use crate::log::{Item, Origin, Synthetic};
 use crate::plan::Prepared;
 use crate::project::project;
@@ -239,12 +240,37 @@ impl<'a> Turn<'a> {
         }
         self.deliver_steer().await?;
         let raw = self.raw_tokens();
+        self.check_smallest(raw)?;
         match self.conv.compactor.check(raw) {
             Decision::Fits | Decision::Blocked { why: None } => {}
             Decision::Compact { .. } => return Ok(State::Compact(Cause::Automatic)),
             Decision::Blocked { why: Some(why) } => self.notice(NoticeLevel::Warning, why).await,
         }
         self.take_call()
+    }
+
+    /// Ends the turn when even the newest request alone cannot be sent; compaction would not help.
+    fn check_smallest(&self, raw: u64) -> Flow<()> {
+        let context = self.conv.client.info().context_length;
+        if raw <= u64::from(context) {
+            return Ok(());
+        }
+        let newest = self
+            .conv
+            .log
+            .items()
+            .iter()
+            .rev()
+            .find_map(|item| match *item.message {
+                Message::User(_) => Some(tokens::message(&item.message)),
+                _ => None,
+            });
+        let system = tokens::text(&self.conv.system);
+        lean::fits(context, system, self.tools_tokens, newest.unwrap_or(0)).map_err(|small| {
+            TurnExit::ContextFull {
+                message: small.to_string(),
+            }
+        })
     }
 
     /// Counts the call that comes; when none is left, the closing one comes instead.
@@ -416,7 +442,7 @@ impl<'a> Turn<'a> {
         if !tool_tail || matches!(exit, TurnExit::StoreFailed { .. }) {
             return Ok(());
         }
-        let text = match (exit, explain(exit)) {
+        let text = match (exit, cause(exit)) {
             (TurnExit::Interrupted, _) | (_, None) => words::STOPPED.to_owned(),
             (_, Some(why)) => words::ended(&why),
         };

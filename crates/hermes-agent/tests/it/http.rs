@@ -217,9 +217,9 @@ async fn a_wrong_key_is_explained() {
     rig.server.push(Reply::error(401, "invalid api key"));
     let mut session = rig.start();
     let summary = session.turn("go").await;
-    let words = hermes_agent::turn::explain(&summary.exit).unwrap();
+    let words = hermes_agent::turn::explain(&summary.exit, None).unwrap();
     assert!(
-        words.contains("invalid api key") && words.contains("hermes status"),
+        words.contains("invalid api key") && words.contains("hermes config set"),
         "{words}"
     );
 }

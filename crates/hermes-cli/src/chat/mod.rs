@@ -1,7 +1,6 @@
 //! Turns from the command line: `-z`, `chat -q`, and the line chat.
 
 mod approve;
-mod explain;
 mod images;
 mod oneshot;
 mod render;

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced, TurnExit, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
 use serde_json::{Value, json};
 
-use super::explain::explain;
 use crate::args::OutputFormat;
 use crate::output::Output;
 

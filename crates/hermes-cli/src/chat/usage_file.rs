@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use hermes_agent::turn::explain;
 use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
 use hermes_core::usage::{Cost, PriceSource};
 use serde_json::{Value, json};
 
-use super::explain::explain;
 use crate::exit::Failure;
 
 /// Writes the report. Failing to is an error: someone relies on it.
