@@ -1,6 +1,4 @@
 //! Our reading of files against the original's own, where it is installed.
-//!
-//! `HERMES_ORACLE_PYTHON` names the Python of the installed original.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -14,12 +12,9 @@ use crate::support::TestHome;
 
 /// Runs a script of the original's Python with JSON in and out. `None`: it is not installed.
 fn python(test: &str, script: &str, input: &Value, vars: &[(&str, &str)]) -> Option<Value> {
-    let Some(python) = std::env::var_os("HERMES_ORACLE_PYTHON") else {
-        println!("SKIPPED(oracle): {test}");
-        return None;
-    };
+    let oracle = hermes_testkit::oracle::require(test)?;
     let home = tempfile::tempdir().unwrap();
-    let mut child = Command::new(python)
+    let mut child = Command::new(oracle.python())
         .args(["-c", script])
         .env_clear()
         .env("HOME", home.path())
