@@ -4,6 +4,7 @@
 //! [`link`]. Callers hold a handle and never touch a transport. What a failure means is decided in
 //! one table ([`classify`]); what follows from it, in one place (the actor).
 
+pub mod classify;
 pub mod failure;
 pub mod link;
 pub mod op;

@@ -24,6 +24,12 @@ pub trait Link: Send + Sync {
     fn last_heard(&self) -> Instant;
     /// Ends it: session deleted, child stopped and reaped. Bounded in time.
     fn close(&self) -> BoxFuture<'_, ()>;
+    /// The machine slept or its clock jumped: pooled sockets are not to be trusted.
+    fn resumed(&self) {}
+    /// Whether the server waits for a person (elicitation). The idle budget of calls pauses.
+    fn waits_for_person(&self) -> bool {
+        false
+    }
 }
 
 /// The frame of one request.
@@ -74,9 +80,37 @@ pub enum LinkEvent {
     },
 }
 
+/// Over what a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportKind {
+    /// Streamable HTTP.
+    Http,
+    /// The old HTTP+SSE.
+    Sse,
+    Stdio,
+}
+
 /// Makes links: the seam between the actor and the transports. Covers handshake and era detection.
+///
+/// Tokens are renewed below this seam: a connector or link that gets 401 renews the token first and
+/// then reports `AuthExpired` (another token is there, one retry makes sense) or `NeedsAuth`.
 pub trait Connector: Send + Sync {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
+    /// What only the transport knows, for the status. Outlives the links, so the last words of a
+    /// dead child are still there.
+    fn details(&self) -> TransportDetails {
+        TransportDetails::default()
+    }
+}
+
+/// For the status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TransportDetails {
+    /// How long the access token is still valid; `None` where there is none.
+    pub token_expires_in: Option<Duration>,
+    /// What the child wrote to stderr last.
+    pub stderr_tail: Option<String>,
 }
 
 #[derive(Clone, Debug)]

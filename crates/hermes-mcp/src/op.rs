@@ -22,6 +22,9 @@ pub enum Op {
     },
     /// Is anybody there? Sent by the keepalive, in the way the link's era allows.
     Probe,
+    /// The same question for servers that do not answer the first one: the first page of the tool
+    /// list, further pages are not fetched.
+    ProbeByList,
 }
 
 impl Op {
@@ -36,6 +39,7 @@ impl Op {
             Self::ListPrompts => "list_prompts",
             Self::GetPrompt { .. } => "get_prompt",
             Self::Probe => "probe",
+            Self::ProbeByList => "probe_by_list",
         }
     }
 

@@ -1,0 +1,86 @@
+//! The body of a refused request: JSON-RPC, other JSON, an SSE frame around either, or a page.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Longer plain text is a page, not an error message.
+const SHORT: usize = 512;
+
+pub(super) enum ErrorBody {
+    Json(Value),
+    Text(String),
+    /// HTML or nothing.
+    Bare,
+}
+
+impl ErrorBody {
+    pub(super) fn read(body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let text = text.trim();
+        if let Some(value) = json(text).or_else(|| sse_data(text).and_then(|data| json(&data))) {
+            return Self::Json(value);
+        }
+        if text.is_empty() || text.len() > SHORT || text.starts_with('<') {
+            return Self::Bare;
+        }
+        Self::Text(text.to_owned())
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        matches!(self, Self::Json(_))
+    }
+
+    /// The code of the JSON-RPC error.
+    pub(super) fn code(&self) -> Option<i64> {
+        self.json()?.get("error")?.get("code")?.as_i64()
+    }
+
+    /// The message: of the JSON-RPC error, or of what other frameworks put there.
+    pub(super) fn text(&self) -> Option<Cow<'_, str>> {
+        let value = match self {
+            Self::Json(value) => value,
+            Self::Text(text) => return Some(Cow::Borrowed(text)),
+            Self::Bare => return None,
+        };
+        let message = value
+            .get("error")
+            .and_then(|error| error.get("message"))
+            .or_else(|| value.get("error_description"))
+            .or_else(|| value.get("error").filter(|error| error.is_string()))
+            .or_else(|| value.get("message"))
+            .or_else(|| value.get("detail"))
+            .and_then(Value::as_str)
+            .filter(|text| !text.trim().is_empty());
+        message.map(Cow::Borrowed)
+    }
+
+    /// The `error` of an OAuth answer.
+    pub(super) fn oauth_error(&self) -> Option<&str> {
+        self.json()?.get("error")?.as_str()
+    }
+
+    fn json(&self) -> Option<&Value> {
+        match self {
+            Self::Json(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+fn json(text: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(text)
+        .ok()
+        .filter(Value::is_object)
+}
+
+/// The data lines of the first event.
+fn sse_data(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("data:"))
+        .take_while(|line| line.starts_with("data:"))
+        .map(|line| line["data:".len()..].trim_start())
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
