@@ -4,6 +4,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`model_server`] | a model that says what the test wants, in three wire formats, with faults |
+//! | [`mcp_server`] | an MCP server of either era with every fault seen in the wild |
 //! | [`clock`] | time and randomness the test decides |
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
@@ -17,6 +18,7 @@
 
 pub mod clock;
 pub mod home;
+pub mod mcp_server;
 pub mod model_server;
 pub mod oracle;
 pub mod process;

@@ -24,7 +24,7 @@
 //! ```
 
 mod encode;
-mod http;
+pub(crate) mod http;
 mod reply;
 mod request;
 mod script;

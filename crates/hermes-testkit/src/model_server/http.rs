@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
 
 /// A request before it is recorded.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
@@ -19,7 +19,7 @@ pub(super) struct Incoming {
     pub arrived_ns: u128,
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -32,7 +32,7 @@ struct Head {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
             buffer: Vec::new(),
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// The next request. `None`: the client closed the connection.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Incoming>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Incoming>> {
         let mut arrived_ns = if self.buffer.is_empty() { 0 } else { now_ns() };
         let head = loop {
             if let Some(head) = parse_head(&self.buffer)? {
@@ -94,12 +94,18 @@ impl Connection {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await
     }
 
+    /// Ends the connection with a reset: the client sees an error and not an end.
+    pub(crate) fn reset(self) {
+        // Where it cannot be set the client has gone already.
+        let _ = self.stream.set_zero_linger();
+    }
+
     /// Returns when the client has gone away. Bytes of a next request are kept.
-    pub(super) async fn gone(&mut self) {
+    pub(crate) async fn gone(&mut self) {
         while !matches!(self.fill().await, Ok(0) | Err(_)) {}
     }
 }
@@ -133,7 +139,7 @@ fn invalid(message: &str) -> io::Error {
 }
 
 /// Status line and headers. `length` `None`: the body is chunked.
-pub(super) fn head(
+pub(crate) fn head(
     status: u16,
     content_type: &str,
     headers: &[(String, String)],
@@ -141,6 +147,7 @@ pub(super) fn head(
 ) -> String {
     let reason = match status {
         200 => "OK",
+        202 => "Accepted",
         400 => "Bad Request",
         401 => "Unauthorized",
         402 => "Payment Required",
@@ -175,16 +182,16 @@ pub(super) fn head(
 }
 
 /// `bytes` as one HTTP chunk.
-pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     let mut out = format!("{:x}\r\n", bytes.len()).into_bytes();
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
     out
 }
 
-pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-pub(super) fn now_ns() -> u128 {
+pub(crate) fn now_ns() -> u128 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |time| time.as_nanos())

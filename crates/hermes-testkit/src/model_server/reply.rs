@@ -236,7 +236,7 @@ impl Gate {
         self.reached.is_cancelled()
     }
 
-    pub(super) async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         self.reached.cancel();
         self.open.cancelled().await;
     }

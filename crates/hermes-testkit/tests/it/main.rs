@@ -4,5 +4,6 @@
 mod client;
 mod faults;
 mod formats;
+mod mcp;
 mod oracle;
 mod script;

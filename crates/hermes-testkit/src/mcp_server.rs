@@ -1,0 +1,323 @@
+//! An MCP server on loopback that fails on demand: both eras of streamable HTTP and the older
+//! HTTP+SSE, by hand over TCP, so that every fault seen in the wild can be played.
+//!
+//! It runs on a thread of its own. Tests wait for counts and gates, not for time.
+//!
+//! | tool | does |
+//! |---|---|
+//! | `echo` | says `text` again; read-only by its own word |
+//! | `bump` | counts an effect and says the count |
+//! | `slow` | waits at the gate named by `gate` |
+//! | `fail` | reports `text` as an error of the tool |
+//! | `steps` | reports progress `count` times, `pause_ms` apart |
+//!
+//! There is one resource (`test://note`) and one prompt (`greet`).
+//!
+//! ```
+//! use hermes_testkit::mcp_server::{FaultyServer, Fault, Loss};
+//!
+//! let server = FaultyServer::start();
+//! server.lose_sessions_as(Loss::BadRequestNoId).expire_sessions();
+//! server.fault("tools/call", Fault::ResetAfter);
+//! assert!(server.url().ends_with("/mcp"));
+//! assert_eq!(server.counts().effects, 0);
+//! ```
+
+mod habits;
+mod plan;
+mod protocol;
+mod serve;
+mod streams;
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::model_server::Gate;
+pub use plan::{Counts, Fault, GetStream, Loss, Ping, Seen, Wire};
+
+/// The server. It stops when dropped.
+pub struct FaultyServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    handle: Handle,
+    switch: mpsc::Sender<Switch>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A change of listening, and who waits for it.
+struct Switch {
+    up: bool,
+    done: std::sync::mpsc::Sender<()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    seen: Mutex<Vec<Seen>>,
+    counts: watch::Sender<Counts>,
+    /// Whether it reads nothing although it accepts.
+    frozen: watch::Sender<bool>,
+}
+
+struct State {
+    wire: Wire,
+    sessions: HashSet<String>,
+    gives_sessions: bool,
+    loss: Loss,
+    get: GetStream,
+    ping: Ping,
+    /// Answers as event streams.
+    streams: bool,
+    page: Option<usize>,
+    faults: Vec<Planned>,
+    tools: Vec<Value>,
+    resources: Vec<Value>,
+    prompts: Vec<Value>,
+    capabilities: Value,
+    gates: HashMap<String, Gate>,
+    listeners: Vec<Listener>,
+    /// Ends every connection when cancelled.
+    lines: CancellationToken,
+}
+
+struct Planned {
+    method: String,
+    fault: Fault,
+    left: usize,
+}
+
+struct Listener {
+    session: String,
+    send: mpsc::Sender<Push>,
+}
+
+/// What goes out on a listening stream.
+enum Push {
+    Message(Value),
+    /// These bytes as they are.
+    Raw(String),
+    End,
+    Reset,
+}
+
+impl State {
+    fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            sessions: HashSet::new(),
+            gives_sessions: true,
+            loss: Loss::default(),
+            get: GetStream::default(),
+            ping: Ping::default(),
+            streams: false,
+            page: None,
+            faults: Vec::new(),
+            tools: protocol::tools(),
+            resources: protocol::resources(),
+            prompts: protocol::prompts(),
+            capabilities: protocol::capabilities(),
+            gates: HashMap::new(),
+            listeners: Vec::new(),
+            lines: CancellationToken::new(),
+        }
+    }
+}
+
+impl FaultyServer {
+    /// A legacy server with sessions.
+    pub fn start() -> Self {
+        Self::start_as(Wire::Legacy)
+    }
+
+    pub fn start_as(wire: Wire) -> Self {
+        Self::start_on(wire, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// A server whose address is known and on which nobody listens yet.
+    pub fn start_down(wire: Wire) -> Self {
+        let server = Self::start_as(wire);
+        server.go_down();
+        server
+    }
+
+    pub fn start_on(wire: Wire, address: SocketAddr) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(wire)),
+            seen: Mutex::default(),
+            counts: watch::Sender::new(Counts::default()),
+            frozen: watch::Sender::new(false),
+        });
+        let stop = CancellationToken::new();
+        let (switch, switches) = mpsc::channel(4);
+        let (ready, started) = std::sync::mpsc::channel();
+        let (for_thread, stopped) = (shared.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("faulty-mcp".to_owned())
+            .spawn(move || {
+                let runtime = Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .expect("a runtime for the MCP server");
+                runtime.block_on(async move {
+                    let listener = TcpListener::bind(address)
+                        .await
+                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
+                    let bound = listener.local_addr().expect("the listener has an address");
+                    ready
+                        .send((bound, Handle::current()))
+                        .expect("the starter waits");
+                    serve::run(listener, switches, for_thread, stopped).await;
+                });
+            })
+            .expect("a thread for the MCP server");
+        let (address, handle) = started.recv().expect("the MCP server starts");
+        Self {
+            address,
+            shared,
+            handle,
+            switch,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where a client connects.
+    pub fn url(&self) -> String {
+        let path = match self.shared.state().wire {
+            Wire::Sse => "sse",
+            Wire::Legacy | Wire::Modern => "mcp",
+        };
+        format!("http://{}/{path}", self.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How requests with a forgotten session are answered.
+    pub fn lose_sessions_as(&self, loss: Loss) -> &Self {
+        self.shared.state().loss = loss;
+        self
+    }
+
+    /// Forgets every session. Connections and streams stay.
+    pub fn expire_sessions(&self) -> &Self {
+        self.shared.state().sessions.clear();
+        self
+    }
+
+    /// A new process on the same port: sessions forgotten, connections ended, listening again.
+    pub fn restart(&self) -> &Self {
+        self.go_down();
+        self.come_up();
+        self
+    }
+
+    /// Nobody listens, every connection ends, sessions are forgotten. Returns when that is so.
+    pub fn go_down(&self) -> &Self {
+        self.switch(false)
+    }
+
+    /// Listens again on the same port. Returns when it does.
+    pub fn come_up(&self) -> &Self {
+        self.switch(true)
+    }
+
+    fn switch(&self, up: bool) -> &Self {
+        let (done, wait) = std::sync::mpsc::channel();
+        self.switch
+            .try_send(Switch { up, done })
+            .expect("the MCP server runs");
+        wait.recv().expect("the MCP server runs");
+        self
+    }
+
+    /// From now on it accepts connections and reads nothing: a black hole.
+    pub fn freeze(&self) -> &Self {
+        self.shared.frozen.send_replace(true);
+        self
+    }
+
+    pub fn thaw(&self) -> &Self {
+        self.shared.frozen.send_replace(false);
+        self
+    }
+
+    /// Speaks this from the next request on; used together with [`Self::restart`].
+    pub fn speak(&self, wire: Wire) -> &Self {
+        self.shared.state().wire = wire;
+        self
+    }
+
+    /// The next request with this JSON-RPC method (or `GET`, `DELETE`, `*`) goes wrong.
+    pub fn fault(&self, method: &str, fault: Fault) -> &Self {
+        self.fault_times(method, 1, fault)
+    }
+
+    pub fn fault_always(&self, method: &str, fault: Fault) -> &Self {
+        self.fault_times(method, usize::MAX, fault)
+    }
+
+    pub fn fault_times(&self, method: &str, times: usize, fault: Fault) -> &Self {
+        self.shared.state().faults.push(Planned {
+            method: method.to_owned(),
+            fault,
+            left: times,
+        });
+        self
+    }
+
+    pub fn heal(&self) -> &Self {
+        self.shared.state().faults.clear();
+        self
+    }
+}
+
+impl Drop for FaultyServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server thread was already printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        self.counts.send_modify(change);
+    }
+
+    fn gate(&self, name: &str) -> Gate {
+        let mut state = self.state();
+        state.gates.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// The fault planned for a request, if any.
+    fn fault(&self, method: &str) -> Option<Fault> {
+        let mut state = self.state();
+        let at = state
+            .faults
+            .iter()
+            .position(|plan| plan.method == method || plan.method == "*")?;
+        let plan = &mut state.faults[at];
+        plan.left -= 1;
+        let fault = plan.fault.clone();
+        if plan.left == 0 {
+            state.faults.remove(at);
+        }
+        Some(fault)
+    }
+}
