@@ -5,6 +5,9 @@
 //! one table ([`classify`]); what follows from it, in one place (the actor).
 
 pub mod classify;
+pub mod config;
 pub mod failure;
 pub mod link;
+pub mod naming;
 pub mod op;
+pub mod schema;
