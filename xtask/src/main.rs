@@ -8,6 +8,7 @@
 mod bench;
 mod ci;
 mod command;
+mod mcp_setup;
 mod setup;
 mod test;
 
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  setup        install what the tests need (the pinned original, under target/oracle)
+  setup        install what the tests need under target/: the pinned original, real MCP servers
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, clippy, tests, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
@@ -32,10 +33,7 @@ fn main() -> ExitCode {
         None => ("help", args.as_slice()),
     };
     let result = match task {
-        "setup" => setup::run().and_then(|python| match python {
-            Some(_) => Ok(()),
-            None => Err(anyhow::anyhow!("not everything could be installed")),
-        }),
+        "setup" => install_all(),
         "test" => test::run(rest),
         "ci" => ci::run(),
         "bench" => bench::run(rest),
@@ -56,6 +54,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Everything the tests need, side by side.
+fn install_all() -> anyhow::Result<()> {
+    let (oracle, servers) = std::thread::scope(|scope| {
+        let servers = scope.spawn(mcp_setup::run);
+        (setup::run(), servers.join())
+    });
+    let servers = servers.map_err(|_| anyhow::anyhow!("setting up the MCP servers panicked"))?;
+    if oracle?.is_none() || !servers? {
+        anyhow::bail!("not everything could be installed");
+    }
+    Ok(())
 }
 
 /// The root of the workspace.

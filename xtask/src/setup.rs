@@ -82,7 +82,7 @@ fn install(home: &Path, python: &Path) -> Result<()> {
 }
 
 /// A Python the original supports (3.11 to 3.13).
-fn interpreter() -> Result<PathBuf> {
+pub(crate) fn interpreter() -> Result<PathBuf> {
     let program = "import sys, venv; print('%d.%d' % sys.version_info[:2])";
     for name in PYTHONS {
         let version = output(Command::new(name).args(["-c", program]));

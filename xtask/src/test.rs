@@ -6,21 +6,27 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, output, run as run_command};
-use crate::{in_ci, setup, target_dir};
+use crate::{in_ci, mcp_setup, setup, target_dir};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let nextest = has_nextest();
     // Building and downloading do not wait for each other.
-    let (built, oracle) = std::thread::scope(|scope| {
+    let (built, oracle, servers) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
+        let servers = scope.spawn(mcp_setup::run);
         let built = run_command(runner(nextest, args).arg("--no-run").args(args));
-        (built, oracle.join())
+        (built, oracle.join(), servers.join())
     });
     built?;
     let oracle = match oracle {
         Ok(result) => result?,
         Err(_) => bail!("setting up the original panicked"),
     };
+    match servers {
+        // What is missing was said; the tests that need it say so too.
+        Ok(result) => result.map(drop)?,
+        Err(_) => bail!("setting up the MCP servers panicked"),
+    }
 
     let log = target_dir().join("skipped.log");
     if log.exists() {
