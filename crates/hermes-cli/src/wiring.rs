@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, settings};
 use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
+use hermes_agent::spill;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
@@ -129,7 +130,8 @@ impl Chat {
             .iter()
             .flat_map(|session| &session.items)
             .map(|item| &item.message);
-        let tools = Arc::new(home_tools(args, cx, &config, &store, history)?);
+        let window = router.primary()?.info().context_length;
+        let tools = Arc::new(home_tools(args, cx, &config, &store, window, history)?);
         let prompt = HomePrompt {
             home: cx.home.clone(),
             config: Arc::clone(&config),
@@ -241,11 +243,16 @@ fn home_tools<'a>(
     cx: &Context,
     config: &Config,
     store: &Store,
+    window: u32,
     history: impl DoubleEndedIterator<Item = &'a Message>,
 ) -> Result<HomeTools, Failure> {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
-    let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    let mut deps =
+        StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    // A page of a file must fit beside the rest of a small window.
+    let limits = spill::Limits::for_window(window, deps.read_limits.chars, usize::MAX);
+    deps.read_limits.chars = limits.result;
     deps.todos.restore(history);
     let Some(names) = &args.toolsets else {
         return Ok(HomeTools::new(deps, &ToolChoice::from_config(config)));
