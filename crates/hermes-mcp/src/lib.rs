@@ -10,4 +10,5 @@ pub mod failure;
 pub mod link;
 pub mod naming;
 pub mod op;
+pub mod result;
 pub mod schema;

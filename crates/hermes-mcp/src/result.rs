@@ -1,0 +1,231 @@
+//! What a server answered, as the model reads it.
+//!
+//! Text stays text. Binary content is saved below the home's cache, with limits that are checked
+//! before anything is decoded; images the model can look at travel along as well. Long text is the
+//! engine's business: it spills and fences what comes from outside.
+
+mod media;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use hermes_core::message::{Content, Part};
+use hermes_core::redact;
+use hermes_core::tool::{ToolErrorKind, ToolOutcome};
+use serde_json::{Map, Value};
+
+pub use media::MediaStore;
+pub use refusal::refusal;
+
+use media::Ration;
+
+/// Items of a listing that are shown; more only cost room.
+const LISTED: usize = 500;
+
+/// The result of `tools/call`.
+pub async fn of_call(result: &Value, media: &MediaStore) -> ToolOutcome {
+    let mut page = Page::new(media);
+    for block in blocks(result, "content") {
+        page.block(block).await;
+    }
+    let structured = result
+        .get("structuredContent")
+        .filter(|value| !value.is_null());
+    if let Some(structured) = structured {
+        page.structured(structured);
+    }
+    if result.get("isError").and_then(Value::as_bool) == Some(true) {
+        let text = page.text();
+        let text = if text.trim().is_empty() {
+            "the tool failed and gave no reason".to_owned()
+        } else {
+            redact::secrets(&text).into_owned()
+        };
+        return ToolOutcome::error(ToolErrorKind::Failed, text);
+    }
+    page.finish("(the tool ran and returned nothing)")
+}
+
+/// The result of `resources/read`.
+pub async fn of_resource(result: &Value, media: &MediaStore) -> ToolOutcome {
+    let mut page = Page::new(media);
+    for resource in blocks(result, "contents") {
+        page.resource(resource).await;
+    }
+    page.finish("(the resource is empty)")
+}
+
+/// The result of `prompts/get`.
+pub async fn of_prompt(result: &Value, media: &MediaStore) -> ToolOutcome {
+    let mut page = Page::new(media);
+    if let Some(description) = result.get("description").and_then(Value::as_str) {
+        page.line(description.to_owned());
+    }
+    for message in blocks(result, "messages") {
+        let role = message
+            .get("role")
+            .and_then(Value::as_str)
+            .unwrap_or("user");
+        page.line(format!("[{role}]"));
+        match message.get("content") {
+            Some(Value::Array(content)) => {
+                for block in content {
+                    page.block(block).await;
+                }
+            }
+            Some(block @ Value::Object(_)) => page.block(block).await,
+            Some(Value::String(text)) => page.line(text.clone()),
+            _ => {}
+        }
+    }
+    page.finish("(the prompt is empty)")
+}
+
+/// The result of a `…/list`: what a model needs to choose, one JSON object.
+pub fn of_listing(result: &Value, key: &str) -> ToolOutcome {
+    const KEPT: &[&str] = &[
+        "uri",
+        "uriTemplate",
+        "name",
+        "title",
+        "description",
+        "mimeType",
+        "size",
+        "arguments",
+    ];
+    let all = blocks(result, key);
+    let items: Vec<Value> = all
+        .iter()
+        .take(LISTED)
+        .filter_map(Value::as_object)
+        .map(|item| {
+            let kept: Map<String, Value> = item
+                .iter()
+                .filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null())
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            Value::Object(kept)
+        })
+        .collect();
+    let mut listing = Map::from_iter([(key.to_owned(), Value::Array(items))]);
+    if all.len() > LISTED {
+        listing.insert("left_out".to_owned(), (all.len() - LISTED).into());
+    }
+    ToolOutcome::json(&Value::Object(listing))
+}
+
+fn blocks<'a>(result: &'a Value, key: &str) -> &'a [Value] {
+    match result.get(key) {
+        Some(Value::Array(blocks)) => blocks,
+        _ => &[],
+    }
+}
+
+/// A result being put together.
+struct Page<'a> {
+    media: &'a MediaStore,
+    ration: Ration,
+    lines: Vec<String>,
+    images: Vec<Part>,
+}
+
+impl<'a> Page<'a> {
+    fn new(media: &'a MediaStore) -> Self {
+        Self {
+            media,
+            ration: Ration::default(),
+            lines: Vec::new(),
+            images: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, text: String) {
+        self.lines.push(text);
+    }
+
+    fn text(&self) -> String {
+        self.lines.join("\n")
+    }
+
+    async fn block(&mut self, block: &Value) {
+        let field = |name: &str| block.get(name).and_then(Value::as_str);
+        match field("type") {
+            Some("text") => self.line(field("text").unwrap_or_default().to_owned()),
+            Some(kind @ ("image" | "audio")) => {
+                let mime = field("mimeType").unwrap_or("application/octet-stream");
+                self.binary(kind, field("data"), mime).await;
+            }
+            Some("resource") => match block.get("resource") {
+                Some(resource) => self.resource(resource).await,
+                None => self.line("[a resource without content]".to_owned()),
+            },
+            Some("resource_link") => {
+                let uri = field("uri").unwrap_or("?");
+                let name = field("title").or(field("name")).unwrap_or("resource");
+                let about = field("description")
+                    .map(|text| format!(": {text}"))
+                    .unwrap_or_default();
+                self.line(format!(
+                    "[link to {name} {uri}{about}; read_resource reads it]"
+                ));
+            }
+            // Kinds that later versions of the protocol add.
+            _ => self.line(block.to_string()),
+        }
+    }
+
+    async fn resource(&mut self, resource: &Value) {
+        let field = |name: &str| resource.get(name).and_then(Value::as_str);
+        if let Some(text) = field("text") {
+            self.line(text.to_owned());
+            return;
+        }
+        let mime = field("mimeType").unwrap_or("application/octet-stream");
+        let what =
+            field("uri").map_or_else(|| "resource".to_owned(), |uri| format!("resource {uri}"));
+        self.binary(&what, field("blob"), mime).await;
+    }
+
+    async fn binary(&mut self, what: &str, data: Option<&str>, mime: &str) {
+        let Some(data) = data else {
+            self.line(format!("[{what} without data]"));
+            return;
+        };
+        match self.media.keep(data, mime, &mut self.ration).await {
+            Ok(kept) => {
+                self.line(format!(
+                    "[{what}, {mime}, {} bytes, saved as {}]",
+                    kept.bytes,
+                    kept.path.display()
+                ));
+                self.images.extend(kept.image);
+            }
+            Err(why) => self.line(format!("[{what}, {mime}, left out: {why}]")),
+        }
+    }
+
+    /// Said once: many servers repeat it as text.
+    fn structured(&mut self, structured: &Value) {
+        let repeated = |line: &String| {
+            serde_json::from_str::<Value>(line).is_ok_and(|value| value == *structured)
+        };
+        if !self.lines.iter().any(repeated) {
+            self.line(structured.to_string());
+        }
+    }
+
+    fn finish(self, empty: &str) -> ToolOutcome {
+        let text = self.text();
+        let text = if text.trim().is_empty() {
+            empty.to_owned()
+        } else {
+            text
+        };
+        if self.images.is_empty() {
+            return ToolOutcome::Done(Content::Text(text));
+        }
+        let mut parts = vec![Part::text(text)];
+        parts.extend(self.images);
+        ToolOutcome::Done(Content::Parts(parts))
+    }
+}

@@ -1,0 +1,146 @@
+//! Binary content: limits first, then a file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use hermes_core::message::Part;
+use sha2::{Digest as _, Sha256};
+
+/// Largest single piece, decoded.
+const LARGEST: usize = 50 * 1024 * 1024;
+/// Largest sum of one result.
+const LARGEST_SUM: usize = 64 * 1024 * 1024;
+/// Larger images are not shown to the model; providers refuse them.
+const LARGEST_SHOWN: usize = 3_750_000;
+const MOST_SHOWN: usize = 8;
+
+/// Some servers pad, some do not.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What one result may still use.
+#[derive(Debug, Default)]
+pub(super) struct Ration {
+    bytes: usize,
+    shown: usize,
+}
+
+/// Where binary content is kept: named by its hash, so that the same bytes are kept once.
+#[derive(Clone, Debug)]
+pub struct MediaStore {
+    dir: PathBuf,
+}
+
+/// A piece that was saved.
+pub(super) struct Kept {
+    pub(super) path: PathBuf,
+    pub(super) bytes: usize,
+    /// For the model to look at.
+    pub(super) image: Option<Part>,
+}
+
+impl MediaStore {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    pub(super) async fn keep(
+        &self,
+        data: &str,
+        mime: &str,
+        ration: &mut Ration,
+    ) -> Result<Kept, String> {
+        // Of the text, before a byte is decoded.
+        let estimate = data.len() / 4 * 3;
+        if estimate > LARGEST {
+            return Err(format!(
+                "{} MiB are more than the {} MiB taken",
+                estimate >> 20,
+                LARGEST >> 20
+            ));
+        }
+        if ration.bytes + estimate > LARGEST_SUM {
+            let limit = LARGEST_SUM >> 20;
+            return Err(format!(
+                "all of this result is more than the {limit} MiB taken"
+            ));
+        }
+        ration.bytes += estimate;
+        let clean: String = data.split_ascii_whitespace().collect();
+        let bytes = LENIENT
+            .decode(&clean)
+            .map_err(|error| format!("the data is not base64 ({error})"))?;
+        let len = bytes.len();
+        let path = self.dir.join(name(&bytes, mime));
+        let target = path.clone();
+        tokio::task::spawn_blocking(move || save(&target, &bytes))
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("cannot save it: {error}"))?;
+        let shown = is_shown(mime) && len <= LARGEST_SHOWN && ration.shown < MOST_SHOWN;
+        ration.shown += usize::from(shown);
+        Ok(Kept {
+            path,
+            bytes: len,
+            image: shown.then(|| Part::image(format!("data:{mime};base64,{clean}"))),
+        })
+    }
+}
+
+fn is_shown(mime: &str) -> bool {
+    matches!(
+        mime,
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp"
+    )
+}
+
+fn name(bytes: &[u8], mime: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::new();
+    for byte in Sha256::digest(bytes).iter().take(12) {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    format!("{name}.{}", extension(mime))
+}
+
+/// From a fixed list: a server does not choose what a file is called.
+fn extension(mime: &str) -> &'static str {
+    let mime = mime.split(';').next().unwrap_or_default().trim();
+    match mime {
+        "image/png" => "png",
+        "image/jpeg" | "image/jpg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/wav" | "audio/x-wav" => "wav",
+        "audio/ogg" => "ogg",
+        "audio/flac" => "flac",
+        "audio/mp4" | "audio/m4a" => "m4a",
+        "video/mp4" => "mp4",
+        "application/pdf" => "pdf",
+        "application/json" => "json",
+        "application/zip" => "zip",
+        "application/gzip" => "gz",
+        "text/plain" => "txt",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        _ => "bin",
+    }
+}
+
+fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|known| known.len() == bytes.len() as u64) {
+        return Ok(());
+    }
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    hermes_config::fs::write_atomic(path, bytes, 0o600)
+}

@@ -1,0 +1,68 @@
+//! Why a call gave no result, in words that tell the model what to do.
+
+use hermes_core::redact;
+use hermes_core::tool::{ToolErrorKind, ToolOutcome};
+
+use crate::failure::{FailureClass, McpFailure};
+
+/// JSON-RPC: the arguments do not fit.
+const INVALID_PARAMS: i64 = -32602;
+
+/// The outcome of a call to `server` that failed. `outcome_unknown`: it may have run all the same.
+pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> ToolOutcome {
+    let cause = redact::secrets(failure.text.trim()).into_owned();
+    let cause = cause.trim_end_matches('.');
+    if outcome_unknown {
+        return ToolOutcome::error(
+            ToolErrorKind::OutcomeUnknown,
+            format!(
+                "{server}: {cause}. The call may or may not have taken effect. Do not repeat it \
+                 blindly: find out by reading first, or ask the person."
+            ),
+        );
+    }
+    let (kind, advice) = match failure.class {
+        FailureClass::Cancelled => (ToolErrorKind::Cancelled, String::new()),
+        FailureClass::TimedOut => (
+            ToolErrorKind::TimedOut,
+            " Ask for less at once, or try again later.".to_owned(),
+        ),
+        FailureClass::NeedsAuth => (
+            ToolErrorKind::Failed,
+            format!(" Only the person can log in, with: hermes mcp login {server}"),
+        ),
+        FailureClass::ScopeNeeded => (
+            ToolErrorKind::Failed,
+            format!(
+                " The login does not allow this; the person can widen it with: hermes mcp login \
+                 {server}"
+            ),
+        ),
+        FailureClass::Rpc if failure.rpc_code == Some(INVALID_PARAMS) => {
+            (ToolErrorKind::BadArguments, String::new())
+        }
+        FailureClass::Rpc => (ToolErrorKind::Failed, String::new()),
+        FailureClass::Throttled => (
+            ToolErrorKind::Failed,
+            match failure.retry_after {
+                Some(wait) => format!(" Try again in {} s.", wait.as_secs().max(1)),
+                None => " Try again later.".to_owned(),
+            },
+        ),
+        FailureClass::Permanent => (
+            ToolErrorKind::Failed,
+            " Its settings must change first; tell the person and go on without it.".to_owned(),
+        ),
+        FailureClass::NotSent
+        | FailureClass::SessionLost
+        | FailureClass::AuthExpired
+        | FailureClass::Ambiguous
+        | FailureClass::Unavailable => (
+            ToolErrorKind::Failed,
+            " The call did not run. The server is temporarily unavailable and is being \
+             reconnected: try again in a moment, or go on without it."
+                .to_owned(),
+        ),
+    };
+    ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+}
