@@ -24,6 +24,7 @@
 //! ```
 
 mod habits;
+pub mod peers;
 mod plan;
 mod protocol;
 mod serve;
