@@ -201,6 +201,15 @@ impl Decoder {
         }
     }
 
+    /// The stream said that nothing follows.
+    pub(crate) fn is_complete(&self) -> bool {
+        match &self.inner {
+            Inner::Chat(decoder) => decoder.is_complete(),
+            Inner::Anthropic(decoder) => decoder.is_complete(),
+            Inner::Responses(decoder) => decoder.is_complete(),
+        }
+    }
+
     /// The stream ended: what was held back, and why the model stopped. Empty when nothing at
     /// all had arrived.
     pub fn finish(self) -> Vec<ModelEvent> {

@@ -23,6 +23,10 @@ use crate::codec::{AnswerReader, WireFault};
 /// Most of an error answer that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// How long the connection of a complete answer may take to end. Waiting for it lets the next call
+/// use the connection again; a server that never closes it must not hold up the answer.
+const CLOSING_TIME: Duration = Duration::from_millis(250);
+
 /// How long the rest of an error answer may take.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -125,9 +129,14 @@ impl Call {
 
     /// Reads the next piece of the answer.
     async fn read(&mut self, mut reading: Box<Reading>) {
+        let patience = if reading.reader.is_complete() {
+            CLOSING_TIME
+        } else {
+            reading.limits.idle
+        };
         let limit = reading
             .first_byte
-            .unwrap_or_else(|| Instant::now() + reading.limits.idle);
+            .unwrap_or_else(|| Instant::now() + patience);
         let piece = match self
             .frame
             .guard(limit.min(reading.end), reading.body.next())
@@ -154,7 +163,7 @@ impl Call {
                     Err(fault) => self.fault(fault),
                 }
             }
-            Some(Err(failure)) if self.content => {
+            Some(Err(failure)) if self.content || reading.reader.is_complete() => {
                 tracing::warn!(
                     error = failure.message,
                     "the connection broke inside an answer"
@@ -172,7 +181,9 @@ impl Call {
     /// Nothing came in time. What was said so far stands, as an answer that was cut.
     fn silence(&mut self, reading: Reading) {
         let limits = reading.limits;
-        if Instant::now() >= reading.end {
+        if reading.reader.is_complete() {
+            self.end(reading.reader);
+        } else if Instant::now() >= reading.end {
             self.fail(self.frame.late("no complete answer", limits.total));
         } else if reading.first_byte.is_some() {
             self.fail(self.frame.late("no answer", limits.first_byte));

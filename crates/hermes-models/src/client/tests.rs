@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use hermes_core::BoxFuture;
 use hermes_core::clock::SystemClock;
 use hermes_core::message::FinishReason;
-use hermes_core::model::{ErrorClass, ModelClient, ModelError, ModelEvent};
+use hermes_core::model::{ErrorClass, ModelClient, ModelError, ModelEvent, WireFormat};
 use pretty_assertions::assert_eq;
 use reqwest::header::HeaderMap;
 use secrecy::SecretString;
@@ -246,6 +246,45 @@ async fn a_break_after_the_end_is_no_cut() {
         events.last(),
         Some(&ModelEvent::Finished(FinishReason::Stop))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_stays_open_does_not_hold_up_the_answer() {
+    let event = |value: serde_json::Value| format!("data: {value}\n\n");
+    let chat = event(json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}));
+    let anthropic = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        json!({"type": "message_stop"}),
+    ]
+    .map(event)
+    .concat();
+    let responses = [
+        json!({"type": "response.output_text.delta", "output_index": 0, "delta": "x"}),
+        json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+    ]
+    .map(event)
+    .concat();
+    for (sample, bytes) in [
+        (Sample::chat(), format!("{chat}data: [DONE]\n\n")),
+        (Sample::new(WireFormat::AnthropicMessages), anthropic),
+        (Sample::new(WireFormat::Responses), responses),
+    ] {
+        // Some proxies go on with heartbeats.
+        let heartbeat = Act::Bytes(": still here\n\n".into());
+        for rest in [vec![], vec![heartbeat]] {
+            let acts = [vec![Act::Bytes(bytes.clone())], rest, vec![Act::Silence]].concat();
+            let (events, error, seconds) = run_sample(&sample, FakeWire::new(acts)).await;
+            assert_eq!(error, None);
+            assert_eq!(
+                events.last(),
+                Some(&ModelEvent::Finished(FinishReason::Stop))
+            );
+            assert_eq!(seconds, 0);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,6 +69,11 @@ impl AnswerReader {
         }
     }
 
+    /// The server said that the answer is over, whether or not it closes the connection.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.shape, Shape::Events(_)) && self.decoder.is_complete()
+    }
+
     /// The answer ended.
     pub fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match self.shape {

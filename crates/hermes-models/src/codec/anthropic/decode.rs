@@ -100,6 +100,10 @@ impl Decoder {
         Ok(out)
     }
 
+    pub(in crate::codec) fn is_complete(&self) -> bool {
+        self.done
+    }
+
     pub(in crate::codec) fn whole(
         &mut self,
         message: &Value,

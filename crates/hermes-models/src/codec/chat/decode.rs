@@ -64,6 +64,10 @@ impl Decoder {
         self.done = true;
     }
 
+    pub(in crate::codec) fn is_complete(&self) -> bool {
+        self.done
+    }
+
     pub(in crate::codec) fn push(&mut self, chunk: &Value) -> Result<Vec<ModelEvent>, WireFault> {
         let mut out = Vec::new();
         let report = chunk

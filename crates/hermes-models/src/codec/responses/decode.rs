@@ -109,6 +109,10 @@ impl Decoder {
         Ok(out)
     }
 
+    pub(in crate::codec) fn is_complete(&self) -> bool {
+        self.finish.is_some()
+    }
+
     pub(in crate::codec) fn whole(
         &mut self,
         response: &Value,
