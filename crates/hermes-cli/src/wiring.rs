@@ -82,6 +82,19 @@ pub(crate) fn require_model(args: &TurnArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
+/// Fails when a session was named that does not exist.
+pub(crate) fn require_session(args: &TurnArgs, cx: &Context) -> Outcome {
+    let Some(named) = args.resume.as_ref().or(args.continue_.as_ref()) else {
+        return Ok(());
+    };
+    if !cx.home.state_db().exists() {
+        return Err(Failure::not_found(format!("no session {named}")));
+    }
+    let store = open_for_reading(cx)?;
+    runtime()?.block_on(find_session(args, &store))?;
+    Ok(())
+}
+
 fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
     let ignored = args.ignore_user_config || args.safe_mode;
     Ok(Arc::new(if ignored {
@@ -106,8 +119,10 @@ pub(crate) struct Chat {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Store,
     pub(crate) tools: Arc<HomeTools>,
-    /// Whether something was asked.
+    /// Whether there is something in it.
     pub(crate) used: bool,
+    /// Whether something was asked since it was opened.
+    pub(crate) asked: bool,
     pub(crate) route: Route,
     handle: SessionHandle,
 }
@@ -171,6 +186,7 @@ impl Chat {
             store,
             tools,
             used,
+            asked: false,
             route,
             handle,
         })
@@ -185,6 +201,16 @@ impl Chat {
 
     pub(crate) async fn update(&self, update: SessionUpdate) -> Outcome {
         Ok(self.store.update(&self.id, update).await?)
+    }
+
+    /// Marks the session as ended, unless it was only looked at.
+    pub(crate) async fn end(&self, reason: &str) -> Outcome {
+        if !self.asked {
+            return Ok(());
+        }
+        let at = self.clock.epoch_seconds();
+        let reason = reason.to_owned();
+        self.update(SessionUpdate::End { reason, at }).await
     }
 
     /// Ends the session's work and closes the database.
@@ -263,7 +289,7 @@ fn home_tools<'a>(
     if unknown.is_empty() {
         return Ok(tools);
     }
-    let known: Vec<&str> = tools.toolsets().into_iter().collect();
+    let known: Vec<String> = tools.toolsets().into_iter().collect();
     Err(Failure::usage(format!(
         "no toolset {}; there are: {}, none",
         unknown.join(", "),

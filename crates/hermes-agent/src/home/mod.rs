@@ -5,4 +5,4 @@ pub mod settings;
 pub mod tools;
 
 pub use prompt::{HomePrompt, PromptOptions};
-pub use tools::{HomeTools, ToolChoice};
+pub use tools::{FedToolset, HomeTools, ToolChoice, ToolFeed};

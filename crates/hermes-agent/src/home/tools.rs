@@ -1,8 +1,9 @@
 //! The tools of a session on this home, limited to the toolsets that were asked for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
@@ -12,6 +13,40 @@ use crate::tools::{StoreTools, TodoList, store_backed};
 
 /// Sets that stand for everything a platform offers; the original names one per platform.
 const EVERYTHING: &[&str] = &["all", "*"];
+/// In a list of toolsets: none of those that come from outside.
+const NOTHING_FED: &str = "no_mcp";
+
+/// What a feed gave, by identity.
+type FedTools = Arc<[Arc<dyn Tool>]>;
+
+/// Tools that come and go while the process lives, e.g. those of MCP servers.
+pub trait ToolFeed: Send + Sync {
+    /// The toolsets it may fill, whether or not they have tools now.
+    fn toolsets(&self) -> Vec<FedToolset>;
+
+    /// The tools as they are now. The same `Arc` as long as nothing changed.
+    fn tools(&self) -> FedTools;
+
+    /// See [`ToolSource::prepare`].
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>>;
+}
+
+/// A toolset from outside and what people may call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FedToolset {
+    /// `mcp-<server>`.
+    pub name: String,
+    /// The server's own name; a toolset of the home that is called the same is meant as well.
+    pub alias: String,
+    /// How the names of its tools begin.
+    pub prefix: String,
+}
+
+impl FedToolset {
+    fn is_called(&self, name: &str) -> bool {
+        name == self.name || name == self.alias || name.starts_with(&self.prefix)
+    }
+}
 
 /// Which toolsets a session gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,27 +54,35 @@ pub struct ToolChoice {
     /// `None`: all.
     only: Option<Vec<String>>,
     disabled: Vec<String>,
+    /// `only` speaks of the home's own toolsets unless it names one from outside.
+    fed_by_default: bool,
+    nothing_fed: bool,
 }
 
 impl ToolChoice {
     /// As the config says: `toolsets` without `agent.disabled_toolsets`. Names that mean nothing
     /// here are left to the tools of other platforms.
     pub fn from_config(config: &hermes_config::Config) -> Self {
-        let wanted = &config.toolsets;
+        let (nothing_fed, wanted) = split(&config.toolsets);
         let everything = wanted.is_empty() || wanted.iter().any(|name| is_everything(name));
         Self {
-            only: (!everything).then(|| wanted.clone()),
+            only: (!everything).then_some(wanted),
             disabled: config.agent.disabled_toolsets.clone(),
+            fed_by_default: true,
+            nothing_fed,
         }
     }
 
     /// As a person named them: toolsets or single tools; `none` for no tools at all.
     pub fn named(names: &[String]) -> Self {
-        let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
-        let everything = names.iter().any(|name| is_everything(name));
+        let (nothing_fed, names) = split(names);
+        let everything =
+            names.iter().any(|name| is_everything(name)) || (nothing_fed && names.is_empty());
         Self {
             only: (!everything).then_some(names),
             disabled: Vec::new(),
+            fed_by_default: false,
+            nothing_fed,
         }
     }
 
@@ -51,21 +94,67 @@ impl ToolChoice {
             .flat_map(|tool| [tool.spec().name.as_str(), tool.spec().toolset])
             .chain(["none"])
             .collect();
+        let fed = tools.fed_toolsets();
         self.only
             .iter()
             .flatten()
             .map(String::as_str)
-            .filter(|name| !known.contains(name))
+            .filter(|name| !known.contains(name) && !fed.iter().any(|set| set.is_called(name)))
             .collect()
     }
 
-    fn allows(&self, spec: &ToolSpec) -> bool {
-        let names = |list: &[String]| {
-            list.iter()
-                .any(|name| *name == spec.name || name == spec.toolset)
-        };
-        self.only.as_deref().is_none_or(names) && !names(&self.disabled)
+    /// Whether a session may use anything of this toolset from outside. `all` are its peers.
+    pub fn wants(&self, set: &FedToolset, all: &[FedToolset]) -> bool {
+        let names = |list: &[String]| list.iter().any(|name| set.is_called(name));
+        let disabled = self
+            .disabled
+            .iter()
+            .any(|name| *name == set.name || *name == set.alias);
+        if self.nothing_fed || disabled {
+            return false;
+        }
+        match &self.only {
+            None => true,
+            Some(only) if names(only) => true,
+            Some(only) => {
+                self.fed_by_default
+                    && !only
+                        .iter()
+                        .any(|name| all.iter().any(|other| other.is_called(name)))
+            }
+        }
     }
+
+    fn allows(&self, spec: &ToolSpec) -> bool {
+        self.only.as_deref().is_none_or(|list| names(list, spec)) && !names(&self.disabled, spec)
+    }
+
+    /// The same for a tool of `set`, which is wanted.
+    fn allows_fed(&self, spec: &ToolSpec, set: &FedToolset) -> bool {
+        if names(&self.disabled, spec) {
+            return false;
+        }
+        let Some(only) = &self.only else {
+            return true;
+        };
+        let singled_out = only.iter().any(|name| name.starts_with(&set.prefix));
+        let whole = only
+            .iter()
+            .any(|name| *name == set.name || *name == set.alias);
+        !singled_out || whole || names(only, spec)
+    }
+}
+
+fn names(list: &[String], spec: &ToolSpec) -> bool {
+    list.iter()
+        .any(|name| *name == spec.name || name == spec.toolset)
+}
+
+fn split(names: &[String]) -> (bool, Vec<String>) {
+    let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
+    let without = |name: &String| name != NOTHING_FED;
+    let nothing_fed = !names.iter().all(without);
+    (nothing_fed, names.into_iter().filter(without).collect())
 }
 
 fn is_everything(name: &str) -> bool {
@@ -76,9 +165,13 @@ fn is_everything(name: &str) -> bool {
 pub struct HomeTools {
     all: Vec<Arc<dyn Tool>>,
     registry: Registry,
+    choice: ToolChoice,
     /// Toolsets and tools that the person named: these stay in the smallest window.
     chosen: Vec<String>,
     todos: TodoList,
+    feed: Option<Arc<dyn ToolFeed>>,
+    /// What the feed gave last, and everything together.
+    together: Mutex<Option<(FedTools, Registry)>>,
 }
 
 impl HomeTools {
@@ -92,20 +185,74 @@ impl HomeTools {
         Self {
             registry: Registry::new(allowed),
             chosen: choice.only.clone().unwrap_or_default(),
+            choice: choice.clone(),
             todos,
             all,
+            feed: None,
+            together: Mutex::new(None),
         }
     }
 
+    /// With tools from outside besides.
+    #[must_use]
+    pub fn with_feed(mut self, feed: Arc<dyn ToolFeed>) -> Self {
+        for set in feed.toolsets() {
+            if self.chosen.contains(&set.alias) {
+                self.chosen.push(set.name);
+            }
+        }
+        self.feed = Some(feed);
+        self
+    }
+
     /// Every toolset there is, also those that were not chosen.
-    pub fn toolsets(&self) -> BTreeSet<&'static str> {
-        self.all.iter().map(|tool| tool.spec().toolset).collect()
+    pub fn toolsets(&self) -> BTreeSet<String> {
+        let own = self.all.iter().map(|tool| tool.spec().toolset.to_owned());
+        own.chain(self.fed_toolsets().into_iter().map(|set| set.name))
+            .collect()
+    }
+
+    fn fed_toolsets(&self) -> Vec<FedToolset> {
+        self.feed
+            .as_ref()
+            .map_or_else(Vec::new, |feed| feed.toolsets())
+    }
+
+    fn fed(&self, fed: &[Arc<dyn Tool>]) -> Registry {
+        let sets = self.fed_toolsets();
+        let allowed = fed.iter().filter(|tool| {
+            let set = sets.iter().find(|set| set.name == tool.spec().toolset);
+            set.is_some_and(|set| {
+                self.choice.wants(set, &sets) && self.choice.allows_fed(tool.spec(), set)
+            })
+        });
+        // The home's own tools come first: nothing from outside takes their names.
+        Registry::new(self.registry.iter().chain(allowed).cloned())
     }
 }
 
 impl ToolSource for HomeTools {
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        match &self.feed {
+            Some(feed) => feed.prepare(),
+            None => Box::pin(std::future::ready(Vec::new())),
+        }
+    }
+
     fn registry(&self) -> Registry {
-        self.registry.clone()
+        let Some(feed) = &self.feed else {
+            return self.registry.clone();
+        };
+        let fed = feed.tools();
+        let mut together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*together {
+            Some((last, registry)) if Arc::ptr_eq(last, &fed) => registry.clone(),
+            _ => {
+                let registry = self.fed(&fed);
+                *together = Some((fed, registry.clone()));
+                registry
+            }
+        }
     }
 
     fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
@@ -116,3 +263,6 @@ impl ToolSource for HomeTools {
         self.todos.carried_over()
     }
 }
+
+#[cfg(test)]
+mod tests;

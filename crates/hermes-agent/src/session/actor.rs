@@ -137,7 +137,11 @@ impl Actor {
         let id = TurnId(self.turns);
         self.desk.events.set_turn(Some(id));
         self.settle_route().await;
-        let registry = self.deps.tools.registry();
+        let deps = Arc::clone(&self.deps);
+        for text in deps.tools.prepare().await {
+            self.notice(NoticeLevel::Info, text).await;
+        }
+        let registry = deps.tools.registry();
         if let Err(error) = self.settle_prompt(&registry).await {
             self.fail_turn(&error).await;
             return;
@@ -254,19 +258,22 @@ impl Actor {
         }
     }
 
-    async fn go_to(&mut self, client: Arc<dyn ModelClient>, why: &str) {
+    /// Goes on with this client. `false`: it is the model that is in use already.
+    async fn go_to(&mut self, client: Arc<dyn ModelClient>, why: &str) -> bool {
         let max_tokens = self.deps.settings.max_tokens;
-        if let Some(from) = self.conv.use_client(client, max_tokens) {
-            self.warned_small = false;
-            self.desk
-                .events
-                .emit(AgentEvent::RouteChanged {
-                    from,
-                    to: self.conv.client.route().clone(),
-                    why: why.into(),
-                })
-                .await;
-        }
+        let Some(from) = self.conv.use_client(client, max_tokens) else {
+            return false;
+        };
+        self.warned_small = false;
+        self.desk
+            .events
+            .emit(AgentEvent::RouteChanged {
+                from,
+                to: self.conv.client.route().clone(),
+                why: why.into(),
+            })
+            .await;
+        true
     }
 
     /// Builds the system prompt of a session that has none.
@@ -345,7 +352,12 @@ impl Actor {
                 return;
             }
         };
-        self.go_to(client, "you asked for it").await;
+        if !self.go_to(client, "you asked for it").await {
+            // Whoever asked waits for a word.
+            let route = self.conv.client.route();
+            let text = format!("{} ({}) is in use already.", route.model, route.provider);
+            self.notice(NoticeLevel::Info, text).await;
+        }
         let model = self.conv.client.route().model.clone();
         if let Some(new) = &mut self.conv.unwritten {
             new.model = Some(model);

@@ -47,6 +47,12 @@ pub enum SessionStart {
 
 /// Where the tools of a turn come from.
 pub trait ToolSource: Send + Sync {
+    /// Called before the tools of a turn are taken: the moment to let some come or go. What it
+    /// returns is told to the person.
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
     /// The tools as they are now. Taken once per turn.
     fn registry(&self) -> Registry;
 
