@@ -31,6 +31,26 @@ pub enum FailureClass {
     Unavailable,
 }
 
+impl FailureClass {
+    /// For logs, metrics and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::NotSent => "not_sent",
+            Self::SessionLost => "session_lost",
+            Self::AuthExpired => "auth_expired",
+            Self::NeedsAuth => "needs_auth",
+            Self::ScopeNeeded => "scope_needed",
+            Self::Throttled => "throttled",
+            Self::Ambiguous => "ambiguous",
+            Self::TimedOut => "timed_out",
+            Self::Rpc => "rpc",
+            Self::Permanent => "permanent",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// Whether the request had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,11 +4,26 @@
 //! [`link`]. Callers hold a handle and never touch a transport. What a failure means is decided in
 //! one table ([`classify`]); what follows from it, in one place (the actor).
 
+pub mod actor;
+pub mod breaker;
 pub mod classify;
 pub mod config;
+pub mod connect;
+pub mod era;
 pub mod failure;
+mod http;
+pub mod keepalive;
+pub mod ledger;
 pub mod link;
+pub mod manager;
+pub mod metrics;
 pub mod naming;
 pub mod op;
+mod peer;
 pub mod result;
+pub mod resume;
+pub mod retry;
 pub mod schema;
+mod sse;
+pub mod state;
+pub mod stdio;

@@ -1,0 +1,438 @@
+//! One call: wait for a link, wait for the turn, send, and at most one more time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::inbox::{Report, Wake};
+use super::shared::{LiveLink, Shared, View};
+use super::{CallError, CallOptions};
+use crate::breaker::Admission;
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::op::{Op, OpOutput};
+use crate::retry::{self, Count, Recovery, Retry, ToolHints};
+use crate::state::LinkState;
+
+mod send;
+
+/// How long a call waits for a link that is being made.
+const RECOVERY: Duration = Duration::from_secs(15);
+/// How long it waits for a server that was given up: enough to find it back, too short to annoy.
+const PARKED_RECOVERY: Duration = Duration::from_secs(3);
+/// Calls wake a parked server at most so often.
+const WAKE_GAP: Duration = Duration::from_secs(5);
+
+/// The budgets of a call.
+struct Frame {
+    /// Ends without progress.
+    idle: Instant,
+    /// Ends in any case.
+    cap: Instant,
+    /// Added to now at each sign of progress.
+    budget: Duration,
+}
+
+impl Frame {
+    fn end(&self) -> Instant {
+        self.idle.min(self.cap)
+    }
+}
+
+pub(super) async fn call(
+    shared: &Arc<Shared>,
+    op: Op,
+    options: CallOptions,
+) -> Result<OpOutput, CallError> {
+    let started = Instant::now();
+    let name = op.name();
+    let result = Attempt::new(shared, op, options, started).run().await;
+    let outcome = match &result {
+        Ok(_) => "ok",
+        Err(error) if error.outcome_unknown => "outcome_unknown",
+        Err(error) => error.failure.class.name(),
+    };
+    shared.metrics.call(name, outcome);
+    result
+}
+
+/// A call under way.
+struct Attempt<'a> {
+    shared: &'a Arc<Shared>,
+    op: Arc<Op>,
+    options: CallOptions,
+    frame: Frame,
+    retried: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(shared: &'a Arc<Shared>, op: Op, options: CallOptions, started: Instant) -> Self {
+        let settings = shared.settings();
+        let cap = started + settings.max_timeout;
+        Self {
+            shared,
+            op: Arc::new(op),
+            frame: Frame {
+                idle: started + settings.timeout,
+                cap: options.deadline.map_or(cap, |deadline| cap.min(deadline)),
+                budget: settings.timeout,
+            },
+            options,
+            retried: false,
+        }
+    }
+
+    async fn run(mut self) -> Result<OpOutput, CallError> {
+        let mut after = None;
+        loop {
+            let live = self.link(after).await.map_err(|f| self.refused(f))?;
+            if self.retried {
+                self.still_there(&live).map_err(|f| self.refused(f))?;
+            }
+            let permit = self.turn().await.map_err(|f| self.refused(f))?;
+            // The link may have been lost in the queue.
+            let live = self.link(after).await.map_err(|f| self.refused(f))?;
+            let admission = self.admit().map_err(|f| self.refused(f))?;
+            match self.send(&live, permit).await {
+                Ok(output) => {
+                    admission.answered();
+                    self.answered(&live);
+                    return Ok(output);
+                }
+                Err(failure) => match self.failed(&live, failure, admission).await? {
+                    Next::SameLink => {}
+                    Next::After(epoch) => after = Some(epoch),
+                },
+            }
+        }
+    }
+
+    /// The live link, of a later epoch than `after`.
+    async fn link(&self, after: Option<u64>) -> Result<Arc<LiveLink>, McpFailure> {
+        let mut view = self.shared.view.subscribe();
+        let mut wait = Wait::new(after, self.frame.end());
+        loop {
+            let look = wait.look(&view.borrow_and_update(), self.shared);
+            match look {
+                Look::Live(live) => return Ok(live),
+                Look::Hopeless(failure) => return Err(failure),
+                Look::Wait => {}
+            }
+            tokio::select! {
+                biased;
+                () = self.options.cancel.cancelled() => return Err(cancelled(Certainty::NotSent)),
+                _ = view.changed() => {}
+                () = sleep_until(wait.until) => return Err(self.gave_up(&view.borrow())),
+            }
+        }
+    }
+
+    /// The place in the queue; the wait is part of the deadline.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, McpFailure> {
+        let queue = self.shared.queue();
+        if let Ok(permit) = Arc::clone(&queue).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let _queued = Counted::new(&self.shared.queued);
+        tokio::select! {
+            biased;
+            () = self.options.cancel.cancelled() => Err(cancelled(Certainty::NotSent)),
+            permit = timeout_at(self.frame.end(), queue.acquire_owned()) => match permit {
+                Ok(Ok(permit)) => Ok(permit),
+                _ => Err(unavailable("all slots of this server stayed busy until the deadline")),
+            },
+        }
+    }
+
+    fn admit(&self) -> Result<Admitted<'a>, McpFailure> {
+        match self.shared.breaker().admit(Instant::now()) {
+            Admission::Pass => Ok(Admitted {
+                shared: self.shared,
+                open: false,
+            }),
+            Admission::Probe => Ok(Admitted {
+                shared: self.shared,
+                open: true,
+            }),
+            Admission::Refused { retry_after } => {
+                let mut failure = unavailable(&format!(
+                    "not asked because it failed repeatedly; next try in {} s",
+                    retry_after.as_secs().max(1)
+                ));
+                failure.retry_after = Some(retry_after);
+                Err(failure)
+            }
+        }
+    }
+
+    /// On a new epoch the tool may be gone.
+    fn still_there(&self, live: &LiveLink) -> Result<(), McpFailure> {
+        let Op::CallTool { name, .. } = &*self.op else {
+            return Ok(());
+        };
+        let catalogue = self.shared.catalogue.borrow();
+        let gone = catalogue
+            .as_ref()
+            .is_some_and(|c| c.epoch == live.epoch && !c.has_tool(name));
+        if gone {
+            return Err(unavailable(&format!(
+                "it came back without the tool {name:?}; the call was not repeated"
+            )));
+        }
+        Ok(())
+    }
+
+    fn answered(&self, live: &LiveLink) {
+        self.shared.went_well();
+        let first = live.prove();
+        let degraded = !matches!(self.shared.view.borrow().standing.state, LinkState::Ready);
+        if first || degraded {
+            self.shared.inbox.answered(live.epoch);
+        }
+    }
+
+    fn is_safe(&self) -> bool {
+        let hints = match &*self.op {
+            Op::CallTool { name, .. } => self
+                .shared
+                .catalogue
+                .borrow()
+                .as_ref()
+                .map_or_else(ToolHints::default, |catalogue| catalogue.hints(name)),
+            _ => ToolHints::default(),
+        };
+        self.shared.settings().retry.is_safe(&self.op, hints)
+    }
+
+    /// Reports a failure and decides whether there is another try.
+    async fn failed(
+        &mut self,
+        live: &LiveLink,
+        failure: McpFailure,
+        admission: Admitted<'_>,
+    ) -> Result<Next, CallError> {
+        let safe = self.is_safe();
+        let mut verdict = retry::decide(&failure, &self.op, &self.shared.settings().retry, safe);
+        if failure.class == FailureClass::AuthExpired && self.retried {
+            // Another token did not help either.
+            verdict.recovery = Recovery::Login;
+        }
+        self.report(live, &failure, verdict.recovery, verdict.count, admission);
+        let give_up = |this: &Self, failure: McpFailure| CallError {
+            server: this.shared.name.to_string(),
+            outcome_unknown: retry::outcome_unknown(&failure, &this.op, safe),
+            failure,
+            retried: this.retried,
+        };
+        if self.retried || self.options.cancel.is_cancelled() {
+            return Err(give_up(self, failure));
+        }
+        let next = match verdict.retry {
+            Retry::No => return Err(give_up(self, failure)),
+            Retry::NextEpoch => Next::After(live.epoch),
+            Retry::SameLink(pause) => {
+                let at = Instant::now() + pause;
+                if at >= self.frame.end() {
+                    return Err(give_up(self, failure));
+                }
+                tokio::select! {
+                    biased;
+                    () = self.options.cancel.cancelled() => return Err(give_up(self, failure)),
+                    () = sleep_until(at) => {}
+                }
+                Next::SameLink
+            }
+        };
+        self.retried = true;
+        self.shared.metrics.retry(failure.class.name());
+        Ok(next)
+    }
+
+    fn report(
+        &self,
+        live: &LiveLink,
+        failure: &McpFailure,
+        recovery: Recovery,
+        count: Count,
+        admission: Admitted<'_>,
+    ) {
+        if !matches!(failure.class, FailureClass::Cancelled) {
+            self.shared.went_wrong(failure);
+        }
+        let gives_up = matches!(recovery, Recovery::Reconnect | Recovery::Login);
+        let mut first = true;
+        if recovery != Recovery::None {
+            first = self.shared.inbox.report(Report {
+                epoch: live.epoch,
+                failure: failure.clone(),
+                recovery,
+            });
+            if gives_up && !first {
+                self.shared.metrics.joined();
+            }
+        }
+        match count {
+            // Calls that fall with one link are one failure.
+            Count::Failure if !gives_up || first => admission.failed(),
+            Count::Reset => admission.answered(),
+            _ => drop(admission),
+        }
+        if count == Count::Reset {
+            self.answered(live);
+        }
+    }
+
+    fn gave_up(&self, view: &View) -> McpFailure {
+        let state = &view.standing.state;
+        let why = state.why().map_or(String::new(), |why| format!(": {why}"));
+        let text = format!("not connected in time ({}{why})", state.name());
+        if Instant::now() >= self.frame.end() {
+            return McpFailure::new(FailureClass::TimedOut, Certainty::NotSent, text);
+        }
+        unavailable(&text)
+    }
+
+    /// A failure before anything was sent.
+    fn refused(&self, failure: McpFailure) -> CallError {
+        CallError {
+            server: self.shared.name.to_string(),
+            failure,
+            outcome_unknown: false,
+            retried: self.retried,
+        }
+    }
+}
+
+enum Next {
+    SameLink,
+    After(u64),
+}
+
+/// Waiting for a link.
+struct Wait {
+    after: Option<u64>,
+    until: Instant,
+    /// Attempts that had ended when the server was woken.
+    woken_at: Option<u64>,
+}
+
+enum Look {
+    Live(Arc<LiveLink>),
+    Wait,
+    Hopeless(McpFailure),
+}
+
+impl Wait {
+    fn new(after: Option<u64>, end: Instant) -> Self {
+        Self {
+            after,
+            until: end.min(Instant::now() + RECOVERY),
+            woken_at: None,
+        }
+    }
+
+    fn look(&mut self, view: &View, shared: &Shared) -> Look {
+        if let Some(live) = &view.live {
+            let new = self.after.is_none_or(|epoch| live.epoch > epoch);
+            return if new {
+                Look::Live(Arc::clone(live))
+            } else {
+                Look::Wait
+            };
+        }
+        match &view.standing.state {
+            LinkState::Connecting { .. } | LinkState::Ready | LinkState::Degraded { .. } => {
+                Look::Wait
+            }
+            LinkState::Backoff { until, why, .. } if *until >= self.until => {
+                Look::Hopeless(later(why, *until))
+            }
+            LinkState::Backoff { .. } => Look::Wait,
+            LinkState::Parked { until, why, .. } => {
+                let attempts = view.standing.attempts;
+                match self.woken_at {
+                    None if shared.wakes(attempts, WAKE_GAP) => {
+                        self.woken_at = Some(attempts);
+                        self.until = self.until.min(Instant::now() + PARKED_RECOVERY);
+                        Look::Wait
+                    }
+                    Some(before) if attempts == before => Look::Wait,
+                    _ => Look::Hopeless(later(why, *until)),
+                }
+            }
+            LinkState::Recycled => {
+                shared.inbox.wake(Wake::Call);
+                Look::Wait
+            }
+            LinkState::NeedsAuth { why } => Look::Hopeless(McpFailure::new(
+                FailureClass::NeedsAuth,
+                Certainty::NotSent,
+                format!("{why}; log in with `hermes mcp login {}`", shared.name),
+            )),
+            LinkState::Disabled => Look::Hopeless(unavailable("disabled in the config")),
+            LinkState::Stopped => Look::Hopeless(unavailable("stopped")),
+        }
+    }
+}
+
+/// What the breaker let through.
+struct Admitted<'a> {
+    shared: &'a Shared,
+    /// It is the one call that finds out.
+    open: bool,
+}
+
+impl Admitted<'_> {
+    fn answered(mut self) {
+        self.open = false;
+        self.shared.breaker().reset();
+    }
+
+    fn failed(mut self) {
+        self.open = false;
+        self.shared.breaker().failed(Instant::now());
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.shared.breaker().released();
+        }
+    }
+}
+
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn unavailable(text: &str) -> McpFailure {
+    McpFailure::new(FailureClass::Unavailable, Certainty::NotSent, text)
+}
+
+fn cancelled(certainty: Certainty) -> McpFailure {
+    McpFailure::new(FailureClass::Cancelled, certainty, "cancelled")
+}
+
+fn later(why: &str, until: Instant) -> McpFailure {
+    let wait = until.saturating_duration_since(Instant::now());
+    let mut failure = unavailable(&format!(
+        "temporarily unavailable: {why}; next attempt in {} s",
+        wait.as_secs().max(1)
+    ));
+    failure.retry_after = Some(wait);
+    failure
+}

@@ -1,0 +1,327 @@
+//! The life of a server: rest, connect, live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::connect::{Fresh, attempt};
+use super::inbox::{Mail, Wake};
+use super::live::Live;
+use super::retire::{Draining, close, drained};
+use super::shared::{EventKind, LiveLink, Shared};
+use super::{CatalogueSnapshot, ServerSpec};
+use crate::failure::{FailureClass, McpFailure};
+use crate::keepalive::ProbeBy;
+use crate::link::TransportKind;
+use crate::state::LinkState;
+use crate::state::ladder::{Ladder, Next};
+
+/// While a login is missing, the server is still tried so often: a notice of new tokens may get lost.
+const LOGIN_PROBE: Duration = Duration::from_mins(5);
+/// For closing, when the time to drain is over.
+const LAST_CLOSE: Duration = Duration::from_secs(5);
+
+pub(super) struct Actor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) ladder: Ladder,
+    pub(super) draining: Draining,
+    pub(super) probe_by: ProbeBy,
+    epoch: u64,
+    revision: u64,
+    /// A connect was already repeated with another token.
+    token_tried: bool,
+}
+
+pub(super) enum Phase {
+    Rest(LinkState),
+    /// Why, for the counters.
+    Connect(&'static str),
+    Live(Box<Live>),
+    Stop {
+        live: Option<Arc<LiveLink>>,
+        drain_until: Instant,
+    },
+}
+
+/// Runs until stopped. Starts where the last run ended, if it ended by a panic.
+pub(super) async fn run(shared: &Arc<Shared>) {
+    let mut actor = Actor {
+        shared: Arc::clone(shared),
+        ladder: Ladder::default(),
+        draining: Draining::default(),
+        probe_by: ProbeBy::default(),
+        epoch: shared.view.borrow().standing.epoch,
+        revision: shared.catalogue.borrow().as_ref().map_or(0, |c| c.revision),
+        token_tried: false,
+    };
+    let mut phase = if shared.settings().enabled {
+        Phase::Connect("start")
+    } else {
+        Phase::Rest(LinkState::Disabled)
+    };
+    loop {
+        phase = match phase {
+            Phase::Rest(state) => actor.rest(state).await,
+            Phase::Connect(why) => actor.connect(why).await,
+            Phase::Live(live) => actor.live(*live).await,
+            Phase::Stop { live, drain_until } => {
+                actor.stop(live, drain_until).await;
+                return;
+            }
+        };
+    }
+}
+
+impl Actor {
+    /// Without a link, until it is time or somebody asks.
+    async fn rest(&mut self, state: LinkState) -> Phase {
+        let now = Instant::now();
+        let mut until = match &state {
+            LinkState::Backoff { until, .. } | LinkState::Parked { until, .. } => Some(*until),
+            LinkState::NeedsAuth { .. } => Some(now + LOGIN_PROBE),
+            _ => None,
+        };
+        self.shared.publish(state.clone(), None);
+        loop {
+            let inbox = &self.shared.inbox;
+            let mail = tokio::select! {
+                biased;
+                mail = inbox.take() => mail,
+                () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
+                    return Phase::Connect("retry");
+                }
+            };
+            if let Some(drain_until) = mail.stop {
+                return Phase::Stop {
+                    live: None,
+                    drain_until,
+                };
+            }
+            if let Some(resumed) = mail.resumed
+                && let Some(until) = &mut until
+            {
+                *until = (*until).min(Instant::now() + resumed.stagger);
+            }
+            if let Some(phase) = self.roused(&state, mail) {
+                return phase;
+            }
+        }
+    }
+
+    /// What ends a rest early.
+    fn roused(&mut self, state: &LinkState, mail: Mail) -> Option<Phase> {
+        if let Some(spec) = mail.spec {
+            let was_off = *state == LinkState::Disabled;
+            let change = self.adopt(spec);
+            if change == Change::Off {
+                return (!was_off).then_some(Phase::Rest(LinkState::Disabled));
+            }
+            if change == Change::Link || was_off {
+                return Some(Phase::Connect("config"));
+            }
+        }
+        let why = match (mail.wake?, state) {
+            (_, LinkState::Disabled) => return None,
+            (Wake::Hand, _) => {
+                self.ladder.proven();
+                "hand"
+            }
+            (Wake::Call, LinkState::Parked { .. } | LinkState::Recycled) => "call",
+            (Wake::Auth, LinkState::NeedsAuth { .. } | LinkState::Parked { .. }) => "auth",
+            _ => return None,
+        };
+        Some(Phase::Connect(why))
+    }
+
+    /// Takes over new settings.
+    pub(super) fn adopt(&mut self, spec: ServerSpec) -> Change {
+        let enabled = spec.settings.enabled;
+        let relink = self.shared.adopt(spec);
+        if relink {
+            // Another server, for all we know.
+            self.ladder.proven();
+            self.probe_by = ProbeBy::default();
+            self.token_tried = false;
+        }
+        match (enabled, relink) {
+            (false, _) => Change::Off,
+            (true, true) => Change::Link,
+            (true, false) => Change::Details,
+        }
+    }
+
+    async fn connect(&mut self, why: &'static str) -> Phase {
+        self.shared.metrics.reconnect(why);
+        self.shared.publish(
+            LinkState::Connecting {
+                attempt: self.ladder.failures() + 1,
+            },
+            None,
+        );
+        let cancel = CancellationToken::new();
+        let mut attempt = Box::pin(attempt(
+            Arc::clone(&self.shared),
+            self.epoch + 1,
+            cancel.clone(),
+        ));
+        let outcome = loop {
+            let mail = tokio::select! {
+                biased;
+                mail = self.shared.inbox.take() => mail,
+                outcome = &mut attempt => break outcome,
+            };
+            let Some(next) = self.interrupted(mail) else {
+                continue;
+            };
+            // It closes what it has made before the next attempt begins.
+            cancel.cancel();
+            if let Ok(fresh) = attempt.await {
+                close(&*fresh.link).await;
+            }
+            return next;
+        };
+        match outcome {
+            Ok(fresh) => self.commit(fresh),
+            Err(failure) => self.refused(&failure),
+        }
+    }
+
+    /// What makes an attempt pointless.
+    fn interrupted(&mut self, mail: Mail) -> Option<Phase> {
+        if let Some(drain_until) = mail.stop {
+            return Some(Phase::Stop {
+                live: None,
+                drain_until,
+            });
+        }
+        match self.adopt(mail.spec?) {
+            Change::Off => Some(Phase::Rest(LinkState::Disabled)),
+            Change::Link => Some(Phase::Connect("config")),
+            Change::Details => None,
+        }
+    }
+
+    /// The new epoch: its lists are public before any call can use its link.
+    fn commit(&mut self, fresh: Fresh) -> Phase {
+        self.epoch += 1;
+        self.token_tried = false;
+        self.shared.breaker().reset();
+        self.shared.went_well();
+        let live = Arc::new(LiveLink::new(self.epoch, fresh.link));
+        let old = self.shared.catalogue.borrow().clone();
+        self.publish_catalogue(CatalogueSnapshot {
+            epoch: self.epoch,
+            revision: 0,
+            facts: live.link.facts().clone(),
+            tools: Arc::new(fresh.tools),
+            resources: old.as_ref().and_then(|old| old.resources.clone()),
+            prompts: old.as_ref().and_then(|old| old.prompts.clone()),
+        });
+        self.shared.attempt_ended();
+        self.shared
+            .publish(LinkState::Ready, Some(Arc::clone(&live)));
+        Phase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
+    }
+
+    pub(super) fn publish_catalogue(&mut self, mut snapshot: CatalogueSnapshot) {
+        self.revision += 1;
+        snapshot.revision = self.revision;
+        let kind = EventKind::Catalogue {
+            epoch: snapshot.epoch,
+            revision: snapshot.revision,
+        };
+        self.shared.catalogue.send_replace(Some(Arc::new(snapshot)));
+        self.shared.tell(kind);
+    }
+
+    /// An attempt failed.
+    fn refused(&mut self, failure: &McpFailure) -> Phase {
+        self.shared.went_wrong(failure);
+        self.shared.attempt_ended();
+        match failure.class {
+            FailureClass::AuthExpired if !self.token_tried => {
+                self.token_tried = true;
+                Phase::Connect("auth")
+            }
+            FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded => {
+                self.token_tried = false;
+                Phase::Rest(LinkState::NeedsAuth {
+                    why: failure.text.clone(),
+                })
+            }
+            FailureClass::Permanent => {
+                let next = self.ladder.park(&*self.shared.env.rng);
+                self.after(next, failure, "retry")
+            }
+            _ => {
+                let next = self.ladder.failed(&*self.shared.env.rng);
+                self.after(next, failure, "retry")
+            }
+        }
+    }
+
+    /// The live link is lost: ends it and goes on as the budget allows.
+    pub(super) async fn lost(&mut self, live: Arc<LiveLink>, failure: &McpFailure) -> Phase {
+        self.shared.went_wrong(failure);
+        let next = match failure.class {
+            FailureClass::Permanent => self.ladder.park(&*self.shared.env.rng),
+            _ => self
+                .ladder
+                .dropped(live.is_proven(), Instant::now(), &*self.shared.env.rng),
+        };
+        self.retire(live, Duration::ZERO).await;
+        self.after(next, failure, failure.class.name())
+    }
+
+    /// Takes a link out of use. Its calls may go on while the next one is made; but there are
+    /// never two children, so that of stdio is gone before, and its calls get `grace`.
+    pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration) {
+        if self.shared.settings().transport != TransportKind::Stdio {
+            self.draining.add(live);
+            return;
+        }
+        let attempt = self.ladder.failures() + 1;
+        self.shared.publish(LinkState::Connecting { attempt }, None);
+        drained(&live, Instant::now() + grace).await;
+        close(&*live.link).await;
+    }
+
+    fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> Phase {
+        let why = failure.text.clone();
+        let asked = failure.retry_after.unwrap_or_default();
+        match next {
+            Next::Now => Phase::Connect(cause),
+            Next::Backoff(pause) => Phase::Rest(LinkState::Backoff {
+                attempt: self.ladder.failures(),
+                until: Instant::now() + pause.max(asked),
+                why,
+            }),
+            Next::Park(pause) => Phase::Rest(LinkState::Parked {
+                until: Instant::now() + pause.max(asked),
+                why,
+                permanent: failure.class == FailureClass::Permanent,
+            }),
+        }
+    }
+
+    async fn stop(&mut self, live: Option<Arc<LiveLink>>, drain_until: Instant) {
+        self.shared.publish(LinkState::Stopped, None);
+        self.draining.end();
+        if let Some(live) = live {
+            drained(&live, drain_until).await;
+            let until = Instant::now().max(drain_until) + LAST_CLOSE;
+            let _ = timeout_at(until, close(&*live.link)).await;
+        }
+    }
+}
+
+/// What a new config changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Off,
+    /// The link is made from other things now.
+    Link,
+    Details,
+}

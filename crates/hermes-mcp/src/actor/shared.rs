@@ -1,0 +1,347 @@
+//! What the actor and the handles see together.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::clock::{Clock, Rng};
+use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::time::Instant;
+
+use super::inbox::{Inbox, Wake};
+use super::{CatalogueSnapshot, ConnectGate, ServerSettings, ServerSpec};
+use crate::breaker::Breaker;
+use crate::failure::McpFailure;
+use crate::link::{Connector, Link};
+use crate::metrics::Metrics;
+use crate::state::status::{LastError, ServerStatus};
+use crate::state::{LinkState, Standing};
+
+/// What all actors of a process share.
+#[derive(Clone)]
+pub struct Env {
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    pub gate: Arc<ConnectGate>,
+    pub events: broadcast::Sender<McpEvent>,
+}
+
+/// Something happened to a server.
+#[derive(Clone, Debug)]
+pub struct McpEvent {
+    pub server: Arc<str>,
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum EventKind {
+    State(Standing),
+    /// New lists are published.
+    Catalogue {
+        epoch: u64,
+        revision: u64,
+    },
+    /// The server logged something.
+    Log {
+        level: String,
+        text: String,
+    },
+    /// The machine slept or its clock jumped.
+    Resumed {
+        gap: Duration,
+    },
+}
+
+/// A link and the epoch it stands for.
+pub(super) struct LiveLink {
+    pub(super) epoch: u64,
+    pub(super) link: Arc<dyn Link>,
+    pub(super) since: Instant,
+    /// Calls that run on it.
+    pub(super) inflight: watch::Sender<usize>,
+    /// When a call last began or ended.
+    last_used: Mutex<Instant>,
+    /// A call was answered, or it lasted.
+    proven: AtomicBool,
+}
+
+impl LiveLink {
+    pub(super) fn new(epoch: u64, link: Arc<dyn Link>) -> Self {
+        let now = Instant::now();
+        Self {
+            epoch,
+            link,
+            since: now,
+            inflight: watch::Sender::new(0),
+            last_used: Mutex::new(now),
+            proven: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is the first proof.
+    pub(super) fn prove(&self) -> bool {
+        !self.proven.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn inflight(&self) -> usize {
+        *self.inflight.borrow()
+    }
+
+    pub(super) fn last_used(&self) -> Instant {
+        *lock(&self.last_used)
+    }
+
+    fn touch(&self) {
+        *lock(&self.last_used) = Instant::now();
+    }
+}
+
+/// Counts a call for as long as it lives.
+pub(super) struct InFlight(Arc<LiveLink>);
+
+impl InFlight {
+    pub(super) fn new(live: &Arc<LiveLink>) -> Self {
+        live.touch();
+        live.inflight.send_modify(|count| *count += 1);
+        Self(Arc::clone(live))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.inflight.send_modify(|count| *count -= 1);
+    }
+}
+
+/// The state, and the link while there is one.
+#[derive(Clone)]
+pub(super) struct View {
+    pub(super) standing: Standing,
+    pub(super) live: Option<Arc<LiveLink>>,
+}
+
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    pub(super) env: Env,
+    pub(super) view: watch::Sender<View>,
+    pub(super) catalogue: watch::Sender<Option<Arc<CatalogueSnapshot>>>,
+    pub(super) inbox: Inbox,
+    pub(super) breaker: Mutex<Breaker>,
+    pub(super) metrics: Metrics,
+    pub(super) queued: AtomicUsize,
+    config: Mutex<Config>,
+    journal: Mutex<Journal>,
+    /// When a call last woke the parked server, and how many attempts had ended by then.
+    woken: Mutex<Option<(Instant, u64)>>,
+}
+
+#[derive(Clone)]
+struct Config {
+    settings: Arc<ServerSettings>,
+    connector: Arc<dyn Connector>,
+    /// Admits calls in order.
+    queue: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Journal {
+    last_ok: Option<DateTime<Utc>>,
+    last_error: Option<LastError>,
+}
+
+impl Shared {
+    pub(super) fn new(spec: ServerSpec, env: Env) -> Self {
+        let state = if spec.settings.enabled {
+            LinkState::Connecting { attempt: 1 }
+        } else {
+            LinkState::Disabled
+        };
+        let standing = Standing {
+            state,
+            epoch: 0,
+            since: env.clock.now(),
+            attempts: 0,
+        };
+        Self {
+            name: spec.settings.name.as_str().into(),
+            env,
+            view: watch::Sender::new(View {
+                standing,
+                live: None,
+            }),
+            catalogue: watch::Sender::new(None),
+            inbox: Inbox::default(),
+            breaker: Mutex::default(),
+            metrics: Metrics::default(),
+            queued: AtomicUsize::new(0),
+            config: Mutex::new(Config::new(spec)),
+            journal: Mutex::default(),
+            woken: Mutex::default(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&lock(&self.config).settings)
+    }
+
+    pub(super) fn connector(&self) -> Arc<dyn Connector> {
+        Arc::clone(&lock(&self.config).connector)
+    }
+
+    pub(super) fn queue(&self) -> Arc<Semaphore> {
+        Arc::clone(&lock(&self.config).queue)
+    }
+
+    /// Takes over new settings; says whether a link made from the old ones is of no more use.
+    pub(super) fn adopt(&self, spec: ServerSpec) -> bool {
+        let mut config = lock(&self.config);
+        let keeps = config.settings.same_link(&spec.settings);
+        let connector = Arc::clone(&config.connector);
+        let queue = Arc::clone(&config.queue);
+        let as_wide = config.settings.max_concurrency == spec.settings.max_concurrency;
+        *config = Config::new(spec);
+        if keeps {
+            config.connector = connector;
+        }
+        if as_wide {
+            config.queue = queue;
+        }
+        !keeps
+    }
+
+    pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        lock(&self.breaker)
+    }
+
+    /// An attempt to connect is over; its outcome is published next.
+    pub(super) fn attempt_ended(&self) {
+        self.view.send_modify(|view| view.standing.attempts += 1);
+    }
+
+    /// Makes a state public, and with it the link that calls use from now on.
+    pub(super) fn publish(&self, state: LinkState, live: Option<Arc<LiveLink>>) {
+        let mut standing = None;
+        self.view.send_modify(|view| {
+            let old = &mut view.standing;
+            if old.state.name() != state.name() {
+                old.since = self.env.clock.now();
+            }
+            if let Some(live) = &live {
+                old.epoch = live.epoch;
+            }
+            old.state = state;
+            view.live = live;
+            standing = Some(view.standing.clone());
+        });
+        if let Some(standing) = standing {
+            tracing::info!(
+                server = %self.name,
+                state = standing.state.name(),
+                epoch = standing.epoch,
+                why = standing.state.why().unwrap_or_default(),
+                "MCP server"
+            );
+            self.tell(EventKind::State(standing));
+        }
+    }
+
+    /// Whether a call may wait for a parked server: one that was just woken, or that it wakes now
+    /// because the last waking is at least `gap` ago. `attempts` have ended so far.
+    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> bool {
+        let now = Instant::now();
+        let mut woken = lock(&self.woken);
+        if let Some((at, before)) = *woken {
+            if before == attempts {
+                return true;
+            }
+            if now - at < gap {
+                return false;
+            }
+        }
+        *woken = Some((now, attempts));
+        self.inbox.wake(Wake::Call);
+        true
+    }
+
+    /// Nobody has to listen.
+    pub(super) fn tell(&self, kind: EventKind) {
+        let _ = self.env.events.send(McpEvent {
+            server: Arc::clone(&self.name),
+            kind,
+        });
+    }
+
+    pub(super) fn went_well(&self) {
+        lock(&self.journal).last_ok = Some(self.env.clock.now());
+    }
+
+    pub(super) fn went_wrong(&self, failure: &McpFailure) {
+        lock(&self.journal).last_error = Some(LastError::new(self.env.clock.now(), failure));
+    }
+
+    pub(super) fn status(&self) -> ServerStatus {
+        let view = self.view.borrow().clone();
+        let catalogue = self.catalogue.borrow().clone();
+        let config = lock(&self.config).clone();
+        let details = config.connector.details();
+        let (last_ok, last_error) = {
+            let journal = lock(&self.journal);
+            (journal.last_ok, journal.last_error.clone())
+        };
+        let now = Instant::now();
+        let facts = catalogue.as_ref().map(|catalogue| &catalogue.facts);
+        let live = view.live.as_ref();
+        let percentiles = self.metrics.percentiles();
+        let standing = view.standing;
+        ServerStatus {
+            name: self.name.to_string(),
+            transport: config.settings.transport,
+            era: facts.map(|facts| facts.era),
+            protocol_version: facts.map(|facts| facts.protocol_version.clone()),
+            server: facts.map(|facts| format!("{} {}", facts.server_name, facts.server_version)),
+            state: standing.state.name(),
+            since: standing.since,
+            why: standing.state.why().map(ToOwned::to_owned),
+            epoch: standing.epoch,
+            tools: catalogue.as_ref().map_or(0, |c| c.tools.len()),
+            last_ok,
+            last_error,
+            rtt_p50: percentiles.map(|(p50, _)| p50),
+            rtt_p95: percentiles.map(|(_, p95)| p95),
+            inflight: live.map_or(0, |live| live.inflight()),
+            queued: self.queued.load(Ordering::Relaxed),
+            breaker: self.breaker().name(now),
+            next_attempt_in: standing
+                .state
+                .next_attempt()
+                .map(|at| at.saturating_duration_since(now)),
+            reconnects: self.metrics.counters().reconnects,
+            needs_auth: matches!(standing.state, LinkState::NeedsAuth { .. }),
+            token_expires_in: details.token_expires_in,
+            child_pid: live.and_then(|live| live.link.facts().child_pid),
+            uptime: live.map(|live| now - live.since),
+            stderr_tail: details.stderr_tail,
+        }
+    }
+}
+
+impl Config {
+    fn new(spec: ServerSpec) -> Self {
+        let queue = Arc::new(Semaphore::new(spec.settings.max_concurrency.max(1)));
+        Self {
+            settings: Arc::new(spec.settings),
+            connector: spec.connector,
+            queue,
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,199 @@
+//! All servers of a process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::task;
+use tokio::sync::broadcast;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::actor::{
+    ActorTask, CallError, CallOptions, ConnectGate, Env, EventKind, McpEvent, ServerHandle,
+    ServerSpec,
+};
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::op::{Op, OpOutput};
+use crate::resume::{ResumeDetector, TICK};
+use crate::state::status::ServerStatus;
+
+/// Servers that connect at once.
+const CONNECTS: usize = 4;
+/// Events kept for a slow listener.
+const EVENTS: usize = 256;
+/// What calls of a removed server may take.
+const DRAIN: Duration = Duration::from_secs(30);
+/// After a sleep, servers are asked within this time, each at its own moment.
+const STAGGER: Duration = Duration::from_secs(3);
+
+/// Owns the actors. Dropping it ends the watch over the clock, not the actors: call
+/// [`McpManager::shutdown`].
+pub struct McpManager {
+    servers: Arc<Mutex<BTreeMap<String, Server>>>,
+    env: Env,
+    ended: CancellationToken,
+}
+
+struct Server {
+    handle: ServerHandle,
+    spec: ServerSpec,
+    task: ActorTask,
+}
+
+type Servers = BTreeMap<String, Server>;
+
+impl McpManager {
+    /// Starts all servers and returns at once.
+    pub fn start(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+        let this = Self {
+            servers: Arc::default(),
+            env: Env {
+                clock,
+                rng,
+                gate: Arc::new(ConnectGate::new(CONNECTS)),
+                events: broadcast::Sender::new(EVENTS),
+            },
+            ended: CancellationToken::new(),
+        };
+        this.apply(specs);
+        this.watch_clock();
+        this
+    }
+
+    /// Takes over a config: what did not change is not touched, what is gone is stopped.
+    pub fn apply(&self, specs: Vec<ServerSpec>) {
+        if self.ended.is_cancelled() {
+            return;
+        }
+        let mut servers = lock(&self.servers);
+        let mut old = std::mem::take(&mut *servers);
+        for spec in specs {
+            let name = spec.settings.name.clone();
+            let server = if let Some(mut server) = old.remove(&name) {
+                if server.spec.settings != spec.settings {
+                    server.handle.apply(spec.clone());
+                    server.spec = spec;
+                }
+                server
+            } else {
+                let (handle, task) = ServerHandle::start(spec.clone(), self.env.clone());
+                Server { handle, spec, task }
+            };
+            servers.insert(name, server);
+        }
+        for gone in old.into_values() {
+            gone.handle.stop(Instant::now() + DRAIN);
+        }
+    }
+
+    /// Waits until every server is up or has failed once, at most so long. True if all are.
+    pub async fn wait_ready(&self, longest: Duration) -> bool {
+        let handles = self.servers();
+        let all = join_all(handles.iter().map(ServerHandle::settled));
+        timeout(longest, all).await.is_ok()
+    }
+
+    pub fn server(&self, name: &str) -> Option<ServerHandle> {
+        lock(&self.servers).get(name).map(|s| s.handle.clone())
+    }
+
+    /// By name.
+    pub fn servers(&self) -> Vec<ServerHandle> {
+        lock(&self.servers)
+            .values()
+            .map(|server| server.handle.clone())
+            .collect()
+    }
+
+    pub async fn call(
+        &self,
+        server: &str,
+        op: Op,
+        options: CallOptions,
+    ) -> Result<OpOutput, CallError> {
+        let Some(handle) = self.server(server) else {
+            return Err(CallError {
+                server: server.to_owned(),
+                failure: McpFailure::new(
+                    FailureClass::Unavailable,
+                    Certainty::NotSent,
+                    "there is no such server in the config",
+                ),
+                outcome_unknown: false,
+                retried: false,
+            });
+        };
+        handle.call(op, options).await
+    }
+
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.servers().iter().map(ServerHandle::status).collect()
+    }
+
+    pub fn events(&self) -> broadcast::Receiver<McpEvent> {
+        self.env.events.subscribe()
+    }
+
+    /// Stops everything: running calls get half of the time, the rest is for closing. Whatever
+    /// still hangs then is dropped.
+    pub async fn shutdown(&self, longest: Duration) {
+        self.ended.cancel();
+        let now = Instant::now();
+        let servers = std::mem::take(&mut *lock(&self.servers));
+        let stopping = servers.into_iter().map(|(name, mut server)| async move {
+            server.handle.stop(now + longest / 2);
+            if timeout_at(now + longest, &mut server.task).await.is_err() {
+                tracing::warn!(server = name, "MCP server did not stop in time");
+                server.task.abort();
+            }
+        });
+        join_all(stopping).await;
+    }
+
+    /// Looks at the clocks until the end.
+    fn watch_clock(&self) {
+        let env = self.env.clone();
+        let servers = Arc::clone(&self.servers);
+        let ended = self.ended.clone();
+        task::spawn("mcp-clock", async move {
+            let mut detector = ResumeDetector::new(env.clock.now(), Instant::now());
+            let mut ticks = interval(TICK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = ended.cancelled() => return,
+                    _ = ticks.tick() => {}
+                }
+                if let Some(gap) = detector.look(env.clock.now(), Instant::now()) {
+                    resumed(&lock(&servers), &env, gap);
+                }
+            }
+        });
+    }
+}
+
+impl Drop for McpManager {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+/// Tells every server, each with its own delay.
+fn resumed(servers: &Servers, env: &Env, gap: Duration) {
+    tracing::info!(gap = gap.as_secs(), "the machine slept or its clock jumped");
+    for server in servers.values() {
+        server.handle.resumed(gap, STAGGER.mul_f64(env.rng.unit()));
+    }
+    // Nobody has to listen.
+    let _ = env.events.send(McpEvent {
+        server: "".into(),
+        kind: EventKind::Resumed { gap },
+    });
+}
+
+fn lock(servers: &Mutex<Servers>) -> MutexGuard<'_, Servers> {
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
+}
