@@ -1,0 +1,221 @@
+//! Making answers readable for rmcp: it drops what it cannot match with a request, and then the
+//! request waits for ever.
+
+use std::sync::Arc;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt};
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::SseError;
+use serde_json::{Value, json};
+use sse_stream::Sse;
+
+use super::Refused;
+use super::body::chain;
+use crate::classify::Break;
+use crate::peer::Shared;
+
+/// The messages of a JSON body. Whatever answers in it answers the request `id`.
+pub(crate) fn messages(body: &[u8], id: &RequestId) -> Result<Vec<ServerJsonRpcMessage>, String> {
+    // The usual case needs no second look.
+    if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
+        && answered_id(&message) == Some(id)
+    {
+        return Ok(vec![message]);
+    }
+    let parsed: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is not JSON: {error}"))?;
+    let parts = match parsed {
+        Value::Array(parts) => parts,
+        single => vec![single],
+    };
+    let mut messages = Vec::new();
+    let mut answered = false;
+    for mut part in parts {
+        answered |= part.get("method").is_none();
+        repair(&mut part, id, true);
+        let message = serde_json::from_value(part)
+            .map_err(|error| format!("the answer is not JSON-RPC: {error}"))?;
+        messages.push(message);
+    }
+    if answered {
+        Ok(messages)
+    } else {
+        Err("the answer holds no result and no error".to_owned())
+    }
+}
+
+pub(crate) fn as_stream(
+    messages: Vec<ServerJsonRpcMessage>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let events = messages
+        .into_iter()
+        .filter_map(|message| serde_json::to_string(&message).ok())
+        .map(|data| Ok(Sse::default().data(data)));
+    stream::iter(events).boxed()
+}
+
+/// The stream that answers the request `id`: errors without its id get it, and why the stream
+/// ended is kept for the link.
+pub(crate) fn repaired(
+    events: impl Stream<Item = Result<Sse, SseError>> + Send + 'static,
+    id: Option<RequestId>,
+    shared: &Arc<Shared>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let Some(id) = id else {
+        return events.boxed();
+    };
+    let shared = Arc::clone(shared);
+    events
+        .map(move |event| match event {
+            Ok(mut event) => {
+                repair_event(&mut event, &id);
+                Ok(event)
+            }
+            Err(error) => {
+                let why = shared.broke(Break::AfterSend, &chain(&error));
+                shared.fault(id.clone(), why);
+                Err(error)
+            }
+        })
+        .boxed()
+}
+
+fn repair_event(event: &mut Sse, id: &RequestId) {
+    let Some(data) = &event.data else { return };
+    // Parsing every result twice would cost; only errors need it, and they are short.
+    if !data.contains("\"error\"") {
+        return;
+    }
+    let Ok(mut message) = serde_json::from_str::<Value>(data) else {
+        return;
+    };
+    if message.get("error").is_some_and(Value::is_object) && repair(&mut message, id, false) {
+        event.data = Some(message.to_string());
+    }
+}
+
+/// Gives an answer the id of its request, and an error the members that rmcp insists on. With
+/// `only` there is nothing else that it could answer. Says whether anything changed.
+fn repair(message: &mut Value, id: &RequestId, only: bool) -> bool {
+    let Some(members) = message.as_object_mut() else {
+        return false;
+    };
+    if members.contains_key("method") {
+        return false;
+    }
+    let before = members.clone();
+    let is_error = members.get("error").is_some_and(|error| !error.is_null());
+    let id_missing = members.get("id").is_none_or(Value::is_null);
+    if is_error || id_missing || only {
+        members.insert("id".to_owned(), json!(id));
+    }
+    members.insert("jsonrpc".to_owned(), json!("2.0"));
+    if is_error {
+        members.remove("result");
+        let error = members.get("error").cloned().unwrap_or_default();
+        members.insert("error".to_owned(), plain_error(&error));
+    }
+    *members != before
+}
+
+fn plain_error(error: &Value) -> Value {
+    let code = error
+        .get("code")
+        .and_then(Value::as_i64)
+        .and_then(|code| i32::try_from(code).ok())
+        .unwrap_or(-32603);
+    let message = match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => other.to_string(),
+    };
+    match error.get("data") {
+        Some(data) => json!({ "code": code, "message": message, "data": data }),
+        None => json!({ "code": code, "message": message }),
+    }
+}
+
+fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// A refused `server/discover` tells the era: the error as rmcp can match it. Refusals that say
+/// nothing about the protocol (login, throttling, a broken server) stay what they are.
+pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<ServerJsonRpcMessage> {
+    let status = refused.status?;
+    if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
+        return None;
+    }
+    if let Ok(mut messages) = messages(&refused.body, &id)
+        && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
+    {
+        return Some(messages.remove(0));
+    }
+    let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
+    Some(ServerJsonRpcMessage::error(error, Some(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(body: &str) -> Value {
+        let messages = messages(body.as_bytes(), &RequestId::Number(7)).unwrap();
+        assert_eq!(messages.len(), 1);
+        serde_json::to_value(&messages[0]).unwrap()
+    }
+
+    #[test]
+    fn errors_without_their_id_get_it() {
+        for id in ["", "\"id\":null,", "\"id\":\"server-error\",", "\"id\":99,"] {
+            let body =
+                format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"gone"}}}}"#);
+            let message = one(&body);
+            assert_eq!(message["id"], 7, "{body}");
+            assert_eq!(message["error"]["message"], "gone");
+        }
+    }
+
+    #[test]
+    fn odd_errors_are_made_plain() {
+        assert_eq!(one(r#"{"error":"no"}"#)["error"]["message"], "no");
+        let odd = one(r#"{"id":7,"error":{"code":"x","message":{"a":1}}}"#);
+        assert_eq!(
+            odd["error"],
+            json!({"code": -32603, "message": "{\"a\":1}"})
+        );
+    }
+
+    #[test]
+    fn results_pass_and_batches_are_taken_apart() {
+        let id = RequestId::Number(7);
+        assert_eq!(
+            one(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#)["result"]["a"],
+            1
+        );
+        let batch = br#"[{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},
+                         {"jsonrpc":"2.0","id":7,"result":{}}]"#;
+        assert_eq!(messages(batch, &id).unwrap().len(), 2);
+        assert!(messages(b"<html>", &id).is_err());
+        assert!(messages(b"{}", &id).is_err());
+        assert!(messages(b"[]", &id).is_err());
+    }
+
+    #[test]
+    fn events_with_errors_are_repaired_and_others_left_alone() {
+        let id = RequestId::Number(3);
+        let mut event =
+            Sse::default().data(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
+        repair_event(&mut event, &id);
+        let message: Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
+        assert_eq!(message["id"], 3);
+        let text = r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#;
+        let mut event = Sse::default().data(text);
+        repair_event(&mut event, &id);
+        assert_eq!(event.data.as_deref(), Some(text));
+    }
+}

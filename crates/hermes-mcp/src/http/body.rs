@@ -1,0 +1,156 @@
+//! Reading bodies, with an end.
+
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::{Sse, SseStream};
+
+use crate::peer::Shared;
+
+/// The largest answer we read, and the largest single event.
+pub(crate) const MAX_BODY: usize = 64 << 20;
+
+/// The body of a refusal: enough for its message.
+pub(crate) const MAX_REFUSAL: usize = 256 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the stream broke: {0}")]
+    Broken(String),
+    #[error("an event of more than {} MiB", MAX_BODY >> 20)]
+    TooLarge,
+}
+
+/// The whole body, or why not.
+pub(crate) async fn bounded_body(
+    response: reqwest::Response,
+    shared: &Shared,
+) -> Result<Vec<u8>, String> {
+    if response.content_length().unwrap_or(0) > MAX_BODY as u64 {
+        return Err(format!("the answer is larger than {} MiB", MAX_BODY >> 20));
+    }
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| chain(&error))?;
+        shared.hear();
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(format!("the answer is larger than {} MiB", MAX_BODY >> 20));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// As much of a refusal's body as its message needs. A body that breaks off is as good as its
+/// beginning.
+pub(crate) async fn refusal_body(response: reqwest::Response, shared: &Shared) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(Ok(chunk)) = chunks.next().await {
+        shared.hear();
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_REFUSAL {
+            body.truncate(MAX_REFUSAL);
+            break;
+        }
+    }
+    body
+}
+
+/// The events of a stream; one that is too large ends it with an error.
+pub(crate) fn events(
+    response: reqwest::Response,
+    shared: &Arc<Shared>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let shared = Arc::clone(shared);
+    let chunks = response.bytes_stream().map(move |chunk| {
+        shared.hear();
+        chunk.map_err(|error| BodyError::Broken(chain(&error)))
+    });
+    SseStream::from_bytes_stream(bounded_events(chunks)).boxed()
+}
+
+fn bounded_events<B: AsRef<[u8]>>(
+    chunks: impl Stream<Item = Result<B, BodyError>>,
+) -> impl Stream<Item = Result<B, BodyError>> {
+    let mut limit = EventLimit::default();
+    chunks
+        .map(move |chunk| {
+            let chunk = chunk?;
+            if limit.fits(chunk.as_ref()) {
+                Ok(chunk)
+            } else {
+                Err(BodyError::TooLarge)
+            }
+        })
+        .scan(false, |failed, chunk| {
+            let over = *failed;
+            *failed = chunk.is_err();
+            std::future::ready((!over).then_some(chunk))
+        })
+}
+
+/// Counts the bytes since the last empty line.
+#[derive(Default)]
+struct EventLimit {
+    event: usize,
+    line: usize,
+}
+
+impl EventLimit {
+    fn fits(&mut self, chunk: &[u8]) -> bool {
+        for &byte in chunk {
+            match byte {
+                b'\n' if self.line == 0 => self.event = 0,
+                b'\n' => self.line = 0,
+                b'\r' => {}
+                _ => {
+                    self.line += 1;
+                    self.event += 1;
+                }
+            }
+            if self.event > MAX_BODY {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// An error with its causes: reqwest alone says little.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_per_event() {
+        let mut limit = EventLimit::default();
+        let line = [b'x'; 1 << 20];
+        for _ in 0..200 {
+            assert!(limit.fits(&line));
+            assert!(limit.fits(b"\r\n\r\n"));
+        }
+        for _ in 0..64 {
+            assert!(limit.fits(&line));
+            assert!(limit.fits(b"\n"));
+        }
+        assert!(!limit.fits(&line));
+    }
+}

@@ -1,0 +1,277 @@
+//! Our end of a connection: what the transports, the handler of the server's messages and the
+//! link have in common.
+
+mod handler;
+mod inbox;
+mod link;
+mod subscribe;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{ProgressToken, RequestId};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::classify::{self, Break, LinkSituation, Phase, SessionMarkers};
+use crate::failure::McpFailure;
+use crate::link::{Era, LinkEvent, TransportKind};
+
+pub(crate) use handler::{Handler, client_info};
+pub(crate) use inbox::Inbox;
+pub(crate) use link::{LinkParts, RmcpLink, era_of};
+pub(crate) use subscribe::subscribe;
+
+/// What the parts of one connection share.
+pub(crate) struct Shared {
+    server: String,
+    epoch: u64,
+    heard: Mutex<Instant>,
+    progress: Mutex<HashMap<ProgressToken, mpsc::Sender<String>>>,
+    /// What a transport knows about the end of a request that rmcp reports without its reason.
+    faults: Mutex<HashMap<RequestId, McpFailure>>,
+    session: AtomicBool,
+    /// The handshake is over.
+    ready: AtomicBool,
+    modern: AtomicBool,
+    kind: TransportKind,
+    markers: SessionMarkers,
+    dead: watch::Sender<Option<McpFailure>>,
+    events: mpsc::Sender<LinkEvent>,
+    changes: Changes,
+    /// Ends everything that belongs to the connection.
+    pub(crate) stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Changes {
+    tools: AtomicBool,
+    resources: AtomicBool,
+    prompts: AtomicBool,
+    some: Notify,
+}
+
+/// A burst of "list changed" within this time is one event.
+const COALESCE: Duration = Duration::from_millis(100);
+
+/// Faults of requests nobody waits for any more are few; this keeps them so.
+const FAULTS_KEPT: usize = 256;
+
+impl Shared {
+    pub(crate) fn new(
+        server: &str,
+        epoch: u64,
+        kind: TransportKind,
+        markers: SessionMarkers,
+        events: mpsc::Sender<LinkEvent>,
+    ) -> Arc<Self> {
+        let shared = Arc::new(Self {
+            server: server.to_owned(),
+            epoch,
+            kind,
+            markers,
+            ready: AtomicBool::new(false),
+            modern: AtomicBool::new(false),
+            heard: Mutex::new(Instant::now()),
+            progress: Mutex::default(),
+            faults: Mutex::default(),
+            session: AtomicBool::new(false),
+            dead: watch::Sender::new(None),
+            events,
+            changes: Changes::default(),
+            stop: CancellationToken::new(),
+        });
+        let forward = forward_changes(Arc::clone(&shared));
+        drop(hermes_core::task::spawn("mcp-changes", forward));
+        shared
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    pub(crate) fn kind(&self) -> TransportKind {
+        self.kind
+    }
+
+    /// The handshake is over: from now on requests are the user's.
+    pub(crate) fn ready(&self, era: Era) {
+        self.modern.store(era == Era::Modern, Ordering::Relaxed);
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// What the classifier has to know. `session`: whether the request carried a session id.
+    pub(crate) fn situation(&self, session: bool) -> LinkSituation<'_> {
+        let ready = self.ready.load(Ordering::Relaxed);
+        LinkSituation {
+            transport: self.kind,
+            era: if self.modern.load(Ordering::Relaxed) {
+                Era::Modern
+            } else {
+                Era::Legacy
+            },
+            session,
+            phase: if ready {
+                Phase::Request
+            } else {
+                Phase::Connect
+            },
+            markers: &self.markers,
+        }
+    }
+
+    /// A failure below the protocol, for a request of this link.
+    pub(crate) fn broke(&self, what: Break, cause: &str) -> McpFailure {
+        classify::io(what, cause, &self.situation(self.has_session()))
+    }
+
+    /// Bytes came from the server.
+    pub(crate) fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    pub(crate) fn last_heard(&self) -> Instant {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn session_seen(&self) {
+        self.session.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    /// The connection is gone for good. The first reason stays.
+    pub(crate) fn die(&self, why: McpFailure) {
+        self.dead.send_if_modified(|dead| {
+            if dead.is_some() {
+                return false;
+            }
+            tracing::info!(server = self.server, epoch = self.epoch, "link lost: {why}");
+            *dead = Some(why);
+            true
+        });
+    }
+
+    pub(crate) fn dead(&self) -> Option<McpFailure> {
+        self.dead.borrow().clone()
+    }
+
+    pub(crate) async fn died(&self) -> McpFailure {
+        let mut dead = self.dead.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        match dead
+            .wait_for(Option::is_some)
+            .await
+            .map(|dead| dead.clone())
+        {
+            Ok(Some(why)) => why,
+            _ => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn fault(&self, id: RequestId, why: McpFailure) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if faults.len() < FAULTS_KEPT {
+            faults.insert(id, why);
+        }
+    }
+
+    pub(crate) fn take_fault(&self, id: &RequestId) -> Option<McpFailure> {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.remove(id)
+    }
+
+    pub(crate) fn watch_progress(&self, token: ProgressToken, to: mpsc::Sender<String>) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.insert(token, to);
+    }
+
+    pub(crate) fn forget_progress(&self, token: &ProgressToken) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.remove(token);
+    }
+
+    /// A report that finds the reader busy is dropped: the next one says more.
+    pub(crate) fn report_progress(&self, token: &ProgressToken, text: String) {
+        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(to) = progress.get(token) {
+            let _ = to.try_send(text);
+        }
+    }
+
+    /// Tells the actor, unless it is far behind: logs are droppable, and a suspicion that finds a
+    /// full queue is not the only one.
+    pub(crate) fn tell(&self, event: LinkEvent) {
+        if let Err(error) = self.events.try_send(event) {
+            tracing::debug!(server = self.server, "event dropped: {error}");
+        }
+    }
+
+    pub(crate) fn changed(&self, what: &LinkEvent) {
+        let flag = match what {
+            LinkEvent::ToolsChanged => &self.changes.tools,
+            LinkEvent::ResourcesChanged => &self.changes.resources,
+            LinkEvent::PromptsChanged => &self.changes.prompts,
+            _ => return,
+        };
+        flag.store(true, Ordering::Release);
+        self.changes.some.notify_one();
+    }
+}
+
+/// Turns bursts of changes into one event each; unlike logs they are never dropped.
+async fn forward_changes(shared: Arc<Shared>) {
+    let work = async {
+        loop {
+            shared.changes.some.notified().await;
+            tokio::time::sleep(COALESCE).await;
+            for (flag, event) in [
+                (&shared.changes.tools, LinkEvent::ToolsChanged),
+                (&shared.changes.resources, LinkEvent::ResourcesChanged),
+                (&shared.changes.prompts, LinkEvent::PromptsChanged),
+            ] {
+                if flag.swap(false, Ordering::AcqRel) && shared.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_changes_is_one_event_each() {
+        let (sender, mut events) = mpsc::channel(4);
+        let shared = Shared::new(
+            "flood",
+            1,
+            TransportKind::Http,
+            SessionMarkers::default(),
+            sender,
+        );
+        for _ in 0..1000 {
+            shared.changed(&LinkEvent::ToolsChanged);
+            shared.changed(&LinkEvent::PromptsChanged);
+        }
+        assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
+        assert_eq!(events.recv().await, Some(LinkEvent::PromptsChanged));
+        tokio::time::sleep(COALESCE * 3).await;
+        assert!(events.try_recv().is_err());
+        shared.changed(&LinkEvent::ToolsChanged);
+        assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
+        shared.stop.cancel();
+    }
+}

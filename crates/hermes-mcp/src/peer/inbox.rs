@@ -1,0 +1,173 @@
+//! Messages of a server over one stream (stdio, HTTP+SSE), matched with what was asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use regex::bytes::Regex;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage,
+};
+use serde_json::{Value, json};
+
+use super::Shared;
+use crate::failure::{Certainty, FailureClass, McpFailure};
+
+/// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
+pub(crate) struct Inbox {
+    shared: Arc<Shared>,
+    /// Requests without an answer, oldest first.
+    waiting: Mutex<Vec<RequestId>>,
+}
+
+impl Inbox {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Takes note of what is sent.
+    pub(crate) fn sending(&self, message: &ClientJsonRpcMessage) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match message {
+            ClientJsonRpcMessage::Request(request) => waiting.push(request.id.clone()),
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                {
+                    let id = cancelled.params.request_id.as_ref();
+                    waiting.retain(|one| Some(one) != id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The messages in `text`; `None` if it is not JSON.
+    pub(crate) fn read(&self, text: &[u8]) -> Option<Vec<ServerJsonRpcMessage>> {
+        let messages = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
+            Ok(message) if !is_lost(&message) => vec![message],
+            _ => {
+                let parts = match serde_json::from_slice::<Value>(text).ok()? {
+                    Value::Array(parts) => parts,
+                    single => vec![single],
+                };
+                let odd = parts.into_iter().filter_map(|part| self.odd(part));
+                odd.collect()
+            }
+        };
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in messages.iter().filter_map(answered) {
+            waiting.retain(|one| one != id);
+        }
+        Some(messages)
+    }
+
+    /// A message that rmcp cannot read as it is.
+    fn odd(&self, mut part: Value) -> Option<ServerJsonRpcMessage> {
+        if let Some(error) = part.get("error").filter(|error| !error.is_null()) {
+            let id = part.get("id").cloned();
+            let id = id.and_then(|id| serde_json::from_value(id).ok());
+            let id = id.or_else(|| self.only_waiting())?;
+            let code = error.get("code").and_then(Value::as_i64);
+            let code = code.and_then(|code| i32::try_from(code).ok());
+            let text = match error.get("message").unwrap_or(error) {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let error = json!({ "code": code.unwrap_or(-32603), "message": text });
+            let error: ErrorData = serde_json::from_value(error).ok()?;
+            return Some(ServerJsonRpcMessage::error(error, Some(id)));
+        }
+        let members = part.as_object_mut()?;
+        members.insert("jsonrpc".to_owned(), json!("2.0"));
+        serde_json::from_value(part).ok()
+    }
+
+    /// The one request that is waiting, if it is the only one: then an error without an id can
+    /// only mean that.
+    fn only_waiting(&self) -> Option<RequestId> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match waiting.as_slice() {
+            [id] => Some(id.clone()),
+            _ => None,
+        }
+    }
+
+    /// The call whose answer is too large fails; all others go on. `head` and `tail` are the ends
+    /// of that answer.
+    pub(crate) fn too_large(
+        &self,
+        head: &[u8],
+        tail: &[u8],
+        length: usize,
+    ) -> Option<ServerJsonRpcMessage> {
+        let mebibytes = length.div_ceil(1 << 20);
+        let text = format!("the answer is too large: one message of {mebibytes} MiB");
+        tracing::warn!(server = self.shared.server(), "{text}");
+        let found = {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            id_in(head, tail, &waiting)
+        };
+        let id = found.or_else(|| self.only_waiting())?;
+        let mut failure =
+            McpFailure::new(FailureClass::Rpc, Certainty::MaybeExecuted, text.clone());
+        failure.rpc_code = Some(-32603);
+        self.shared.fault(id.clone(), failure);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|one| *one != id);
+        let error = ErrorData::internal_error(text, None);
+        Some(ServerJsonRpcMessage::error(error, Some(id)))
+    }
+}
+
+fn is_lost(message: &ServerJsonRpcMessage) -> bool {
+    matches!(message, ServerJsonRpcMessage::Error(error) if error.id.is_none())
+}
+
+fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// The id of a message of which only the ends are known: it stands near one of them.
+fn id_in(head: &[u8], tail: &[u8], waiting: &[RequestId]) -> Option<RequestId> {
+    let first = Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d+)"#);
+    let last = Regex::new(r#""id"\s*:\s*"?(\d+)"?\s*\}\s*$"#);
+    for (pattern, end) in [(first, head), (last, tail)] {
+        let found = pattern.ok().and_then(|pattern| {
+            let found = pattern.captures(end)?;
+            std::str::from_utf8(&found[1]).ok()?.parse::<i64>().ok()
+        });
+        let id = found.map(RequestId::Number);
+        if let Some(id) = id.filter(|id| waiting.contains(id)) {
+            return Some(id);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_cut_message_is_found_at_either_end() {
+        let waiting = [RequestId::Number(4), RequestId::Number(5)];
+        let find = |head: &str, tail: &str| id_in(head.as_bytes(), tail.as_bytes(), &waiting);
+        let five = Some(RequestId::Number(5));
+        assert_eq!(
+            find(r#"{"jsonrpc":"2.0","id":5,"result":{"x"#, "xx\"}}"),
+            five
+        );
+        assert_eq!(
+            find(r#"{"result":{"x"#, r#"x"},"jsonrpc":"2.0","id":5}"#),
+            five
+        );
+        assert_eq!(find(r#"{"result":{"id":4,"x"#, r#"x"}}"#), None);
+        assert_eq!(find(r#"{"jsonrpc":"2.0","id":9,"result":"#, "}"), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! A live connection over rmcp.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, ProgressToken,
+    RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::wire::{self, Pages};
+use super::{Handler, Shared};
+use crate::classify::{self, Break};
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::http::Fault;
+use crate::link::{Call, Era, Link, LinkFacts};
+use crate::op::{Op, OpOutput};
+use crate::stdio::Child;
+
+/// How often a server may come back with questions before its answer.
+const MAX_ROUNDS: usize = 10;
+
+/// An answer that was read just before the connection died still counts.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// A cancellation is sent within this time or not at all; nobody waits for it.
+const CANCEL_TIME: Duration = Duration::from_secs(1);
+
+/// Deleting a session or draining what is under way takes at most this long.
+const CLOSE_TIME: Duration = Duration::from_secs(8);
+
+pub(crate) struct LinkParts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) handler: Handler,
+    pub(crate) facts: LinkFacts,
+    pub(crate) child: Option<Arc<Child>>,
+    /// Ends when rmcp's loop has ended.
+    pub(crate) finished: tokio_util::sync::CancellationToken,
+}
+
+pub(crate) struct RmcpLink {
+    parts: LinkParts,
+}
+
+impl RmcpLink {
+    pub(crate) fn new(parts: LinkParts) -> Self {
+        Self { parts }
+    }
+
+    async fn run(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+        let wire = wire::wire(op, self.parts.facts.era);
+        let result = match wire.items {
+            None => self.rounds(wire.method, wire.params, call).await?,
+            Some(member) => {
+                let mut pages = Pages::default();
+                let mut cursor = None;
+                loop {
+                    let mut params = wire.params.clone();
+                    if let Some(cursor) = cursor {
+                        params.insert("cursor".to_owned(), Value::String(cursor));
+                    }
+                    let page = self.rounds(wire.method, params, call).await?;
+                    cursor = pages.take(page, member);
+                    if cursor.is_none() {
+                        break pages.finish(member);
+                    }
+                }
+            }
+        };
+        Ok(OpOutput { result })
+    }
+
+    /// One request, and the rounds in which a modern server asks for more input.
+    async fn rounds(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Value, McpFailure> {
+        let mut next = params.clone();
+        for _ in 0..MAX_ROUNDS {
+            let result = self.once(method, next, call).await?;
+            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            next = params.clone();
+            if let Some(state) = result.get("requestState") {
+                next.insert("requestState".to_owned(), state.clone());
+            }
+            let answers = self.inputs(result.get("inputRequests")).await?;
+            if !answers.is_empty() {
+                next.insert("inputResponses".to_owned(), Value::Object(answers));
+            }
+        }
+        Err(McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::MaybeExecuted,
+            format!("the server still asked for input after {MAX_ROUNDS} rounds"),
+        ))
+    }
+
+    async fn inputs(&self, asked: Option<&Value>) -> Result<Map<String, Value>, McpFailure> {
+        let mut answers = Map::new();
+        for (key, request) in asked.and_then(Value::as_object).into_iter().flatten() {
+            let method = request.get("method").and_then(Value::as_str);
+            let params = request.get("params").cloned().unwrap_or(Value::Null);
+            let answer = self
+                .parts
+                .handler
+                .answer(method.unwrap_or_default(), params)
+                .await
+                .map_err(|error| {
+                    McpFailure::new(
+                        FailureClass::Rpc,
+                        Certainty::Rejected,
+                        format!(
+                            "the server asks for input we cannot give: {}",
+                            error.message
+                        ),
+                    )
+                })?;
+            answers.insert(key.clone(), answer);
+        }
+        Ok(answers)
+    }
+
+    async fn once(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Value, McpFailure> {
+        // An empty object for a list is legal but some servers want no params at all.
+        let params = (!params.is_empty()).then_some(Value::Object(params));
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
+        let shared = &self.parts.shared;
+        let handle = self
+            .parts
+            .peer
+            .send_request_with_option(request, PeerRequestOptions::no_options())
+            .await
+            .map_err(|_| self.gone(Break::BeforeSend))?;
+        let mut flight = InFlight::new(handle, shared, call);
+        let outcome = flight.response().await;
+        let fault = shared.take_fault(&flight.id);
+        match outcome {
+            Ok(result) => to_value(&result),
+            Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
+                let situation = shared.situation(shared.has_session());
+                classify::rpc(i64::from(error.code.0), &error.message, &situation)
+            })),
+            Err(ServiceError::TransportSend(error)) => {
+                Err(Fault::find(error.error.as_ref())
+                    .unwrap_or_else(|| self.gone(Break::BeforeSend)))
+            }
+            Err(ServiceError::TransportClosed) => {
+                Err(fault.unwrap_or_else(|| self.gone(Break::AfterSend)))
+            }
+            Err(other) => {
+                Err(fault.unwrap_or_else(|| shared.broke(Break::AfterSend, &other.to_string())))
+            }
+        }
+    }
+
+    fn gone(&self, what: Break) -> McpFailure {
+        let cause = self.parts.shared.dead().map(|dead| dead.text);
+        self.parts
+            .shared
+            .broke(what, cause.as_deref().unwrap_or_default())
+    }
+}
+
+fn to_value(result: &ServerResult) -> Result<Value, McpFailure> {
+    serde_json::to_value(result).map_err(|error| {
+        McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::MaybeExecuted,
+            format!("unreadable answer: {error}"),
+        )
+    })
+}
+
+impl Link for RmcpLink {
+    fn facts(&self) -> &LinkFacts {
+        &self.parts.facts
+    }
+
+    fn request<'a>(
+        &'a self,
+        op: &'a Op,
+        call: Call,
+    ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
+        Box::pin(async move {
+            let shared = &self.parts.shared;
+            if shared.dead().is_some() {
+                return Err(self.gone(Break::BeforeSend));
+            }
+            let mut work = std::pin::pin!(self.run(op, &call));
+            tokio::select! {
+                biased;
+                done = &mut work => done,
+                () = call.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
+                () = tokio::time::sleep_until(call.deadline) => {
+                    Err(shared.broke(Break::Deadline, ""))
+                }
+                _ = shared.died() => tokio::time::timeout(LAST_WORDS, work)
+                    .await
+                    .unwrap_or_else(|_| Err(self.gone(Break::AfterSend))),
+            }
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'_, McpFailure> {
+        Box::pin(self.parts.shared.died())
+    }
+
+    fn last_heard(&self) -> Instant {
+        self.parts.shared.last_heard()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.parts
+                .shared
+                .die(self.parts.shared.broke(Break::BeforeSend, "closed"));
+            self.parts.shared.stop.cancel();
+            let finished = tokio::time::timeout(CLOSE_TIME, self.parts.finished.cancelled());
+            match &self.parts.child {
+                // The child is stopped whether rmcp's loop notices or not.
+                Some(child) => child.stop().await,
+                None => drop(finished.await),
+            }
+        })
+    }
+}
+
+impl Drop for RmcpLink {
+    fn drop(&mut self) {
+        self.parts.shared.stop.cancel();
+    }
+}
+
+/// A request on its way. Dropped before its answer, it tells the server in the background.
+struct InFlight {
+    handle: Option<RequestHandle<RoleClient>>,
+    peer: Peer<RoleClient>,
+    shared: Arc<Shared>,
+    id: RequestId,
+    token: ProgressToken,
+}
+
+impl InFlight {
+    fn new(handle: RequestHandle<RoleClient>, shared: &Arc<Shared>, call: &Call) -> Self {
+        let token = handle.progress_token.clone();
+        if let Some(progress) = &call.progress {
+            shared.watch_progress(token.clone(), progress.clone());
+        }
+        Self {
+            peer: handle.peer.clone(),
+            id: handle.id.clone(),
+            token,
+            shared: Arc::clone(shared),
+            handle: Some(handle),
+        }
+    }
+
+    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.handle else {
+            return Err(ServiceError::TransportClosed);
+        };
+        let outcome = (&mut handle.rx)
+            .await
+            .unwrap_or(Err(ServiceError::TransportClosed));
+        self.handle = None;
+        outcome
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.shared.forget_progress(&self.token);
+        if self.handle.take().is_none() || self.shared.dead().is_some() {
+            return;
+        }
+        let _ = self.shared.take_fault(&self.id);
+        let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
+        let peer = self.peer.clone();
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        drop(hermes_core::task::spawn("mcp-cancel", async move {
+            let notification = CancelledNotification::new(params);
+            let sent = peer.send_notification(notification.into());
+            if tokio::time::timeout(CANCEL_TIME, sent).await.is_err() {
+                tracing::debug!("the server did not take the cancellation in time");
+            }
+        }));
+    }
+}
+
+/// The era of a negotiated protocol version.
+pub(crate) fn era_of(version: &str) -> Era {
+    if version >= "2026-07-28" {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
+}

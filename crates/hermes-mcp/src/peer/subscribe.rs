@@ -1,0 +1,123 @@
+//! `subscriptions/listen`: how a server of 2026-07-28 tells that its lists changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::clock::Rng;
+use rmcp::model::{ServerNotification, SubscriptionFilter};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::Value;
+
+use super::Shared;
+use crate::classify::METHOD_NOT_FOUND;
+use crate::http::Fault;
+use crate::link::LinkEvent;
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A server that refuses is asked again after this time.
+const REFUSED_WAIT: Duration = Duration::from_mins(5);
+
+/// Listens until the link ends. Does nothing where the server announces no changes.
+pub(crate) async fn subscribe(
+    peer: Peer<RoleClient>,
+    capabilities: Value,
+    shared: Arc<Shared>,
+    rng: Arc<dyn Rng>,
+) {
+    let announces = |what: &str| {
+        let flag = capabilities
+            .get(what)
+            .and_then(|one| one.get("listChanged"));
+        (flag == Some(&Value::Bool(true))).then_some(true)
+    };
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = announces("tools");
+    filter.resources_list_changed = announces("resources");
+    filter.prompts_list_changed = announces("prompts");
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        () = keep_listening(&peer, &filter, &shared, rng.as_ref()) => {}
+    }
+}
+
+async fn keep_listening(
+    peer: &Peer<RoleClient>,
+    filter: &SubscriptionFilter,
+    shared: &Shared,
+    rng: &dyn Rng,
+) {
+    let mut attempt = 0_u32;
+    let mut first = true;
+    while !peer.is_transport_closed() {
+        match peer.listen(filter.clone()).await {
+            Ok(mut subscription) => {
+                // What changed while nobody listened is not told again.
+                if !first {
+                    note(filter, shared);
+                }
+                first = false;
+                attempt = 0;
+                while let Ok(Some(notification)) = subscription.next().await {
+                    announce(&notification, shared);
+                }
+            }
+            Err(error) if refused(&error) => {
+                tracing::debug!(server = shared.server(), "no subscription: {error}");
+                tokio::time::sleep(REFUSED_WAIT).await;
+                continue;
+            }
+            Err(error) => tracing::debug!(server = shared.server(), "subscription: {error}"),
+        }
+        let wait = FIRST_WAIT.saturating_mul(1 << attempt.min(5));
+        attempt = attempt.saturating_add(1);
+        let wait = wait.min(LONGEST_WAIT).mul_f64(0.8 + 0.4 * rng.unit());
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn announce(notification: &ServerNotification, shared: &Shared) {
+    match notification {
+        ServerNotification::ToolListChangedNotification(_) => {
+            shared.changed(&LinkEvent::ToolsChanged);
+        }
+        ServerNotification::ResourceListChangedNotification(_) => {
+            shared.changed(&LinkEvent::ResourcesChanged);
+        }
+        ServerNotification::PromptListChangedNotification(_) => {
+            shared.changed(&LinkEvent::PromptsChanged);
+        }
+        _ => {}
+    }
+}
+
+fn note(filter: &SubscriptionFilter, shared: &Shared) {
+    if filter.tools_list_changed.is_some() {
+        shared.changed(&LinkEvent::ToolsChanged);
+    }
+    if filter.resources_list_changed.is_some() {
+        shared.changed(&LinkEvent::ResourcesChanged);
+    }
+    if filter.prompts_list_changed.is_some() {
+        shared.changed(&LinkEvent::PromptsChanged);
+    }
+}
+
+/// The server answered that it does not want this, as opposed to a connection that broke.
+fn refused(error: &ServiceError) -> bool {
+    match error {
+        ServiceError::McpError(_) | ServiceError::UnexpectedResponse => true,
+        ServiceError::TransportSend(error) => {
+            Fault::find(error.error.as_ref()).is_some_and(|failure| {
+                failure.rpc_code == Some(METHOD_NOT_FOUND)
+                    || failure
+                        .http_status
+                        .is_some_and(|status| (400..500).contains(&status))
+            })
+        }
+        _ => false,
+    }
+}

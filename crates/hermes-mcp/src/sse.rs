@@ -1,0 +1,179 @@
+//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for all that comes, a
+//! second address for all that goes.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::Sse;
+use tokio::sync::mpsc;
+use url::Url;
+
+use crate::classify::Break;
+use crate::connect::HttpTarget;
+use crate::failure::McpFailure;
+use crate::http::{Exchange, Fault, Kind, bounded_body, chain, events, header};
+use crate::peer::{Inbox, Shared};
+
+/// Messages read and not yet taken; more wait in the socket.
+const QUEUE: usize = 64;
+
+pub(crate) struct SseTransport {
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    incoming: mpsc::Receiver<ServerJsonRpcMessage>,
+    inbox: Arc<Inbox>,
+}
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Opens the stream and waits for the address to send to.
+pub(crate) async fn transport(
+    target: &HttpTarget,
+    shared: &Arc<Shared>,
+) -> Result<SseTransport, McpFailure> {
+    let exchange = Arc::new(Exchange::new(target, shared));
+    let response = exchange
+        .send(&Method::GET, HeaderMap::new(), None, None, Kind::Stream)
+        .await
+        .map_err(|refused| refused.failure)?;
+    let content_type = header(response.headers(), "content-type").unwrap_or_default();
+    if !content_type.starts_with("text/event-stream") {
+        let text = format!(
+            "the server answered with {content_type}, not with an event stream; without \
+             `transport: sse` it may work"
+        );
+        return Err(shared.broke(Break::NotMcp, &text));
+    }
+    let mut events = events(response, shared);
+    let endpoint = endpoint(&mut events, &target.url, shared).await?;
+    shared.session_seen();
+    let inbox = Inbox::new(shared);
+    let (received, incoming) = mpsc::channel(QUEUE);
+    let reading = read(events, Arc::clone(&inbox), received, Arc::clone(shared));
+    drop(hermes_core::task::spawn("mcp-sse", reading));
+    Ok(SseTransport {
+        exchange,
+        endpoint,
+        incoming,
+        inbox,
+    })
+}
+
+async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Url, McpFailure> {
+    loop {
+        let event = match events.next().await {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => return Err(shared.broke(Break::BeforeSend, &chain(&error))),
+            None => {
+                let text = "the event stream ended before it named an endpoint";
+                return Err(shared.broke(Break::BeforeSend, text));
+            }
+        };
+        if event.event.as_deref() != Some("endpoint") {
+            continue;
+        }
+        let named = event.data.unwrap_or_default();
+        return match base.join(named.trim()) {
+            // Our headers and token must not go elsewhere.
+            Ok(url) if url.origin() == base.origin() => Ok(url),
+            Ok(url) => Err(shared.broke(
+                Break::Permanent,
+                &format!("the server wants messages sent to another origin ({url}); refused"),
+            )),
+            Err(error) => Err(shared.broke(
+                Break::NotMcp,
+                &format!("the server names an unusable endpoint ({named}): {error}"),
+            )),
+        };
+    }
+}
+
+async fn read(
+    mut events: Events,
+    inbox: Arc<Inbox>,
+    received: mpsc::Sender<ServerJsonRpcMessage>,
+    shared: Arc<Shared>,
+) {
+    let work = async {
+        loop {
+            let event = match events.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return chain(&error),
+                None => return "the server ended the event stream".to_owned(),
+            };
+            let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+            let Some(data) = event.data.filter(|_| is_message) else {
+                continue;
+            };
+            for message in inbox.read(data.as_bytes()).unwrap_or_default() {
+                if received.send(message).await.is_err() {
+                    return "closed".to_owned();
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        why = work => shared.die(shared.broke(Break::AfterSend, &why)),
+    }
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = Fault;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
+        self.inbox.sending(&item);
+        let exchange = Arc::clone(&self.exchange);
+        let endpoint = self.endpoint.clone();
+        let kind = kind(&item);
+        let body = serde_json::to_vec(&item);
+        async move {
+            let shared = Arc::clone(&exchange.shared);
+            let body =
+                body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
+            let response = exchange
+                .send_to(
+                    endpoint,
+                    &Method::POST,
+                    HeaderMap::new(),
+                    None,
+                    Some(body),
+                    kind,
+                )
+                .await
+                .map_err(|refused| Fault(refused.failure))?;
+            // "Accepted"; read so that the connection can be used again.
+            let _ = bounded_body(response, &shared).await;
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.incoming.close();
+        Ok(())
+    }
+}
+
+fn kind(message: &ClientJsonRpcMessage) -> Kind {
+    match message {
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::InitializeRequest(_) => Kind::Handshake,
+            _ => Kind::Operation,
+        },
+        _ => Kind::Other,
+    }
+}

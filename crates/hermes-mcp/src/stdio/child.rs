@@ -1,0 +1,212 @@
+//! The life of one child, from its start to the end of its whole group.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Children, StderrRing};
+use crate::classify::Break;
+use crate::ledger::{group_exists, signal_group};
+use crate::peer::Shared;
+
+/// After its stdin is closed a child may take this long to end by itself.
+const EOF_TIME: Duration = Duration::from_secs(2);
+/// And this long after SIGTERM.
+const TERM_TIME: Duration = Duration::from_secs(3);
+/// What the leader left behind gets this long after SIGTERM.
+const LEFTOVER_TIME: Duration = Duration::from_secs(1);
+/// SIGKILL needs no time, but reaping by others may.
+const KILL_TIME: Duration = Duration::from_secs(2);
+/// The pipes of a dead child are read to their end, unless a grandchild holds them.
+const PIPE_TIME: Duration = Duration::from_millis(300);
+/// More than all of the above.
+const STOP_TIME: Duration = Duration::from_secs(12);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Whoever holds it keeps the child running.
+pub(crate) struct Child {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) pid: u32,
+    pub(super) server: String,
+    pub(super) children: Arc<Children>,
+    pub(super) close_stdin: CancellationToken,
+    /// How the leader ended.
+    exited: watch::Sender<Option<String>>,
+    /// The whole group is gone and the books are closed.
+    gone: watch::Sender<bool>,
+    stopping: AtomicBool,
+}
+
+impl Child {
+    pub(super) fn new(pid: u32, server: &str, children: &Arc<Children>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                pid,
+                server: server.to_owned(),
+                children: Arc::clone(children),
+                close_stdin: CancellationToken::new(),
+                exited: watch::Sender::new(None),
+                gone: watch::Sender::new(false),
+                stopping: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.inner.pid
+    }
+
+    /// Ends the child and its group, and waits until they are gone.
+    pub(crate) async fn stop(&self) {
+        self.inner.stop().await;
+    }
+
+    /// Starts ending it.
+    pub(crate) fn begin_stop(&self) {
+        self.inner.begin_stop();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.inner.begin_stop();
+    }
+}
+
+impl Inner {
+    pub(super) async fn stop(self: &Arc<Self>) {
+        self.begin_stop();
+        let mut gone = self.gone.subscribe();
+        let waiting = tokio::time::timeout(STOP_TIME, gone.wait_for(|gone| *gone));
+        if waiting.await.is_err() {
+            tracing::error!(
+                server = self.server,
+                pid = self.pid,
+                "a process of this MCP server survives SIGKILL"
+            );
+        }
+    }
+
+    fn begin_stop(self: &Arc<Self>) {
+        if self.stopping.swap(true, Ordering::AcqRel) || *self.gone.borrow() {
+            return;
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            // The program is ending: no time to be polite.
+            signal_group(self.pid, Signal::KILL);
+            return;
+        }
+        let inner = Arc::clone(self);
+        drop(hermes_core::task::spawn("mcp-stop", async move {
+            inner.ladder().await;
+        }));
+    }
+
+    async fn ladder(&self) {
+        self.close_stdin.cancel();
+        if self.ends_within(EOF_TIME).await {
+            return;
+        }
+        signal_group(self.pid, Signal::TERM);
+        if self.ends_within(TERM_TIME).await {
+            return;
+        }
+        tracing::info!(
+            server = self.server,
+            pid = self.pid,
+            "did not end after SIGTERM; killed"
+        );
+        signal_group(self.pid, Signal::KILL);
+    }
+
+    async fn ends_within(&self, time: Duration) -> bool {
+        let mut exited = self.exited.subscribe();
+        tokio::time::timeout(time, exited.wait_for(Option::is_some))
+            .await
+            .is_ok()
+    }
+
+    /// Whatever of the group outlived its leader.
+    async fn end_leftovers(&self) {
+        if !group_exists(self.pid) {
+            return;
+        }
+        signal_group(self.pid, Signal::TERM);
+        if self.group_ends_within(LEFTOVER_TIME).await {
+            return;
+        }
+        signal_group(self.pid, Signal::KILL);
+        if !self.group_ends_within(KILL_TIME).await {
+            tracing::warn!(
+                server = self.server,
+                pid = self.pid,
+                "processes of its group remain after SIGKILL (zombies nobody reaps?)"
+            );
+        }
+    }
+
+    async fn group_ends_within(&self, time: Duration) -> bool {
+        let patience = tokio::time::Instant::now() + time;
+        while group_exists(self.pid) {
+            if tokio::time::Instant::now() >= patience {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+}
+
+/// The ends of the child's pipes.
+pub(super) struct PipeEnds {
+    pub(super) stdout: CancellationToken,
+    pub(super) stderr: CancellationToken,
+}
+
+/// Waits for the child, tells the link at once, and cleans up after it.
+pub(super) async fn supervise(
+    inner: Arc<Inner>,
+    mut process: tokio::process::Child,
+    shared: Arc<Shared>,
+    ring: Arc<StderrRing>,
+    ends: PipeEnds,
+) {
+    let how = match process.wait().await {
+        Ok(status) => describe(status),
+        Err(error) => format!("was lost sight of: {error}"),
+    };
+    inner.exited.send_replace(Some(how.clone()));
+    let drained = async {
+        ends.stdout.cancelled().await;
+        ends.stderr.cancelled().await;
+    };
+    let _ = tokio::time::timeout(PIPE_TIME, drained).await;
+    let mut text = format!("the server's process {how}");
+    if let Some(line) = ring.last_line() {
+        text = format!("{text}; it last wrote: {line}");
+    }
+    shared.die(shared.broke(Break::AfterSend, &text));
+    inner.end_leftovers().await;
+    inner.children.guard.remove(inner.pid);
+    let books = Arc::clone(&inner);
+    let closed = tokio::task::spawn_blocking(move || books.children.ledger.remove(books.pid));
+    let _ = closed.await;
+    inner.gone.send_replace(true);
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

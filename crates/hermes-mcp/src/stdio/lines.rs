@@ -1,0 +1,143 @@
+//! Lines of a pipe, with an end to their length.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// The longest line that is read whole.
+pub(super) const MAX_LINE: usize = 16 << 20;
+
+/// How much of a longer one is kept at each end, to find out what it answered.
+const KEPT: usize = 4096;
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    TooLong {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+        length: usize,
+    },
+}
+
+pub(super) struct Lines<R> {
+    pipe: R,
+    max: usize,
+    /// Read and not yet given out; begins at the start of a line or inside a long one.
+    buffer: Vec<u8>,
+    /// Up to here `buffer` holds no newline.
+    seen: usize,
+    /// The line that is too long: its head, and how much was dropped.
+    long: Option<(Vec<u8>, usize)>,
+    ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(pipe: R) -> Self {
+        Self::with_max(pipe, MAX_LINE)
+    }
+
+    fn with_max(pipe: R, max: usize) -> Self {
+        Self {
+            pipe,
+            max,
+            buffer: Vec::new(),
+            seen: 0,
+            long: None,
+            ended: false,
+        }
+    }
+
+    /// The next line without its newline; `None` at the end. Calls `heard` for every read.
+    pub(super) async fn next(&mut self, heard: impl Fn()) -> Option<Line> {
+        loop {
+            if let Some(at) = self.buffer[self.seen..].iter().position(|&b| b == b'\n') {
+                let rest = self.buffer.split_off(self.seen + at + 1);
+                let mut line = std::mem::replace(&mut self.buffer, rest);
+                line.pop();
+                return Some(self.give(line));
+            }
+            self.seen = self.buffer.len();
+            if self.ended {
+                let line = std::mem::take(&mut self.buffer);
+                self.seen = 0;
+                let empty = line.is_empty() && self.long.is_none();
+                return (!empty).then(|| self.give(line));
+            }
+            if self.buffer.len() > self.max {
+                self.shed();
+            }
+            self.buffer.reserve(8192);
+            match self.pipe.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => self.ended = true,
+                Ok(_) => heard(),
+            }
+        }
+    }
+
+    fn give(&mut self, line: Vec<u8>) -> Line {
+        self.seen = 0;
+        if let Some((head, dropped)) = self.long.take() {
+            let length = dropped + line.len();
+            let tail = line[line.len().saturating_sub(KEPT)..].to_vec();
+            return Line::TooLong { head, tail, length };
+        }
+        if line.len() > self.max {
+            return Line::TooLong {
+                head: line[..KEPT.min(line.len())].to_vec(),
+                tail: line[line.len().saturating_sub(KEPT)..].to_vec(),
+                length: line.len(),
+            };
+        }
+        Line::Whole(line)
+    }
+
+    /// Drops the middle of a line that is too long.
+    fn shed(&mut self) {
+        let cut = self.buffer.len() - KEPT.min(self.buffer.len());
+        let tail = self.buffer.split_off(cut);
+        let dropped = std::mem::replace(&mut self.buffer, tail);
+        self.seen = self.buffer.len();
+        match &mut self.long {
+            Some((_, count)) => *count += dropped.len(),
+            None => {
+                let head = dropped[..KEPT.min(dropped.len())].to_vec();
+                self.long = Some((head, dropped.len()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn all(input: &[u8], max: usize) -> Vec<Line> {
+        let mut lines = Lines::with_max(input, max);
+        let mut found = Vec::new();
+        while let Some(line) = lines.next(|| ()).await {
+            found.push(line);
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn lines_are_cut_at_newlines_and_the_last_needs_none() {
+        let found = all(b"one\n\ntwo\nlast", 100).await;
+        let texts = [&b"one"[..], b"", b"two", b"last"];
+        assert_eq!(found, texts.map(|text| Line::Whole(text.to_vec())));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_keeps_its_ends_and_the_next_is_whole() {
+        let mut input = vec![b'a'; 5000];
+        input.extend(vec![b'b'; 200_000]);
+        input.extend(vec![b'c'; 5000]);
+        input.extend(b"\nnext\n");
+        let found = all(&input, 50_000).await;
+        let expected = Line::TooLong {
+            head: vec![b'a'; KEPT],
+            tail: vec![b'c'; KEPT],
+            length: 210_000,
+        };
+        assert_eq!(found, [expected, Line::Whole(b"next".to_vec())]);
+    }
+}
