@@ -1,0 +1,91 @@
+//! The token endpoint.
+
+use serde_json::{Map, Value};
+
+use super::error::OAuthError;
+use super::http::{Http, place, unavailable};
+use super::identity::{Identity, explanation};
+use super::tokens::Meta;
+
+/// Why the token endpoint gave nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GrantError {
+    /// An OAuth error, e.g. `invalid_grant`: the server understood and said no.
+    Denied { code: String, text: String },
+    /// Anything else: says nothing about the grant.
+    Other(OAuthError),
+}
+
+impl From<OAuthError> for GrantError {
+    fn from(error: OAuthError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Asks for tokens. `form` is the grant; client and resource are added here.
+pub(crate) async fn grant(
+    http: &Http,
+    meta: &Meta,
+    identity: &Identity,
+    form: &[(&str, &str)],
+) -> Result<Map<String, Value>, GrantError> {
+    let Some(endpoint) = meta.text("token_endpoint") else {
+        return Err(OAuthError::refused(format!(
+            "the metadata of {} names no token_endpoint",
+            meta.issuer()
+        ))
+        .into());
+    };
+    let endpoint = http.check(endpoint)?;
+    let (credentials, header) = identity.credentials();
+    let mut form = form.to_vec();
+    form.extend(credentials);
+    if let Some(resource) = meta.resource() {
+        form.push(("resource", resource));
+    }
+    let answer = http.post_form(&endpoint, &form, header).await?;
+    if answer.is_transient() {
+        return Err(unavailable(&endpoint, &answer).into());
+    }
+    let Some(object) = answer.object() else {
+        // A proxy's page: the authorization server itself has not spoken.
+        return Err(OAuthError::transient(format!(
+            "{} answered HTTP {} without JSON",
+            place(&endpoint),
+            answer.status
+        ))
+        .into());
+    };
+    // Some servers report errors with 200.
+    if let Some(code) = object.get("error").and_then(Value::as_str) {
+        return Err(GrantError::Denied {
+            code: code.to_owned(),
+            text: format!(
+                "{} answered HTTP {}{}",
+                place(&endpoint),
+                answer.status,
+                explanation(&object)
+            ),
+        });
+    }
+    if !answer.is_success() {
+        return Err(OAuthError::transient(format!(
+            "{} answered HTTP {} without a reason",
+            place(&endpoint),
+            answer.status
+        ))
+        .into());
+    }
+    let kind = object
+        .get("token_type")
+        .and_then(Value::as_str)
+        .unwrap_or("Bearer");
+    if !kind.eq_ignore_ascii_case("bearer") {
+        return Err(OAuthError::refused(format!(
+            "{} gave a token of type {kind:?}; only Bearer is supported",
+            place(&endpoint)
+        ))
+        .into());
+    }
+    Ok(object)
+}

@@ -1,0 +1,476 @@
+//! The authorization code flow with a person in it.
+//!
+//! Nothing stored is touched before new tokens are there: a login that fails or is given up leaves
+//! everything as it was.
+
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::callback::{Callback, Pasted, Redirect, pasted};
+use super::challenge::Challenge;
+use super::context::Context;
+use super::discover::{Discovery, discover};
+use super::error::{OAuthError, OAuthErrorKind};
+use super::grant::{GrantError, grant};
+use super::identity::{Identity, configured, register, reusable};
+use super::pkce::{Pkce, unguessable};
+use super::prompt::{AuthPrompt, LoginPage};
+use super::scope;
+use super::store::{Part, Stamp, TokenStore};
+use super::tokens::{Meta, Registration, Tokens, same_issuer};
+
+/// What a login is to bring about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    /// What the server demanded, if it did.
+    pub(crate) challenge: Option<Challenge>,
+    /// Scopes to ask for besides.
+    pub(crate) more_scope: Option<String>,
+    /// Register again even if a registration is stored. It may be dead, and then the person sees
+    /// an error page from which no browser comes back.
+    pub(crate) register_again: bool,
+}
+
+/// What a login left on disk.
+pub(crate) struct Done {
+    pub(crate) tokens: Tokens,
+    pub(crate) stamp: Option<Stamp>,
+    /// Damaged files that were put aside.
+    pub(crate) set_aside: Vec<PathBuf>,
+}
+
+/// What is stored, as far as it can be read.
+#[derive(Default)]
+struct Stored {
+    meta: Option<Meta>,
+    registration: Option<Registration>,
+}
+
+pub(crate) async fn login(
+    cx: &Context,
+    prompt: &dyn AuthPrompt,
+    wish: Wish,
+    cancel: &CancellationToken,
+) -> Result<Done, OAuthError> {
+    tokio::select! {
+        done = attempt(cx, prompt, wish) => done,
+        () = cancel.cancelled() => Err(OAuthError::new(
+            OAuthErrorKind::Cancelled,
+            format!("the login to {} was cancelled", cx.server),
+        )),
+    }
+}
+
+async fn attempt(cx: &Context, prompt: &dyn AuthPrompt, wish: Wish) -> Result<Done, OAuthError> {
+    let challenge = match wish.challenge {
+        Some(challenge) => Some(challenge),
+        None => cx.http.challenge(&cx.url).await,
+    };
+    let found = discover(&cx.http, &cx.url, challenge.as_ref()).await?;
+    check_pkce(&found.meta)?;
+    let stored = stored(cx).await;
+    let landing = Landing::choose(cx, stored.registration.as_ref()).await?;
+
+    // A demand that came up while nobody was there.
+    let pending = stored
+        .meta
+        .as_ref()
+        .filter(|meta| same_issuer(meta.issuer(), found.meta.issuer()))
+        .and_then(Meta::wanted_scope)
+        .unwrap_or_default();
+    let more = scope::union(wish.more_scope.as_deref().unwrap_or_default(), pending);
+    let asked = scope::choose(
+        cx.settings.scope.as_deref(),
+        challenge
+            .as_ref()
+            .and_then(|challenge| challenge.scope.as_deref()),
+        &found,
+        Some(&more),
+    );
+    let identity = identify(
+        cx,
+        &found,
+        stored,
+        &landing.redirect_uri,
+        asked.as_deref(),
+        wish.register_again,
+    )
+    .await?;
+
+    let request = Request {
+        state: unguessable(),
+        pkce: Pkce::new(),
+        scope: asked,
+    };
+    let url = authorize_url(cx, &found.meta, &identity, &landing.redirect_uri, &request)?;
+    let redirect = ask(cx, prompt, &landing, url.as_str(), &request.state).await?;
+    let code = accept(cx, &found.meta, redirect)?;
+    let tokens = exchange(cx, &found.meta, &identity, &landing, &request, &code).await?;
+    save(cx, tokens, &found.meta, &identity.registration).await
+}
+
+/// The secrets of one attempt.
+struct Request {
+    state: String,
+    pkce: Pkce,
+    scope: Option<String>,
+}
+
+/// OAuth 2.1 without PKCE is not safe. A server that does not say gets it anyway.
+fn check_pkce(meta: &Meta) -> Result<(), OAuthError> {
+    match meta.list("code_challenge_methods_supported") {
+        Some(methods) if !methods.contains(&"S256") => Err(OAuthError::refused(format!(
+            "{} does not support PKCE with S256, without which a login is not safe",
+            meta.issuer()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+async fn stored(cx: &Context) -> Stored {
+    // A damaged file is no reason not to log in: it is put aside at the end.
+    cx.files(|store| {
+        Ok(Stored {
+            meta: Meta::load(store).ok().flatten(),
+            registration: Registration::load(store).ok().flatten(),
+        })
+    })
+    .await
+    .unwrap_or_default()
+}
+
+/// Where the browser ends up, and whether we hear it.
+struct Landing {
+    redirect_uri: String,
+    callback: Option<Callback>,
+}
+
+impl Landing {
+    async fn choose(cx: &Context, registration: Option<&Registration>) -> Result<Self, OAuthError> {
+        let settings = &cx.settings;
+        if let Some(uri) = &settings.redirect_uri {
+            return Self::at_configured(cx, uri).await;
+        }
+        let make = |callback: Callback| -> Result<Self, OAuthError> {
+            let port = callback
+                .port()
+                .map_err(|error| OAuthError::refused(format!("no callback port: {error}")))?;
+            Ok(Self {
+                redirect_uri: format!("http://{}:{port}/callback", settings.redirect_host),
+                callback: Some(callback),
+            })
+        };
+        if settings.redirect_port != 0 {
+            return make(listen(cx, settings.redirect_port, "/callback").await?);
+        }
+        // The server may know us by this very address.
+        if let Some(port) = registration.and_then(loopback_port) {
+            match Callback::bind(port, "/callback").await {
+                Ok(callback) => return make(callback),
+                Err(error) => {
+                    tracing::debug!(port, %error, "the registered callback port is not free");
+                }
+            }
+        }
+        make(listen(cx, 0, "/callback").await?)
+    }
+
+    /// Through a proxy, or an address that the person registered by hand.
+    async fn at_configured(cx: &Context, uri: &str) -> Result<Self, OAuthError> {
+        let url = Url::parse(uri).map_err(|error| {
+            OAuthError::refused(format!(
+                "mcp_servers.{}.oauth.redirect_uri is no URL: {error}",
+                cx.server
+            ))
+        })?;
+        let local = url.scheme() == "http"
+            && matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+        let port = match cx.settings.redirect_port {
+            0 if local => url.port_or_known_default(),
+            0 => None,
+            port => Some(port),
+        };
+        Ok(Self {
+            redirect_uri: uri.to_owned(),
+            callback: match port {
+                Some(port) => Some(listen(cx, port, url.path()).await?),
+                None => None,
+            },
+        })
+    }
+}
+
+async fn listen(cx: &Context, port: u16, path: &str) -> Result<Callback, OAuthError> {
+    Callback::bind(port, path).await.map_err(|error| {
+        OAuthError::refused(format!(
+            "cannot listen on 127.0.0.1:{port} for the browser to come back: {error}; finish the other login or set another mcp_servers.{}.oauth.redirect_port",
+            cx.server
+        ))
+    })
+}
+
+fn loopback_port(registration: &Registration) -> Option<u16> {
+    registration.redirect_uris().into_iter().find_map(|uri| {
+        let url = Url::parse(uri).ok()?;
+        let local = url.scheme() == "http"
+            && matches!(url.host_str(), Some("127.0.0.1" | "localhost"))
+            && url.path() == "/callback";
+        url.port().filter(|_| local)
+    })
+}
+
+async fn identify(
+    cx: &Context,
+    found: &Discovery,
+    stored: Stored,
+    redirect_uri: &str,
+    scope: Option<&str>,
+    register_again: bool,
+) -> Result<Identity, OAuthError> {
+    let meta = &found.meta;
+    let stored_issuer = stored.meta.as_ref().map(Meta::issuer);
+    if let Some(registration) = configured(&cx.settings, meta, redirect_uri) {
+        if let Some(old) = &stored.registration
+            && let Some(issuer) = old.issuer().or(stored_issuer)
+            && registration.secret().is_some()
+            && old.client_id() == registration.client_id()
+            && !same_issuer(issuer, meta.issuer())
+        {
+            return Err(OAuthError::refused(format!(
+                "{} now trusts {} instead of {issuer}, to which the configured oauth.client_secret belongs; set the one for the new server, or delete {} if it is the same",
+                cx.server,
+                meta.issuer(),
+                cx.store.path(Part::Client).display()
+            )));
+        }
+        return Identity::from_registration(registration, meta);
+    }
+    let usable = stored.registration.filter(|registration| {
+        !register_again
+            && reusable(
+                registration,
+                stored_issuer,
+                meta,
+                redirect_uri,
+                cx.clock.as_ref(),
+            )
+    });
+    let registration = match usable {
+        Some(mut registration) => {
+            registration.bind(meta.issuer());
+            registration
+        }
+        None => register(&cx.http, &cx.settings, meta, redirect_uri, scope).await?,
+    };
+    Identity::from_registration(registration, meta)
+}
+
+fn authorize_url(
+    cx: &Context,
+    meta: &Meta,
+    identity: &Identity,
+    redirect_uri: &str,
+    request: &Request,
+) -> Result<Url, OAuthError> {
+    let mut url = cx
+        .http
+        .check(meta.text("authorization_endpoint").unwrap_or_default())?;
+    {
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &identity.client_id)
+            .append_pair("redirect_uri", redirect_uri)
+            .append_pair("state", &request.state)
+            .append_pair("code_challenge", &request.pkce.challenge)
+            .append_pair("code_challenge_method", "S256");
+        if let Some(resource) = meta.resource() {
+            query.append_pair("resource", resource);
+        }
+        if let Some(scope) = &request.scope {
+            query.append_pair("scope", scope);
+            if scope::is_offline(scope) {
+                // OpenID Connect ignores the scope without it.
+                query.append_pair("prompt", "consent");
+            }
+        }
+    }
+    Ok(url)
+}
+
+/// Shows the page and waits for the browser or a pasted address, whichever comes first.
+async fn ask(
+    cx: &Context,
+    prompt: &dyn AuthPrompt,
+    landing: &Landing,
+    url: &str,
+    state: &str,
+) -> Result<Redirect, OAuthError> {
+    let page = LoginPage {
+        server: cx.server.clone(),
+        url: url.to_owned(),
+        redirect_uri: landing.redirect_uri.clone(),
+        listening: landing.callback.is_some(),
+        timeout: cx.settings.timeout,
+    };
+    let answered = async {
+        // The listener runs while the page is shown: a test or a fast browser comes back at once.
+        let shown = async {
+            prompt.show(&page).await.map_err(|error| {
+                OAuthError::refused(format!("the login page cannot be shown: {error}"))
+            })?;
+            paste(cx, prompt, state).await
+        };
+        let heard = async {
+            match &landing.callback {
+                Some(callback) => callback.wait(state).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            redirect = heard => Ok(redirect),
+            redirect = shown => redirect,
+        }
+    };
+    match tokio::time::timeout(cx.settings.timeout, answered).await {
+        Ok(answer) => answer,
+        Err(_) => Err(cx.needs_login(&format!(
+            "nobody finished the login to {} within {} s",
+            cx.server,
+            cx.settings.timeout.as_secs()
+        ))),
+    }
+}
+
+async fn paste(cx: &Context, prompt: &dyn AuthPrompt, state: &str) -> Result<Redirect, OAuthError> {
+    while let Some(line) = prompt.pasted().await {
+        match pasted(&line, state) {
+            Pasted::Redirect(redirect) => return Ok(redirect),
+            Pasted::Skip => {
+                return Err(OAuthError::new(
+                    OAuthErrorKind::Cancelled,
+                    format!(
+                        "the login to {} was skipped; later: hermes mcp login {}",
+                        cx.server, cx.server
+                    ),
+                ));
+            }
+            Pasted::Wrong(why) => prompt.note(why),
+        }
+    }
+    // Nobody can paste; the browser still can come back.
+    std::future::pending().await
+}
+
+/// The code, if the answer comes from the server that was asked (RFC 9207).
+fn accept(cx: &Context, meta: &Meta, redirect: Redirect) -> Result<String, OAuthError> {
+    let promised = meta.flag("authorization_response_iss_parameter_supported");
+    match &redirect.iss {
+        // As spelt: normalising would let another server through.
+        Some(iss) if iss != meta.issuer() => {
+            return Err(OAuthError::refused(format!(
+                "the login answer claims to come from {iss:?}, but {} was asked: it is not used",
+                meta.issuer()
+            )));
+        }
+        None if promised => {
+            return Err(OAuthError::refused(format!(
+                "the login answer does not say that it comes from {}, which promises to: it is not used",
+                meta.issuer()
+            )));
+        }
+        _ => {}
+    }
+    match redirect {
+        Redirect {
+            error: Some(error),
+            error_description,
+            ..
+        } => Err(cx.needs_login(&format!(
+            "{} did not grant access: {error}{}",
+            meta.issuer(),
+            error_description
+                .map(|text| format!(" ({text})"))
+                .unwrap_or_default()
+        ))),
+        Redirect {
+            code: Some(code), ..
+        } => Ok(code),
+        _ => Err(OAuthError::refused("the login answer holds no code")),
+    }
+}
+
+async fn exchange(
+    cx: &Context,
+    meta: &Meta,
+    identity: &Identity,
+    landing: &Landing,
+    request: &Request,
+    code: &str,
+) -> Result<Tokens, OAuthError> {
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", landing.redirect_uri.as_str()),
+        ("code_verifier", request.pkce.verifier.as_str()),
+    ];
+    let answer = match grant(&cx.http, meta, identity, &form).await {
+        Ok(answer) => answer,
+        Err(GrantError::Other(error)) => return Err(error),
+        Err(GrantError::Denied { code, text }) if code == "invalid_client" => {
+            return Err(cx.client_rejected(&text).await);
+        }
+        Err(GrantError::Denied { text, .. }) => return Err(cx.needs_login(&text)),
+    };
+    cx.client_accepted();
+    let Some(mut tokens) = Tokens::granted(&answer, None, cx.clock.as_ref()) else {
+        return Err(OAuthError::refused(format!(
+            "{} answered without an access token",
+            meta.issuer()
+        )));
+    };
+    tokens.assume_scope(request.scope.as_deref());
+    Ok(tokens)
+}
+
+/// Stores all three files, the tokens last: others wait for those.
+async fn save(
+    cx: &Context,
+    tokens: Tokens,
+    meta: &Meta,
+    registration: &Registration,
+) -> Result<Done, OAuthError> {
+    let _lock = cx.lock().await?;
+    let objects = [
+        (Part::Meta, meta.object().clone()),
+        (Part::Client, registration.object().clone()),
+        (Part::Tokens, tokens.object().clone()),
+    ];
+    let (stamp, set_aside) = cx
+        .files(move |store| {
+            let mut set_aside = Vec::new();
+            let mut stamp = None;
+            for (part, object) in objects {
+                if is_damaged(store, part) {
+                    set_aside.extend(store.set_aside(part, "damaged")?);
+                }
+                stamp = store.write(part, &object)?;
+            }
+            Ok((stamp, set_aside))
+        })
+        .await?;
+    Ok(Done {
+        tokens,
+        stamp,
+        set_aside,
+    })
+}
+
+fn is_damaged(store: &TokenStore, part: Part) -> bool {
+    match part {
+        Part::Tokens => Tokens::load(store).is_err(),
+        Part::Client | Part::Meta => store.read(part).is_err(),
+    }
+}

@@ -1,0 +1,32 @@
+//! OAuth 2.1 for MCP servers over HTTP.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`client`] | the token source of one server: reads, renews, replaces, watches |
+//! | `login` | the flow with a person, through an [`AuthPrompt`](prompt::AuthPrompt) |
+//! | `renew` | refresh tokens, once for all tasks and processes |
+//! | `discover` | which authorization server, and where (RFC 9728, RFC 8414, OpenID Connect) |
+//! | `identity` | who we are to it (by hand, CIMD, RFC 7591) |
+//! | [`store`] | the files, shared with the original |
+//! | [`challenge`] | the `WWW-Authenticate` header |
+
+mod callback;
+pub mod challenge;
+pub mod client;
+mod context;
+mod discover;
+pub mod error;
+mod grant;
+mod http;
+mod identity;
+mod login;
+mod pkce;
+pub mod prompt;
+mod renew;
+mod scope;
+pub mod store;
+mod tokens;
+
+pub use client::{AuthStatus, OAuthClient, OAuthParts};
+pub use error::{OAuthError, OAuthErrorKind};
+pub use prompt::{AuthPrompt, LoginPage};

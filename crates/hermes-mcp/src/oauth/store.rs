@@ -1,0 +1,352 @@
+//! The token files, shared with other processes and with the original.
+//!
+//! `mcp-tokens/<safe>.json` holds the tokens, `.client.json` the registration, `.meta.json` the
+//! authorization server's metadata. Keys we do not know stay where they are. What the original does
+//! not store goes under a key of our own that it ignores.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir, write_atomic};
+use serde_json::{Map, Value};
+
+use super::error::OAuthError;
+
+/// Longest wait for another process that refreshes. Its requests end before that.
+const LOCK_WAIT: Duration = Duration::from_secs(90);
+/// No real file comes near it.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Which of the three files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Tokens,
+    Client,
+    Meta,
+}
+
+/// Tells one version of a file from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: (i64, i64),
+    length: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self {
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            length: meta.len(),
+            inode: meta.ino(),
+        }
+    }
+
+    /// When the file was written, in seconds since the epoch.
+    pub(crate) fn modified(self) -> f64 {
+        self.modified.0 as f64 + self.modified.1 as f64 / 1e9
+    }
+}
+
+/// The object in a file, and its version.
+pub(crate) type Versioned = (Map<String, Value>, Stamp);
+
+/// The files of one server.
+#[derive(Clone, Debug)]
+pub struct TokenStore {
+    server: String,
+    dir: PathBuf,
+    safe: String,
+}
+
+impl TokenStore {
+    pub fn new(home: &Path, server: &str) -> Self {
+        Self {
+            server: server.to_owned(),
+            dir: home.join("mcp-tokens"),
+            safe: safe_name(server),
+        }
+    }
+
+    /// Where the tokens are.
+    pub fn tokens_path(&self) -> PathBuf {
+        self.path(Part::Tokens)
+    }
+
+    pub(crate) fn path(&self, part: Part) -> PathBuf {
+        let suffix = match part {
+            Part::Tokens => "json",
+            Part::Client => "client.json",
+            Part::Meta => "meta.json",
+        };
+        self.dir.join(format!("{}.{suffix}", self.safe))
+    }
+
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        self.dir.join(format!("{}.lock", self.safe))
+    }
+
+    /// The version of the token file; `None` without one.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let meta = fs::metadata(self.path(Part::Tokens)).ok()?;
+        Some(Stamp::of(&meta))
+    }
+
+    /// The object in a file and its version. `None`: there is no file.
+    pub(crate) fn read(&self, part: Part) -> Result<Option<Versioned>, OAuthError> {
+        let path = self.path(part);
+        // The stamp is taken first: a write in between makes the next look reload, not miss it.
+        let meta = match fs::metadata(&path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        if meta.len() > MAX_FILE {
+            return Err(self.corrupt(&path, "it is far too large"));
+        }
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(object)) => Ok(Some((object, Stamp::of(&meta)))),
+            Ok(_) => Err(self.corrupt(&path, "it holds no JSON object")),
+            // Not the error itself: it may quote a part of a token.
+            Err(error) => Err(self.corrupt(
+                &path,
+                &format!(
+                    "no valid JSON at line {} column {}",
+                    error.line(),
+                    error.column()
+                ),
+            )),
+        }
+    }
+
+    /// A file with no use as it is: the person decides, nothing overwrites it.
+    pub(crate) fn corrupt(&self, path: &Path, why: &str) -> OAuthError {
+        OAuthError::needs_login(
+            &self.server,
+            &format!(
+                "{} is damaged ({why}); logging in sets it aside",
+                path.display()
+            ),
+        )
+    }
+
+    /// Replaces a file: owner only, on disk before this returns.
+    pub(crate) fn write(
+        &self,
+        part: Part,
+        object: &Map<String, Value>,
+    ) -> Result<Option<Stamp>, OAuthError> {
+        let path = self.path(part);
+        let write = || -> io::Result<Stamp> {
+            self.prepare_dir()?;
+            match fs::metadata(&path) {
+                // The new file gets the mode of the old one.
+                Ok(meta) if meta.mode() & 0o7777 != 0o600 => {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                }
+                _ => {}
+            }
+            let bytes = serde_json::to_vec_pretty(object).map_err(io::Error::other)?;
+            write_atomic(&path, &bytes, 0o600)?;
+            Ok(Stamp::of(&fs::metadata(&path)?))
+        };
+        write()
+            .map(Some)
+            .map_err(|error| OAuthError::store(format!("cannot write {}: {error}", path.display())))
+    }
+
+    fn prepare_dir(&self) -> io::Result<()> {
+        create_private_dir(&self.dir)?;
+        if fs::metadata(&self.dir)?.mode() & 0o077 != 0 {
+            fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for other processes and tasks to finish with these files. Blocks.
+    pub(crate) fn lock(&self) -> Result<FileLock, OAuthError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            OAuthError::store(format!(
+                "cannot write to {}: {error}; tokens of {} cannot be renewed until that is possible",
+                self.dir.display(),
+                self.server
+            ))
+        };
+        self.prepare_dir().map_err(|error| failed(&error))?;
+        // A refresh whose result cannot be stored would lose a rotating grant.
+        rustix::fs::access(&self.dir, rustix::fs::Access::WRITE_OK)
+            .map_err(|error| failed(&error))?;
+        match FileLock::acquire(&self.lock_path(), LOCK_WAIT) {
+            Ok(lock) => Ok(lock),
+            Err(LockError::Busy(path)) => Err(OAuthError::transient(format!(
+                "another process has held {} for {} s",
+                path.display(),
+                LOCK_WAIT.as_secs()
+            ))),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Puts a file aside under `<name>.<suffix>`, replacing an older copy. Returns the new path if
+    /// there was a file.
+    pub(crate) fn set_aside(
+        &self,
+        part: Part,
+        suffix: &str,
+    ) -> Result<Option<PathBuf>, OAuthError> {
+        let path = self.path(part);
+        let mut name = path.clone().into_os_string();
+        name.push(format!(".{suffix}"));
+        let aside = PathBuf::from(name);
+        match fs::rename(&path, &aside) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(OAuthError::store(format!(
+                    "cannot rename {} to {}: {error}",
+                    path.display(),
+                    aside.display()
+                )));
+            }
+        }
+        sync_dir(&self.dir)
+            .map_err(|error| OAuthError::store(format!("{}: {error}", self.dir.display())))?;
+        Ok(Some(aside))
+    }
+
+    /// Deletes all three files. True if any existed.
+    pub fn remove(&self) -> Result<bool, OAuthError> {
+        let mut any = false;
+        for part in [Part::Tokens, Part::Client, Part::Meta] {
+            any |= self.delete(part)?;
+        }
+        Ok(any)
+    }
+
+    pub(crate) fn delete(&self, part: Part) -> Result<bool, OAuthError> {
+        let path = self.path(part);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(OAuthError::store(format!(
+                "cannot delete {}: {error}",
+                path.display()
+            ))),
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> OAuthError {
+    OAuthError::store(format!("cannot read {}: {error}", path.display()))
+}
+
+/// The file name of a server, as the original makes it.
+fn safe_name(server: &str) -> String {
+    let replaced: String = server
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || c == '_' || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let name: String = replaced.trim_matches('_').chars().take(128).collect();
+    if name.is_empty() {
+        "default".to_owned()
+    } else {
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::oauth::error::OAuthErrorKind;
+
+    fn object(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(object) => object,
+            other => panic!("{other} is no object"),
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn names_are_those_of_the_original() {
+        for (server, safe) in [
+            ("linear", "linear"),
+            ("my server/1", "my_server_1"),
+            ("../../etc", "etc"),
+            ("__", "default"),
+            ("naïve-日本", "naïve-日本"),
+        ] {
+            assert_eq!(safe_name(server), safe);
+        }
+        assert_eq!(safe_name(&"x".repeat(300)).len(), 128);
+    }
+
+    #[test]
+    fn files_are_private_even_where_they_were_not() {
+        let home = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(home.path(), "s");
+        let path = store.tokens_path();
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, "{}").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let stamp = store
+            .write(Part::Tokens, &object(json!({"access_token": "a"})))
+            .unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(stamp, store.stamp());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_never_quoted() {
+        let home = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(home.path(), "s");
+        assert_eq!(store.read(Part::Tokens).unwrap(), None);
+        store.write(Part::Tokens, &Map::new()).unwrap();
+        for text in [
+            "{\"access_token\": \"very-secret",
+            "[]",
+            "",
+            "\u{0}\u{1}very-secret",
+        ] {
+            fs::write(store.tokens_path(), text).unwrap();
+            let error = store.read(Part::Tokens).unwrap_err();
+            assert_eq!(error.kind, OAuthErrorKind::NeedsLogin);
+            assert!(error.text.contains("s.json is damaged"), "{error}");
+            assert!(error.text.contains("hermes mcp login s"), "{error}");
+            assert!(!error.text.contains("very-secret"), "{error}");
+            assert_eq!(fs::read_to_string(store.tokens_path()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_an_error_before_anything_is_lost() {
+        let home = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(home.path(), "s");
+        store.write(Part::Tokens, &Map::new()).unwrap();
+        // Stands for a read-only directory, which would not stop root.
+        fs::create_dir(store.lock_path()).unwrap();
+        let error = store.lock().unwrap_err();
+        assert_eq!(error.kind, OAuthErrorKind::Store);
+        assert!(error.text.contains("mcp-tokens"), "{error}");
+    }
+}

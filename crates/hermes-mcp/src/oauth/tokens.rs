@@ -1,0 +1,389 @@
+//! Tokens as they are stored, and what the three files say together.
+
+use hermes_core::clock::Clock;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Map, Value, json};
+
+use super::error::OAuthError;
+use super::store::{Part, Stamp, TokenStore};
+
+/// Our own corner of `.meta.json`; the original ignores it.
+const OWN_KEY: &str = "hermes";
+
+/// The token file. `Debug` shows no secrets.
+#[derive(Clone)]
+pub(crate) struct Tokens {
+    object: Map<String, Value>,
+    pub(crate) access: SecretString,
+    pub(crate) refresh: Option<SecretString>,
+    /// Seconds since the epoch. `None`: unknown, used until it is refused.
+    pub(crate) expires_at: Option<f64>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens")
+            .field("refresh", &self.refresh.is_some())
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// The stored tokens and the version of their file.
+    pub(crate) fn load(store: &TokenStore) -> Result<Option<(Self, Stamp)>, OAuthError> {
+        let Some((object, stamp)) = store.read(Part::Tokens)? else {
+            return Ok(None);
+        };
+        let Some(tokens) = Self::from_object(object, stamp) else {
+            return Err(store.corrupt(&store.tokens_path(), "it has no access_token"));
+        };
+        Ok(Some((tokens, stamp)))
+    }
+
+    fn from_object(object: Map<String, Value>, stamp: Stamp) -> Option<Self> {
+        let expires_at = number(&object, "expires_at").or_else(|| {
+            // Files of old releases: relative to when they were written.
+            number(&object, "expires_in").map(|span| stamp.modified() + span)
+        });
+        Some(Self {
+            access: secret(&object, "access_token")?,
+            refresh: secret(&object, "refresh_token"),
+            expires_at,
+            object,
+        })
+    }
+
+    /// What a token endpoint answered, over what was stored before: a refresh token or scope that
+    /// is not repeated stays, and so does what we do not know.
+    pub(crate) fn granted(
+        answer: &Map<String, Value>,
+        before: Option<&Self>,
+        clock: &dyn Clock,
+    ) -> Option<Self> {
+        let mut object = before.map(|old| old.object.clone()).unwrap_or_default();
+        object.shift_remove("expires_in");
+        object.shift_remove("expires_at");
+        for (name, value) in answer {
+            // Some servers send an empty refresh token where they mean none.
+            if !value.is_null() && value.as_str() != Some("") {
+                object.insert(name.clone(), value.clone());
+            }
+        }
+        // The original writes it in this spelling whatever the server's.
+        object.insert("token_type".to_owned(), json!("Bearer"));
+        let expires_at = number(&object, "expires_in").map(|span| {
+            // The original reads whole seconds only.
+            object.insert("expires_in".to_owned(), json!(span.max(0.0) as i64));
+            clock.epoch_seconds() + span
+        });
+        if let Some(at) = expires_at {
+            object.insert("expires_at".to_owned(), json!(at));
+        }
+        Some(Self {
+            access: secret(&object, "access_token")?,
+            refresh: secret(&object, "refresh_token"),
+            expires_at,
+            object,
+        })
+    }
+
+    pub(crate) fn object(&self) -> &Map<String, Value> {
+        &self.object
+    }
+
+    pub(crate) fn is(&self, access: &SecretString) -> bool {
+        self.access.expose_secret() == access.expose_secret()
+    }
+
+    /// What was granted, where it is known.
+    pub(crate) fn scope(&self) -> Option<&str> {
+        text(&self.object, "scope")
+    }
+
+    /// Records what was asked for where the server did not say what it granted: then it is the
+    /// same (RFC 6749 §5.1).
+    pub(crate) fn assume_scope(&mut self, asked: Option<&str>) {
+        if let Some(asked) = asked
+            && self.scope().is_none()
+        {
+            self.object.insert("scope".to_owned(), json!(asked));
+        }
+    }
+
+    /// Whether it ends within `seconds` from now.
+    pub(crate) fn expires_within(&self, seconds: f64, clock: &dyn Clock) -> bool {
+        self.expires_at
+            .is_some_and(|at| at - clock.epoch_seconds() <= seconds)
+    }
+}
+
+/// The registration: `.client.json`. `Debug` shows no secrets.
+#[derive(Clone, Default)]
+pub(crate) struct Registration {
+    object: Map<String, Value>,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration")
+            .field("client_id", &self.client_id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Registration {
+    pub(crate) fn load(store: &TokenStore) -> Result<Option<Self>, OAuthError> {
+        Ok(store.read(Part::Client)?.map(|(object, _)| Self { object }))
+    }
+
+    pub(crate) fn new(object: Map<String, Value>) -> Self {
+        Self { object }
+    }
+
+    pub(crate) fn object(&self) -> &Map<String, Value> {
+        &self.object
+    }
+
+    pub(crate) fn client_id(&self) -> Option<&str> {
+        text(&self.object, "client_id")
+    }
+
+    pub(crate) fn secret(&self) -> Option<SecretString> {
+        secret(&self.object, "client_secret")
+    }
+
+    pub(crate) fn auth_method(&self) -> Option<&str> {
+        text(&self.object, "token_endpoint_auth_method")
+    }
+
+    pub(crate) fn redirect_uris(&self) -> Vec<&str> {
+        self.object
+            .get("redirect_uris")
+            .and_then(Value::as_array)
+            .map(|uris| uris.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn has_expired(&self, clock: &dyn Clock) -> bool {
+        // 0 means never (RFC 7591 §3.2.1).
+        number(&self.object, "client_secret_expires_at")
+            .is_some_and(|at| at > 0.0 && at <= clock.epoch_seconds())
+    }
+
+    /// The authorization server it belongs to. Files of the original do not say.
+    pub(crate) fn issuer(&self) -> Option<&str> {
+        text(&self.object, "issuer")
+    }
+
+    pub(crate) fn bind(&mut self, issuer: &str) {
+        self.object.insert("issuer".to_owned(), json!(issuer));
+    }
+}
+
+/// The authorization server: `.meta.json`. Holds its document as it came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Meta {
+    object: Map<String, Value>,
+}
+
+impl Meta {
+    pub(crate) fn load(store: &TokenStore) -> Result<Option<Self>, OAuthError> {
+        Ok(store.read(Part::Meta)?.map(|(object, _)| Self { object }))
+    }
+
+    pub(crate) fn new(object: Map<String, Value>) -> Self {
+        Self { object }
+    }
+
+    pub(crate) fn object(&self) -> &Map<String, Value> {
+        &self.object
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        text(&self.object, name)
+    }
+
+    pub(crate) fn issuer(&self) -> &str {
+        self.text("issuer").unwrap_or_default()
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.object.get(name).and_then(Value::as_bool) == Some(true)
+    }
+
+    /// A list of texts; `None` where the document does not have it.
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<&str>> {
+        let list = self.object.get(name)?.as_array()?;
+        Some(list.iter().filter_map(Value::as_str).collect())
+    }
+
+    fn own(&self) -> Option<&Map<String, Value>> {
+        self.object.get(OWN_KEY)?.as_object()
+    }
+
+    fn own_text(&self, name: &str) -> Option<&str> {
+        text(self.own()?, name)
+    }
+
+    fn set_own(&mut self, name: &str, value: Value) {
+        let own = self
+            .object
+            .entry(OWN_KEY)
+            .or_insert_with(|| Value::Object(Map::new()));
+        if !own.is_object() {
+            *own = Value::Object(Map::new());
+        }
+        if let Some(own) = own.as_object_mut() {
+            own.insert(name.to_owned(), value);
+        }
+    }
+
+    /// Whether we wrote it, so that the absence of a resource means that there is none.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.own().is_some()
+    }
+
+    /// What RFC 8707 calls the resource: sent exactly as the server spells it.
+    pub(crate) fn resource(&self) -> Option<&str> {
+        self.own_text("resource")
+    }
+
+    pub(crate) fn set_resource(&mut self, resource: Option<&str>) {
+        self.set_own("resource", json!(resource));
+    }
+
+    /// A scope that the server demanded while nobody was there to grant it.
+    pub(crate) fn wanted_scope(&self) -> Option<&str> {
+        self.own_text("wanted_scope")
+    }
+
+    pub(crate) fn set_wanted_scope(&mut self, scope: &str) {
+        self.set_own("wanted_scope", json!(scope));
+    }
+}
+
+/// Issuers compare as they are spelt, except that the original adds a slash to a bare host.
+pub(crate) fn same_issuer(a: &str, b: &str) -> bool {
+    a.strip_suffix('/').unwrap_or(a) == b.strip_suffix('/').unwrap_or(b)
+}
+
+fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    object
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.trim().is_empty())
+}
+
+fn secret(object: &Map<String, Value>, name: &str) -> Option<SecretString> {
+    text(object, name).map(|text| SecretString::from(text.to_owned()))
+}
+
+/// Numbers, and texts that hold one: servers send both.
+fn number(object: &Map<String, Value>, name: &str) -> Option<f64> {
+    match object.get(name)? {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+    .filter(|number: &f64| number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_testkit::clock::ManualClock;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(object) => object,
+            other => panic!("{other} is no object"),
+        }
+    }
+
+    fn granted(answer: Value, before: Option<&Tokens>) -> Tokens {
+        Tokens::granted(&object(answer), before, &ManualClock::at(1000)).unwrap()
+    }
+
+    #[test]
+    fn what_a_refresh_omits_stays() {
+        let first = granted(
+            json!({"access_token": "a1", "token_type": "bearer", "expires_in": "60",
+                   "refresh_token": "r1", "scope": "x", "vendor": {"k": 1}}),
+            None,
+        );
+        assert_eq!(
+            Value::Object(first.object().clone()),
+            json!({"access_token": "a1", "token_type": "Bearer", "expires_in": 60,
+                   "refresh_token": "r1", "scope": "x", "vendor": {"k": 1},
+                   "expires_at": 1060.0})
+        );
+        let second = granted(
+            json!({"access_token": "a2", "refresh_token": null}),
+            Some(&first),
+        );
+        assert_eq!(
+            Value::Object(second.object().clone()),
+            json!({"access_token": "a2", "token_type": "Bearer", "refresh_token": "r1",
+                   "scope": "x", "vendor": {"k": 1}})
+        );
+        assert_eq!(
+            second.expires_at, None,
+            "an old expiry is not a new token's"
+        );
+        let third = granted(
+            json!({"access_token": "a3", "refresh_token": ""}),
+            Some(&second),
+        );
+        assert!(third.refresh.is_some(), "an empty one is an omitted one");
+    }
+
+    #[test]
+    fn an_answer_without_a_token_is_none() {
+        let clock = ManualClock::default();
+        assert!(Tokens::granted(&Map::new(), None, &clock).is_none());
+        assert!(Tokens::granted(&object(json!({"access_token": " "})), None, &clock).is_none());
+    }
+
+    #[test]
+    fn a_file_without_absolute_expiry_counts_from_its_age() {
+        let home = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(home.path(), "s");
+        store
+            .write(
+                Part::Tokens,
+                &object(json!({"access_token": "a", "expires_in": 100})),
+            )
+            .unwrap();
+        let (tokens, stamp) = Tokens::load(&store).unwrap().unwrap();
+        assert_eq!(tokens.expires_at, Some(stamp.modified() + 100.0));
+    }
+
+    #[test]
+    fn the_corner_of_our_own_leaves_the_rest_alone() {
+        let mut meta = Meta::new(object(json!({"issuer": "https://a", "x": [1]})));
+        assert!(!meta.is_complete());
+        meta.set_resource(Some("https://m/mcp"));
+        meta.set_wanted_scope("w");
+        assert_eq!(meta.resource(), Some("https://m/mcp"));
+        assert_eq!(meta.wanted_scope(), Some("w"));
+        assert!(meta.is_complete());
+        assert_eq!(meta.object()["x"], json!([1]));
+        meta.set_resource(None);
+        assert_eq!(meta.resource(), None);
+        assert!(meta.is_complete());
+        assert!(same_issuer("https://a", "https://a/"));
+        assert!(!same_issuer("https://a/x", "https://a"));
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let tokens = granted(
+            json!({"access_token": "s3cret", "refresh_token": "s3cret"}),
+            None,
+        );
+        assert!(!format!("{tokens:?}").contains("s3cret"));
+    }
+}
