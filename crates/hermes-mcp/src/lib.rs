@@ -18,6 +18,7 @@ pub mod link;
 pub mod manager;
 pub mod metrics;
 pub mod naming;
+pub mod oauth;
 pub mod op;
 mod peer;
 pub mod result;
