@@ -371,11 +371,12 @@ fn project(file: Option<&str>) -> String {
 
 /// The last lines. `Model:` and `Provider:` are read back from stored prompts, also by the
 /// Python program.
+/// The label is shared with the original, which reads prompts that we stored.
+const STARTED: &str = "Conversation started: ";
+const DAY: &str = "%A, %B %d, %Y";
+
 fn closing(inputs: &Inputs<'_>) -> String {
-    let mut out = format!(
-        "Conversation started: {}",
-        inputs.date.format("%A, %B %d, %Y")
-    );
+    let mut out = format!("{STARTED}{}", inputs.date.format(DAY));
     if let Some(id) = inputs.session_id {
         let _ = write!(out, "\nSession ID: {id}");
     }
@@ -406,5 +407,14 @@ pub fn identity_note(stored: &str, model: &str, provider: &str) -> Option<String
 
 /// What to tell the model with the next message when the day is no longer the one it was told.
 pub fn date_note(told: NaiveDate, today: NaiveDate) -> Option<String> {
-    (told != today).then(|| format!("[Note: today is {}.]", today.format("%A, %B %d, %Y")))
+    (told != today).then(|| format!("[Note: today is {}.]", today.format(DAY)))
+}
+
+/// The day that a stored prompt names.
+pub fn told_date(stored: &str) -> Option<NaiveDate> {
+    let day = stored
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(STARTED))?;
+    NaiveDate::parse_from_str(day.trim(), DAY).ok()
 }

@@ -247,3 +247,15 @@ fn skills_are_offered_only_with_the_tool_that_loads_them() {
     });
     assert!(!without.contains("INDEX"));
 }
+
+#[test]
+fn a_stored_prompt_says_which_day_it_named() {
+    let day = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
+    let stored = format!(
+        "You are …\n\nConversation started: {}\nModel: m",
+        day.format("%A, %B %d, %Y")
+    );
+    assert_eq!(told_date(&stored), Some(day));
+    assert_eq!(date_note(day, day), None);
+    assert_eq!(told_date("nothing of the kind"), None);
+}

@@ -22,7 +22,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::NaiveDate;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::TurnId;
@@ -226,12 +225,9 @@ impl<'a> Turn<'a> {
     /// Tells the model that the day changed.
     fn day_note(&mut self) -> Option<String> {
         let today = self.scope.deps.prompt.today()?;
-        match self.conv.told_day.replace(today) {
-            Some(told) => crate::prompt::date_note(told, today),
-            // The prompt of this session names the day it was written on.
-            None if self.conv.log.is_empty() => None,
-            None => crate::prompt::date_note(NaiveDate::MIN, today),
-        }
+        let told = self.conv.told_day.replace(today);
+        let told = told.or_else(|| crate::prompt::told_date(&self.conv.system))?;
+        crate::prompt::date_note(told, today)
     }
 
     async fn prepare(&mut self) -> Flow<State> {

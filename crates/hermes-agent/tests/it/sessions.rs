@@ -156,6 +156,27 @@ async fn a_switch_that_fails_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_switch_to_the_model_in_use_is_answered() {
+    let router = ScriptedRouter::new(ScriptedClient::new("main", [Reply::text("1")]))
+        .fallback(ScriptedClient::new("main", [Reply::text("2")]));
+    let mut session = Setup::with_router(router).start();
+    session
+        .send(AgentCommand::SwitchRoute {
+            model: "main".into(),
+            provider: None,
+        })
+        .await;
+    let said = session
+        .until(|event| match event {
+            AgentEvent::Notice { text, .. } => Some(text.clone()),
+            AgentEvent::RouteChanged { .. } => Some("changed".into()),
+            _ => None,
+        })
+        .await;
+    assert!(said.starts_with("main ("), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn undo_hides_turns_in_log_and_store() {
     let store = Arc::new(MemoryStore::default());
     let mut session = Setup::new([Reply::text("1"), Reply::text("2"), Reply::text("3")])

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(of("openrouter", "x").extra_body["session_id"], "{session}");
         assert!(of("nous", "x").extra_body["tags"].is_array());
         assert!(of("openai-api", "gpt-5.4").prompt_cache_key);
-        assert!(!of("xai", "grok-4").prompt_cache_key);
+        assert!(of("xai", "grok-4").prompt_cache_key);
     }
 
     #[test]
