@@ -33,7 +33,7 @@ use crate::failure::McpFailure;
 use crate::peer::Shared;
 
 pub(crate) use body::{bounded_body, chain, events};
-pub(crate) use exchange::{Exchange, Refused};
+pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -106,11 +106,12 @@ impl Http {
     ) -> HttpResult<StreamableHttpPostResponse> {
         let (id, kind) = describe(&message);
         let body = serde_json::to_vec(&message)?;
-        let response = match self
-            .exchange
-            .send(&Method::POST, headers, session.as_deref(), Some(body), kind)
-            .await
-        {
+        let request = Outgoing {
+            session: session.as_deref(),
+            body: Some(body),
+            ..Outgoing::new(Method::POST, headers, kind)
+        };
+        let response = match self.exchange.send(request).await {
             Ok(response) => response,
             Err(refused) => {
                 if kind == Kind::Discover
@@ -238,12 +239,12 @@ impl StreamableHttpClient for Http {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> HttpResult<()> {
         let headers = custom_headers.into_iter().collect();
-        let session = Some(session_id.as_ref());
+        let request = Outgoing {
+            session: Some(session_id.as_ref()),
+            ..Outgoing::new(Method::DELETE, headers, Kind::Other)
+        };
         // Servers may refuse (405) or have forgotten it already: gone is gone.
-        let _ = self
-            .exchange
-            .send(&Method::DELETE, headers, session, None, Kind::Other)
-            .await;
+        let _ = self.exchange.send(request).await;
         Ok(())
     }
 

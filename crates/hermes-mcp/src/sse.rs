@@ -18,7 +18,7 @@ use url::Url;
 use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
-use crate::http::{Exchange, Fault, Kind, bounded_body, chain, events, header};
+use crate::http::{Exchange, Fault, Kind, Outgoing, bounded_body, chain, events, header};
 use crate::peer::{Inbox, Shared};
 
 /// Messages read and not yet taken; more wait in the socket.
@@ -40,7 +40,7 @@ pub(crate) async fn transport(
 ) -> Result<SseTransport, McpFailure> {
     let exchange = Arc::new(Exchange::new(target, shared));
     let response = exchange
-        .send(&Method::GET, HeaderMap::new(), None, None, Kind::Stream)
+        .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
         .await
         .map_err(|refused| refused.failure)?;
     let content_type = header(response.headers(), "content-type").unwrap_or_default();
@@ -141,15 +141,13 @@ impl Transport<RoleClient> for SseTransport {
             let shared = Arc::clone(&exchange.shared);
             let body =
                 body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
+            let request = Outgoing {
+                to: Some(&endpoint),
+                body: Some(body),
+                ..Outgoing::new(Method::POST, HeaderMap::new(), kind)
+            };
             let response = exchange
-                .send_to(
-                    endpoint,
-                    &Method::POST,
-                    HeaderMap::new(),
-                    None,
-                    Some(body),
-                    kind,
-                )
+                .send(request)
                 .await
                 .map_err(|refused| Fault(refused.failure))?;
             // "Accepted"; read so that the connection can be used again.

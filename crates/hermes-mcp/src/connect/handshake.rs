@@ -228,7 +228,10 @@ fn failure(error: &ClientInitializeError, shared: &Shared) -> McpFailure {
         E::NoCompatibleProtocolVersion {
             server_supported, ..
         } => {
-            let versions: Vec<&str> = server_supported.iter().map(|v| v.as_str()).collect();
+            let versions: Vec<&str> = server_supported
+                .iter()
+                .map(ProtocolVersion::as_str)
+                .collect();
             let text = format!(
                 "the server speaks only protocol versions that we do not: {}",
                 versions.join(", ")

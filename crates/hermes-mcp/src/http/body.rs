@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_limit_is_per_event() {
         let mut limit = EventLimit::default();
-        let line = [b'x'; 1 << 20];
+        let line = vec![b'x'; 1 << 20];
         for _ in 0..200 {
             assert!(limit.fits(&line));
             assert!(limit.fits(b"\r\n\r\n"));

@@ -35,6 +35,30 @@ impl From<McpFailure> for Refused {
     }
 }
 
+/// One request.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: Method,
+    /// Where to, if not to the server's own address.
+    pub(crate) to: Option<&'a Url>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) session: Option<&'a str>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) kind: Kind,
+}
+
+impl Outgoing<'_> {
+    pub(crate) fn new(method: Method, headers: HeaderMap, kind: Kind) -> Self {
+        Self {
+            method,
+            to: None,
+            headers,
+            session: None,
+            body: None,
+            kind,
+        }
+    }
+}
+
 pub(crate) struct Exchange {
     target: HttpTarget,
     pub(crate) shared: Arc<Shared>,
@@ -54,50 +78,21 @@ impl Exchange {
         }
     }
 
-    /// Sends to the server's own address.
-    pub(crate) async fn send(
-        &self,
-        method: &Method,
-        headers: HeaderMap,
-        session: Option<&str>,
-        body: Option<Vec<u8>>,
-        kind: Kind,
-    ) -> Result<reqwest::Response, Refused> {
-        let url = self.target.url.clone();
-        self.send_to(url, method, headers, session, body, kind)
-            .await
-    }
-
     /// Sends and gives back a successful response. A refused token is renewed; then what is not
     /// an operation goes once more from here, and an operation is reported as `AuthExpired`.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one HTTP request")]
-    pub(crate) async fn send_to(
-        &self,
-        url: Url,
-        method: &Method,
-        mut headers: HeaderMap,
-        session: Option<&str>,
-        body: Option<Vec<u8>>,
-        kind: Kind,
-    ) -> Result<reqwest::Response, Refused> {
-        if let Some(session) = session
-            && let Ok(value) = HeaderValue::from_str(session)
+    pub(crate) async fn send(&self, request: Outgoing<'_>) -> Result<reqwest::Response, Refused> {
+        let mut headers = request.headers;
+        if let Some(value) = request
+            .session
+            .and_then(|id| HeaderValue::from_str(id).ok())
         {
             headers.insert(HeaderName::from_static(SESSION_ID), value);
         }
+        let request = Outgoing { headers, ..request };
         let mut renewed = false;
         loop {
             let token = self.token().await;
-            let attempt = self
-                .attempt(
-                    &url,
-                    method,
-                    &headers,
-                    token.as_ref(),
-                    body.as_deref(),
-                    kind,
-                )
-                .await?;
+            let attempt = self.attempt(&request, token.as_ref()).await?;
             let (mut refused, challenge) = match attempt {
                 Attempt::Answer(response) => return Ok(response),
                 Attempt::Refused(refused, challenge) => (refused, challenge),
@@ -117,7 +112,7 @@ impl Exchange {
             };
             match tokens.rejected(token, challenge).await {
                 Ok(TokenAnswer::Unchanged) => return Err(refused),
-                Ok(TokenAnswer::Fresh) if renewed || kind == Kind::Operation => {
+                Ok(TokenAnswer::Fresh) if renewed || request.kind == Kind::Operation => {
                     refused.failure.class = FailureClass::AuthExpired;
                     return Err(refused);
                 }
@@ -141,33 +136,28 @@ impl Exchange {
 
     async fn attempt(
         &self,
-        url: &Url,
-        method: &Method,
-        headers: &HeaderMap,
+        request: &Outgoing<'_>,
         token: Option<&SecretString>,
-        body: Option<&[u8]>,
-        kind: Kind,
     ) -> Result<Attempt, Refused> {
-        let all = self.headers(headers, token, body.is_none());
+        let all = self.headers(&request.headers, token, request.body.is_none());
         let token_sent = all.contains_key(AUTHORIZATION);
         let link_session = self.shared.kind() == TransportKind::Sse && self.shared.has_session();
         let session = link_session || all.contains_key(SESSION_ID);
-        let mut url = url.clone();
+        let mut url = request.to.unwrap_or(&self.target.url).clone();
         for _ in 0..MAX_REDIRECTS {
-            let mut request = self
+            let mut sending = self
                 .target
                 .clients
                 .get()
-                .request(method.clone(), url.clone())
+                .request(request.method.clone(), url.clone())
                 .headers(all.clone());
-            if let Some(body) = body {
-                request = request
+            if let Some(body) = &request.body {
+                sending = sending
                     .header(CONTENT_TYPE, "application/json")
-                    .body(body.to_vec());
+                    .body(body.clone());
             }
-            let response = request.send().await.map_err(|error| self.broken(&error))?;
+            let response = sending.send().await.map_err(|error| self.broken(&error))?;
             self.shared.hear();
-            let status = response.status().as_u16();
             if response.status().is_success() {
                 return Ok(Attempt::Answer(response));
             }
@@ -175,31 +165,44 @@ impl Exchange {
                 url = self.redirect(&url, &response)?;
                 continue;
             }
-            let challenge = header(response.headers(), "www-authenticate");
-            let retry_after = header(response.headers(), "retry-after");
-            let body = refusal_body(response, &self.shared).await;
-            let mut told = Vec::new();
-            told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
-            told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
-            let mut link = self.shared.situation(session);
-            if kind == Kind::Listen {
-                link.phase = Phase::Listen;
-            }
-            let facts = HttpFacts {
-                link,
-                token_sent,
-                now: SystemClock.now(),
-            };
-            let failure = classify::http(status, &told, &body, &facts);
-            let refused = Refused {
-                failure,
-                status: Some(status),
-                body,
-            };
-            return Ok(Attempt::Refused(refused, challenge));
+            return Ok(self
+                .refused(response, request.kind, session, token_sent)
+                .await);
         }
         let text = format!("{} redirects without end", self.target.url);
         Err(self.shared.broke(Break::Permanent, &text).into())
+    }
+
+    async fn refused(
+        &self,
+        response: reqwest::Response,
+        kind: Kind,
+        session: bool,
+        token_sent: bool,
+    ) -> Attempt {
+        let status = response.status().as_u16();
+        let challenge = header(response.headers(), "www-authenticate");
+        let retry_after = header(response.headers(), "retry-after");
+        let body = refusal_body(response, &self.shared).await;
+        let mut told = Vec::new();
+        told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
+        told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
+        let mut link = self.shared.situation(session);
+        if kind == Kind::Listen {
+            link.phase = Phase::Listen;
+        }
+        let facts = HttpFacts {
+            link,
+            token_sent,
+            now: SystemClock.now(),
+        };
+        let failure = classify::http(status, &told, &body, &facts);
+        let refused = Refused {
+            failure,
+            status: Some(status),
+            body,
+        };
+        Attempt::Refused(refused, challenge)
     }
 
     fn headers(&self, own: &HeaderMap, token: Option<&SecretString>, listen: bool) -> HeaderMap {

@@ -12,7 +12,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
-use super::{Exchange, Kind, LAST_EVENT_ID, Refused, events, header};
+use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, events, header};
 use crate::classify::Break;
 use crate::link::LinkEvent;
 
@@ -144,9 +144,11 @@ pub(crate) async fn open(
     if let Some(value) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
         headers.insert(LAST_EVENT_ID, value);
     }
-    let response = exchange
-        .send(&Method::GET, headers, session, None, Kind::Listen)
-        .await?;
+    let request = Outgoing {
+        session,
+        ..Outgoing::new(Method::GET, headers, Kind::Listen)
+    };
+    let response = exchange.send(request).await?;
     let content_type = header(response.headers(), "content-type").unwrap_or_default();
     if content_type.starts_with("text/event-stream") {
         return Ok(response);

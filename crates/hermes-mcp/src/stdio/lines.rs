@@ -96,12 +96,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         let tail = self.buffer.split_off(cut);
         let dropped = std::mem::replace(&mut self.buffer, tail);
         self.seen = self.buffer.len();
-        match &mut self.long {
-            Some((_, count)) => *count += dropped.len(),
-            None => {
-                let head = dropped[..KEPT.min(dropped.len())].to_vec();
-                self.long = Some((head, dropped.len()));
-            }
+        if let Some((_, count)) = &mut self.long {
+            *count += dropped.len();
+        } else {
+            let head = dropped[..KEPT.min(dropped.len())].to_vec();
+            self.long = Some((head, dropped.len()));
         }
     }
 }
