@@ -248,7 +248,8 @@ fn usage_failure(error: &clap::Error) -> Failure {
         .lines()
         .next()
         .unwrap_or_default()
-        .trim_start_matches("error: ");
+        .trim_start_matches("error: ")
+        .trim_end_matches(':');
     let close = match error.get(ContextKind::SuggestedSubcommand) {
         // The best match comes last.
         Some(ContextValue::Strings(names)) => names.last().cloned(),

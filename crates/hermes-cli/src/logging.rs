@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -71,40 +71,57 @@ impl Visit for LineBuilder {
 
 struct LogFile {
     path: PathBuf,
-    file: OnceLock<Option<Mutex<File>>>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Closed,
+    Open {
+        file: File,
+        bytes: u64,
+    },
+    /// It cannot be written.
+    Failed,
 }
 
 impl LogFile {
     fn new(path: PathBuf) -> Self {
         Self {
             path,
-            file: OnceLock::new(),
+            state: Mutex::new(State::Closed),
         }
     }
 
     /// A log that cannot be written is not worth stopping for.
     fn write(&self, line: &str) {
-        if let Some(Ok(mut file)) = self
-            .file
-            .get_or_init(|| self.open())
-            .as_ref()
-            .map(Mutex::lock)
-        {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // A process may live for months: it rotates while it runs.
+        if matches!(*state, State::Open { bytes, .. } if bytes > ROTATE_AT) {
+            *state = State::Closed;
+        }
+        if matches!(*state, State::Closed) {
+            *state = self.open().unwrap_or(State::Failed);
+        }
+        if let State::Open { file, bytes } = &mut *state {
             let _ = file.write_all(line.as_bytes());
+            *bytes += line.len() as u64;
         }
     }
 
-    fn open(&self) -> Option<Mutex<File>> {
+    fn open(&self) -> Option<State> {
         std::fs::create_dir_all(self.path.parent()?).ok()?;
-        if std::fs::metadata(&self.path).is_ok_and(|meta| meta.len() > ROTATE_AT) {
+        let mut bytes = std::fs::metadata(&self.path).map_or(0, |meta| meta.len());
+        if bytes > ROTATE_AT {
             self.rotate();
+            bytes = 0;
         }
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .mode(0o600)
-            .open(&self.path);
-        file.ok().map(Mutex::new)
+            .open(&self.path)
+            .ok()?;
+        Some(State::Open { file, bytes })
     }
 
     fn rotate(&self) {
@@ -123,6 +140,18 @@ impl LogFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_is_rotated_while_it_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = LogFile::new(dir.path().join("agent.log"));
+        log.write("begin\n");
+        log.write(&"x".repeat(ROTATE_AT as usize));
+        log.write("next\n");
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(read("agent.log"), "next\n");
+        assert!(read("agent.log.1").starts_with("begin\n"));
+    }
 
     #[test]
     fn a_large_log_is_rotated_and_three_are_kept() {

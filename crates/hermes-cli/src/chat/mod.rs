@@ -82,6 +82,8 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
 
 fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {
     if text.trim().is_empty() {
+        // That the session is not there is the more important news.
+        crate::wiring::require_session(&request.turn, cx)?;
         return Err(Failure::usage(
             "the prompt is empty: hermes -z \"your question\"",
         ));

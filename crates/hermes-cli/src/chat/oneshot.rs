@@ -36,10 +36,8 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     };
     chat.send(AgentCommand::Submit(input)).await?;
     let (summary, terminated) = follow(&mut chat, &mut renderer).await?;
-    renderer.result(&summary)?;
-    if let Some(path) = &args.usage_file {
-        usage_file::write(path, &summary, &chat.id, renderer.route())?;
-    }
+    // Whatever cannot be written, the session is ended and closed first.
+    let written = report(args, &renderer, &summary, &chat);
     if question.closes {
         let at = chat.clock.epoch_seconds();
         let end = SessionUpdate::End {
@@ -52,11 +50,24 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
             .remark(format!("session {} (hermes -r {})", chat.id, chat.id));
     }
     chat.close().await;
-    match exit::of_turn(&summary.exit) {
-        Exit::Ok => Ok(()),
-        Exit::Interrupted if terminated => Err(Failure::silent(Exit::Terminated)),
-        exit => Err(Failure::silent(exit)),
+    let exit = match exit::of_turn(&summary.exit) {
+        Exit::Ok => return written,
+        Exit::Interrupted if terminated => Exit::Terminated,
+        exit => exit,
+    };
+    // That the turn failed was said already.
+    let message = written
+        .err()
+        .map_or_else(String::new, |failure| failure.message);
+    Err(Failure::new(exit, message))
+}
+
+fn report(args: &TurnArgs, renderer: &Renderer, summary: &TurnSummary, chat: &Chat) -> Outcome {
+    let shown = renderer.result(summary);
+    if let Some(path) = &args.usage_file {
+        usage_file::write(path, summary, &chat.id, renderer.route())?;
     }
+    Ok(shown?)
 }
 
 /// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.

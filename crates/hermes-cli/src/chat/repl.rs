@@ -56,26 +56,17 @@ pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
     };
     cx.out.line(cx.out.dim(&repl.chat.banner()))?;
     let mut lines = Lines::open(cx.home.join("cache/line-history"));
-    let mut leaving = false;
-    loop {
-        match lines.read().await? {
-            Line::Text(text) => {
-                leaving = false;
-                if repl.line(&text).await? == Next::Leave {
-                    break;
-                }
-            }
-            Line::Interrupted if leaving => break,
-            Line::Interrupted => {
-                leaving = true;
-                cx.out.remark("(Ctrl+C again to leave)");
-            }
-            Line::End => break,
-        }
-    }
+    let talked = repl.converse(&mut lines).await;
     lines.save();
     let id = repl.chat.id.clone();
     let used = repl.chat.used;
+    if let Err(failure) = talked {
+        if used {
+            cx.out.remark(format!("resume with: hermes -r {id}"));
+        }
+        return Err(failure);
+    }
+    repl.chat.end("cli_close").await?;
     repl.chat.close().await;
     if used {
         cx.out.remark(format!("resume with: hermes -r {id}"));
@@ -84,6 +75,27 @@ pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
 }
 
 impl Repl<'_> {
+    /// Reads and obeys lines until the person leaves.
+    async fn converse(&mut self, lines: &mut Lines) -> Outcome {
+        let mut leaving = false;
+        loop {
+            match lines.read().await? {
+                Line::Text(text) => {
+                    leaving = false;
+                    if self.line(&text).await? == Next::Leave {
+                        return Ok(());
+                    }
+                }
+                Line::Interrupted if leaving => return Ok(()),
+                Line::Interrupted => {
+                    leaving = true;
+                    self.cx.out.remark("(Ctrl+C again to leave)");
+                }
+                Line::End => return Ok(()),
+            }
+        }
+    }
+
     async fn line(&mut self, text: &str) -> Result<Next, Failure> {
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
@@ -111,6 +123,7 @@ impl Repl<'_> {
         let images = images::load(&std::mem::take(&mut self.args.image))?;
         self.last_question = Some(text.clone());
         self.chat.used = true;
+        self.chat.asked = true;
         let input = UserInput {
             text,
             images,
@@ -120,10 +133,11 @@ impl Repl<'_> {
         self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
             .await?;
         if let Some(title) = self.title_to_set.take() {
-            self.chat
-                .store
-                .set_title(&self.chat.id, &title, false)
-                .await?;
+            let named = self.chat.store.set_title(&self.chat.id, &title, false);
+            // A title that is taken is no reason to leave the chat.
+            if let Err(error) = named.await {
+                self.cx.out.error(error.to_string());
+            }
         }
         Ok(())
     }

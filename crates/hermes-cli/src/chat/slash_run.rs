@@ -62,10 +62,14 @@ async fn order(repl: &mut Repl<'_>, command: AgentCommand) -> Outcome {
     .await
 }
 
-async fn open_instead(repl: &mut Repl<'_>, args: &crate::args::TurnArgs) -> Outcome {
+/// `reason`: why the session that was open ends, in the original's words.
+async fn open_instead(repl: &mut Repl<'_>, args: &crate::args::TurnArgs, reason: &str) -> Outcome {
     // Opened first: if that fails, the old session is still there.
     let chat = Chat::open(args, repl.cx, Mode::Repl).await?;
     let old = std::mem::replace(&mut repl.chat, chat);
+    if old.id != repl.chat.id {
+        old.end(reason).await?;
+    }
     old.close().await;
     repl.restart_renderer();
     repl.last_question = None;
@@ -76,7 +80,7 @@ async fn open_instead(repl: &mut Repl<'_>, args: &crate::args::TurnArgs) -> Outc
 async fn new_session(repl: &mut Repl<'_>, name: &str) -> Outcome {
     let old = repl.chat.used.then(|| repl.chat.id.clone());
     let args = repl.args.clone();
-    open_instead(repl, &args).await?;
+    open_instead(repl, &args, "new_session").await?;
     repl.title_to_set = (!name.is_empty()).then(|| name.to_owned());
     if let Some(old) = old {
         repl.cx
@@ -96,7 +100,7 @@ async fn resume(repl: &mut Repl<'_>, reference: &str) -> Outcome {
         resume: Some(reference.to_owned()),
         ..repl.args.clone()
     };
-    open_instead(repl, &args).await?;
+    open_instead(repl, &args, "resumed_other").await?;
     history(repl).await
 }
 

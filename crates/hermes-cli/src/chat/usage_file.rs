@@ -20,10 +20,9 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     let mut text = format!("{:#}", report(summary, session, route));
     text.push('\n');
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    std::fs::write(path, text)
+    let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    parent
+        .and_then(|()| std::fs::write(path, text))
         .map_err(|error| Failure::failed(format!("--usage-file {}: {error}", path.display())))
 }
 

@@ -17,6 +17,17 @@ fn an_unknown_command_is_64_with_a_close_one() {
 }
 
 #[test]
+fn a_missing_argument_is_64_and_named() {
+    let done = hermes(&TempHome::new()).args(["config", "get"]).run();
+    assert_eq!(done.code, Some(64));
+    assert!(
+        done.stderr.contains("not provided: <KEY>"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
 fn an_unset_config_key_is_1() {
     let done = hermes(&TempHome::new())
         .args(["config", "get", "no.key"])
@@ -153,8 +164,10 @@ fn a_dash_reads_the_prompt_and_a_bare_pipe_does_too() {
 fn resuming_nothing_is_4() {
     let setup = Setup::new();
     for args in [
-        ["-z", "hi", "--resume", "nosuch"],
-        ["chat", "-qhi", "-r", "nosuch"],
+        vec!["-z", "hi", "--resume", "nosuch"],
+        vec!["chat", "-qhi", "-r", "nosuch"],
+        // Nobody to talk to, nothing to ask.
+        vec!["--resume", "nosuch"],
     ] {
         let done = setup.run(args);
         assert_eq!(

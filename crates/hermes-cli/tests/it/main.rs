@@ -8,6 +8,7 @@
 mod config;
 mod crash;
 mod exit_codes;
+mod line_chat;
 mod memory_skills;
 mod model;
 mod oneshot;

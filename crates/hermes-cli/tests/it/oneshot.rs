@@ -94,6 +94,20 @@ fn the_usage_file_is_written_even_when_the_turn_fails() {
 }
 
 #[test]
+fn a_usage_file_that_cannot_be_written_is_named_and_the_session_still_ends() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    let blocked = setup.home.work().join("file");
+    std::fs::write(&blocked, "not a directory").unwrap();
+    let path = blocked.join("usage.json");
+    let done = setup.run(["-z", "hi", "--usage-file", path.to_str().unwrap()]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(1), "ok\n"));
+    assert!(done.stderr.contains("usage.json"), "{}", done.stderr);
+    let listed = setup.run(["sessions", "list", "--json"]).ok().json();
+    assert_eq!(listed[0]["end_reason"], "agent_close");
+}
+
+#[test]
 fn a_rate_limit_is_waited_out_and_the_answer_comes() {
     let setup = Setup::new();
     setup.server.push(Reply::rate_limited(0));

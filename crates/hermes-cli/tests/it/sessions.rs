@@ -207,6 +207,16 @@ fn archived_sessions_leave_the_list_and_come_back() {
 }
 
 #[test]
+fn an_export_does_not_replace_a_device() {
+    let home = home();
+    let link = home.join("screen");
+    std::os::unix::fs::symlink("/dev/stdout", &link).unwrap();
+    let done = run(&home, &["export", link.to_str().unwrap()]).ok();
+    assert_eq!(done.stdout.lines().count(), 3, "{}", done.stdout);
+    assert!(link.is_symlink());
+}
+
+#[test]
 fn an_export_can_be_read_elsewhere() {
     let home = home();
     let line = run(&home, &["export", "-", "--session-id", "20250101_a"]).ok();
@@ -277,6 +287,13 @@ fn damage_is_found_and_mended() {
     assert_eq!(report.code, Some(1));
     assert_eq!(report.json()["healthy"], false);
     assert!(std::path::Path::new(report.json()["backup"].as_str().unwrap()).exists());
+    let told = run(&home, &["repair"]);
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.stdout.contains("put this one aside: mv "),
+        "{}",
+        told.stdout
+    );
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
     let mut single = if to_stdout || into_directory {
         None
     } else {
-        Some(temporary(&args.output)?)
+        Some(Target::open(&args.output)?)
     };
     for id in &ids {
         let Some(store) = &store else { break };
@@ -95,14 +95,14 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
                 .map_err(|error| unwritable(&args.output, &error))?;
         } else {
             let path = args.output.join(format!("{}.md", file_name(id)));
-            let mut file = temporary(&path)?;
+            let mut file = Target::open(&path)?;
             file.write_all(text.as_bytes())
                 .map_err(|error| unwritable(&path, &error))?;
-            keep(file, &path)?;
+            file.keep(&path)?;
         }
     }
     if let Some(file) = single {
-        keep(file, &args.output)?;
+        file.keep(&args.output)?;
     }
     if args.json && !to_stdout {
         cx.out
@@ -150,19 +150,46 @@ fn file_name(id: &SessionId) -> String {
     clean.trim_start_matches('.').to_owned()
 }
 
-/// Written beside the target and moved there at the end, so that a failure leaves no half file.
-fn temporary(target: &Path) -> Result<tempfile::NamedTempFile, Failure> {
-    let dir = match target.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    tempfile::NamedTempFile::new_in(dir).map_err(|error| unwritable(target, &error))
+/// Where an export goes.
+enum Target {
+    /// Written beside the target and moved there at the end, so that a failure leaves no half file.
+    File(tempfile::NamedTempFile),
+    /// A pipe or device such as /dev/stdout, which must not be replaced by a file.
+    Stream(std::fs::File),
 }
 
-fn keep(file: tempfile::NamedTempFile, target: &Path) -> Outcome {
-    file.persist(target)
-        .map(|_| ())
-        .map_err(|error| unwritable(target, &error.error))
+impl Target {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let opened = if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+        {
+            let stream = std::fs::OpenOptions::new().write(true).open(path);
+            stream.map(Self::Stream)
+        } else {
+            let dir = match path.parent() {
+                Some(dir) if !dir.as_os_str().is_empty() => dir,
+                _ => Path::new("."),
+            };
+            tempfile::NamedTempFile::new_in(dir).map(Self::File)
+        };
+        opened.map_err(|error| unwritable(path, &error))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all(bytes),
+            Self::Stream(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn keep(self, path: &Path) -> Outcome {
+        match self {
+            Self::Stream(_) => Ok(()),
+            Self::File(file) => file
+                .persist(path)
+                .map(|_| ())
+                .map_err(|error| unwritable(path, &error.error)),
+        }
+    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

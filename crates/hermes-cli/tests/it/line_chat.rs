@@ -1,0 +1,164 @@
+//! The line chat, at a terminal of its own.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::Reply;
+use hermes_testkit::oracle::skip;
+use pretty_assertions::assert_eq;
+
+use crate::Setup;
+
+/// What the line editor sends when it begins to read.
+const READY: &str = "\x1b[?2004h";
+/// Far beyond what anything here takes: a hang fails instead of hanging.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The program at a terminal.
+struct Terminal {
+    child: Child,
+    keyboard: ChildStdin,
+    output: Receiver<Vec<u8>>,
+    screen: String,
+    /// Lines it was ready for.
+    prompts: usize,
+}
+
+impl Terminal {
+    /// `None`, and a skip on record, where no terminal can be had.
+    fn open(home: &TempHome, test: &str) -> Option<Self> {
+        let started = Command::new("script")
+            .args(["-q", "-e", "-c", env!("CARGO_BIN_EXE_hermes"), "/dev/null"])
+            .env_clear()
+            .envs(home.vars())
+            .env("TERM", "xterm")
+            .current_dir(home.work())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut child) = started else {
+            skip("script(1)", test);
+            return None;
+        };
+        let keyboard = child.stdin.take().unwrap();
+        let mut screen = child.stdout.take().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Some(Self {
+            child,
+            keyboard,
+            output,
+            screen: String::new(),
+            prompts: 0,
+        })
+    }
+
+    /// Types a line once the program reads lines.
+    fn type_line(&mut self, line: &str) {
+        self.prompts += 1;
+        while self.screen.matches(READY).count() < self.prompts {
+            match self.output.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.screen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(why) => {
+                    let _ = self.child.kill();
+                    panic!("{why} before {line:?}; on the screen:\n{}", self.screen);
+                }
+            }
+        }
+        self.keyboard
+            .write_all(format!("{line}\r").as_bytes())
+            .unwrap();
+    }
+
+    /// Waits for the program to leave: its code and all that was on the screen.
+    fn leave(mut self) -> (Option<i32>, String) {
+        while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
+            self.screen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        (self.child.wait().unwrap().code(), self.screen)
+    }
+}
+
+/// Types lines and gives what came of it. The last line must make the program leave.
+fn typed(home: &TempHome, test: &str, lines: &[&str]) -> Option<(Option<i32>, String)> {
+    let mut terminal = Terminal::open(home, test)?;
+    for line in lines {
+        terminal.type_line(line);
+    }
+    Some(terminal.leave())
+}
+
+fn end_reasons(home: &TempHome) -> Vec<Option<String>> {
+    let done = crate::hermes(home)
+        .args(["sessions", "list", "--json"])
+        .run()
+        .ok();
+    let mut rows = done.json().as_array().unwrap().clone();
+    let started = |row: &serde_json::Value| row["started_at"].as_f64().unwrap();
+    rows.sort_by(|a, b| started(a).total_cmp(&started(b)));
+    rows.iter()
+        .map(|row| row["end_reason"].as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn a_question_is_answered_and_leaving_ends_the_session() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("the answer"));
+    let test = "line_chat::a_question_is_answered";
+    let Some((code, screen)) = typed(&setup.home, test, &["what is it?", "/quit"]) else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("the answer"), "{screen}");
+    assert!(screen.contains("resume with: hermes -r "), "{screen}");
+    assert_eq!(end_reasons(&setup.home), [Some("cli_close".to_owned())]);
+}
+
+#[test]
+fn choosing_the_model_in_use_does_not_hang() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("still here"));
+    let test = "line_chat::choosing_the_model_in_use";
+    let model = setup.run(["model", "show", "--json"]).ok().json()["model"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let lines = [&format!("/model {model}"), "are you there?", "/quit"];
+    let Some((code, screen)) = typed(&setup.home, test, &lines) else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("is in use already"), "{screen}");
+    assert!(screen.contains("still here"), "{screen}");
+}
+
+#[test]
+fn a_title_that_is_taken_does_not_end_the_chat() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("fine"));
+    let lines = ["/new same", "one", "/new same", "two", "three", "/quit"];
+    let Some((code, screen)) = typed(&setup.home, "line_chat::a_title_that_is_taken", &lines)
+    else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("same"), "{screen}");
+    assert_eq!(
+        end_reasons(&setup.home),
+        [Some("new_session".to_owned()), Some("cli_close".to_owned())]
+    );
+    let last = setup.server.last_request();
+    assert_eq!(last.last_user_text(), "three", "the chat went on");
+}
