@@ -9,12 +9,16 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
+/// Counts above this are nonsense, and would not fit where they are added up.
+const MOST: u64 = 1 << 48;
+
 /// A non-negative number, also where a server writes it as a float.
 pub(super) fn count(value: &Value, key: &str) -> Option<u64> {
     let field = value.get(key)?;
     field
         .as_u64()
         .or_else(|| field.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
+        .map(|n| n.min(MOST))
 }
 
 /// An id that may be text or a number.

@@ -118,6 +118,20 @@ mod tests {
     }
 
     #[test]
+    fn nonsense_counts_can_still_be_added_up() {
+        let report = json!({
+            "prompt_tokens": u64::MAX, "completion_tokens": 1e300,
+            "prompt_tokens_details": { "cached_tokens": u64::MAX, "cache_write_tokens": u64::MAX },
+        });
+        let mut sum = chat(&report);
+        for _ in 0..100 {
+            sum.add(&chat(&report));
+        }
+        assert!(i64::try_from(sum.prompt_tokens()).is_ok());
+        assert!(i64::try_from(sum.output).is_ok());
+    }
+
+    #[test]
     fn deepseek_names_its_cache_hits_otherwise() {
         let report = json!({
             "prompt_tokens": 50, "completion_tokens": 5,

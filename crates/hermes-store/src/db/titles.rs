@@ -92,7 +92,7 @@ pub(crate) fn next_in_series(conn: &Connection, title: &str) -> Result<String, F
     }
     Ok(match highest {
         None => base.to_owned(),
-        Some(number) => format!("{base} #{}", number + 1),
+        Some(number) => format!("{base} #{}", number.saturating_add(1)),
     })
 }
 
