@@ -75,7 +75,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Self::silent(Exit::Ok)
         } else {
-            Self::failed(error.to_string())
+            Self::failed(format!("writing the output: {error}"))
         }
     }
 }
@@ -96,11 +96,13 @@ impl From<StoreError> for Failure {
 
 impl From<RouteError> for Failure {
     fn from(error: RouteError) -> Self {
-        let text = match &error {
-            RouteError::NothingConfigured => NOTHING_CONFIGURED.to_owned(),
-            other => other.to_string(),
-        };
-        Self::new(Exit::NotConfigured, text)
+        match &error {
+            RouteError::NothingConfigured => Self::new(Exit::NotConfigured, NOTHING_CONFIGURED),
+            RouteError::UnknownProvider { .. } => {
+                Self::usage(format!("{error}; hermes model list shows all"))
+            }
+            other => Self::new(Exit::NotConfigured, other.to_string()),
+        }
     }
 }
 

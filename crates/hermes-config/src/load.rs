@@ -22,7 +22,7 @@ pub enum ConfigError {
     Yaml { path: PathBuf, source: YamlError },
     #[error("{} is not UTF-8 text (first bad byte: {at})", .path.display())]
     Encoding { path: PathBuf, at: usize },
-    #[error("{} must be a list of `key: value` settings, but it is {found}", .path.display())]
+    #[error("{} must consist of `key: value` settings, but it is {found}", .path.display())]
     NotAMapping { path: PathBuf, found: &'static str },
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Renderer {
     /// Text of the current step that is on the screen and not yet ended by a newline.
     open_line: bool,
     streamed: bool,
+    /// What is on the open line is reasoning, not the answer.
+    thinking: bool,
+    /// Reasoning that is shown in one piece, where nothing is shown as it comes.
+    thoughts: String,
     verbose: bool,
     /// Tokens of the last prompt, and the size of the window.
     context: Option<(u64, u32)>,
@@ -58,6 +62,8 @@ impl Renderer {
             route: None,
             open_line: false,
             streamed: false,
+            thinking: false,
+            thoughts: String::new(),
             verbose,
             context: None,
         }
@@ -95,6 +101,9 @@ impl Renderer {
             }
             _ => {}
         }
+        if self.verbose && matches!(self.style, Style::Final | Style::Json) {
+            self.gather_thoughts(&event.event);
+        }
         match self.style {
             Style::StreamJson => self.stream_json(event),
             Style::Json => {
@@ -105,16 +114,40 @@ impl Renderer {
         }
     }
 
+    /// Reasoning goes to stderr before whatever it led to.
+    fn gather_thoughts(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ReasoningDelta { text } => self.thoughts.push_str(text),
+            AgentEvent::TextDelta { .. }
+            | AgentEvent::ToolStarted { .. }
+            | AgentEvent::StepDiscarded { .. }
+            | AgentEvent::TurnFinished { .. }
+                if !self.thoughts.is_empty() =>
+            {
+                let thoughts = std::mem::take(&mut self.thoughts);
+                self.progress(thoughts.trim_end());
+            }
+            _ => {}
+        }
+    }
+
     fn text(&mut self, event: &AgentEvent) -> io::Result<()> {
         match event {
             AgentEvent::TextDelta { text } if self.style == Style::Live => {
+                if self.thinking {
+                    self.end_line()?;
+                }
                 self.out.piece(text)?;
                 self.streamed = true;
                 self.open_line = !text.ends_with('\n');
             }
             AgentEvent::ReasoningDelta { text } if self.style == Style::Live && self.verbose => {
+                if !self.thinking {
+                    self.end_line()?;
+                }
                 self.out.piece(&self.out.dim(text))?;
-                self.open_line = true;
+                self.thinking = true;
+                self.open_line = !text.ends_with('\n');
             }
             AgentEvent::StepDiscarded { why } => {
                 self.end_line()?;
@@ -147,6 +180,7 @@ impl Renderer {
     }
 
     fn end_line(&mut self) -> io::Result<()> {
+        self.thinking = false;
         if std::mem::take(&mut self.open_line) {
             self.out.line("")?;
         }
@@ -231,6 +265,9 @@ impl Renderer {
         let Some(mut line) = stream_line(&event.event, &self.session) else {
             return Ok(());
         };
+        if matches!(event.event, AgentEvent::TurnFinished { .. }) {
+            self.name_model(&mut line);
+        }
         line["seq"] = json!(event.seq);
         self.out.json_line(&line)?;
         if let AgentEvent::TurnFinished { summary } = &event.event
@@ -250,11 +287,16 @@ impl Renderer {
             self.out.error(format!("hermes: {why}"));
         }
         let mut line = result_line(summary, &self.session);
+        self.name_model(&mut line);
+        self.out.json(&line)
+    }
+
+    /// A result says who answered: a fallback may have.
+    fn name_model(&self, line: &mut Value) {
         if let Some(route) = &self.route {
             line["model"] = json!(route.model);
             line["provider"] = json!(route.provider);
         }
-        self.out.json(&line)
     }
 }
 

@@ -39,7 +39,7 @@ enum ConfigCommand {
         /// The value is JSON
         #[arg(long)]
         json: bool,
-        /// Write it even if the key is unknown or takes another type
+        /// Write it even if the key takes another type
         #[arg(long)]
         force: bool,
     },

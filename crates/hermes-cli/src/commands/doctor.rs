@@ -107,8 +107,10 @@ fn show(args: &DoctorArgs, cx: &Context, report: &Report) -> Outcome {
             Level::Warning => "warning",
             Level::Problem => "PROBLEM",
         };
+        // Further lines stand below the first.
+        let text = finding.text.replace('\n', &format!("\n{:19}", ""));
         cx.out
-            .line(format!("{mark}  {:<9} {}", finding.check, finding.text))?;
+            .line(format!("{mark}  {:<9} {text}", finding.check))?;
     }
     Ok(())
 }
@@ -122,7 +124,17 @@ fn home(cx: &Context, report: &mut Report) {
         );
         return;
     }
-    report.ok("home", root.display().to_string());
+    match tempfile::tempfile_in(root) {
+        Ok(_) => report.ok("home", root.display().to_string()),
+        Err(error) => report.problem(
+            "home",
+            format!(
+                "nothing can be written to {} ({}); no conversation can be kept: check who owns it",
+                root.display(),
+                error.kind()
+            ),
+        ),
+    }
     for path in [
         cx.home.env_path(),
         cx.home.config_path(),
@@ -149,8 +161,11 @@ fn configuration(cx: &Context, report: &mut Report) -> Option<Config> {
     }
     match cx.load_config() {
         Ok(loaded) => {
-            if loaded.warnings.is_empty() {
-                report.ok("config", cx.home.config_path().display().to_string());
+            let path = cx.home.config_path();
+            if !path.exists() {
+                report.ok("config", "none yet: all defaults");
+            } else if loaded.warnings.is_empty() {
+                report.ok("config", path.display().to_string());
             }
             for warning in &loaded.warnings {
                 report.warning("config", warning.to_string());
@@ -235,7 +250,7 @@ fn the_model(cx: &Context, config: &Arc<Config>, offline: bool, report: &mut Rep
     let runtime = wiring::runtime()?;
     match runtime.block_on(model::probe(client)) {
         Ok(text) => report.ok("model", format!("answers: {text}")),
-        Err(error) => report.problem("model", error.to_string()),
+        Err(error) => report.problem("model", error),
     }
     Ok(())
 }

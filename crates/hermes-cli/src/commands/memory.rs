@@ -5,6 +5,7 @@ use std::io::{self, BufRead as _, Write as _};
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, KeyPath};
+use hermes_config::fs::LockError;
 use hermes_store::memory::{MemoryError, MemoryFiles, Saved, Target};
 use hermes_store::pending::{PendingWrites, Subsystem};
 use serde_json::json;
@@ -263,27 +264,37 @@ fn report(cx: &Context, result: Result<Saved, MemoryError>) -> Outcome {
 fn failure(error: &MemoryError) -> Failure {
     let exit = match error {
         MemoryError::NoMatch { .. } => Exit::NotFound,
-        MemoryError::Locked(_) => Exit::Busy,
+        MemoryError::Locked(LockError::Busy(_)) => Exit::Busy,
         MemoryError::Missing { .. } => Exit::Usage,
         _ => Exit::Failed,
     };
     let details = error.to_json();
     // The error's own words are for the model, which sees fields where a person sees lines.
+    let entries: Vec<&str> = ["current_entries", "matches"]
+        .iter()
+        .flat_map(|key| details[*key].as_array().into_iter().flatten())
+        .filter_map(|entry| entry.as_str())
+        .collect();
     let mut text = match error {
+        MemoryError::NoMatch { old_text, .. } if entries.is_empty() => {
+            format!("no entry contains {old_text:?}; there are none")
+        }
         MemoryError::NoMatch { old_text, .. } => {
             format!("no entry contains {old_text:?}; there are:")
+        }
+        MemoryError::Full { needed, limit, .. } if entries.is_empty() => {
+            format!("{needed} characters are more than the {limit} that fit; shorten the entry")
         }
         MemoryError::Full { needed, limit, .. } => format!(
             "it would hold {needed} of {limit} characters; remove or shorten an entry first:"
         ),
+        // Trying again helps against a lock, not against missing rights.
+        MemoryError::Locked(error @ LockError::Io { .. }) => error.to_string(),
         other => other.to_string(),
     };
-    for key in ["current_entries", "matches"] {
-        for entry in details[key].as_array().into_iter().flatten() {
-            let entry = entry.as_str().unwrap_or_default();
-            text.push_str("\n  - ");
-            text.push_str(&entry.replace('\n', "\n    "));
-        }
+    for entry in entries {
+        text.push_str("\n  - ");
+        text.push_str(&entry.replace('\n', "\n    "));
     }
     Failure::new(exit, text)
 }

@@ -12,7 +12,7 @@ pub(crate) mod version;
 pub(crate) mod waiting;
 
 use hermes_config::env::{Env, ProcessEnv};
-use hermes_config::home::Home;
+use hermes_config::home::{Home, HomeError};
 use hermes_config::{Config, Loaded};
 
 use crate::args::GlobalArgs;
@@ -30,8 +30,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn open(global: &GlobalArgs, out: Output) -> Result<Self, Failure> {
         let process = ProcessEnv::current();
-        let home = Home::resolve(&process, global.profile.as_deref())
-            .map_err(|error| Failure::new(Exit::NotFound, error.to_string()))?;
+        let home = Home::resolve(&process, global.profile.as_deref()).map_err(|error| {
+            let exit = match &error {
+                HomeError::InvalidProfile(_) => Exit::Usage,
+                HomeError::MissingProfile { .. } => Exit::NotFound,
+                HomeError::NoHome | HomeError::Io { .. } => Exit::Failed,
+            };
+            Failure::new(exit, error.to_string())
+        })?;
         let env = Env::load(&home, &process).map_err(|error| Failure::failed(error.to_string()))?;
         Ok(Self {
             home,
@@ -57,8 +63,15 @@ impl Context {
     }
 
     pub(crate) fn load_config(&self) -> Result<Loaded, Failure> {
-        Config::load(&self.home, &self.env).map_err(|error| Failure::failed(error.to_string()))
+        Config::load(&self.home, &self.env)
+            .map_err(|error| Failure::failed(format!("{error}\nto mend it: hermes config edit")))
     }
+}
+
+/// "1 session", "2 sessions".
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// The original can keep its state in PostgreSQL; such a home is not ours to write.

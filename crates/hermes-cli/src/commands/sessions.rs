@@ -400,6 +400,10 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
                 cx.out.line(format!("still broken: {error}"))?;
                 cx.out
                     .line("nothing was deleted; a backup of the home may have a sound copy")?;
+                let db = path(&cx.home.state_db());
+                cx.out.line(format!(
+                    "to begin with an empty one, put this one aside: mv {db} {db}.broken"
+                ))?;
             }
         }
     }

@@ -7,7 +7,7 @@ use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 use serde_json::{Value, json};
 
-use super::Context;
+use super::{Context, counted};
 use crate::exit::Outcome;
 use crate::wiring;
 
@@ -68,8 +68,8 @@ pub(crate) fn run(args: &StatusArgs, cx: &Context) -> Outcome {
         .filter(|list| !list.is_empty())
     {
         cx.out.line(format!(
-            "config    {} warnings (hermes config check)",
-            warnings.len()
+            "config    {} (hermes config check)",
+            counted(warnings.len(), "warning")
         ))?;
     }
     Ok(())

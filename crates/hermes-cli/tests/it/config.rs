@@ -243,3 +243,56 @@ fn an_edit_that_cannot_be_read_is_not_kept() {
     assert_eq!(edit("true").ok().stderr, "nothing changed\n");
     assert_eq!(home.read("config.yaml"), before);
 }
+
+#[test]
+fn without_a_terminal_no_editor_is_guessed() {
+    let home = home();
+    let done = hermes(&home)
+        .args(["config", "edit"])
+        .env("EDITOR", "")
+        .env("VISUAL", "")
+        .run();
+    assert_eq!((done.code, done.stdout.as_str()), (Some(64), ""));
+    assert!(done.stderr.contains("hermes config set"), "{}", done.stderr);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_comes_with_what_to_do() {
+    let home = home();
+    for text in ["a: [b\n c: d\n", "- a\n- b\n"] {
+        home.config(text);
+        for args in [["-z", "hi"], ["config", "show"], ["model", "show"]] {
+            let done = hermes(&home).args(args).run();
+            assert_eq!(done.code, Some(1), "{args:?}");
+            assert!(
+                done.stderr.ends_with("to mend it: hermes config edit\n"),
+                "{}",
+                done.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn doctor_names_a_home_that_cannot_be_written() {
+    // Even root cannot make files there.
+    let done = hermes(&home())
+        .args(["doctor", "--offline", "--json"])
+        .env("HERMES_HOME", "/proc/self")
+        .run();
+    assert_eq!(done.code, Some(1));
+    let home = &done.json()[0];
+    assert_eq!(
+        (&home["check"], &home["level"]),
+        (&"home".into(), &"problem".into())
+    );
+}
+
+#[test]
+fn a_bad_profile_name_is_64_and_a_missing_profile_4() {
+    let home = home();
+    for (name, code) in [("a/b", 64), ("", 64), ("nosuch", 4)] {
+        let done = hermes(&home).args(["-p", name, "status"]).run();
+        assert_eq!(done.code, Some(code), "{}", done.stderr);
+    }
+}

@@ -119,3 +119,34 @@ fn skills_are_listed_and_printed() {
     assert_eq!(run(&home, ["skills", "view", "none"]).code, Some(4));
     assert_eq!(run(&home, ["skills", "view", "../x"]).code, Some(64));
 }
+
+#[test]
+fn what_cannot_be_remembered_is_told_plainly() {
+    let home = TempHome::new();
+    let missing = run(&home, ["memory", "remove", "tea"]);
+    assert_eq!(
+        (missing.code, missing.stderr.as_str()),
+        (
+            Some(4),
+            "hermes: no entry contains \"tea\"; there are none\n"
+        )
+    );
+    let long = "x".repeat(3000);
+    let full = run(&home, ["memory", "add", &long]);
+    assert_eq!(full.code, Some(1));
+    assert!(
+        full.stderr.ends_with("shorten the entry\n"),
+        "{}",
+        full.stderr
+    );
+    // A lock that nobody holds but that cannot be taken: waiting would not help.
+    std::fs::remove_file(home.join("memories/MEMORY.md.lock")).unwrap();
+    std::fs::create_dir_all(home.join("memories/MEMORY.md.lock")).unwrap();
+    let unlockable = run(&home, ["memory", "add", "tea"]);
+    assert_eq!(unlockable.code, Some(1), "{}", unlockable.stderr);
+    assert!(
+        !unlockable.stderr.contains("try again"),
+        "{}",
+        unlockable.stderr
+    );
+}

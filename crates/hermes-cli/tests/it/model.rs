@@ -196,3 +196,65 @@ fn a_server_that_is_gone_is_unreachable() {
         .run();
     assert_eq!(run.code, Some(69), "{}", run.stderr);
 }
+
+#[test]
+fn an_unknown_provider_is_64_wherever_it_is_named() {
+    let setup = Setup::new();
+    for args in [
+        vec!["-z", "hi", "--provider", "nosuch"],
+        vec!["model", "set", "m", "--provider", "nosuch"],
+        vec!["model", "test", "--provider", "nosuch"],
+        vec!["model", "list", "--provider", "nosuch", "--live"],
+    ] {
+        let done = setup.run(args.clone());
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(64), ""),
+            "{args:?}: {}",
+            done.stderr
+        );
+        assert!(
+            done.stderr.contains("\"nosuch\"") && done.stderr.contains("hermes model list"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn testing_a_server_that_is_not_there_is_69() {
+    let home = TempHome::new();
+    // Nothing listens on the discard port of this machine.
+    home.use_server("http://127.0.0.1:9/v1", "");
+    let done = hermes(&home).args(["model", "test"]).run();
+    assert_eq!(done.code, Some(69), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("is the server running?"),
+        "{}",
+        done.stderr
+    );
+    let doctor = hermes(&home).args(["doctor"]).run();
+    assert_eq!(doctor.code, Some(1));
+    assert!(
+        doctor.stdout.contains("is the server running?"),
+        "{}",
+        doctor.stdout
+    );
+}
+
+#[test]
+fn set_tells_what_it_removed_and_not_what_it_replaced() {
+    let setup = Setup::new();
+    let url = setup.server.base_url();
+    setup.home.config(
+        "model:\n  default: old\n  provider: custom\n  base_url: http://127.0.0.1:9/v1\n  context_length: 9000\n",
+    );
+    let set = setup.run(["model", "set", "new", "--base-url", &url]).ok();
+    assert_eq!(
+        set.stderr,
+        "removed what belonged to the old model: model.context_length\n"
+    );
+    let before = setup.home.read("config.yaml");
+    assert_eq!(setup.run(["model", "set", " "]).code, Some(64));
+    assert_eq!(setup.home.read("config.yaml"), before);
+}

@@ -12,10 +12,18 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) fn run(cx: &Context) -> Outcome {
-    let editor = ["VISUAL", "EDITOR"]
+    let chosen = ["VISUAL", "EDITOR"]
         .iter()
-        .find_map(|name| cx.env.get(name).filter(|editor| !editor.trim().is_empty()))
-        .unwrap_or("vi");
+        .find_map(|name| cx.env.get(name).filter(|editor| !editor.trim().is_empty()));
+    let editor = match chosen {
+        Some(editor) => editor,
+        None if cx.out.stdin_tty && cx.out.stdout_tty => "vi",
+        None => {
+            return Err(Failure::usage(
+                "editing needs a terminal, or an editor in EDITOR; without: hermes config set KEY VALUE",
+            ));
+        }
+    };
     let path = cx.home.config_path();
     cx.home
         .ensure()
@@ -92,7 +100,7 @@ fn open(editor: &str, draft: &Path) -> Outcome {
 fn complaint(text: &str) -> Option<String> {
     match yaml::parse(text.trim_start_matches('\u{feff}')) {
         Ok((Value::Object(_) | Value::Null, _)) => None,
-        Ok(_) => Some("it must be a list of `key: value` settings".to_owned()),
+        Ok(_) => Some("it must consist of `key: value` settings".to_owned()),
         Err(error) => Some(error.to_string()),
     }
 }

@@ -49,8 +49,9 @@ pub(super) fn run(cx: &Context, all: bool, as_json: bool) -> Outcome {
     }
     if !loaded.warnings.is_empty() {
         let count = loaded.warnings.len();
-        cx.out
-            .remark(format!("{count} remarks: hermes config check"));
+        cx.out.remark(format!(
+            "remarks on the file: {count}; see: hermes config check"
+        ));
     }
     Ok(())
 }

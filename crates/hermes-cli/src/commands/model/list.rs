@@ -1,6 +1,5 @@
 //! `hermes model list`.
 
-use hermes_core::model::RouteError;
 use hermes_core::usage::Prices;
 use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, Listed, LocalFound};
@@ -59,9 +58,6 @@ pub(super) fn run(args: &ListArgs, cx: &Context) -> Outcome {
 
 fn failure(error: LiveError) -> Failure {
     match error {
-        LiveError::Route(error @ RouteError::UnknownProvider { .. }) => {
-            Failure::usage(error.to_string())
-        }
         LiveError::Route(error) => Failure::from(error),
         LiveError::List(error) => Failure::new(Exit::Unreachable, error.to_string()),
         error @ LiveError::NotListed { .. } => Failure::failed(error.to_string()),

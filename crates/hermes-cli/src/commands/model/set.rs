@@ -29,6 +29,9 @@ pub(super) struct SetArgs {
 }
 
 pub(super) fn run(args: &SetArgs, cx: &Context) -> Outcome {
+    if args.model.trim().is_empty() {
+        return Err(Failure::usage("the model has no name"));
+    }
     let (_, router) = router(cx, Overrides::default())?;
     let route = router
         .resolve(Some(&args.model), args.provider.as_deref(), args.base_url.as_deref())
@@ -36,7 +39,7 @@ pub(super) fn run(args: &SetArgs, cx: &Context) -> Outcome {
             RouteError::NothingConfigured => Failure::usage(
                 "no provider is configured yet: add --provider P (hermes model list) or --base-url URL",
             ),
-            other => Failure::usage(other.to_string()),
+            other => Failure::usage(Failure::from(other).message),
         })?;
     write(args, &route, cx)?;
     cx.out
@@ -74,6 +77,12 @@ fn write(args: &SetArgs, route: &Route, cx: &Context) -> Outcome {
             dropped.push(*key);
         }
     }
+    // What gets a new value was replaced, not removed.
+    dropped.retain(|key| match *key {
+        "base_url" => args.base_url.is_none(),
+        "key_env" => args.key_env.is_none(),
+        _ => true,
+    });
     let mut put = |key: &str, value: &str| {
         doc.set(&KeyPath::new(["model", key]), &json!(value))
             .map(drop)

@@ -99,21 +99,32 @@ pub(super) fn run(args: TestArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-/// One short question, for `doctor`. What the model said, shortened.
-pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, ModelError> {
-    let answer = ask(&client, one_word()).await?;
+/// One short question, for `doctor`. What the model said, shortened, or what is wrong.
+pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String> {
+    let answer = ask(&client, one_word())
+        .await
+        .map_err(|error| with_hint(&error))?;
     let text: String = answer.message.text.trim().chars().take(60).collect();
     Ok(format!("{text:?} {}", figures(&answer)))
 }
 
 fn failed(error: &ModelError) -> Failure {
+    let exit = match error.class {
+        ErrorClass::Unreachable => Exit::Unreachable,
+        _ => Exit::TurnFailed,
+    };
+    Failure::new(exit, with_hint(error))
+}
+
+/// The error with what to look at next.
+fn with_hint(error: &ModelError) -> String {
     let hint = match error.class {
         ErrorClass::Unreachable => "; is the server running? (hermes model list --live)",
         ErrorClass::Auth => "; is the key right? (hermes model show)",
         ErrorClass::ModelNotFound => "; hermes model list --live shows what there is",
         _ => "",
     };
-    Failure::new(Exit::TurnFailed, format!("{error}{hint}"))
+    format!("{error}{hint}")
 }
 
 fn figures(answer: &Answer) -> String {

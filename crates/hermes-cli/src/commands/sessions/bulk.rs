@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::filter::FilterArgs;
 use super::{confirm, show, writer};
-use crate::commands::Context;
+use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
 const PREVIEW: usize = 15;
@@ -127,7 +127,7 @@ fn settled(
             cx.out
                 .remark(format!("  … and {} more", chosen.len() - PREVIEW));
         }
-        confirm(cx, &format!("{verb} {} sessions?", chosen.len()))?;
+        confirm(cx, &format!("{verb} {}?", counted(chosen.len(), "session")))?;
     }
     Ok(true)
 }
@@ -150,14 +150,14 @@ fn report(cx: &Context, run: RunArgs, done: &str, sessions: &[PruneCandidate]) -
         )?;
         return Ok(());
     }
+    let count = counted(sessions.len(), "session");
     if run.dry_run {
         for session in sessions {
             cx.out.line(line(session))?;
         }
-        cx.out
-            .line(format!("{} sessions would be {done}", sessions.len()))?;
+        cx.out.line(format!("{count} would be {done}"))?;
     } else {
-        cx.out.line(format!("{} sessions {done}", sessions.len()))?;
+        cx.out.line(format!("{count} {done}"))?;
     }
     Ok(())
 }
