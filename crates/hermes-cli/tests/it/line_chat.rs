@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::Reply;
+use hermes_testkit::model_server::{Gate, Reply};
 use hermes_testkit::oracle::skip;
 use pretty_assertions::assert_eq;
 
@@ -31,7 +31,14 @@ impl Terminal {
     /// `None`, and a skip on record, where no terminal can be had.
     fn open(home: &TempHome, test: &str) -> Option<Self> {
         let started = Command::new("script")
-            .args(["-q", "-e", "-c", env!("CARGO_BIN_EXE_hermes"), "/dev/null"])
+            // Without exec the shell in between would answer for Ctrl+C.
+            .args([
+                "-q",
+                "-e",
+                "-c",
+                concat!("exec ", env!("CARGO_BIN_EXE_hermes")),
+            ])
+            .arg("/dev/null")
             .env_clear()
             .envs(home.vars())
             .env("TERM", "xterm")
@@ -67,18 +74,25 @@ impl Terminal {
     /// Types a line once the program reads lines.
     fn type_line(&mut self, line: &str) {
         self.prompts += 1;
-        while self.screen.matches(READY).count() < self.prompts {
-            match self.output.recv_timeout(PATIENCE) {
-                Ok(bytes) => self.screen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(why) => {
-                    let _ = self.child.kill();
-                    panic!("{why} before {line:?}; on the screen:\n{}", self.screen);
-                }
+        self.wait_for(READY, self.prompts);
+        self.press(&format!("{line}\r"));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Reads on until `text` was on the screen that often.
+    fn wait_for(&mut self, text: &str, times: usize) {
+        while self.screen.matches(text).count() < times {
+            let next = self.output.recv_timeout(PATIENCE);
+            if next.is_err() {
+                let _ = self.child.kill();
             }
+            assert!(next.is_ok(), "no {text:?} on the screen:\n{}", self.screen);
+            let bytes = next.unwrap_or_default();
+            self.screen.push_str(&String::from_utf8_lossy(&bytes));
         }
-        self.keyboard
-            .write_all(format!("{line}\r").as_bytes())
-            .unwrap();
     }
 
     /// Waits for the program to leave: its code and all that was on the screen.
@@ -161,4 +175,33 @@ fn a_title_that_is_taken_does_not_end_the_chat() {
     );
     let last = setup.server.last_request();
     assert_eq!(last.last_user_text(), "three", "the chat went on");
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_and_not_the_chat() {
+    let setup = Setup::new();
+    let gate = Gate::new();
+    setup.server.push(
+        Reply::text("half of it, and the rest")
+            .deltas(2)
+            .hold_at(2, &gate),
+    );
+    setup.server.push_default(Reply::text("all of it"));
+    let Some(mut terminal) = Terminal::open(&setup.home, "line_chat::ctrl_c_stops_the_answer")
+    else {
+        return;
+    };
+    terminal.type_line("tell me");
+    terminal.wait_for("half of it", 1);
+    terminal.press("\x03");
+    terminal.type_line("again");
+    terminal.type_line("/quit");
+    let (code, screen) = terminal.leave();
+    gate.release();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("all of it"), "{screen}");
+    let sent = setup.server.last_request();
+    assert_eq!(sent.last_user_text(), "again");
+    let said = sent.body_text();
+    assert!(said.contains("half of it"), "what was said is kept: {said}");
 }
