@@ -5,6 +5,7 @@
 mod gate;
 mod parse;
 mod read;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use hermes_config::{Env, Home};
 use serde_json::{Map, Value};
 use url::Url;
 
+pub use crate::connect::Protocol;
 pub use gate::suspicions;
 
 /// Keys that change what is shown or how calls are treated, but not the connection.
@@ -263,14 +265,6 @@ pub struct Sampling {
 pub struct Elicitation {
     pub enabled: bool,
     pub timeout: Duration,
-}
-
-/// Which protocol era to speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Auto,
-    Legacy,
-    Modern,
 }
 
 /// Whether a call whose fate is unclear is repeated.

@@ -6,6 +6,7 @@
 
 pub mod actor;
 pub mod breaker;
+pub mod catalogue;
 pub mod classify;
 pub mod config;
 pub mod connect;
@@ -21,6 +22,7 @@ pub mod naming;
 pub mod oauth;
 pub mod op;
 mod peer;
+pub mod report;
 pub mod result;
 pub mod resume;
 pub mod retry;
@@ -28,3 +30,5 @@ pub mod schema;
 mod sse;
 pub mod state;
 pub mod stdio;
+pub mod tool;
+pub mod toolbox;

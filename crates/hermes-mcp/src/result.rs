@@ -83,6 +83,22 @@ pub async fn of_prompt(result: &Value, media: &MediaStore) -> ToolOutcome {
 
 /// The result of a `…/list`: what a model needs to choose, one JSON object.
 pub fn of_listing(result: &Value, key: &str) -> ToolOutcome {
+    let mut listing = Map::new();
+    list(&mut listing, result, key);
+    ToolOutcome::json(&Value::Object(listing))
+}
+
+/// The lists of resources and of their templates.
+pub fn of_resources(resources: &Value, templates: Option<&Value>) -> ToolOutcome {
+    let mut listing = Map::new();
+    list(&mut listing, resources, "resources");
+    if let Some(templates) = templates {
+        list(&mut listing, templates, "resourceTemplates");
+    }
+    ToolOutcome::json(&Value::Object(listing))
+}
+
+fn list(listing: &mut Map<String, Value>, result: &Value, key: &str) {
     const KEPT: &[&str] = &[
         "uri",
         "uriTemplate",
@@ -107,11 +123,13 @@ pub fn of_listing(result: &Value, key: &str) -> ToolOutcome {
             Value::Object(kept)
         })
         .collect();
-    let mut listing = Map::from_iter([(key.to_owned(), Value::Array(items))]);
-    if all.len() > LISTED {
-        listing.insert("left_out".to_owned(), (all.len() - LISTED).into());
+    if items.is_empty() && !listing.is_empty() {
+        return;
     }
-    ToolOutcome::json(&Value::Object(listing))
+    listing.insert(key.to_owned(), Value::Array(items));
+    if all.len() > LISTED {
+        listing.insert(format!("{key}_left_out"), (all.len() - LISTED).into());
+    }
 }
 
 fn blocks<'a>(result: &'a Value, key: &str) -> &'a [Value] {

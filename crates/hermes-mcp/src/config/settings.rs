@@ -1,0 +1,56 @@
+//! The actor's view of a server.
+
+use super::{Retry, ServerConfig, Transport};
+use crate::actor::ServerSettings;
+use crate::link::TransportKind;
+use crate::retry::{RetryMode, RetryPolicy};
+
+impl ServerConfig {
+    pub fn kind(&self) -> TransportKind {
+        match self.transport {
+            Transport::Stdio { .. } => TransportKind::Stdio,
+            Transport::Http { .. } => TransportKind::Http,
+            Transport::Sse { .. } => TransportKind::Sse,
+        }
+    }
+
+    pub fn settings(&self) -> ServerSettings {
+        let mode = |retry: Retry| match retry {
+            Retry::Safe => None,
+            Retry::ReadOnly => Some(RetryMode::ReadOnly),
+            Retry::Always => Some(RetryMode::Always),
+            Retry::Never => Some(RetryMode::Never),
+        };
+        let host = match &self.transport {
+            Transport::Http { url, .. } | Transport::Sse { url, .. } => {
+                url.host_str().map(str::to_owned)
+            }
+            Transport::Stdio { .. } => None,
+        };
+        ServerSettings {
+            enabled: self.enabled,
+            host,
+            timeout: self.timeout,
+            max_timeout: self.max_timeout,
+            connect_timeout: self.connect_timeout,
+            keepalive_interval: self.keepalive.unwrap_or_default(),
+            max_concurrency: self.concurrency(),
+            retry: RetryPolicy {
+                trusted: self.trusted,
+                server: mode(self.retry),
+                tools: self
+                    .retry_tools
+                    .iter()
+                    .filter_map(|(tool, retry)| Some((tool.clone(), mode(*retry)?)))
+                    .collect(),
+            },
+            idle_timeout: self.idle_timeout,
+            max_lifetime: self.max_lifetime,
+            ..ServerSettings::new(
+                self.name.clone(),
+                self.kind(),
+                self.connection_fingerprint.clone(),
+            )
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What a person can see about the servers: in JSON, as a table, and one by one.
+
+mod details;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::redact;
+use serde::Serialize;
+
+use crate::catalogue::Catalogue;
+use crate::config::{Problem, ServerEntry};
+use crate::metrics::Counters;
+use crate::state::status::ServerStatus;
+
+pub use details::details;
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerReport {
+    pub name: String,
+    pub transport: Option<&'static str>,
+    /// The URL or command line, without secrets.
+    pub target: Option<String>,
+    pub enabled: bool,
+    /// `invalid` when its settings cannot be used; else the state of the link.
+    pub state: &'static str,
+    /// Tools the model gets.
+    pub tools: usize,
+    /// What is wrong with its settings.
+    pub problems: Vec<Problem>,
+    /// What is odd about what it offers.
+    pub remarks: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkReport>,
+}
+
+/// The live part. Times in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkReport {
+    pub since: DateTime<Utc>,
+    pub why: Option<String>,
+    pub epoch: u64,
+    pub era: Option<crate::link::Era>,
+    pub protocol_version: Option<String>,
+    pub server: Option<String>,
+    pub tools_offered: usize,
+    pub last_ok: Option<DateTime<Utc>>,
+    pub last_error: Option<crate::state::status::LastError>,
+    pub rtt_p50_ms: Option<f64>,
+    pub rtt_p95_ms: Option<f64>,
+    pub inflight: usize,
+    pub queued: usize,
+    pub breaker: &'static str,
+    pub next_attempt_in: Option<f64>,
+    pub needs_auth: bool,
+    pub token_expires_in: Option<f64>,
+    pub child_pid: Option<u32>,
+    pub uptime: Option<f64>,
+    pub stderr_tail: Option<String>,
+    pub counters: Counters,
+}
+
+impl ServerReport {
+    pub fn new(
+        entry: &ServerEntry,
+        live: Option<(ServerStatus, Counters)>,
+        catalogue: &Catalogue,
+    ) -> Self {
+        let config = entry.config.as_ref();
+        let state = match (&live, config) {
+            (_, None) => "invalid",
+            (Some((status, _)), _) => status.state,
+            (None, Some(_)) => "stopped",
+        };
+        let own = |remark: &&crate::catalogue::Remark| remark.server == entry.name;
+        Self {
+            name: entry.name.clone(),
+            transport: config.map(crate::config::ServerConfig::transport_name),
+            target: config.map(|config| config.transport.target()),
+            enabled: config.is_none_or(|config| config.enabled),
+            state,
+            tools: catalogue.count(&entry.name),
+            problems: entry.problems.clone(),
+            remarks: catalogue
+                .remarks
+                .iter()
+                .filter(own)
+                .map(|remark| remark.text.clone())
+                .collect(),
+            link: live.map(|(status, counters)| LinkReport::new(status, counters)),
+        }
+    }
+
+    /// Calls that were made.
+    fn calls(&self) -> u64 {
+        let link = self.link.as_ref();
+        link.map_or(0, |link| link.counters.calls.values().sum())
+    }
+
+    /// Whether calls go through.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, "ready" | "degraded" | "recycled")
+    }
+}
+
+impl LinkReport {
+    fn new(status: ServerStatus, counters: Counters) -> Self {
+        let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let seconds = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
+        let clean = |text: String| redact::secrets(&text).into_owned();
+        Self {
+            since: status.since,
+            why: status.why.map(clean),
+            epoch: status.epoch,
+            era: status.era,
+            protocol_version: status.protocol_version,
+            server: status.server,
+            tools_offered: status.tools,
+            last_ok: status.last_ok,
+            last_error: status.last_error,
+            rtt_p50_ms: status.rtt_p50.map(millis),
+            rtt_p95_ms: status.rtt_p95.map(millis),
+            inflight: status.inflight,
+            queued: status.queued,
+            breaker: status.breaker,
+            next_attempt_in: status.next_attempt_in.map(seconds),
+            needs_auth: status.needs_auth,
+            token_expires_in: status.token_expires_in.map(seconds),
+            child_pid: status.child_pid,
+            uptime: status.uptime.map(seconds),
+            stderr_tail: status.stderr_tail.map(clean),
+            counters,
+        }
+    }
+}
+
+/// One line per server, with a heading and a sum.
+pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
+    let mut rows = vec![
+        [
+            "NAME",
+            "TRANSPORT",
+            "STATE",
+            "TOOLS",
+            "LAST OK",
+            "CALLS",
+            "DETAIL",
+        ]
+        .map(str::to_owned),
+    ];
+    for report in reports {
+        let kept = if report.tools > 0 && !report.is_up() {
+            "*"
+        } else {
+            ""
+        };
+        let last_ok = report.link.as_ref().and_then(|link| link.last_ok);
+        rows.push([
+            report.name.clone(),
+            report.transport.unwrap_or("-").to_owned(),
+            word(report.state).to_owned(),
+            format!("{}{kept}", report.tools),
+            last_ok.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
+            report.calls().to_string(),
+            detail(report),
+        ]);
+    }
+    let mut out = String::new();
+    for row in &rows {
+        let widths = (0..row.len()).map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        });
+        let cells: Vec<String> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        out.push_str(cells.join("  ").trim_end());
+        out.push('\n');
+    }
+    let count = |test: fn(&ServerReport) -> bool| reports.iter().filter(|r| test(r)).count();
+    let off = count(|report| report.state == "disabled");
+    let up = count(ServerReport::is_up);
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "{up} ok · {} down · {off} off",
+        reports.len() - up - off
+    );
+    if reports
+        .iter()
+        .any(|report| report.tools > 0 && !report.is_up())
+    {
+        out.push_str("\n* the model still sees these tools; calls say that the server is down");
+    }
+    out
+}
+
+/// States in the words of people.
+fn word(state: &str) -> &str {
+    match state {
+        "ready" => "connected",
+        "backoff" => "down",
+        "parked" => "parked",
+        "needs_auth" => "needs login",
+        "recycled" => "asleep",
+        "disabled" => "off",
+        other => other,
+    }
+}
+
+/// What matters most about it, in a few words.
+fn detail(report: &ServerReport) -> String {
+    if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
+        return problem.text.clone();
+    }
+    let Some(link) = &report.link else {
+        return String::new();
+    };
+    let mut parts = Vec::new();
+    if let Some(seconds) = link.next_attempt_in {
+        parts.push(format!("next try in {}", span(seconds)));
+    }
+    if link.needs_auth {
+        parts.push(format!("hermes mcp login {}", report.name));
+    } else if let Some(why) = &link.why {
+        parts.push(one_line(why));
+    }
+    if let Some(pid) = link.child_pid {
+        parts.push(format!("pid {pid}"));
+    }
+    let renewed: u64 = reconnects(link).map(|(_, count)| count).sum();
+    if renewed > 0 {
+        parts.push(format!("reconnected {renewed}x"));
+    }
+    if link.breaker != "closed" {
+        parts.push(format!("breaker {}", link.breaker));
+    }
+    parts.join(", ")
+}
+
+fn reconnects(link: &LinkReport) -> impl Iterator<Item = (&str, u64)> {
+    link.counters
+        .reconnects
+        .iter()
+        .filter(|(reason, _)| reason.as_str() != "start")
+        .map(|(reason, count)| (reason.as_str(), *count))
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim();
+    match line.char_indices().nth(120) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let seconds = (now - at).num_seconds().max(0);
+    if seconds < 2 {
+        "now".to_owned()
+    } else {
+        format!("{} ago", span(seconds as f64))
+    }
+}
+
+fn span(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        0..=119 => format!("{whole}s"),
+        120..=7199 => format!("{}m", whole / 60),
+        7200..=172_799 => format!("{}h", whole / 3600),
+        _ => format!("{}d", whole / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use chrono::TimeDelta;
+use hermes_config::{Env, Home, ProcessEnv};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config;
+use crate::link::{Era, TransportKind};
+
+fn entry(name: &str, entry: &Value) -> ServerEntry {
+    let env = Env::from_process(&ProcessEnv::from_vars([("A", "b")]));
+    config::server(name, entry, &env, &Home::at("/nowhere"))
+}
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+}
+
+fn status(state: &'static str) -> ServerStatus {
+    ServerStatus {
+        name: "x".to_owned(),
+        transport: TransportKind::Http,
+        era: Some(Era::Legacy),
+        protocol_version: Some("2025-11-25".to_owned()),
+        server: Some("srv 1.2".to_owned()),
+        state,
+        since: now() - TimeDelta::minutes(5),
+        why: (state == "backoff").then(|| "connection refused".to_owned()),
+        epoch: 3,
+        tools: 9,
+        last_ok: Some(now() - TimeDelta::seconds(12)),
+        last_error: None,
+        rtt_p50: Some(Duration::from_micros(1500)),
+        rtt_p95: Some(Duration::from_millis(4)),
+        inflight: 1,
+        queued: 2,
+        breaker: "closed",
+        next_attempt_in: (state == "backoff").then(|| Duration::from_secs(38)),
+        reconnects: [("start".to_owned(), 1), ("session_lost".to_owned(), 2)].into(),
+        needs_auth: state == "needs_auth",
+        token_expires_in: Some(Duration::from_mins(59)),
+        child_pid: None,
+        uptime: Some(Duration::from_mins(5)),
+        stderr_tail: None,
+    }
+}
+
+fn counters() -> Counters {
+    Counters {
+        calls: [
+            ("call_tool/ok".to_owned(), 16),
+            ("call_tool/error".to_owned(), 1),
+        ]
+        .into(),
+        reconnects: status("ready").reconnects,
+        ..Counters::default()
+    }
+}
+
+fn reports() -> Vec<ServerReport> {
+    let catalogue = Catalogue::default();
+    let http = json!({"url": "https://user:pw@host/mcp?k=1"});
+    vec![
+        ServerReport::new(
+            &entry("wpcom", &http),
+            Some((status("ready"), counters())),
+            &catalogue,
+        ),
+        ServerReport::new(
+            &entry("canny", &http),
+            Some((status("backoff"), counters())),
+            &catalogue,
+        ),
+        ServerReport::new(
+            &entry("linear", &http),
+            Some((status("needs_auth"), Counters::default())),
+            &catalogue,
+        ),
+        ServerReport::new(
+            &entry("broken", &json!({"url": "ftp://x/"})),
+            None,
+            &catalogue,
+        ),
+    ]
+}
+
+#[test]
+fn the_table_tells_the_story() {
+    assert_eq!(
+        table(&reports(), now()),
+        "\
+NAME    TRANSPORT  STATE        TOOLS  LAST OK  CALLS  DETAIL
+wpcom   http       connected    0      12s ago  17     reconnected 2x
+canny   http       down         0      12s ago  17     next try in 38s, connection refused, reconnected 2x
+linear  http       needs login  0      12s ago  0      hermes mcp login linear
+broken  -          invalid      0      -        0      ftp:// is not supported; use http:// or https://
+1 ok · 3 down · 0 off"
+    );
+}
+
+#[test]
+fn one_server_in_full() {
+    assert_eq!(
+        details(&reports()[1], now()),
+        "\
+canny: down
+  transport     http, https://host/mcp?…
+  since         2027-01-15 07:55:00 UTC (5m ago)
+  why           connection refused
+  server        srv 1.2
+  protocol      2025-11-25 (with handshake)
+  epoch         3
+  tools         0 offered to the model, 9 on the server
+  next attempt  in 38s
+  token         expires in 59m
+  last ok       12s ago
+  round trip    p50 1.5 ms, p95 4 ms
+  in flight     1, 2 waiting
+  breaker       closed
+  reconnects    2x session_lost"
+    );
+}
+
+#[test]
+fn json_has_everything_and_no_secret() {
+    let text = serde_json::to_string(&reports()).unwrap();
+    assert!(!text.contains("pw@") && !text.contains("k=1"), "{text}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value[0]["link"]["rtt_p50_ms"], 1.5);
+    assert_eq!(value[1]["link"]["next_attempt_in"], 38.0);
+    assert_eq!(value[3]["state"], "invalid");
+    assert_eq!(
+        value[0]["link"]["counters"]["reconnects"]["session_lost"],
+        2
+    );
+}
+
+#[test]
+fn spans_are_short() {
+    let shown: Vec<String> = [0.4, 59.6, 150.0, 7200.0, 200_000.0].map(span).into();
+    assert_eq!(shown, ["0s", "60s", "2m", "2h", "2d"]);
+}
