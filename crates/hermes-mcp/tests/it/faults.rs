@@ -1,0 +1,7 @@
+//! Against the server that fails on demand.
+
+mod life;
+mod network;
+mod shapes;
+mod together;
+mod wires;

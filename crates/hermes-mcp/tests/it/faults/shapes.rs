@@ -1,0 +1,176 @@
+//! Every known way to say that a session is gone, for every operation.
+
+use hermes_mcp::failure::FailureClass;
+use hermes_mcp::op::Op;
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
+use serde_json::{Map, json};
+
+use crate::rig::{Rig, bump, call, echo, text};
+
+fn reads() -> [(&'static str, Op); 4] {
+    [
+        ("list_resources", Op::ListResources),
+        (
+            "read_resource",
+            Op::ReadResource {
+                uri: "test://note".to_owned(),
+            },
+        ),
+        ("list_prompts", Op::ListPrompts),
+        (
+            "get_prompt",
+            Op::GetPrompt {
+                name: "greet".to_owned(),
+                arguments: Map::new(),
+            },
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn reads_heal_whatever_the_shape_with_exactly_one_new_session() {
+    for loss in Loss::ALL {
+        let server = FaultyServer::start();
+        server.lose_sessions_as(loss);
+        let rig = Rig::to(&server).await;
+        for (name, op) in reads() {
+            server.expire_sessions();
+            let before = server.counts();
+            let result = rig.op(op).await;
+            assert!(result.is_ok(), "{name} after {loss:?}: {result:?}");
+            let after = server.counts();
+            assert_eq!(after.sessions, before.sessions + 1, "{name} after {loss:?}");
+        }
+        assert_eq!(rig.server.status().breaker, "closed", "{loss:?}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_tool_call_is_repeated_once_and_has_one_effect() {
+    for loss in Loss::ALL.into_iter().filter(|loss| loss.is_spoken()) {
+        let server = FaultyServer::start();
+        server.lose_sessions_as(loss);
+        let rig = Rig::to(&server).await;
+        server.expire_sessions();
+        let result = rig.op(bump()).await;
+        let result = result.unwrap_or_else(|error| panic!("{loss:?}: {error:?}"));
+        assert_eq!(text(&result), "1", "{loss:?}");
+        let counts = server.counts();
+        assert_eq!((counts.sessions, counts.effects), (2, 1), "{loss:?}");
+        assert_eq!(counts.calls, 2, "one retry after {loss:?}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_may_come_from_a_proxy_does_not_repeat_a_write() {
+    for loss in Loss::ALL.into_iter().filter(|loss| !loss.is_spoken()) {
+        let server = FaultyServer::start();
+        server.lose_sessions_as(loss);
+        let mut rig = Rig::to(&server).await;
+        let first = rig.server.standing().epoch;
+        server.expire_sessions();
+        let error = rig.op(bump()).await.unwrap_err();
+        assert!(error.outcome_unknown, "{loss:?}: {error:?}");
+        assert_eq!(server.counts().calls, 1, "{loss:?}");
+        // The link heals all the same.
+        rig.until(|standing| standing.epoch > first).await;
+        assert_eq!(rig.text("bump", json!({})).await, "1", "{loss:?}");
+        assert_eq!(server.counts().sessions, 2, "{loss:?}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_read_only_tool_is_repeated_whatever_the_shape() {
+    for loss in Loss::ALL {
+        let server = FaultyServer::start();
+        server.lose_sessions_as(loss);
+        let rig = Rig::with(&server, |settings| settings.retry.trusted = true).await;
+        server.expire_sessions();
+        let result = rig.op(echo()).await;
+        assert_eq!(text(&result.unwrap()), "hello", "{loss:?}");
+        assert_eq!(server.counts().sessions, 2, "{loss:?}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_that_is_refused_too_ends_the_call() {
+    let server = FaultyServer::start();
+    let rig = Rig::to(&server).await;
+    // Every tool call finds the session gone, however new it is.
+    server.fault_always(
+        "tools/call",
+        Fault::status_error(404, -32001, "Session not found"),
+    );
+    let error = rig.op(bump()).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::SessionLost);
+    assert!(error.retried && !error.outcome_unknown, "{error:?}");
+    assert_eq!(server.counts().calls, 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_no_lost_session_although_it_is_404() {
+    let server = FaultyServer::start();
+    let rig = Rig::to(&server).await;
+    server.fault("prompts/list", Fault::unknown_method());
+    let error = rig.op(Op::ListPrompts).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Rpc);
+    assert_eq!(rig.text("bump", json!({})).await, "1");
+    assert_eq!(server.counts().sessions, 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_tool_says_never_means_a_lost_session() {
+    let server = FaultyServer::start();
+    let rig = Rig::to(&server).await;
+    for said in [
+        "user session expired, please log in",
+        "unexpected end of file in archive.zip",
+        "Session not found",
+    ] {
+        for tool in ["fail", "echo"] {
+            let result = rig.call(tool, json!({"text": said})).await.unwrap();
+            assert_eq!(text(&result), said);
+        }
+    }
+    assert_eq!(server.counts().sessions, 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn errors_of_tools_never_open_the_breaker() {
+    let server = FaultyServer::start();
+    let rig = Rig::to(&server).await;
+    for _ in 0..10 {
+        let result = rig.op(call("fail", json!({"text": "bad arguments"}))).await;
+        assert_eq!(result.unwrap()["isError"], true);
+    }
+    for _ in 0..10 {
+        let error = rig.op(call("no_such_tool", json!({}))).await.unwrap_err();
+        assert_eq!(error.class(), FailureClass::Rpc);
+    }
+    assert_eq!(rig.server.status().breaker, "closed");
+    assert_eq!(rig.text("bump", json!({})).await, "1");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_without_text_gets_one() {
+    let server = FaultyServer::start();
+    let rig = Rig::to(&server).await;
+    let fault = Fault::RpcError {
+        code: -32000,
+        message: String::new(),
+    };
+    server.fault("tools/call", fault);
+    let error = rig.op(bump()).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Rpc);
+    assert!(!error.failure.text.trim().is_empty());
+    assert_eq!(server.counts().sessions, 1);
+    rig.stop().await;
+}

@@ -1,0 +1,11 @@
+//! The production actor and transports against scripts, servers that misbehave, and real ones.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail like tests"
+)]
+
+mod faults;
+mod real;
+mod rig;

@@ -1,0 +1,212 @@
+//! One server under the production actor, as the manager would start it.
+
+use std::path::Path;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_mcp::actor::{
+    ActorTask, CallError, CallOptions, ConnectGate, Env, McpEvent, ServerHandle, ServerSettings,
+    ServerSpec,
+};
+use hermes_mcp::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
+use hermes_mcp::era::MemoryEraCache;
+use hermes_mcp::op::Op;
+use hermes_mcp::state::{LinkState, Standing};
+use hermes_mcp::stdio::Children;
+use hermes_testkit::mcp_server::{FaultyServer, Wire};
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+/// Longer than anything here takes; a test that needs it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Rig {
+    pub(crate) server: ServerHandle,
+    task: ActorTask,
+    events: broadcast::Receiver<McpEvent>,
+}
+
+impl Rig {
+    /// Connected to the faulty server, with the settings changed.
+    pub(crate) async fn with(
+        server: &FaultyServer,
+        change: impl FnOnce(&mut ServerSettings),
+    ) -> Self {
+        let mut rig = Self::start(spec(&http(server), change));
+        rig.ready().await;
+        rig
+    }
+
+    pub(crate) async fn to(server: &FaultyServer) -> Self {
+        Self::with(server, |_| {}).await
+    }
+
+    pub(crate) fn start(spec: ServerSpec) -> Self {
+        Self::start_in(spec, &Arc::new(ConnectGate::new(4)))
+    }
+
+    /// Among others that share the gate.
+    pub(crate) fn start_in(spec: ServerSpec, gate: &Arc<ConnectGate>) -> Self {
+        let (sender, events) = broadcast::channel(4096);
+        let env = Env {
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
+            gate: gate.clone(),
+            events: sender,
+        };
+        let (server, task) = ServerHandle::start(spec, env);
+        Self {
+            server,
+            task,
+            events,
+        }
+    }
+
+    pub(crate) async fn ready(&mut self) -> Standing {
+        self.until(|standing| standing.state == LinkState::Ready)
+            .await
+    }
+
+    /// Waits for a state.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Standing {
+        let waiting = async {
+            loop {
+                let standing = self.server.standing();
+                if wanted(&standing) {
+                    return standing;
+                }
+                // Lagging only means that there is something new to see.
+                let _ = self.events.recv().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("stays in {:?}", self.server.status()))
+    }
+
+    pub(crate) async fn op(&self, op: Op) -> Result<Value, CallError> {
+        let calling = self.server.call(op, CallOptions::default());
+        let result = tokio::time::timeout(PATIENCE, calling).await;
+        let result = result.unwrap_or_else(|_| panic!("hangs: {:?}", self.server.status()));
+        result.map(|output| output.result)
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, CallError> {
+        self.op(call(tool, arguments)).await
+    }
+
+    /// Calls a tool that must work and gives its text.
+    #[track_caller]
+    pub(crate) fn text(
+        &self,
+        tool: &str,
+        arguments: Value,
+    ) -> impl Future<Output = String> + use<'_> {
+        let tool = tool.to_owned();
+        async move {
+            match self.call(&tool, arguments).await {
+                Ok(result) => text(&result),
+                Err(error) => panic!("{tool}: {error:?}\n{:?}", self.server.status()),
+            }
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.server.stop(Instant::now() + Duration::from_secs(1));
+        let stopped = tokio::time::timeout(PATIENCE, self.task).await;
+        stopped.expect("the actor stops").unwrap().unwrap();
+    }
+}
+
+pub(crate) fn call(tool: &str, arguments: Value) -> Op {
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object: {arguments}")
+    };
+    Op::CallTool {
+        name: tool.to_owned(),
+        arguments,
+    }
+}
+
+pub(crate) fn echo() -> Op {
+    call("echo", json!({"text": "hello"}))
+}
+
+pub(crate) fn bump() -> Op {
+    call("bump", json!({}))
+}
+
+/// The text of a tool's result.
+pub(crate) fn text(result: &Value) -> String {
+    let text = result["content"][0]["text"].as_str();
+    text.unwrap_or_else(|| panic!("no text in {result}"))
+        .to_owned()
+}
+
+pub(crate) fn http(server: &FaultyServer) -> Target {
+    let sse = server.url().ends_with(wire_path(Wire::Sse));
+    http_target(&server.url(), sse)
+}
+
+fn wire_path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Sse => "/sse",
+        Wire::Legacy | Wire::Modern => "/mcp",
+    }
+}
+
+pub(crate) fn http_target(url: &str, sse: bool) -> Target {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .unwrap();
+    });
+    let clients = HttpClients::new(|| {
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(hermes_mcp::connect::CONNECT_TIMEOUT)
+            .pool_idle_timeout(Duration::from_secs(20))
+            .no_proxy()
+            .build()
+            .unwrap()
+    });
+    let target = HttpTarget {
+        url: url.parse().unwrap(),
+        headers: HeaderMap::new(),
+        clients: Arc::new(clients),
+        tokens: None,
+    };
+    if sse {
+        Target::Sse(target)
+    } else {
+        Target::Http(target)
+    }
+}
+
+/// A child, with its home for ledger and logs.
+pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Target {
+    Target::Stdio(StdioTarget {
+        command: command.to_string_lossy().into_owned(),
+        args,
+        env: std::collections::BTreeMap::new(),
+        cwd: None,
+        children: Children::new(home, std::env::vars()),
+    })
+}
+
+/// Settings of a test: nothing takes long, and no two tests share a host.
+pub(crate) fn spec(target: &Target, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
+    let connector = McpConnector::new("peer", target.clone(), Arc::new(MemoryEraCache::default()));
+    let mut settings = ServerSettings::new("peer", target.kind(), connector.fingerprint.clone());
+    settings.timeout = Duration::from_secs(10);
+    settings.connect_timeout = Duration::from_secs(20);
+    change(&mut settings);
+    ServerSpec {
+        settings,
+        connector: Arc::new(connector),
+    }
+}
