@@ -58,6 +58,16 @@ impl<'a> Resolver<'a> {
         model: Option<&str>,
         explicit: &Explicit,
     ) -> Result<Target, RouteError> {
+        self.choose_through(model, explicit, 0)
+    }
+
+    /// `aliases`: how many names were expanded on the way.
+    fn choose_through(
+        &self,
+        model: Option<&str>,
+        explicit: &Explicit,
+        aliases: usize,
+    ) -> Result<Target, RouteError> {
         let model = model.map(str::trim).filter(|model| !model.is_empty());
         if let Some(name) = explicit.provider.as_deref().filter(|name| !is_auto(name)) {
             return self.at(self.find(name)?, model.map(|m| strip(m, name)), explicit);
@@ -65,7 +75,7 @@ impl<'a> Resolver<'a> {
         if explicit.base_url.is_some() {
             return self.at(self.find("custom")?, model, explicit);
         }
-        if let Some(target) = model.and_then(|model| self.alias(model)) {
+        if let Some(target) = model.and_then(|model| self.alias(model, aliases)) {
             return target;
         }
         let current = self.current()?;
@@ -126,7 +136,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// A name of `model.aliases`.
-    fn alias(&self, model: &str) -> Option<Result<Target, RouteError>> {
+    fn alias(&self, model: &str, passed: usize) -> Option<Result<Target, RouteError>> {
         let aliases = self.config.model.aliases.as_ref()?;
         let (_, value) = aliases
             .iter()
@@ -148,8 +158,17 @@ impl<'a> Resolver<'a> {
                 },
             ),
         };
-        // An alias that names itself would go round in circles.
-        (!named.eq_ignore_ascii_case(model)).then(|| self.choose(Some(&named), &explicit))
+        // Without a provider an alias that names itself says nothing.
+        let placed = explicit.provider.is_some() || explicit.base_url.is_some();
+        if named.eq_ignore_ascii_case(model) && !placed {
+            return None;
+        }
+        if passed >= aliases.iter().count() {
+            return Some(Err(RouteError::Invalid(format!(
+                "model.aliases goes round in circles at {model:?}"
+            ))));
+        }
+        Some(self.choose_through(Some(&named), &explicit, passed + 1))
     }
 
     /// The provider that applies when none is named. `None`: nothing is configured.

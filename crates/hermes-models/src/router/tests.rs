@@ -625,8 +625,12 @@ fn aliases_of_the_config_are_expanded() {
         .config(|config| {
             config.model.aliases = serde_json::json!({
                 "fast": {"provider": "zai", "model": "glm-4.5-flash"},
+                "glm-4.5": {"provider": "zai", "model": "glm-4.5"},
                 "loop": "loop",
                 "big": "anthropic/claude-opus-4.8",
+                "huge": "big",
+                "hen": "egg",
+                "egg": "hen",
             })
             .as_object()
             .cloned();
@@ -644,7 +648,11 @@ fn aliases_of_the_config_are_expanded() {
             "anthropic/claude-opus-4.8".to_owned()
         )
     );
+    assert_eq!(of("huge"), of("big"));
+    assert_eq!(of("glm-4.5"), ("zai".to_owned(), "glm-4.5".to_owned()));
     assert_eq!(of("loop"), ("openrouter".to_owned(), "loop".to_owned()));
+    let circle = rig.router().switch("hen", None).err().unwrap();
+    assert!(circle.to_string().contains("model.aliases"), "{circle}");
 }
 
 #[test]
