@@ -5,12 +5,14 @@
 
 mod roots;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::redirect;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use roots::LazyRoots;
 
@@ -35,6 +37,18 @@ pub struct HttpSettings {
     pub accept_any_certificate: bool,
     pub proxy: ProxySettings,
     pub redirects: Redirects,
+    /// Shown to servers that ask for a certificate.
+    pub identity: Option<ClientIdentity>,
+    /// How long an unused connection is kept; `None`: as the HTTP stack sees fit.
+    pub idle_connections: Option<Duration>,
+}
+
+/// A certificate of ours, as PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIdentity {
+    pub certificate: PathBuf,
+    /// `None`: in the same file.
+    pub key: Option<PathBuf>,
 }
 
 /// Proxies by scheme of the target, as `HTTP_PROXY` and kin give them.
@@ -62,6 +76,8 @@ impl Default for HttpSettings {
             accept_any_certificate: false,
             proxy: ProxySettings::default(),
             redirects: Redirects::SameHost,
+            identity: None,
+            idle_connections: None,
         }
     }
 }
@@ -107,6 +123,8 @@ pub enum HttpError {
         "{url:?} is not a usable proxy address (expected http://host:port, https://… or socks5://…): {source}"
     )]
     Proxy { url: String, source: reqwest::Error },
+    #[error("the client certificate {} cannot be used: {why}", path.display())]
+    Identity { path: PathBuf, why: String },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
     #[error("the HTTP client cannot be built: {0}")]
@@ -128,6 +146,9 @@ pub fn client(settings: &HttpSettings) -> Result<reqwest::Client, HttpError> {
         .redirect(redirect_policy(settings.redirects))
         .tls_backend_preconfigured(tls(settings)?)
         .no_proxy();
+    if settings.idle_connections.is_some() {
+        builder = builder.pool_idle_timeout(settings.idle_connections);
+    }
     for proxy in proxies(&settings.proxy)? {
         builder = builder.proxy(proxy);
     }
@@ -141,13 +162,39 @@ fn tls(settings: &HttpSettings) -> Result<rustls::ClientConfig, HttpError> {
         settings.ca_file.clone(),
         settings.accept_any_certificate,
     );
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(roots))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(roots));
+    let mut config = match &settings.identity {
+        Some(identity) => {
+            let (chain, key) = identity.read()?;
+            config.with_client_auth_cert(chain, key)?
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+impl ClientIdentity {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpError> {
+        let unusable = |path: &Path, why: String| HttpError::Identity {
+            path: path.to_owned(),
+            why,
+        };
+        let certificate = &self.certificate;
+        let chain = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unusable(certificate, error.to_string()))?;
+        if chain.is_empty() {
+            return Err(unusable(certificate, "no certificate in it".to_owned()));
+        }
+        let path = self.key.as_ref().unwrap_or(certificate);
+        let key = PrivateKeyDer::from_pem_file(path)
+            .map_err(|error| unusable(path, format!("no plain private key in it ({error})")))?;
+        Ok((chain, key))
+    }
 }
 
 /// The process-wide crypto provider: ring, installed by whoever comes first.
@@ -237,6 +284,21 @@ mod tests {
         };
         let error = client(&settings).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/roots.pem"), "{error}");
+    }
+
+    #[test]
+    fn an_unusable_client_certificate_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = HttpSettings {
+            identity: Some(ClientIdentity {
+                certificate: file.path().to_owned(),
+                key: None,
+            }),
+            ..HttpSettings::default()
+        };
+        let error = client(&settings).unwrap_err().to_string();
+        assert!(error.contains("no certificate in it"), "{error}");
+        assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
     }
 
     #[test]
