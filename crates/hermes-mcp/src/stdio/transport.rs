@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -23,6 +24,9 @@ use crate::peer::{Inbox, Shared};
 
 /// Messages on their way in each direction; more wait in the pipe.
 const QUEUE: usize = 64;
+
+/// A child that closed its stdout and lives on for longer than this is of no use.
+const REASON_TIME: Duration = Duration::from_secs(2);
 
 type Written = oneshot::Sender<Result<(), String>>;
 
@@ -209,6 +213,10 @@ impl Reader {
     }
 }
 
+fn unsent(shared: &Shared, cause: &str) -> Fault {
+    Fault(shared.broke(Break::BeforeSend, cause))
+}
+
 impl Transport<RoleClient> for StdioTransport {
     type Error = Fault;
 
@@ -225,22 +233,31 @@ impl Transport<RoleClient> for StdioTransport {
         let shared = Arc::clone(&self.shared);
         async move {
             // A line that was not written whole was not read as a message.
-            let unsent = |cause: &str| Fault(shared.broke(Break::BeforeSend, cause));
-            let line = line.map_err(|error| unsent(&error.to_string()))?;
+            let line = line.map_err(|error| unsent(&shared, &error.to_string()))?;
             let (written, done) = oneshot::channel();
-            if writer.send((line, written)).await.is_err() {
-                return Err(unsent("the server's process takes no more requests"));
-            }
-            match done.await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(unsent(&error)),
-                Err(_) => Err(unsent("the server's process was being stopped")),
-            }
+            let cause = if writer.send((line, written)).await.is_err() {
+                "the server's process takes no more requests".to_owned()
+            } else {
+                match done.await {
+                    Ok(Ok(())) => return Ok(()),
+                    Ok(Err(error)) => error,
+                    Err(_) => "the server's process is being stopped".to_owned(),
+                }
+            };
+            // The end of the process says more than that of the pipe.
+            let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
+            let cause = died.map_or(cause, |died| died.text);
+            Err(unsent(&shared, &cause))
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        self.incoming.recv().await
+        if let Some(message) = self.incoming.recv().await {
+            return Some(message);
+        }
+        // The child is ending: why follows at once, and should be what everybody is told.
+        let _ = tokio::time::timeout(REASON_TIME, self.shared.died()).await;
+        None
     }
 
     /// Does not wait: the link does, where it matters.

@@ -1,0 +1,133 @@
+//! Links alone, without the actor: what each transport promises.
+
+mod children;
+mod http;
+mod servers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_mcp::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
+use hermes_mcp::era::{EraCache, MemoryEraCache};
+use hermes_mcp::failure::McpFailure;
+use hermes_mcp::link::{Call, ConnectRequest, Connector, Link, LinkEvent};
+use hermes_mcp::op::Op;
+use hermes_mcp::stdio::Children;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes; a test that needs it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connector and what its links report.
+pub(crate) struct Bench {
+    pub(crate) connector: McpConnector,
+    sender: mpsc::Sender<LinkEvent>,
+    pub(crate) events: mpsc::Receiver<LinkEvent>,
+    pub(crate) eras: Arc<MemoryEraCache>,
+}
+
+impl Bench {
+    pub(crate) fn new(target: Target) -> Self {
+        let (sender, events) = mpsc::channel(64);
+        let eras = Arc::new(MemoryEraCache::default());
+        let cache: Arc<dyn EraCache> = Arc::clone(&eras) as _;
+        Self {
+            connector: McpConnector::new("bench", target, cache),
+            sender,
+            events,
+            eras,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Link>, McpFailure> {
+        self.connect_within(PATIENCE).await
+    }
+
+    pub(crate) async fn connect_within(&self, time: Duration) -> Result<Arc<dyn Link>, McpFailure> {
+        let request = ConnectRequest {
+            epoch: 1,
+            deadline: Instant::now() + time,
+            cancel: CancellationToken::new(),
+            events: self.sender.clone(),
+        };
+        self.connector.connect(request).await
+    }
+
+    pub(crate) async fn event(&mut self) -> LinkEvent {
+        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+        event.expect("no event").unwrap()
+    }
+}
+
+pub(crate) fn within(time: Duration) -> Call {
+    Call {
+        deadline: Instant::now() + time,
+        cancel: CancellationToken::new(),
+        progress: None,
+    }
+}
+
+pub(crate) async fn ask(link: &dyn Link, op: Op) -> Result<Value, McpFailure> {
+    let output = link.request(&op, within(PATIENCE)).await?;
+    Ok(output.result)
+}
+
+pub(crate) fn tool(name: &str, arguments: Value) -> Op {
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object: {arguments}")
+    };
+    Op::CallTool {
+        name: name.to_owned(),
+        arguments,
+    }
+}
+
+pub(crate) fn text(result: &Value) -> &str {
+    let text = result["content"][0]["text"].as_str();
+    text.unwrap_or_else(|| panic!("no text in {result}"))
+}
+
+pub(crate) fn names(list: &Value, member: &str) -> Vec<String> {
+    let items = list[member].as_array().expect("a list");
+    items
+        .iter()
+        .map(|item| item["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+pub(crate) fn http_target(url: &str) -> HttpTarget {
+    let clients = HttpClients::new(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(hermes_mcp::connect::CONNECT_TIMEOUT)
+            .no_proxy()
+            .build()
+            .unwrap()
+    });
+    HttpTarget {
+        url: url.parse().unwrap(),
+        headers: HeaderMap::new(),
+        clients: Arc::new(clients),
+        tokens: None,
+    }
+}
+
+pub(crate) fn stdio(command: &str, args: &[&str], home: &Path) -> StdioTarget {
+    StdioTarget {
+        command: command.to_owned(),
+        args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        env: std::collections::BTreeMap::new(),
+        cwd: None,
+        children: Children::new(home, std::env::vars()),
+    }
+}
+
+pub(crate) fn nothing() -> Value {
+    json!({})
+}

@@ -1,0 +1,306 @@
+//! stdio: children that misbehave. The server is a shell script.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_mcp::connect::Target;
+use hermes_mcp::failure::{Certainty, FailureClass};
+use hermes_mcp::link::{Connector, Era};
+use hermes_mcp::op::Op;
+use hermes_mcp::stdio::Children;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{Bench, ask, nothing, stdio, text, tool, within};
+
+/// Answers in plain shell. The tools misbehave by their names.
+const SERVER: &str = r#"
+echo "starting" >&2
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+say() { answer "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"shell","version":"1"}}' ;;
+    *'"ping"'*) answer '{}' ;;
+    *'"tools/list"'*) answer '{"tools":[{"name":"no-schema"},{"name":"pid","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"pid"'*) say "$$" ;;
+    *'"name":"die"'*) echo "last words" >&2; exit 3 ;;
+    *'"name":"answer-and-die"'*) say "still here"; exit 0 ;;
+    *'"name":"mute"'*) ;;
+    *'"name":"garbage"'*) printf 'hello\n\001\377\376 not json\n\n{"half":\n'; say "after garbage" ;;
+    *'"name":"no-id"'*) printf '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"whose?"}}\n' ;;
+    *'"name":"long"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; head -c 17825792 /dev/zero | tr '\0' x; printf '"}]}}\n' ;;
+    *'"name":"flood"'*) head -c 20000000 /dev/zero | tr '\0' '!' >&2; say "flooded" ;;
+    *'"name":"changed"'*) printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'; say "told" ;;
+    *'"name":"grandchild"'*) sleep 1000 & say "$!" ;;
+    *'"name":"environment"'*) say "$(env | cut -d= -f1 | sort | tr '\n' ' ')" ;;
+    *'"notifications/cancelled"'*) echo "cancelled" >&2 ;;
+  esac
+done
+"#;
+
+fn script(home: &Path, lines: &str) -> Target {
+    Target::Stdio(stdio("/bin/sh", &["-c", lines], home))
+}
+
+fn alive(pid: &str) -> bool {
+    // A zombie is as good as gone.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+async fn until(what: &str, wanted: impl Fn() -> bool) {
+    let waiting = async {
+        while !wanted() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "never: {what}");
+}
+
+#[tokio::test]
+async fn a_child_is_started_asked_and_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    assert_eq!(link.facts().era, Era::Legacy);
+    assert_eq!(link.facts().server_name, "shell");
+    assert_eq!(link.facts().protocol_version, "2025-11-25");
+    let tools = ask(&*link, Op::ListTools).await.unwrap();
+    assert_eq!(super::names(&tools, "tools"), ["no-schema", "pid"]);
+    ask(&*link, Op::Probe).await.unwrap();
+    let result = ask(&*link, tool("pid", nothing())).await.unwrap();
+    let pid = text(&result).to_owned();
+    assert_eq!(link.facts().child_pid, pid.parse().ok());
+    let ledger = home.path().join("mcp-children.json");
+    assert!(std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    link.close().await;
+    assert!(!alive(&pid));
+    assert!(!std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    let failure = ask(&*link, Op::ListTools).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::NotSent);
+}
+
+#[tokio::test]
+async fn the_death_of_a_child_is_seen_at_once_and_told_with_its_last_words() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let failure = ask(&*link, tool("die", nothing())).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Ambiguous);
+    assert_eq!(failure.certainty, Certainty::MaybeExecuted);
+    assert!(failure.text.contains("exited with code 3"), "{failure}");
+    assert!(failure.text.contains("last words"), "{failure}");
+    assert!(link.closed().await.text.contains("code 3"));
+    let after = ask(&*link, Op::ListTools).await.unwrap_err();
+    assert_eq!(after.class, FailureClass::NotSent);
+    let tail = bench.connector.details().stderr_tail.unwrap();
+    assert_eq!(tail, "starting\nlast words\n");
+    let log = std::fs::read_to_string(home.path().join("logs/mcp-stderr.log")).unwrap();
+    assert_eq!(log, "[bench] starting\n[bench] last words\n");
+}
+
+#[tokio::test]
+async fn an_answer_given_before_the_end_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let result = ask(&*link, tool("answer-and-die", nothing()))
+        .await
+        .unwrap();
+    assert_eq!(text(&result), "still here");
+    assert!(link.closed().await.text.contains("code 0"));
+}
+
+#[tokio::test]
+async fn an_idle_child_that_is_killed_is_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let pid = i32::try_from(link.facts().child_pid.unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert!(link.closed().await.text.contains("signal 9"));
+}
+
+#[tokio::test]
+async fn garbage_and_errors_without_an_id_do_not_hang_anybody() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let result = ask(&*link, tool("garbage", nothing())).await.unwrap();
+    assert_eq!(text(&result), "after garbage");
+    let failure = ask(&*link, tool("no-id", nothing())).await.unwrap_err();
+    assert_eq!(
+        (failure.class, failure.rpc_code),
+        (FailureClass::Rpc, Some(-32000))
+    );
+    ask(&*link, tool("changed", nothing())).await.unwrap();
+    assert_eq!(
+        bench.event().await,
+        hermes_mcp::link::LinkEvent::ToolsChanged
+    );
+    link.close().await;
+}
+
+#[tokio::test]
+async fn too_long_a_line_fails_its_call_and_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let (pid, long) = (tool("pid", nothing()), tool("long", nothing()));
+    let (before, failed, after) = tokio::join!(
+        ask(&*link, pid.clone()),
+        ask(&*link, long),
+        ask(&*link, pid),
+    );
+    assert_eq!(before.unwrap(), after.unwrap());
+    let failure = failed.unwrap_err();
+    assert!(failure.text.contains("too large"), "{failure}");
+    assert_eq!(failure.class, FailureClass::Rpc);
+    let flooded = ask(&*link, tool("flood", nothing())).await.unwrap();
+    assert_eq!(text(&flooded), "flooded");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let cancel = CancellationToken::new();
+    let mut call = within(super::PATIENCE);
+    call.cancel = cancel.clone();
+    let mute = tool("mute", nothing());
+    let stop = async {
+        // The call is on its way once another one is answered after it.
+        ask(&*link, Op::Probe).await.unwrap();
+        cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(link.request(&mute, call), stop);
+    assert_eq!(outcome.unwrap_err().class, FailureClass::Cancelled);
+    let told = || bench.connector.stderr.tail().contains("cancelled");
+    until("the server is told", told).await;
+    let late = link.request(&mute, within(Duration::from_millis(50))).await;
+    assert_eq!(late.unwrap_err().class, FailureClass::TimedOut);
+    ask(&*link, Op::Probe).await.unwrap();
+    link.close().await;
+}
+
+#[tokio::test]
+async fn stubborn_children_and_their_children_end_too() {
+    let home = tempfile::tempdir().unwrap();
+    let stubborn = format!(
+        "trap '' TERM\n(trap '' TERM; while :; do sleep 1; done) &\n{SERVER}\nwhile :; do sleep 1; done"
+    );
+    let bench = Bench::new(script(home.path(), &stubborn));
+    let link = bench.connect().await.unwrap();
+    let pid = link.facts().child_pid.unwrap();
+    link.close().await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    assert!(rustix::process::test_kill_process_group(pid).is_err());
+}
+
+#[tokio::test]
+async fn a_grandchild_that_holds_the_pipes_does_not_hide_the_death() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let result = ask(&*link, tool("grandchild", nothing())).await.unwrap();
+    let grandchild = text(&result).to_owned();
+    assert!(alive(&grandchild));
+    let failure = ask(&*link, tool("die", nothing())).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Ambiguous);
+    // The next start waits for the whole group.
+    let next = bench.connect().await.unwrap();
+    assert!(!alive(&grandchild));
+    next.close().await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_dropped_leaves_no_child() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let pid = link.facts().child_pid.unwrap().to_string();
+    drop(link);
+    until("the child ends", || !alive(&pid)).await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_gets_no_answer_ends_in_time_and_leaves_no_child() {
+    let home = tempfile::tempdir().unwrap();
+    let pid_file = home.path().join("pid");
+    let mute = format!(
+        "echo $$ > {}; echo downloading >&2; cat > /dev/null",
+        pid_file.display()
+    );
+    let bench = Bench::new(script(home.path(), &mute));
+    let connecting = bench.connect_within(Duration::from_millis(500)).await;
+    let failure = connecting.err().unwrap();
+    assert_eq!(failure.class, FailureClass::TimedOut);
+    assert!(failure.text.contains("downloading"), "{failure}");
+    let pid = std::fs::read_to_string(&pid_file)
+        .unwrap()
+        .trim()
+        .to_owned();
+    until("the child ends", || !alive(&pid)).await;
+}
+
+#[tokio::test]
+async fn a_child_that_ends_during_the_handshake_says_why() {
+    let home = tempfile::tempdir().unwrap();
+    let broken = "echo 'Error: no API key' >&2; exit 1";
+    let bench = Bench::new(script(home.path(), broken));
+    let failure = bench.connect().await.err().unwrap();
+    assert_eq!(failure.class, FailureClass::NotSent);
+    assert!(failure.text.contains("no API key"), "{failure}");
+    let missing = Bench::new(Target::Stdio(stdio("no-such-server", &[], home.path())));
+    let failure = missing.connect().await.err().unwrap();
+    assert_eq!(failure.class, FailureClass::Permanent);
+    assert!(failure.text.contains("install it"), "{failure}");
+}
+
+#[tokio::test]
+async fn children_see_the_allowed_environment_only() {
+    let home = tempfile::tempdir().unwrap();
+    let mut target = stdio("/bin/sh", &["-c", SERVER], home.path());
+    let own = [
+        ("PATH", "/usr/bin:/bin"),
+        ("SECRET_KEY", "x"),
+        ("LANG", "C"),
+    ];
+    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    target.children = Children::new(home.path(), own);
+    target.env.insert("MINE".to_owned(), "1".to_owned());
+    let bench = Bench::new(Target::Stdio(target));
+    let link = bench.connect().await.unwrap();
+    let result = ask(&*link, tool("environment", json!({}))).await.unwrap();
+    let names = text(&result);
+    assert!(names.contains("MINE") && names.contains("LANG"), "{names}");
+    assert!(!names.contains("SECRET_KEY"), "{names}");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn leftovers_of_a_dead_process_are_swept() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let pid = link.facts().child_pid.unwrap();
+    let children = Children::new(home.path(), []);
+    // Its owner lives: not ours to end.
+    assert_eq!(children.sweep().await.ended, []);
+    // As if the owner had been another process, long gone.
+    let ledger = home.path().join("mcp-children.json");
+    let text = std::fs::read_to_string(&ledger).unwrap();
+    let mut entries: serde_json::Value = serde_json::from_str(&text).unwrap();
+    entries[0]["owner_started"] = json!("long ago");
+    std::fs::write(&ledger, entries.to_string()).unwrap();
+    assert_eq!(children.sweep().await.ended, [("bench".to_owned(), pid)]);
+    assert!(link.closed().await.text.contains("signal"));
+    let again = Arc::clone(&children);
+    assert_eq!(again.sweep().await.ended, []);
+}
