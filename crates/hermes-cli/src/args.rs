@@ -73,7 +73,7 @@ pub(crate) struct TurnArgs {
     #[arg(short, long, value_name = "SESSION")]
     pub(crate) resume: Option<String>,
     /// Go on with the latest session, or the latest one of that title
-    #[arg(short, long = "continue", value_name = "TITLE", num_args = 0..=1, default_missing_value = "")]
+    #[arg(short, long = "continue", value_name = "TITLE", num_args = 0..=1, default_missing_value = "", conflicts_with = "resume")]
     pub(crate) continue_: Option<String>,
     /// Stay in this directory when resuming
     #[arg(long)]
@@ -212,7 +212,9 @@ pub(crate) struct ChatArgs {
 
 /// Parses the command line. `Err` carries what to print and the code to leave with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
-    let mut cli = Cli::try_parse_from(args).map_err(|error| usage_failure(&error))?;
+    let args: Vec<OsString> = args.into_iter().collect();
+    let mut cli =
+        Cli::try_parse_from(&args).map_err(|error| usage_failure(&error, &named_command(&args)))?;
     let outer = std::mem::take(&mut cli.turn);
     match &mut cli.command {
         None => cli.turn = outer,
@@ -229,8 +231,21 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
     Ok(cli)
 }
 
+/// The command that was meant, as far as it is one: `hermes sessions list`.
+fn named_command(args: &[OsString]) -> String {
+    let mut command = Cli::command();
+    let mut path = command.get_name().to_owned();
+    for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        if let Some(sub) = command.find_subcommand(word).cloned() {
+            path = format!("{path} {word}");
+            command = sub;
+        }
+    }
+    path
+}
+
 /// clap's report in our manner: one line of cause, one line of help, code 64.
-fn usage_failure(error: &clap::Error) -> Failure {
+fn usage_failure(error: &clap::Error, command: &str) -> Failure {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -269,9 +284,17 @@ fn usage_failure(error: &clap::Error) -> Failure {
     } else {
         format!(": {detail}")
     };
-    let hint = close.map_or("see: hermes --help".to_owned(), |name| {
-        format!("did you mean {name:?}? All commands: hermes --help")
-    });
+    let hint = match (close, error.kind(), command) {
+        (Some(name), ..) => format!("did you mean {name:?}? See: {command} --help"),
+        // Many a person begins with a question.
+        (None, ErrorKind::InvalidSubcommand, "hermes") => {
+            "to ask something: hermes -z \"…\"; all commands: hermes --help".to_owned()
+        }
+        (None, ErrorKind::UnknownArgument, "hermes chat") => {
+            "to ask something: hermes chat -q \"…\"; all flags: hermes chat --help".to_owned()
+        }
+        _ => format!("see: {command} --help"),
+    };
     Failure::usage(format!("{cause}{detail}\n{hint}"))
 }
 

@@ -15,7 +15,7 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
-use hermes_core::model::{ModelRouter, Route};
+use hermes_core::model::{ModelRouter, Route, RouteError};
 use hermes_core::store::{NewSession, SessionStore, SessionUpdate, StoredSession};
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
@@ -25,8 +25,8 @@ use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::TurnArgs;
-use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+use crate::commands::{Context, skills};
+use crate::exit::{Exit, Failure, Outcome};
 
 /// How a conversation is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) fn router(cx: &Context, config: &Arc<Config>, overrides: Overrides) -
 
 /// Fails when there is no model to talk to.
 pub(crate) fn require_model(args: &TurnArgs, cx: &Context) -> Outcome {
-    router(cx, &config(args, cx)?, overrides(args)).describe()?;
+    described(&router(cx, &config(args, cx)?, overrides(args)), args)?;
     Ok(())
 }
 
@@ -102,6 +102,21 @@ fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
     } else {
         cx.config()?
     }))
+}
+
+/// Who would answer.
+fn described(router: &Router, args: &TurnArgs) -> Result<Route, Failure> {
+    router.describe().map_err(|error| {
+        let ignored = args.ignore_user_config || args.safe_mode;
+        if ignored && error == RouteError::NothingConfigured {
+            Failure::new(
+                Exit::NotConfigured,
+                "config.yaml is ignored, so no model is configured: name one with -m MODEL --provider P",
+            )
+        } else {
+            error.into()
+        }
+    })
 }
 
 fn overrides(args: &TurnArgs) -> Overrides {
@@ -134,7 +149,7 @@ impl Chat {
         for problem in router.problems() {
             cx.out.remark(format!("config: {problem}"));
         }
-        let route = router.describe()?;
+        let route = described(&router, args)?;
         crate::logging::start(&cx.home.logs_dir());
         let store = open_store(cx)?;
         let stored = find_session(args, &store).await?;
@@ -312,7 +327,7 @@ fn skills_text(
     for name in &args.skills {
         let view = library
             .view(name, None, None)
-            .map_err(|error| Failure::not_found(error.to_string()))?;
+            .map_err(|error| skills::failure(&error))?;
         match view {
             View::Skill(skill) => texts.push(skill.content),
             View::File(file) => texts.extend(file.content),

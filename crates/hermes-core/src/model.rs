@@ -180,10 +180,10 @@ impl ModelError {
     fn headline(&self) -> String {
         let status = self
             .status
-            .map(|code| format!("{code} "))
+            .map(|code| format!("{code} from "))
             .unwrap_or_default();
         format!(
-            "{status}from {} ({}): {}",
+            "{status}{} ({}): {}",
             self.provider, self.model, self.message
         )
     }

@@ -56,8 +56,15 @@ fn remedy(class: ErrorClass, route: Option<&Route>) -> Option<String> {
     let credential = route.and_then(|route| route.credential.as_deref());
     let key = credential.and_then(|label| label.rsplit(':').next());
     let text = match (class, key) {
+        // The key stands in config.yaml itself.
+        (ErrorClass::Auth, Some("model_config")) => {
+            "the key was rejected: hermes config set model.api_key <key>".to_owned()
+        }
         (ErrorClass::Auth, Some(key)) => {
             format!("the key of {key} was rejected: hermes config set {key} <key>")
+        }
+        (ErrorClass::Auth, None) if route.is_some_and(|route| route.provider == "custom") => {
+            "a key is needed: hermes config set model.api_key <key>".to_owned()
         }
         (ErrorClass::Auth, None) => {
             "a key is needed: hermes config set <PROVIDER>_API_KEY <key>".to_owned()
@@ -130,6 +137,7 @@ mod tests {
         }
         assert_eq!(explain(&TurnExit::Answered, None), None);
     }
+
     #[test]
     fn a_rejected_key_names_the_variable_to_set() {
         let route = Route {
@@ -143,10 +151,20 @@ mod tests {
             class: ErrorClass::Auth,
             message: "401".into(),
         };
-        let text = explain(&exit, Some(&route)).unwrap();
-        assert!(
-            text.contains("hermes config set OPENROUTER_API_KEY"),
-            "{text}"
-        );
+        let own = |credential: Option<&str>| Route {
+            provider: "custom".into(),
+            credential: credential.map(Into::into),
+            ..route.clone()
+        };
+        for (route, setting) in [
+            (route.clone(), "OPENROUTER_API_KEY"),
+            (own(None), "model.api_key"),
+            (own(Some("model_config")), "model.api_key"),
+            (own(Some("env:LAB_KEY")), "LAB_KEY"),
+        ] {
+            let text = explain(&exit, Some(&route)).unwrap();
+            let command = format!("hermes config set {setting} <key>");
+            assert!(text.ends_with(&command), "{text}");
+        }
     }
 }

@@ -23,7 +23,7 @@ async fn pauses_grow_and_retries_end_with_the_reason() {
         summary.exit,
         TurnExit::Failed {
             class: ErrorClass::Server,
-            message: "from test (main): Server".into()
+            message: "test (main): Server".into()
         }
     );
     assert_eq!(began.elapsed().as_secs(), 2 + 4 + 8);

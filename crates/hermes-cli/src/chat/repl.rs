@@ -3,17 +3,19 @@
 use std::path::PathBuf;
 
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::message::Part;
 use hermes_core::store::SessionStore as _;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Context as LineContext, Editor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::render::Renderer;
 use super::slash::{self, Parsed, TABLE};
 use super::{approve, images, slash_run};
 use crate::args::TurnArgs;
-use crate::commands::Context;
+use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring::{Chat, Mode};
 
@@ -28,6 +30,8 @@ pub(super) struct Repl<'a> {
     pub(super) last_question: Option<String>,
     /// A title given before the session was stored.
     pub(super) title_to_set: Option<String>,
+    /// What `--image` named; it goes with the first question.
+    images: Vec<Part>,
     interrupts: Signal,
 }
 
@@ -39,6 +43,7 @@ pub(super) enum Next {
 }
 
 pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
+    let images = images::load(&std::mem::take(&mut args.image))?;
     let chat = Chat::open(&args, cx, Mode::Repl).await?;
     // The next session of this chat is a new one.
     args.resume = None;
@@ -52,9 +57,13 @@ pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
         renderer,
         last_question: None,
         title_to_set: None,
+        images,
         interrupts,
     };
     cx.out.line(cx.out.dim(&repl.chat.banner()))?;
+    if repl.chat.used {
+        slash_run::say_where_we_are(&repl).await?;
+    }
     let mut lines = Lines::open(cx.home.join("cache/line-history"));
     let talked = repl.converse(&mut lines).await;
     lines.save();
@@ -79,7 +88,7 @@ impl Repl<'_> {
     async fn converse(&mut self, lines: &mut Lines) -> Outcome {
         let mut leaving = false;
         loop {
-            match lines.read().await? {
+            match lines.read(&mut self.interrupts).await? {
                 Line::Text(text) => {
                     leaving = false;
                     if self.line(&text).await? == Next::Leave {
@@ -120,7 +129,7 @@ impl Repl<'_> {
 
     /// Runs one turn to its end.
     pub(super) async fn ask(&mut self, text: String) -> Outcome {
-        let images = images::load(&std::mem::take(&mut self.args.image))?;
+        let images = std::mem::take(&mut self.images);
         self.last_question = Some(text.clone());
         self.chat.used = true;
         self.chat.asked = true;
@@ -195,9 +204,9 @@ impl Repl<'_> {
                 _ => String::new(),
             };
             self.cx.out.remark(self.cx.out.dim(&format!(
-                "{:.1}s · {} tools · {} in ({} cached) {} out{cost}",
+                "{:.1}s · {} · {} in ({} cached) {} out{cost}",
                 summary.millis as f64 / 1000.0,
-                summary.tool_calls,
+                counted(summary.tool_calls as usize, "tool"),
                 usage.prompt_tokens(),
                 usage.cache_read,
                 usage.output
@@ -214,7 +223,9 @@ enum Line {
 
 /// Reads lines with editing and history, off the async threads.
 struct Lines {
-    editor: Option<Editor<SlashHelper, FileHistory>>,
+    /// `None` while a line is read.
+    editor: Option<SlashEditor>,
+    reading: Option<oneshot::Receiver<(SlashEditor, Result<String, ReadlineError>)>>,
     history: PathBuf,
 }
 
@@ -229,17 +240,32 @@ impl Lines {
             let _ = editor.load_history(&history);
             editor
         });
-        Self { editor, history }
+        Self {
+            editor,
+            reading: None,
+            history,
+        }
     }
 
-    async fn read(&mut self) -> Result<Line, Failure> {
-        let Some(editor) = self.editor.take() else {
+    /// The next line. The editor takes Ctrl+C as a key where it can; on a terminal that it cannot
+    /// drive, the signal comes and the line goes on being read.
+    async fn read(&mut self, interrupts: &mut Signal) -> Result<Line, Failure> {
+        if let Some(editor) = self.editor.take() {
+            let (sender, reading) = oneshot::channel();
+            // A thread of its own: the process can leave while it waits for a key.
+            std::thread::spawn(move || sender.send(read_lines(editor)).is_ok());
+            self.reading = Some(reading);
+        }
+        let Some(reading) = &mut self.reading else {
             return Err(Failure::failed(
                 "no line editor for this terminal; use hermes -z \"…\"",
             ));
         };
-        let reading = tokio::task::spawn_blocking(move || read_lines(editor)).await;
-        let (editor, result) = reading.map_err(|error| Failure::failed(error.to_string()))?;
+        let done = tokio::select! {
+            done = reading => done,
+            _ = interrupts.recv() => return Ok(Line::Interrupted),
+        };
+        let (editor, result) = done.map_err(|error| Failure::failed(error.to_string()))?;
         self.editor = Some(editor);
         match result {
             Ok(text) => Ok(Line::Text(text)),

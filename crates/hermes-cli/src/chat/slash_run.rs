@@ -10,7 +10,7 @@ use hermes_store::skills::Library;
 use super::repl::{Next, Repl};
 use super::shorten;
 use super::slash::{self, Verb};
-use crate::commands;
+use crate::commands::{self, counted};
 use crate::exit::{Failure, Outcome};
 use crate::wiring::{Chat, Mode};
 
@@ -126,6 +126,18 @@ async fn shown_rows(repl: &Repl<'_>) -> Result<Vec<MessageRecord>, Failure> {
     }
     let rows = repl.chat.store.messages(&repl.chat.id, false).await?;
     Ok(rows.into_iter().filter(MessageRecord::is_shown).collect())
+}
+
+/// Tells what is gone on with.
+pub(super) async fn say_where_we_are(repl: &Repl<'_>) -> Outcome {
+    let record = repl.chat.store.get(repl.chat.id.as_str()).await?;
+    let name = match record.text("title") {
+        Some(title) => format!("{title:?}"),
+        None => repl.chat.id.to_string(),
+    };
+    let said = counted(shown_rows(repl).await?.len(), "message");
+    let line = format!("going on with {name}: {said}, /history shows them");
+    Ok(repl.cx.out.line(repl.cx.out.dim(&line))?)
 }
 
 async fn undo(repl: &mut Repl<'_>, count: &str) -> Outcome {
@@ -295,10 +307,10 @@ fn verbose(repl: &mut Repl<'_>) -> Outcome {
 fn tools(repl: &Repl<'_>) -> Outcome {
     for tool in repl.chat.tools.registry().iter() {
         let spec = tool.spec();
-        let first = shorten(&spec.description, 70);
+        let first = shorten(&spec.description, 43);
         repl.cx
             .out
-            .line(format!("  {:<16} {:<10} {first}", spec.name, spec.toolset))?;
+            .line(format!("  {:<16} {:<15} {first}", spec.name, spec.toolset))?;
     }
     Ok(())
 }

@@ -23,30 +23,36 @@ pub(crate) struct MemoryArgs {
 enum Action {
     /// How full memory is and what is switched on (the default)
     Status {
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Print the entries
     Show {
+        /// The agent's own notes, what it knows about you, or both
         #[arg(long, value_enum, default_value_t = Which::All)]
         target: Which,
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Add an entry
     Add {
         text: String,
+        /// The agent's own notes, or what it knows about you
         #[arg(long, value_enum, default_value_t = One::Memory)]
         target: One,
     },
     /// Remove the entry that contains this text
     Remove {
         text: String,
+        /// The agent's own notes, or what it knows about you
         #[arg(long, value_enum, default_value_t = One::Memory)]
         target: One,
     },
     /// Delete every entry
     Reset {
+        /// The agent's own notes, what it knows about you, or both
         #[arg(long, value_enum, default_value_t = Which::All)]
         target: Which,
         /// Do not ask
@@ -57,6 +63,7 @@ enum Action {
     Off,
     /// Changes that wait for approval
     Pending {
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },

@@ -28,11 +28,13 @@ enum Action {
         name: String,
         /// A file of the skill, such as references/api.md
         file: Option<String>,
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Changes that wait for approval
     Pending {
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
@@ -53,6 +55,7 @@ struct ListArgs {
     /// Leave out skills that are switched off
     #[arg(long)]
     enabled_only: bool,
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 }
@@ -223,7 +226,7 @@ impl Origins {
     }
 }
 
-fn failure(error: &SkillError) -> Failure {
+pub(crate) fn failure(error: &SkillError) -> Failure {
     let exit = match error {
         SkillError::NotFound { .. } | SkillError::NoFile { .. } => Exit::NotFound,
         SkillError::Invalid(_) | SkillError::Ambiguous { .. } => Exit::Usage,

@@ -269,3 +269,53 @@ fn chat_flags_do_not_go_with_other_commands() {
     let done = hermes(&TempHome::new()).args(["-m", "x", "version"]).run();
     assert_eq!(done.code, Some(64), "{}", done.stderr);
 }
+
+#[test]
+fn wrong_usage_points_to_the_help_of_that_command() {
+    let home = TempHome::new();
+    for (args, hint) in [
+        (vec!["config", "set"], "see: hermes config set --help"),
+        (vec!["config", "bogus"], "see: hermes config --help"),
+        (
+            vec!["sessions", "list", "--limit", "x"],
+            "see: hermes sessions list --help",
+        ),
+        (vec!["sessions", "lst"], "did you mean \"list\"?"),
+        (vec!["what is the time?"], "hermes -z \"…\""),
+        (vec!["chat", "what is the time?"], "hermes chat -q \"…\""),
+        (vec!["-r", "a", "-c", "-z", "hi"], "see: hermes --help"),
+    ] {
+        let done = hermes(&home).args(&args).run();
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(64), ""),
+            "{args:?}"
+        );
+        assert!(done.stderr.contains(hint), "{args:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_model_hidden_by_a_flag_is_not_called_unconfigured() {
+    let setup = Setup::new();
+    for flag in ["--safe-mode", "--ignore-user-config"] {
+        let done = setup.run(["-z", "hi", flag]);
+        assert_eq!(done.code, Some(3));
+        assert!(
+            done.stderr.contains("config.yaml is ignored"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn a_skill_that_is_not_there_is_4() {
+    let done = Setup::new().run(["-z", "hi", "-s", "nosuch"]);
+    assert_eq!(done.code, Some(4));
+    assert!(
+        done.stderr.contains("hermes skills list"),
+        "{}",
+        done.stderr
+    );
+}

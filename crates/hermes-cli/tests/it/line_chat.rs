@@ -30,18 +30,17 @@ struct Terminal {
 impl Terminal {
     /// `None`, and a skip on record, where no terminal can be had.
     fn open(home: &TempHome, test: &str) -> Option<Self> {
+        Self::open_with(home, test, "xterm", "")
+    }
+
+    fn open_with(home: &TempHome, test: &str, term: &str, flags: &str) -> Option<Self> {
+        // Without exec the shell in between would answer for Ctrl+C.
+        let command = format!("exec {} {flags}", env!("CARGO_BIN_EXE_hermes"));
         let started = Command::new("script")
-            // Without exec the shell in between would answer for Ctrl+C.
-            .args([
-                "-q",
-                "-e",
-                "-c",
-                concat!("exec ", env!("CARGO_BIN_EXE_hermes")),
-            ])
-            .arg("/dev/null")
+            .args(["-q", "-e", "-c", &command, "/dev/null"])
             .env_clear()
             .envs(home.vars())
-            .env("TERM", "xterm")
+            .env("TERM", term)
             .current_dir(home.work())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -204,4 +203,80 @@ fn ctrl_c_stops_the_answer_and_not_the_chat() {
     assert_eq!(sent.last_user_text(), "again");
     let said = sent.body_text();
     assert!(said.contains("half of it"), "what was said is kept: {said}");
+}
+
+#[test]
+fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("the answer"));
+    let test = "line_chat::a_terminal_without_editing";
+    let Some(mut terminal) = Terminal::open_with(&setup.home, test, "dumb", "") else {
+        return;
+    };
+    terminal.wait_for("> ", 1);
+    terminal.press("\x03");
+    terminal.wait_for("(Ctrl+C again to leave)", 1);
+    // The question after it is asked, not taken for interrupted.
+    terminal.press("what is it?\r");
+    terminal.wait_for("the answer", 1);
+    terminal.wait_for("> ", 2);
+    terminal.press("\x03");
+    terminal.wait_for("(Ctrl+C again to leave)", 2);
+    terminal.press("\x03");
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+}
+
+#[test]
+fn an_image_that_is_not_there_is_told_before_the_chat_begins() {
+    let setup = Setup::new();
+    let test = "line_chat::an_image_that_is_not_there";
+    let Some(terminal) = Terminal::open_with(&setup.home, test, "xterm", "--image no.png") else {
+        return;
+    };
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(64), "{screen}");
+    assert!(screen.contains("no.png"), "{screen}");
+    assert!(!screen.contains("/help"), "{screen}");
+}
+
+#[test]
+fn going_on_with_a_session_says_which() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a boat"));
+    let _ = setup.run(["-z", "what is it?"]).ok();
+    let listed = setup.run(["sessions", "list", "--json"]).ok().json();
+    let id = listed[0]["id"].as_str().unwrap();
+    let _ = setup.run(["sessions", "rename", id, "Boats"]).ok();
+    let test = "line_chat::going_on_with_a_session";
+    let Some(mut terminal) = Terminal::open_with(&setup.home, test, "xterm", "-c") else {
+        return;
+    };
+    terminal.type_line("/quit");
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(
+        screen.contains("going on with \"Boats\": 2 messages"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn reasoning_and_answer_do_not_run_together() {
+    let setup = Setup::new();
+    setup
+        .server
+        .push_default(Reply::text("Forty-two.").reasoning("six times seven"));
+    let test = "line_chat::reasoning_and_answer";
+    let Some(mut terminal) = Terminal::open_with(&setup.home, test, "dumb", "-v") else {
+        return;
+    };
+    terminal.wait_for("> ", 1);
+    terminal.press("well?\r");
+    terminal.wait_for("Forty-two.", 1);
+    terminal.wait_for("> ", 2);
+    terminal.press("/quit\r");
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("six times seven\r\nForty-two."), "{screen}");
 }

@@ -181,3 +181,32 @@ fn nothing_of_the_home_is_rewritten_by_a_turn() {
     assert!(!setup.home.exists(".env"));
     assert!(!setup.home.exists("skills/.bundled_manifest"));
 }
+
+#[test]
+fn verbose_shows_reasoning_beside_the_answer() {
+    let setup = Setup::new();
+    for (flag, told) in [("-v", "six times seven\n"), ("-vQ", "")] {
+        setup
+            .server
+            .push(Reply::text("42").reasoning("six times seven"));
+        let done = setup.run(["-z", "well?", flag]).ok();
+        assert_eq!(done.stdout, "42\n");
+        assert_eq!(done.stderr, told, "{flag}");
+    }
+}
+
+#[test]
+fn both_kinds_of_json_say_who_answered() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("42"));
+    for format in ["json", "stream-json"] {
+        let done = setup.run(["-z", "well?", "--output-format", format]).ok();
+        let result: Value = match format {
+            "json" => done.json(),
+            _ => serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap(),
+        };
+        assert_eq!(result["type"], "result");
+        assert_eq!(result["provider"], "custom", "{result}");
+        assert!(result["model"].is_string(), "{result}");
+    }
+}

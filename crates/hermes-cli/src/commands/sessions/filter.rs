@@ -19,45 +19,58 @@ pub(super) struct FilterArgs {
     /// Started at or after TIME
     #[arg(long, value_name = "TIME")]
     after: Option<String>,
+    /// Only this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
     /// Part of the title
     #[arg(long)]
     title: Option<String>,
-    #[arg(long)]
+    /// Why it ended: cli_close, agent_close, new_session, …
+    #[arg(long, value_name = "REASON")]
     end_reason: Option<String>,
     /// This directory or one below it
     #[arg(long)]
     cwd: Option<String>,
+    /// At least N messages
     #[arg(long, value_name = "N")]
     min_messages: Option<i64>,
+    /// At most N messages
     #[arg(long, value_name = "N")]
     max_messages: Option<i64>,
     /// Part of the model name
-    #[arg(id = "filter_model", long = "model")]
+    #[arg(id = "filter_model", long = "model", value_name = "MODEL")]
     model: Option<String>,
-    #[arg(id = "filter_provider", long = "provider")]
+    /// The provider that bills it
+    #[arg(id = "filter_provider", long = "provider", value_name = "PROVIDER")]
     provider: Option<String>,
+    /// The user's id on its platform
     #[arg(long)]
     user: Option<String>,
+    /// The chat's id on its platform
     #[arg(long)]
     chat_id: Option<String>,
+    /// The kind of chat: dm, group, …
     #[arg(long)]
     chat_type: Option<String>,
     /// Part of the git branch
     #[arg(long)]
     branch: Option<String>,
-    /// Input and output tokens together
+    /// At least N tokens, input and output together
     #[arg(long, value_name = "N")]
     min_tokens: Option<i64>,
+    /// At most N tokens, input and output together
     #[arg(long, value_name = "N")]
     max_tokens: Option<i64>,
+    /// At least this cost
     #[arg(long, value_name = "USD")]
     min_cost: Option<f64>,
+    /// At most this cost
     #[arg(long, value_name = "USD")]
     max_cost: Option<f64>,
+    /// At least N tool calls
     #[arg(long, value_name = "N")]
     min_tool_calls: Option<i64>,
+    /// At most N tool calls
     #[arg(long, value_name = "N")]
     max_tool_calls: Option<i64>,
 }

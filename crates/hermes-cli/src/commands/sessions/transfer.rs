@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::filter::FilterArgs;
 use super::{reader, show};
-use crate::commands::Context;
+use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
@@ -108,7 +108,8 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
         cx.out
             .json(&json!({ "output": args.output, "sessions": ids }))?;
     } else {
-        cx.out.remark(format!("{} sessions exported", ids.len()));
+        cx.out
+            .remark(format!("{} exported", counted(ids.len(), "session")));
     }
     Ok(())
 }
