@@ -50,7 +50,7 @@ pub fn redact(value: &Value) -> Value {
 fn redact_at(key: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_secret_key(key) => Value::String(mask(text)),
-        Value::String(text) => Value::String(mask_url(text)),
+        Value::String(text) => Value::String(url(text)),
         Value::Number(number) if is_secret_key(key) => Value::String(mask(&number.to_string())),
         Value::Array(items) => items.iter().map(|item| redact_at(key, item)).collect(),
         Value::Object(map) => {
@@ -86,15 +86,37 @@ pub fn mask(secret: &str) -> String {
     format!("****{tail}")
 }
 
-/// `scheme://user:password@host` without the password.
-fn mask_url(text: &str) -> String {
-    let parts = text.split_once("://").and_then(|(scheme, rest)| {
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (login, host) = rest[..end].rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        Some(format!("{scheme}://{user}:****@{host}{}", &rest[end..]))
-    });
-    parts.unwrap_or_else(|| text.to_owned())
+/// An address without the password of its login and without keys among its parameters. Other text
+/// stays as it is.
+pub fn url(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (place, rest) = rest.split_at(end);
+    let login = place
+        .rsplit_once('@')
+        .and_then(|(login, host)| Some((login.split_once(':')?.0, host)));
+    let place = match login {
+        Some((user, host)) => format!("{user}:****@{host}"),
+        None => place.to_owned(),
+    };
+    let rest = match rest.split_once('?') {
+        Some((path, query)) => format!("{path}?{}", parameters(query)),
+        None => rest.to_owned(),
+    };
+    format!("{scheme}://{place}{rest}")
+}
+
+fn parameters(query: &str) -> String {
+    let shown: Vec<String> = query
+        .split('&')
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) if is_secret_key(name) => format!("{name}={}", mask(value)),
+            _ => pair.to_owned(),
+        })
+        .collect();
+    shown.join("&")
 }
 
 #[cfg(test)]
@@ -102,6 +124,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn addresses_show_no_credentials() {
+        for (address, shown) in [
+            ("http://u:p@ss@h:1/v1", "http://u:****@h:1/v1"),
+            (
+                "https://h/v1?api_key=0123456789abcdef&version=2",
+                "https://h/v1?api_key=****cdef&version=2",
+            ),
+            ("https://h?token=short", "https://h?token=****"),
+            ("https://h/a@b:c?x=1#y", "https://h/a@b:c?x=1#y"),
+            ("no address: a?key=b", "no address: a?key=b"),
+        ] {
+            assert_eq!(url(address), shown);
+        }
+    }
 
     #[test]
     fn credentials_are_masked_wherever_they_stand() {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hermes_config::redact;
+use hermes_core::model::Route;
 use hermes_models::router::Overrides;
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
@@ -87,7 +89,10 @@ fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
     let config = Arc::new(loaded.config);
     let router = wiring::router(cx, &config, Overrides::default());
     let model = match router.describe() {
-        Ok(route) => json!(route),
+        Ok(route) => json!(Route {
+            base_url: redact::url(&route.base_url),
+            ..route
+        }),
         Err(error) => json!({"error": error.to_string()}),
     };
     let memory = MemoryFiles::of_home(&cx.home, &config);

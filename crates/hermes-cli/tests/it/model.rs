@@ -258,3 +258,26 @@ fn set_tells_what_it_removed_and_not_what_it_replaced() {
     assert_eq!(setup.run(["model", "set", " "]).code, Some(64));
     assert_eq!(setup.home.read("config.yaml"), before);
 }
+
+#[test]
+fn credentials_in_an_address_are_not_shown() {
+    let setup = crate::Setup::new();
+    setup.server.push_default(Reply::text("ready"));
+    let address = setup.server.base_url().replace("://", "://me:letmein99@");
+    let address = format!("{address}?api_key=0123456789abcdefghij");
+    setup.home.use_server(&address, "");
+    for args in [
+        vec!["status"],
+        vec!["status", "--json"],
+        vec!["model", "show"],
+        vec!["model", "show", "--json"],
+        vec!["model", "test"],
+        vec!["config", "show"],
+    ] {
+        let done = setup.run(args.clone());
+        let said = format!("{}{}", done.stdout, done.stderr);
+        for secret in ["letmein99", "0123456789abcdef"] {
+            assert!(!said.contains(secret), "{args:?} shows {secret}:\n{said}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! `hermes model show`.
 
+use hermes_config::redact;
 use hermes_core::model::ModelRouter;
 use hermes_models::router::Overrides;
 use serde_json::json;
@@ -19,6 +20,7 @@ pub(super) fn run(args: &ShowArgs, cx: &Context) -> Outcome {
     let (config, router) = router(cx, Overrides::default())?;
     let client = router.primary()?;
     let (route, info) = (client.route(), client.info());
+    let address = redact::url(&route.base_url);
     let chain: Vec<String> = config
         .fallbacks()
         .iter()
@@ -28,7 +30,7 @@ pub(super) fn run(args: &ShowArgs, cx: &Context) -> Outcome {
         cx.out.json(&json!({
             "provider": route.provider,
             "model": route.model,
-            "base_url": route.base_url,
+            "base_url": address,
             "format": route.format,
             "credential": route.credential,
             "context_length": info.context_length,
@@ -43,10 +45,8 @@ pub(super) fn run(args: &ShowArgs, cx: &Context) -> Outcome {
         return Ok(());
     }
     cx.out.line(format!("model     {}", route.model))?;
-    cx.out.line(format!(
-        "provider  {} at {}",
-        route.provider, route.base_url
-    ))?;
+    cx.out
+        .line(format!("provider  {} at {address}", route.provider))?;
     cx.out.line(format!(
         "key       {}",
         route.credential.as_deref().unwrap_or("none")

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt as _;
+use hermes_config::redact;
 use hermes_core::ids::SessionId;
 use hermes_core::message::{AssistantMessage, Message};
 use hermes_core::model::{
-    Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ModelRouter, ToolChoice,
+    Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ModelRouter, Route, ToolChoice,
 };
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_core::usage::Usage;
@@ -48,7 +49,10 @@ pub(super) fn run(args: TestArgs, cx: &Context) -> Outcome {
     };
     let (_, router) = router(cx, overrides)?;
     let client = router.primary()?;
-    let route = client.route().clone();
+    let route = Route {
+        base_url: redact::url(&client.route().base_url),
+        ..client.route().clone()
+    };
     cx.out
         .remark(format!("asking {} at {} …", route.model, route.base_url));
     let runtime = wiring::runtime()?;
