@@ -133,7 +133,12 @@ fn titled(name: &str, text: &str) -> String {
 
 /// The trimmed text of a file. An unreadable one is told, an empty or missing one is `None`.
 fn read(path: &Path, notices: &mut Vec<String>) -> Option<String> {
-    let bytes = File::open(path).and_then(|file| {
+    let bytes = std::fs::metadata(path).and_then(|meta| {
+        if !meta.is_file() && !meta.is_dir() {
+            // Opening a pipe would wait for a writer: a prompt must not.
+            return Err(std::io::Error::other("it is no ordinary file"));
+        }
+        let file = File::open(path)?;
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)

@@ -56,6 +56,22 @@ fn the_first_kind_wins() {
 }
 
 #[test]
+fn a_pipe_is_not_waited_for() {
+    let place = Place::new();
+    let pipe = place.path().join("AGENTS.md");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    place.file("CLAUDE.md", "claude");
+    let found = project(&place.path(), 20_000).unwrap();
+    assert_eq!(found.text, "## CLAUDE.md\n\nclaude");
+    assert!(
+        found.notices[0].contains("no ordinary file"),
+        "{:?}",
+        found.notices
+    );
+}
+
+#[test]
 fn hermes_md_is_looked_for_up_to_the_root_of_the_repository() {
     let place = Place::new();
     place.file("HERMES.md", "outside");

@@ -70,7 +70,8 @@ fn descend(
             if !support && !SKIPPED.contains(&&*name) {
                 descend(&path, wanted, inside, found);
             }
-        } else if wanted(&path) {
+        } else if wanted(&path) && path.is_file() {
+            // Reading a pipe would wait for a writer.
             found.push(path);
         }
     }
@@ -148,6 +149,10 @@ mod tests {
         symlink(elsewhere.path(), root.path().join("linked")).unwrap();
         symlink(root.path(), root.path().join("a/loop")).unwrap();
         symlink("nowhere", root.path().join("dangling")).unwrap();
+        // What cannot be read as a file is no skill.
+        fs::create_dir(root.path().join("socket")).unwrap();
+        let socket = root.path().join("socket/SKILL.md");
+        let _open = std::os::unix::net::UnixListener::bind(socket).unwrap();
         assert_eq!(found(root.path()), ["a/SKILL.md", "linked/three/SKILL.md"]);
     }
 
