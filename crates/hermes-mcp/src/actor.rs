@@ -88,6 +88,7 @@ impl ServerHandle {
         let task = task::spawn(&format!("mcp-{}", shared.name), async move {
             // A bug in the actor costs the link, not the server.
             while task::catch("mcp actor", run::run(&shared)).await.is_err() {
+                let live = shared.view.borrow().live.clone();
                 shared.publish(
                     LinkState::Backoff {
                         attempt: 0,
@@ -96,6 +97,9 @@ impl ServerHandle {
                     },
                     None,
                 );
+                if let Some(live) = live {
+                    retire::close(&*live.link).await;
+                }
                 tokio::time::sleep(REVIVE).await;
             }
         });

@@ -32,7 +32,9 @@ const STAGGER: Duration = Duration::from_secs(3);
 /// Owns the actors. Dropping it ends the watch over the clock, not the actors: call
 /// [`McpManager::shutdown`].
 pub struct McpManager {
-    servers: Arc<Mutex<BTreeMap<String, Server>>>,
+    servers: Arc<Mutex<Servers>>,
+    /// Removed servers whose calls may still finish.
+    leaving: Mutex<Vec<Server>>,
     env: Env,
     ended: CancellationToken,
 }
@@ -50,6 +52,7 @@ impl McpManager {
     pub fn start(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let this = Self {
             servers: Arc::default(),
+            leaving: Mutex::default(),
             env: Env {
                 clock,
                 rng,
@@ -84,8 +87,11 @@ impl McpManager {
             };
             servers.insert(name, server);
         }
+        let mut leaving = lock(&self.leaving);
+        leaving.retain(|server| !server.task.is_finished());
         for gone in old.into_values() {
             gone.handle.stop(Instant::now() + DRAIN);
+            leaving.push(gone);
         }
     }
 
@@ -143,10 +149,13 @@ impl McpManager {
         self.ended.cancel();
         let now = Instant::now();
         let servers = std::mem::take(&mut *lock(&self.servers));
-        let stopping = servers.into_iter().map(|(name, mut server)| async move {
+        let leaving = std::mem::take(&mut *lock(&self.leaving));
+        let all = servers.into_values().chain(leaving);
+        let stopping = all.map(|mut server| async move {
             server.handle.stop(now + longest / 2);
             if timeout_at(now + longest, &mut server.task).await.is_err() {
-                tracing::warn!(server = name, "MCP server did not stop in time");
+                let server_name = server.handle.name();
+                tracing::warn!(server = server_name, "MCP server did not stop in time");
                 server.task.abort();
             }
         });
@@ -194,6 +203,6 @@ fn resumed(servers: &Servers, env: &Env, gap: Duration) {
     });
 }
 
-fn lock(servers: &Mutex<Servers>) -> MutexGuard<'_, Servers> {
-    servers.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

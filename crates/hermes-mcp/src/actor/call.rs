@@ -65,6 +65,8 @@ struct Attempt<'a> {
     options: CallOptions,
     frame: Frame,
     retried: bool,
+    /// A token was refused before.
+    token_refused: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -81,6 +83,7 @@ impl<'a> Attempt<'a> {
             },
             options,
             retried: false,
+            token_refused: false,
         }
     }
 
@@ -215,7 +218,9 @@ impl<'a> Attempt<'a> {
     ) -> Result<Next, CallError> {
         let safe = self.is_safe();
         let mut verdict = retry::decide(&failure, &self.op, &self.shared.settings().retry, safe);
-        if failure.class == FailureClass::AuthExpired && self.retried {
+        if failure.class == FailureClass::AuthExpired
+            && std::mem::replace(&mut self.token_refused, true)
+        {
             // Another token did not help either.
             verdict.recovery = Recovery::Login;
         }

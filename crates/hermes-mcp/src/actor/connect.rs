@@ -1,6 +1,7 @@
 //! Making a link: the same path for the first one, a new one and a revived one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -17,6 +18,10 @@ use crate::op::{Op, OpOutput};
 /// Events waiting for the actor. Links drop what does not fit.
 const EVENTS: usize = 64;
 
+/// How long an attempt keeps its place among those at once: a few servers that hang must not hold
+/// up all others.
+const PLACE: Duration = Duration::from_secs(5);
+
 /// A link that is up and told what it offers.
 pub(super) struct Fresh {
     pub(super) link: Arc<dyn Link>,
@@ -32,11 +37,26 @@ pub(super) async fn attempt(
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
     let settings = shared.settings();
-    let _permit = tokio::select! {
+    let mut permit = tokio::select! {
         permit = shared.env.gate.enter(settings.host.as_deref()) => permit,
         () = cancel.cancelled() => return Err(given_up()),
     };
-    let deadline = Instant::now() + settings.connect_timeout;
+    let mut work = Box::pin(make(&shared, epoch, &cancel));
+    tokio::select! {
+        made = &mut work => return made,
+        () = tokio::time::sleep(PLACE) => {}
+    }
+    permit.take();
+    work.await
+}
+
+async fn make(
+    shared: &Shared,
+    epoch: u64,
+    cancel: &CancellationToken,
+) -> Result<Fresh, McpFailure> {
+    let allowed = shared.settings().connect_timeout;
+    let deadline = Instant::now() + allowed;
     let (events_in, events) = mpsc::channel(EVENTS);
     let connector = shared.connector();
     let request = ConnectRequest {
@@ -49,7 +69,7 @@ pub(super) async fn attempt(
         McpFailure::new(
             FailureClass::TimedOut,
             Certainty::NotSent,
-            format!("{what} within {} s", settings.connect_timeout.as_secs()),
+            format!("{what} within {} s", allowed.as_secs()),
         )
     };
     let link = tokio::select! {
@@ -59,8 +79,8 @@ pub(super) async fn attempt(
         () = cancel.cancelled() => return Err(given_up()),
     };
     let listed = tokio::select! {
-        listed = timeout_at(deadline, tools(&*link, deadline, &cancel)) => {
-            listed.unwrap_or_else(|_| Err(late("connected, but no list of tools")))
+        listed = timeout_at(deadline, tools(&*link, deadline, cancel)) => {
+            listed.unwrap_or_else(|_| Err(late("no answer")))
         }
         why = link.closed() => Err(why),
         () = cancel.cancelled() => Err(given_up()),
@@ -71,8 +91,9 @@ pub(super) async fn attempt(
             events,
             tools,
         }),
-        Err(failure) => {
+        Err(mut failure) => {
             close(&*link).await;
+            failure.text = format!("connected, but no list of tools: {}", failure.text);
             Err(failure)
         }
     }

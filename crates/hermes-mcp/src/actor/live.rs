@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::CatalogueSnapshot;
 use super::connect::{list, offers, tools};
 use super::inbox::{Mail, Report, Wake};
-use super::retire::DRAIN;
 use super::run::{Actor, Change, Phase};
 use super::shared::{EventKind, LiveLink, Shared};
 use crate::failure::{FailureClass, McpFailure};
@@ -219,20 +218,20 @@ impl Actor {
         if let Some(spec) = mail.spec {
             match self.adopt(spec) {
                 Change::Off => {
-                    self.retire(Arc::clone(&live.current), DRAIN).await;
-                    return Some(Phase::Rest(LinkState::Disabled));
+                    let phase = Phase::Rest(LinkState::Disabled);
+                    return Some(self.leave(Arc::clone(&live.current), phase).await);
                 }
                 Change::Link => {
-                    self.retire(Arc::clone(&live.current), DRAIN).await;
-                    return Some(Phase::Connect("config"));
+                    let phase = Phase::Connect("config");
+                    return Some(self.leave(Arc::clone(&live.current), phase).await);
                 }
                 Change::Details => live.schedule(&self.shared),
             }
         }
         if mail.wake == Some(Wake::Hand) {
             self.ladder.proven();
-            self.retire(Arc::clone(&live.current), DRAIN).await;
-            return Some(Phase::Connect("hand"));
+            let phase = Phase::Connect("hand");
+            return Some(self.leave(Arc::clone(&live.current), phase).await);
         }
         if mail.answered == Some(live.current.epoch) {
             self.ladder.proven();
@@ -271,8 +270,9 @@ impl Actor {
 
     async fn logged_out(&mut self, live: Arc<LiveLink>, failure: McpFailure) -> Phase {
         self.shared.went_wrong(&failure);
-        self.retire(live, Duration::ZERO).await;
-        Phase::Rest(LinkState::NeedsAuth { why: failure.text })
+        let state = LinkState::NeedsAuth { why: failure.text };
+        self.retire(live, Duration::ZERO, state.clone()).await;
+        Phase::Rest(state)
     }
 
     fn on_event(&mut self, live: &mut Live, event: LinkEvent) {
@@ -443,10 +443,8 @@ impl Actor {
             live.due.recycle = Some(at.max(now + RECYCLE_CHECK));
             return None;
         }
-        // Nobody may take the link between the look and the closing.
-        self.shared.publish(LinkState::Recycled, None);
-        self.retire(Arc::clone(&live.current), DRAIN).await;
-        Some(Phase::Rest(LinkState::Recycled))
+        let phase = Phase::Rest(LinkState::Recycled);
+        Some(self.leave(Arc::clone(&live.current), phase).await)
     }
 }
 

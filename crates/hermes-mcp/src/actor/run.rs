@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Fresh, attempt};
 use super::inbox::{Mail, Wake};
 use super::live::Live;
-use super::retire::{Draining, close, drained};
+use super::retire::{DRAIN, Draining, close, drained};
 use super::shared::{EventKind, LiveLink, Shared};
 use super::{CatalogueSnapshot, ServerSpec};
 use crate::failure::{FailureClass, McpFailure};
@@ -166,12 +166,14 @@ impl Actor {
             self.epoch + 1,
             cancel.clone(),
         ));
+        let mut new_tokens = false;
         let outcome = loop {
             let mail = tokio::select! {
                 biased;
                 mail = self.shared.inbox.take() => mail,
                 outcome = &mut attempt => break outcome,
             };
+            new_tokens |= mail.wake == Some(Wake::Auth);
             let Some(next) = self.interrupted(mail) else {
                 continue;
             };
@@ -184,7 +186,11 @@ impl Actor {
         };
         match outcome {
             Ok(fresh) => self.commit(fresh),
-            Err(failure) => self.refused(&failure),
+            Err(failure) => match self.refused(&failure) {
+                // The attempt may have begun with the old ones.
+                Phase::Rest(LinkState::NeedsAuth { .. }) if new_tokens => Phase::Connect("auth"),
+                phase => phase,
+            },
         }
     }
 
@@ -271,21 +277,39 @@ impl Actor {
                 .ladder
                 .dropped(live.is_proven(), Instant::now(), &*self.shared.env.rng),
         };
-        self.retire(live, Duration::ZERO).await;
-        self.after(next, failure, failure.class.name())
+        let phase = self.after(next, failure, failure.class.name());
+        self.retire(live, Duration::ZERO, self.announce(&phase))
+            .await;
+        phase
+    }
+
+    /// The state that a phase begins with.
+    fn announce(&self, phase: &Phase) -> LinkState {
+        match phase {
+            Phase::Rest(state) => state.clone(),
+            _ => LinkState::Connecting {
+                attempt: self.ladder.failures() + 1,
+            },
+        }
     }
 
     /// Takes a link out of use. Its calls may go on while the next one is made; but there are
     /// never two children, so that of stdio is gone before, and its calls get `grace`.
-    pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration) {
+    pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration, next: LinkState) {
+        self.shared.publish(next, None);
         if self.shared.settings().transport != TransportKind::Stdio {
             self.draining.add(live);
             return;
         }
-        let attempt = self.ladder.failures() + 1;
-        self.shared.publish(LinkState::Connecting { attempt }, None);
         drained(&live, Instant::now() + grace).await;
         close(&*live.link).await;
+    }
+
+    /// The same when the link itself is well: its calls may finish.
+    pub(super) async fn leave(&mut self, live: Arc<LiveLink>, phase: Phase) -> Phase {
+        let next = self.announce(&phase);
+        self.retire(live, DRAIN, next).await;
+        phase
     }
 
     fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> Phase {
@@ -309,11 +333,21 @@ impl Actor {
     async fn stop(&mut self, live: Option<Arc<LiveLink>>, drain_until: Instant) {
         self.shared.publish(LinkState::Stopped, None);
         self.draining.end();
-        if let Some(live) = live {
-            drained(&live, drain_until).await;
-            let until = Instant::now().max(drain_until) + LAST_CLOSE;
-            let _ = timeout_at(until, close(&*live.link)).await;
+        let Some(live) = live else {
+            return;
+        };
+        let mut drain_until = drain_until;
+        loop {
+            let mail = tokio::select! {
+                () = drained(&live, drain_until) => break,
+                mail = self.shared.inbox.take() => mail,
+            };
+            // A removed server may be hurried by the end of the process.
+            drain_until = mail
+                .stop
+                .map_or(drain_until, |until| until.min(drain_until));
         }
+        let _ = timeout(LAST_CLOSE, close(&*live.link)).await;
     }
 }
 

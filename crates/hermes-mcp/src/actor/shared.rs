@@ -227,8 +227,16 @@ impl Shared {
     /// Makes a state public, and with it the link that calls use from now on.
     pub(super) fn publish(&self, state: LinkState, live: Option<Arc<LiveLink>>) {
         let mut standing = None;
-        self.view.send_modify(|view| {
+        self.view.send_if_modified(|view| {
             let old = &mut view.standing;
+            let same_link = match (&view.live, &live) {
+                (None, None) => true,
+                (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+                _ => false,
+            };
+            if old.state == state && same_link {
+                return false;
+            }
             if old.state.name() != state.name() {
                 old.since = self.env.clock.now();
             }
@@ -238,6 +246,7 @@ impl Shared {
             old.state = state;
             view.live = live;
             standing = Some(view.standing.clone());
+            true
         });
         if let Some(standing) = standing {
             tracing::info!(

@@ -6,6 +6,14 @@
     reason = "helpers of tests fail like tests"
 )]
 
+mod breaker;
+mod concurrency;
+mod fake;
 mod faults;
+mod lifecycle;
+mod links;
 mod real;
+mod retries;
 mod rig;
+mod seeds;
+mod staleness;

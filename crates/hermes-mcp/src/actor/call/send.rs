@@ -32,6 +32,13 @@ impl Attempt<'_> {
             return Err(cancelled(Certainty::NotSent));
         }
         let started = Instant::now();
+        if started >= self.frame.end() {
+            return Err(McpFailure::new(
+                FailureClass::Unavailable,
+                Certainty::NotSent,
+                "no time was left to send it",
+            ));
+        }
         let cancel = CancellationToken::new();
         // Dropping the call cancels the request.
         let _guard = cancel.clone().drop_guard();

@@ -1,0 +1,281 @@
+//! Many callers, one recovery.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermes_mcp::actor::{CallOptions, ServerSettings};
+use hermes_mcp::failure::{Certainty, FailureClass};
+use hermes_mcp::link::{LinkEvent, TransportKind};
+use hermes_mcp::manager::McpManager;
+use hermes_mcp::op::Op;
+use tokio::time::{Instant, sleep};
+
+use crate::fake::{
+    FakeServer, Fault, TestClock, World, call_tool, failure, no_jitter, refused, reset, seconds,
+    session_lost, settings,
+};
+
+async fn hundred(world: &World) -> usize {
+    let calls = (0..100).map(|_| world.call(call_tool("write")));
+    let results = join_all(calls).await;
+    results.iter().filter(|result| result.is_ok()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_calls_at_expiry_make_one_connect_and_all_succeed() {
+    let mut settings = settings("fake");
+    settings.max_concurrency = 100;
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.expire();
+    assert_eq!(hundred(&world).await, 100);
+    let seen = world.server.seen();
+    assert_eq!(seen.connects.len(), 2);
+    assert_eq!(seen.effects.len(), 100);
+    let counters = world.handle.counters();
+    assert_eq!(counters.joined, 99);
+    assert_eq!(counters.retries["session_lost"], 100);
+    assert_eq!(counters.reconnects["session_lost"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_calls_at_expiry_through_eight_slots() {
+    let world = World::ready().await;
+    world.server.expire();
+    assert_eq!(hundred(&world).await, 100);
+    assert_eq!(world.server.connects(), 2);
+}
+
+/// The shape of a restart: 400 without an id, classified as refused.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_calls_during_a_restart() {
+    let world = World::ready().await;
+    {
+        let mut state = world.server.state();
+        state.lost = failure(
+            FailureClass::SessionLost,
+            Certainty::Rejected,
+            "HTTP 400: Bad Request: No valid session ID provided",
+        );
+        // Two attempts find nobody.
+        state
+            .connects_fail
+            .extend([Some(refused()), Some(refused())]);
+    }
+    world.server.expire();
+    assert_eq!(hundred(&world).await, 100);
+    assert_eq!(world.server.connects(), 4);
+    assert_eq!(world.server.seen().effects.len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_streams_of_the_old_epoch_finish() {
+    let mut settings = settings("fake");
+    settings.max_concurrency = 20;
+    let world = World::with(FakeServer::new(), settings).up().await;
+    for _ in 0..8 {
+        world.server.fault(Fault::Slow(seconds(20)));
+    }
+    let slow = join_all((0..8).map(|_| world.call(call_tool("read"))));
+    let fast = async {
+        sleep(seconds(1)).await;
+        world.server.expire();
+        world.call(call_tool("write")).await
+    };
+    let (slow, fast) = tokio::join!(slow, fast);
+    assert!(slow.iter().all(Result::is_ok));
+    fast.unwrap();
+    let seen = world.server.seen();
+    assert_eq!(seen.connects.len(), 2);
+    assert_eq!(seen.effects.len(), 9);
+    assert_eq!(world.handle.standing().epoch, 2);
+}
+
+/// An old link is closed in the end, calls or no calls.
+#[tokio::test(start_paused = true)]
+async fn the_old_link_is_closed_after_thirty_seconds() {
+    let world = World::ready().await;
+    world.server.fault(Fault::Hang);
+    let hanging = world.call(call_tool("write"));
+    let rest = async {
+        sleep(seconds(1)).await;
+        world.server.expire();
+        world.call(Op::ListPrompts).await.unwrap();
+        assert_eq!(world.server.seen().open_links, 2);
+        sleep(seconds(31)).await;
+        assert_eq!(world.server.seen().open_links, 1);
+    };
+    let (hung, ()) = tokio::join!(hanging, rest);
+    let error = hung.unwrap_err();
+    assert!(error.outcome_unknown, "{error}");
+    assert_eq!(world.server.connects(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_report_of_an_old_epoch_does_nothing() {
+    let world = World::ready().await;
+    world.server.fault(Fault::Refuse(session_lost()));
+    world.server.fault(Fault::Slow(seconds(5)));
+    let first = world.call(Op::ListPrompts);
+    let late = async {
+        sleep(Duration::from_millis(1)).await;
+        world.call(call_tool("write")).await
+    };
+    let cut = async {
+        sleep(seconds(2)).await;
+        assert_eq!(world.handle.standing().epoch, 2);
+        // The old link breaks with the slow call on it.
+        world.server.first_link().die(reset());
+    };
+    let (first, late, ()) = tokio::join!(first, late, cut);
+    first.unwrap();
+    assert!(late.unwrap_err().outcome_unknown);
+    sleep(seconds(60)).await;
+    assert_eq!(world.server.connects(), 2);
+    assert_eq!(world.handle.standing().epoch, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_four_servers_connect_at_once() {
+    let server = FakeServer::new();
+    server.state().connect_latency = seconds(1);
+    let specs = (0..20)
+        .map(|n| {
+            let mut settings = settings(&format!("s{n}"));
+            settings.host = Some(format!("host{}", n % 2));
+            server.spec(settings)
+        })
+        .collect();
+    let manager = McpManager::start(specs, TestClock::new(), no_jitter());
+    assert!(manager.wait_ready(seconds(30)).await);
+    let seen = server.seen();
+    assert_eq!((seen.connects.len(), seen.most_connecting), (20, 4));
+    assert!(manager.status().iter().all(|s| s.state == "ready"));
+}
+
+/// Servers that hang give their place away.
+#[tokio::test(start_paused = true)]
+async fn hanging_servers_do_not_hold_up_the_others() {
+    let (hanging, well) = (FakeServer::new(), FakeServer::new());
+    hanging.state().connect_latency = seconds(3600);
+    let mut specs: Vec<_> = (0..8)
+        .map(|n| hanging.spec(settings(&format!("a{n}"))))
+        .collect();
+    specs.push(well.spec(settings("z")));
+    let manager = McpManager::start(specs, TestClock::new(), no_jitter());
+    let begin = Instant::now();
+    let handle = manager.server("z").unwrap();
+    assert_eq!(handle.settled().await.state.name(), "ready");
+    assert!(begin.elapsed() <= seconds(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_half_of_the_waiters_leaves_the_other_half() {
+    let world = World::ready().await;
+    world.server.state().connect_latency = seconds(2);
+    world.server.expire();
+    let calls = (0..100).map(|n| {
+        let options = CallOptions::default();
+        let cancel = options.cancel.clone();
+        let handle = &world.handle;
+        async move {
+            let leave = async {
+                if n % 2 == 0 {
+                    sleep(seconds(1)).await;
+                    cancel.cancel();
+                }
+            };
+            tokio::join!(handle.call(call_tool("write"), options), leave).0
+        }
+    });
+    let results = join_all(calls).await;
+    let cancelled = results
+        .iter()
+        .filter(|r| matches!(r, Err(error) if error.class() == FailureClass::Cancelled));
+    assert_eq!(cancelled.count(), 50);
+    assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 50);
+    let seen = world.server.seen();
+    assert_eq!((seen.connects.len(), seen.effects.len()), (2, 50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_call_cancels_the_request() {
+    let world = World::ready().await;
+    world.server.fault(Fault::Hang);
+    let call = tokio::time::timeout(seconds(1), world.call(call_tool("write")));
+    assert!(call.await.is_err());
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.server.seen().cancelled, 1);
+    assert_eq!(world.handle.status().inflight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_list_changes_is_one_refresh_at_a_time() {
+    let world = World::ready().await;
+    let before = world.server.seen().count("list_tools");
+    for _ in 0..3000 {
+        world.server.tell(LinkEvent::ToolsChanged);
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(seconds(5)).await;
+    let refreshes = world.server.seen().count("list_tools") - before;
+    assert!((1..=7).contains(&refreshes), "{refreshes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_list_is_published() {
+    let world = World::ready().await;
+    let mut catalogue = world.handle.catalogue();
+    let first = catalogue.borrow_and_update().clone().unwrap();
+    world.server.state().tools.push(crate::fake::tool("new"));
+    world.server.tell(LinkEvent::ToolsChanged);
+    catalogue.changed().await.unwrap();
+    let second = catalogue.borrow().clone().unwrap();
+    assert!(!first.has_tool("new") && second.has_tool("new"));
+    assert_eq!((first.epoch, second.epoch), (1, 1));
+    assert!(second.revision > first.revision);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixteen_calls_really_run_in_parallel() {
+    let mut settings = settings("fake");
+    settings.max_concurrency = 16;
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.state().latency = Duration::from_millis(200);
+    let begin = Instant::now();
+    join_all((0..16).map(|_| world.call(call_tool("read")))).await;
+    assert_eq!(begin.elapsed(), Duration::from_millis(200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stdio_takes_one_call_after_another_in_order() {
+    let settings = ServerSettings::new("fake", TransportKind::Stdio, String::new());
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.state().latency = seconds(1);
+    world.server.state().tools = ["a", "b", "c"].map(crate::fake::tool).to_vec();
+    let begin = Instant::now();
+    let calls = ["a", "b", "c"].map(|name| world.call(call_tool(name)));
+    join_all(calls).await;
+    assert_eq!(begin.elapsed(), seconds(3));
+    assert_eq!(world.server.seen().effects, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_in_the_queue_is_part_of_the_deadline() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Stdio, String::new());
+    settings.timeout = seconds(10);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.fault(Fault::Progress(seconds(5), 4));
+    let long = world.call(call_tool("write"));
+    let queued = async {
+        sleep(seconds(1)).await;
+        let begin = Instant::now();
+        let error = world.call(call_tool("read")).await.unwrap_err();
+        assert_eq!(begin.elapsed(), seconds(10));
+        error
+    };
+    let (long, queued) = tokio::join!(long, queued);
+    long.unwrap();
+    assert_eq!(queued.class(), FailureClass::Unavailable);
+    assert_eq!(queued.failure.certainty, Certainty::NotSent);
+    assert_eq!(world.server.connects(), 1);
+}

@@ -1,0 +1,321 @@
+//! Keepalive, and what happens when the machine slept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_mcp::actor::ServerSettings;
+use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::link::{Era, LinkEvent, TransportKind};
+use hermes_mcp::manager::McpManager;
+use hermes_testkit::clock::SeqRng;
+use tokio::time::{Instant, sleep};
+
+use crate::fake::{
+    FakeServer, Fault, TestClock, World, call_tool, failure, no_jitter, refused, seconds, settings,
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn with_interval(interval: u64) -> ServerSettings {
+    let mut settings = settings("fake");
+    settings.keepalive_interval = seconds(interval);
+    settings
+}
+
+fn unknown_method() -> McpFailure {
+    let mut failure = failure(FailureClass::Rpc, Certainty::Rejected, "Method not found");
+    failure.rpc_code = Some(-32601);
+    failure
+}
+
+async fn probes(world: &World, time: Duration) -> usize {
+    let before = world.server.seen().count("probe");
+    sleep(time).await;
+    world.server.seen().count("probe") - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_turns_it_off() {
+    let world = World::with(FakeServer::new(), with_interval(0)).up().await;
+    let before = world.server.seen().requests.len();
+    sleep(HOUR).await;
+    assert_eq!(world.server.seen().requests.len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_three_minutes_unless_told_otherwise() {
+    let world = World::ready().await;
+    let count = probes(&world, HOUR).await;
+    assert!((18..=20).contains(&count), "{count}");
+    assert_eq!(world.handle.counters().keepalive["ok"], count as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_has_a_floor() {
+    let world = World::with(FakeServer::new(), with_interval(1)).up().await;
+    let count = probes(&world, seconds(60)).await;
+    assert!((10..=12).contains(&count), "{count}");
+}
+
+/// Bytes of any kind put the question off.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_talks_is_not_asked() {
+    let world = World::ready().await;
+    let link = world.server.link();
+    let chatter = async {
+        for _ in 0..60 {
+            sleep(seconds(60)).await;
+            link.hear();
+        }
+    };
+    let (count, ()) = tokio::join!(probes(&world, HOUR), chatter);
+    assert_eq!(count, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_not_asked() {
+    let mut settings = with_interval(5);
+    settings.transport = TransportKind::Stdio;
+    settings.timeout = seconds(90);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    // A child that does one thing at a time would not answer.
+    world.server.state().ping = Some(Fault::Hang);
+    world.server.fault(Fault::Slow(seconds(45)));
+    let (result, count) = tokio::join!(world.call(call_tool("write")), probes(&world, seconds(45)));
+    result.unwrap();
+    assert_eq!((count, world.server.connects()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_would_expire_idle_is_kept() {
+    let world = World::with(FakeServer::new(), with_interval(60)).up().await;
+    for _ in 0..10 {
+        sleep(seconds(90)).await;
+        assert!(world.server.link_age() <= seconds(67));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_session_is_found_before_a_call_needs_it() {
+    let world = World::ready().await;
+    world.server.expire();
+    sleep(seconds(200)).await;
+    assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+    assert_eq!(world.handle.standing().epoch, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_ping_is_not_restarted() {
+    let server = FakeServer::new();
+    server.state().ping = Some(Fault::Hang);
+    let world = World::with(server, settings("fake")).up().await;
+    sleep(HOUR).await;
+    let seen = world.server.seen();
+    // Asked once by ping; from then on by the list.
+    assert_eq!((seen.connects.len(), seen.count("probe")), (1, 1));
+    assert!(seen.count("probe_by_list") > 10);
+    assert_eq!(world.state(), "ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_know_ping_is_asked_by_the_list() {
+    let server = FakeServer::new();
+    server.state().ping = Some(Fault::Refuse(unknown_method()));
+    let world = World::with(server, settings("fake")).up().await;
+    sleep(HOUR).await;
+    let seen = world.server.seen();
+    assert_eq!((seen.connects.len(), seen.count("probe")), (1, 1));
+    // Its later links are asked the right way at once.
+    world.server.expire();
+    sleep(HOUR).await;
+    let seen = world.server.seen();
+    assert_eq!((seen.connects.len(), seen.count("probe")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_server_is_replaced_after_the_second_opinion() {
+    let world = World::ready().await;
+    {
+        let mut state = world.server.state();
+        state.ping = Some(Fault::Hang);
+        state.list = Some(Fault::Hang);
+    }
+    sleep(seconds(180 + 29)).await;
+    assert_eq!(world.server.connects(), 1);
+    {
+        let mut state = world.server.state();
+        state.connects_fail.push_back(None);
+    }
+    sleep(seconds(20)).await;
+    world.server.state().list = None;
+    world.until("connecting").await;
+    world.until("ready").await;
+    assert_eq!(world.server.connects(), 2);
+    assert_eq!(world.handle.status().reconnects["timed_out"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_keep_alive_without_a_session() {
+    for (era, session) in [(Era::Modern, false), (Era::Legacy, false)] {
+        let server = FakeServer::new();
+        server.state().era = era;
+        server.state().session = session;
+        let world = World::with(server, settings("fake")).up().await;
+        assert_eq!(probes(&world, HOUR).await, 0, "{era:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspicion_is_checked_at_once() {
+    let world = World::ready().await;
+    let why = "the listening stream got 404".to_owned();
+    world.server.tell(LinkEvent::Suspect(why.clone()));
+    world.until("degraded").await;
+    assert_eq!(world.handle.status().why, Some(why));
+    // Calls still go out meanwhile.
+    world.call(call_tool("write")).await.unwrap();
+    world.until("ready").await;
+    assert_eq!(world.server.connects(), 1);
+}
+
+/// A gateway in front of a sick server answers 502: no reconnect helps, so it is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_sick_server_stays_degraded_until_it_is_well() {
+    let world = World::ready().await;
+    let sick = failure(
+        FailureClass::Throttled,
+        Certainty::MaybeExecuted,
+        "HTTP 502",
+    );
+    world.server.state().ping = Some(Fault::Refuse(sick));
+    world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+    sleep(seconds(600)).await;
+    assert_eq!((world.state(), world.server.connects()), ("degraded", 1));
+    let count = world.server.seen().count("probe");
+    assert!((5..=20).contains(&count), "{count}");
+    world.server.state().ping = None;
+    sleep(seconds(61)).await;
+    assert_eq!(world.state(), "ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_during_a_hanging_probe_is_quick() {
+    let world = World::ready().await;
+    world.server.state().ping = Some(Fault::Hang);
+    sleep(seconds(185)).await;
+    let begin = Instant::now();
+    world.manager.shutdown(seconds(5)).await;
+    assert!(begin.elapsed() < seconds(1));
+    assert_eq!(world.server.seen().open_links, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_servers_are_not_asked_at_the_same_moment() {
+    let server = FakeServer::new();
+    let specs = (0..50)
+        .map(|n| server.spec(settings(&format!("s{n}"))))
+        .collect();
+    let manager = McpManager::start(specs, TestClock::new(), Arc::new(SeqRng::new(1)));
+    manager.wait_ready(seconds(60)).await;
+    sleep(seconds(220)).await;
+    let seen = server.seen();
+    let asked: Vec<_> = seen
+        .requests
+        .iter()
+        .filter(|(op, _)| op == "probe")
+        .map(|&(_, at)| at)
+        .collect();
+    assert_eq!(asked.len(), 50);
+    let spread = *asked.iter().max().unwrap() - *asked.iter().min().unwrap();
+    assert!(spread > seconds(20), "{spread:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_jump_asks_each_server_once() {
+    for hours in [1, -1] {
+        let world = World::ready().await;
+        world.clock.jump(chrono::Duration::hours(hours));
+        assert_eq!(probes(&world, seconds(9)).await, 1);
+        assert_eq!(world.server.seen().resumed, 1);
+        assert_eq!((world.state(), world.server.connects()), ("ready", 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_twelve_hours_of_sleep_the_lost_session_is_replaced() {
+    let world = World::ready().await;
+    world.server.expire();
+    world.clock.jump(chrono::Duration::hours(12));
+    sleep(seconds(10)).await;
+    assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_asked_at_different_moments_after_a_sleep() {
+    let server = FakeServer::new();
+    let specs = (0..20)
+        .map(|n| server.spec(settings(&format!("s{n}"))))
+        .collect();
+    let clock = TestClock::new();
+    let rng = Arc::new(SeqRng::new(3));
+    let manager = McpManager::start(specs, clock.clone(), rng);
+    manager.wait_ready(seconds(60)).await;
+    clock.jump(chrono::Duration::hours(12));
+    sleep(seconds(9)).await;
+    let seen = server.seen();
+    let mut asked: Vec<_> = seen
+        .requests
+        .iter()
+        .filter(|(op, _)| op == "probe")
+        .map(|&(_, at)| at)
+        .collect();
+    assert_eq!(asked.len(), 20);
+    asked.dedup();
+    assert!(asked.len() > 10);
+    assert!(*asked.last().unwrap() - asked[0] <= seconds(3));
+}
+
+/// The process itself stood still: the timer is late while both clocks agree.
+#[tokio::test(start_paused = true)]
+async fn a_small_step_of_the_clock_is_no_sleep() {
+    let world = World::ready().await;
+    world.clock.jump(chrono::Duration::seconds(5));
+    assert_eq!(probes(&world, seconds(20)).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleep_cuts_the_pause_before_the_next_attempt() {
+    let server = FakeServer::new();
+    server.state().down = Some(refused());
+    let world = World::with(server, settings("fake"));
+    world.until("parked").await;
+    world.server.state().down = None;
+    world.clock.jump(chrono::Duration::hours(2));
+    let begin = Instant::now();
+    world.until("ready").await;
+    assert!(begin.elapsed() < seconds(10));
+}
+
+/// A step of the wall clock during a backoff neither hastens nor delays it for good.
+#[tokio::test(start_paused = true)]
+async fn a_step_back_during_backoff_does_no_harm() {
+    let server = FakeServer::new();
+    server
+        .state()
+        .connects_fail
+        .extend([Some(refused()), Some(refused())]);
+    let world = World::with(server, settings("fake"));
+    world.until("backoff").await;
+    world.clock.jump(chrono::Duration::hours(-1));
+    world.until("ready").await;
+    assert_eq!(world.handle.standing().epoch, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_manager_no_watch() {
+    let world = World::ready().await;
+    world.manager.shutdown(seconds(1)).await;
+    world.clock.jump(chrono::Duration::hours(1));
+    assert_eq!(probes(&world, seconds(60)).await, 0);
+    let _ = no_jitter();
+}
