@@ -78,7 +78,10 @@ fn remedy(class: ErrorClass, route: Option<&Route>) -> Option<String> {
         (ErrorClass::Server, _) => "the provider has trouble; try again later".to_owned(),
         (ErrorClass::Timeout, _) => "check the network, and that the server is running".to_owned(),
         (ErrorClass::Unreachable, _) => match route {
-            Some(route) => format!("is {} right, and is the server running?", route.base_url),
+            Some(route) => {
+                let address = hermes_config::redact::url(&route.base_url);
+                format!("is {address} right, and is the server running?")
+            }
             None => "check the network".to_owned(),
         },
         (ErrorClass::TlsCertificate, _) => {
@@ -136,6 +139,23 @@ mod tests {
             );
         }
         assert_eq!(explain(&TurnExit::Answered, None), None);
+    }
+
+    #[test]
+    fn an_address_is_named_without_its_password() {
+        let route = Route {
+            provider: "custom".into(),
+            model: "m".into(),
+            base_url: "http://me:letmein99@lab.test/v1".into(),
+            format: hermes_core::model::WireFormat::ChatCompletions,
+            credential: None,
+        };
+        let exit = TurnExit::Failed {
+            class: ErrorClass::Unreachable,
+            message: "refused".into(),
+        };
+        let text = explain(&exit, Some(&route)).unwrap();
+        assert!(text.contains("http://me:****@lab.test/v1"), "{text}");
     }
 
     #[test]
