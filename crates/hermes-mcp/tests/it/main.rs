@@ -12,6 +12,7 @@ mod fake;
 mod faults;
 mod lifecycle;
 mod links;
+mod oauth;
 mod real;
 mod retries;
 mod rig;

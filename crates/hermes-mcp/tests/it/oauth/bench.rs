@@ -1,0 +1,230 @@
+//! A home, a server and clients for it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_mcp::config::OAuth as Settings;
+use hermes_mcp::connect::HttpClients;
+use hermes_mcp::oauth::{AuthPrompt, LoginPage, OAuthClient, OAuthParts};
+use hermes_testkit::clock::ManualClock;
+use reqwest::header::LOCATION;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::server::AuthServer;
+
+/// When the test begins, in seconds since the epoch.
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+pub(crate) struct Bench {
+    pub(crate) home: TempDir,
+    pub(crate) server: AuthServer,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) settings: Settings,
+    /// The address of the MCP server.
+    pub(crate) url: String,
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        client_id: None,
+        client_secret: None,
+        client_metadata_url: None,
+        scope: None,
+        redirect_port: 0,
+        redirect_uri: None,
+        redirect_host: "127.0.0.1".to_owned(),
+        client_name: "Hermes Agent".to_owned(),
+        timeout: Duration::from_secs(30),
+    }
+}
+
+pub(crate) fn http() -> reqwest::Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Another part of this binary may have been first.
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+    });
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .build()
+        .unwrap()
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        let server = AuthServer::start().await;
+        Self {
+            home: tempfile::tempdir().unwrap(),
+            url: server.mcp_url(),
+            server,
+            clock: Arc::new(ManualClock::at(NOW)),
+            settings: settings(),
+        }
+    }
+
+    /// A process without anybody at the keyboard.
+    pub(crate) fn alone(&self) -> OAuthClient {
+        self.client(None)
+    }
+
+    pub(crate) fn with(&self, person: &Arc<Person>) -> OAuthClient {
+        self.client(Some(person.clone()))
+    }
+
+    fn client(&self, prompt: Option<Arc<dyn AuthPrompt>>) -> OAuthClient {
+        OAuthClient::new(OAuthParts {
+            server: "srv".to_owned(),
+            url: self.url.parse().unwrap(),
+            settings: self.settings.clone(),
+            home: self.home.path(),
+            clients: Arc::new(HttpClients::new(http)),
+            clock: self.clock.clone(),
+            prompt,
+            cancel: CancellationToken::new(),
+        })
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join("mcp-tokens").join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &Value) {
+        let path = self.file(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content.to_string()).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.file(name)).unwrap()).unwrap()
+    }
+
+    /// Files as after a login some time ago: (access, refresh). Ends in `left` seconds.
+    pub(crate) fn logged_in(&self, left: i64) -> (String, String) {
+        let (access, refresh) = self.server.issue();
+        self.write(
+            "srv.json",
+            &json!({"access_token": access, "token_type": "Bearer", "expires_in": 3600,
+                    "refresh_token": refresh, "scope": "read", "vendor": "kept",
+                    "expires_at": NOW + left}),
+        );
+        self.write(
+            "srv.client.json",
+            &json!({"client_id": "client-0", "redirect_uris": ["http://127.0.0.1:1/callback"],
+                    "token_endpoint_auth_method": "none", "issuer": self.server.base}),
+        );
+        // As the original writes it: with the slash, without the resource.
+        self.write(
+            "srv.meta.json",
+            &json!({"issuer": format!("{}/", self.server.base),
+                    "authorization_endpoint": format!("{}/authorize", self.server.base),
+                    "token_endpoint": format!("{}/token", self.server.base),
+                    "registration_endpoint": format!("{}/register", self.server.base)}),
+        );
+        (access, refresh)
+    }
+}
+
+/// The token a client would send.
+pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
+    client
+        .token()
+        .await
+        .map(|token| token.expose_secret().to_owned())
+}
+
+/// How the browser brings the answer back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Callback,
+    Paste,
+    /// It does not.
+    Never,
+}
+
+/// A person who clicks "allow" at once.
+pub(crate) struct Person {
+    way: Way,
+    http: reqwest::Client,
+    pub(crate) pages: Mutex<Vec<LoginPage>>,
+    pub(crate) notes: Mutex<Vec<String>>,
+    /// Changes the address the browser is sent to.
+    pub(crate) meddle: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
+    lines: (
+        mpsc::UnboundedSender<String>,
+        tokio::sync::Mutex<mpsc::UnboundedReceiver<String>>,
+    ),
+}
+
+impl Person {
+    pub(crate) fn new(way: Way) -> Arc<Self> {
+        Self::meddling(way, |url| vec![url])
+    }
+
+    /// The browser visits (or the person pastes) what `meddle` makes of the address, in order.
+    pub(crate) fn meddling(
+        way: Way,
+        meddle: impl Fn(String) -> Vec<String> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Arc::new(Self {
+            way,
+            http: http(),
+            pages: Mutex::default(),
+            notes: Mutex::default(),
+            meddle: Box::new(meddle),
+            lines: (sender, tokio::sync::Mutex::new(receiver)),
+        })
+    }
+
+    /// Types a line before anything is shown.
+    pub(crate) fn types(&self, line: &str) {
+        self.lines.0.send(line.to_owned()).unwrap();
+    }
+
+    pub(crate) fn page(&self) -> LoginPage {
+        self.pages.lock().unwrap().last().unwrap().clone()
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.pages.lock().unwrap().len()
+    }
+}
+
+impl AuthPrompt for Person {
+    fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
+        let page = page.clone();
+        self.pages.lock().unwrap().push(page.clone());
+        Box::pin(async move {
+            if self.way == Way::Never {
+                return Ok(());
+            }
+            let answer = self.http.get(&page.url).send().await.unwrap();
+            let target = answer.headers()[LOCATION].to_str().unwrap().to_owned();
+            for address in (self.meddle)(target) {
+                if self.way == Way::Callback {
+                    self.http.get(address).send().await.unwrap();
+                } else {
+                    self.types(&address);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn pasted(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async move { self.lines.1.lock().await.recv().await })
+    }
+
+    fn note(&self, text: &str) {
+        self.notes.lock().unwrap().push(text.to_owned());
+    }
+}
