@@ -104,9 +104,17 @@ impl Router {
                 .is_empty()
         };
         if no_key && needs_key(&target) {
-            return Err(missing_key(&target));
+            return Err(self.unless_unreadable(missing_key(&target)));
         }
         Ok(build::route(&target, None))
+    }
+
+    /// `error`, unless the stored keys cannot be read: then that is what is wrong.
+    fn unless_unreadable(&self, error: RouteError) -> RouteError {
+        match self.store.active_provider() {
+            Ok(_) => error,
+            Err(broken) => RouteError::Invalid(format!("the stored keys are not used: {broken}")),
+        }
     }
 
     fn resolver(&self) -> Resolver<'_> {
@@ -137,7 +145,13 @@ impl Router {
         };
         let from_env = self.deps.env.get("HERMES_INFERENCE_MODEL").and_then(set);
         let model = overrides.model.clone().or(from_env);
-        let target = self.resolver().choose(model.as_deref(), &explicit)?;
+        let target = self
+            .resolver()
+            .choose(model.as_deref(), &explicit)
+            .map_err(|error| match error {
+                RouteError::NothingConfigured => self.unless_unreadable(error),
+                other => other,
+            })?;
         self.state().primary = Some(target.clone());
         Ok(target)
     }
@@ -208,7 +222,7 @@ impl Router {
                 "every key of {} was revoked; add a new one",
                 target.provider
             ))),
-            None if needs_key(target) => Err(missing_key(target)),
+            None if needs_key(target) => Err(self.unless_unreadable(missing_key(target))),
             None => Ok(None),
         }
     }

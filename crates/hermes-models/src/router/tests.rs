@@ -227,6 +227,15 @@ fn a_missing_key_names_the_variable() {
 }
 
 #[test]
+fn broken_stored_keys_are_told_apart_from_none() {
+    for rig in [Rig::new(), Rig::new().model("openrouter", "z-ai/glm-5.2")] {
+        std::fs::write(rig.home.path().join("auth.json"), "{\"providers\": {").unwrap();
+        let error = rig.error().to_string();
+        assert!(error.contains("auth.json is not valid JSON"), "{error}");
+    }
+}
+
+#[test]
 fn unknown_and_unsupported_providers_are_explained() {
     let error = Rig::new().pick("x", "opnerouter").error();
     assert_eq!(
