@@ -43,6 +43,12 @@ pub fn explain(exit: &TurnExit, route: Option<&Route>) -> Option<String> {
         TurnExit::ContextFull { .. } => Some(
             "/compress, a new session, or a model with a larger context (hermes -m …)".to_owned(),
         ),
+        TurnExit::NoAnswer { .. } => {
+            Some("ask again, or use another model: hermes -m <model>".to_owned())
+        }
+        TurnExit::StoreFailed { .. } => {
+            Some("see what is wrong with the home: hermes doctor".to_owned())
+        }
         TurnExit::Failed { class, .. } => remedy(*class, route),
         _ => None,
     };

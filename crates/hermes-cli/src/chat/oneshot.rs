@@ -1,6 +1,6 @@
 //! One question, one answer.
 
-use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary, UserInput};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,7 +44,11 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
             reason: "agent_close".to_owned(),
             at,
         };
-        chat.update(end).await?;
+        let ended = chat.update(end).await;
+        // That nothing can be recorded was said already.
+        if !matches!(summary.exit, TurnExit::StoreFailed { .. }) {
+            ended?;
+        }
     } else if cx.out.stderr_tty && !args.quiet {
         cx.out
             .remark(format!("session {} (hermes -r {})", chat.id, chat.id));

@@ -26,6 +26,7 @@ pub(crate) enum Verb {
     Model,
     Verbose,
     Tools,
+    Mcp,
     Skills,
     Memory,
     Usage,
@@ -118,6 +119,13 @@ pub(crate) const TABLE: &[Slash] = &[
         "",
         "tools the model can call",
         Verb::Tools,
+    ),
+    slash(
+        "mcp",
+        &["reload-mcp"],
+        "[reconnect [name] | name]",
+        "MCP servers: list, look at one, reconnect",
+        Verb::Mcp,
     ),
     slash("skills", &[], "", "skills of this home", Verb::Skills),
     slash("memory", &[], "", "what is remembered", Verb::Memory),
@@ -216,13 +224,33 @@ pub(crate) fn help() -> String {
             let left = format!("/{} {}", slash.name, slash.args);
             format!("  {left:<w$}  {}", slash.summary, w = width + 2)
         })
+        .chain(KEYS.iter().map(|line| format!("  {line}")))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
+/// What the keys do that no command does.
+const KEYS: &[&str] = &[
+    "\\ at the end of a line: the message goes on in the next one",
+    "Tab completes commands · Ctrl+C stops an answer · Ctrl+D leaves",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_names_every_command_and_the_keys() {
+        let help = help();
+        for slash in TABLE {
+            assert!(
+                help.contains(&format!("/{} ", slash.name)),
+                "{}",
+                slash.name
+            );
+        }
+        assert!(help.contains("Ctrl+C stops") && help.contains("\\ at the end"));
+    }
 
     #[test]
     fn names_and_aliases_are_unique() {

@@ -185,6 +185,11 @@ fn database(cx: &Context, report: &mut Report) {
         report.ok("state.db", "none yet");
         return;
     }
+    if let Err(error) = std::fs::OpenOptions::new().write(true).open(&path) {
+        let path = path.display();
+        report.problem("state.db", format!("{path} cannot be written: {error}"));
+        return;
+    }
     let look = RepairOptions {
         check_only: true,
         backup: false,

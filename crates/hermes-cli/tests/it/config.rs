@@ -289,6 +289,16 @@ fn doctor_names_a_home_that_cannot_be_written() {
 }
 
 #[test]
+fn doctor_does_not_advise_to_repair_a_database_that_cannot_be_written() {
+    let home = home();
+    std::fs::create_dir_all(home.join("state.db")).unwrap();
+    let done = hermes(&home).args(["doctor", "--offline"]).run();
+    assert_eq!(done.code, Some(1));
+    assert!(done.stdout.contains("cannot be written"), "{}", done.stdout);
+    assert!(!done.stdout.contains("repair"), "{}", done.stdout);
+}
+
+#[test]
 fn a_bad_profile_name_is_64_and_a_missing_profile_4() {
     let home = home();
     for (name, code) in [("a/b", 64), ("", 64), ("nosuch", 4)] {
