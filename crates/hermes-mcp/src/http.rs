@@ -86,7 +86,7 @@ pub(crate) fn transport(
         // One recovery for all transports: the actor's.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(CONCURRENT)
-        .max_sse_event_size(body::MAX_BODY);
+        .max_sse_event_size(body::MAX_EVENT);
     config.retry_config = Arc::new(backoff);
     StreamableHttpClientTransport::with_client(http, config)
 }

@@ -7,6 +7,8 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::SseError;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use sse_stream::Sse;
 
@@ -67,32 +69,59 @@ pub(crate) fn repaired(
     };
     let shared = Arc::clone(shared);
     events
-        .map(move |event| match event {
-            Ok(mut event) => {
-                repair_event(&mut event, &id);
-                Ok(event)
-            }
-            Err(error) => {
-                let why = shared.broke(Break::AfterSend, &chain(&error));
-                shared.fault(id.clone(), why);
-                Err(error)
-            }
+        .filter_map(move |event| {
+            let event = match event {
+                Ok(event) => own_event(event, &id).map(Ok),
+                Err(error) => {
+                    let why = shared.broke(Break::AfterSend, &chain(&error));
+                    shared.fault(id.clone(), why);
+                    Some(Err(error))
+                }
+            };
+            std::future::ready(event)
         })
         .boxed()
 }
 
-fn repair_event(event: &mut Sse, id: &RequestId) {
-    let Some(data) = &event.data else { return };
-    // Parsing every result twice would cost; only errors need it, and they are short.
-    if !data.contains("\"error\"") {
-        return;
-    }
-    let Ok(mut message) = serde_json::from_str::<Value>(data) else {
-        return;
+/// What tells an answer from other messages, without reading all of it.
+#[derive(Deserialize)]
+struct Outline {
+    method: Option<IgnoredAny>,
+    id: Option<Value>,
+    error: Option<IgnoredAny>,
+}
+
+/// The event, repaired if need be. An answer to somebody else's request is dropped: rmcp would
+/// take it for the end of this stream.
+fn own_event(mut event: Sse, id: &RequestId) -> Option<Sse> {
+    let Some(data) = &event.data else {
+        return Some(event);
     };
-    if message.get("error").is_some_and(Value::is_object) && repair(&mut message, id, false) {
+    let Ok(outline) = serde_json::from_str::<Outline>(data) else {
+        return Some(event);
+    };
+    if outline.method.is_some() {
+        return Some(event);
+    }
+    let own = match &outline.id {
+        None | Some(Value::Null) => outline.error.is_some(),
+        Some(found) => RequestId::deserialize(found).is_ok_and(|found| found == *id),
+    };
+    if own && outline.error.is_none() {
+        return Some(event);
+    }
+    if outline.error.is_none() {
+        tracing::debug!("dropped an answer to another request on this stream");
+        // What it tells about the stream stays.
+        event.data = None;
+        return (event.id.is_some() || event.retry.is_some()).then_some(event);
+    }
+    if let Ok(mut message) = serde_json::from_str::<Value>(data)
+        && repair(&mut message, id, false)
+    {
         event.data = Some(message.to_string());
     }
+    Some(event)
 }
 
 /// Gives an answer the id of its request, and an error the members that rmcp insists on. With
@@ -208,14 +237,22 @@ mod tests {
     #[test]
     fn events_with_errors_are_repaired_and_others_left_alone() {
         let id = RequestId::Number(3);
-        let mut event =
-            Sse::default().data(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
-        repair_event(&mut event, &id);
-        let message: Value = serde_json::from_str(event.data.as_deref().unwrap()).unwrap();
+        let event = |data: &str| Sse::default().data(data);
+        let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#;
+        let repaired = own_event(event(error), &id).unwrap();
+        let message: Value = serde_json::from_str(repaired.data.as_deref().unwrap()).unwrap();
         assert_eq!(message["id"], 3);
-        let text = r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#;
-        let mut event = Sse::default().data(text);
-        repair_event(&mut event, &id);
-        assert_eq!(event.data.as_deref(), Some(text));
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#,
+            r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#,
+            "not json",
+        ] {
+            let same = own_event(event(text), &id).unwrap();
+            assert_eq!(same.data.as_deref(), Some(text));
+        }
+        let foreign = r#"{"jsonrpc":"2.0","id":4,"result":{}}"#;
+        assert!(own_event(event(foreign), &id).is_none());
+        let kept = own_event(event(foreign).id("e1"), &id).unwrap();
+        assert_eq!((kept.data, kept.id.as_deref()), (None, Some("e1")));
     }
 }

@@ -9,8 +9,11 @@ use sse_stream::{Sse, SseStream};
 
 use crate::peer::Shared;
 
-/// The largest answer we read, and the largest single event.
+/// The largest answer that we read as one body.
 pub(crate) const MAX_BODY: usize = 64 << 20;
+
+/// The largest event of a stream, as over stdio.
+pub(crate) const MAX_EVENT: usize = 16 << 20;
 
 /// The body of a refusal: enough for its message.
 pub(crate) const MAX_REFUSAL: usize = 256 << 10;
@@ -19,7 +22,7 @@ pub(crate) const MAX_REFUSAL: usize = 256 << 10;
 pub(crate) enum BodyError {
     #[error("the stream broke: {0}")]
     Broken(String),
-    #[error("an event of more than {} MiB", MAX_BODY >> 20)]
+    #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT >> 20)]
     TooLarge,
 }
 
@@ -112,7 +115,7 @@ impl EventLimit {
                     self.event += 1;
                 }
             }
-            if self.event > MAX_BODY {
+            if self.event > MAX_EVENT {
                 return false;
             }
         }
@@ -147,7 +150,7 @@ mod tests {
             assert!(limit.fits(&line));
             assert!(limit.fits(b"\r\n\r\n"));
         }
-        for _ in 0..64 {
+        for _ in 0..16 {
             assert!(limit.fits(&line));
             assert!(limit.fits(b"\n"));
         }

@@ -147,7 +147,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
             server.wait_for(|counts| counts.running == 1).await;
             cancel.cancel();
         };
-        let (outcome, _) = tokio::join!(link.request(&slow, call), stop);
+        let (outcome, ()) = tokio::join!(link.request(&slow, call), stop);
         assert_eq!(outcome.unwrap_err().class, FailureClass::Cancelled);
         if wire != Wire::Modern {
             server.wait_for(|counts| counts.cancelled == 1).await;

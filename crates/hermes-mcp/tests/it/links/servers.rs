@@ -128,7 +128,9 @@ async fn python_servers_of_both_eras() {
         assert_eq!(link.facts().session, era == Era::Legacy);
         let tools = ask(&*link, Op::ListTools).await.unwrap();
         assert!(names(&tools, "tools").contains(&"bump".to_owned()));
-        ask(&*link, tool("bump", json!({}))).await.unwrap();
+        ask(&*link, tool("bump", json!({"token": "a"})))
+            .await
+            .unwrap();
         assert_eq!(server.effects().len(), 1);
         ask(&*link, Op::Probe).await.unwrap();
         link.close().await;
