@@ -191,6 +191,8 @@ pub(crate) enum Command {
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home
     Skills(commands::skills::SkillsArgs),
+    /// MCP servers: add, test, log in, look at
+    Mcp(commands::mcp::McpArgs),
     /// What is configured
     Status(commands::status::StatusArgs),
     /// Check this installation

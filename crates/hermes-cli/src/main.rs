@@ -73,6 +73,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Model(args)) => commands::model::run(args, &cx),
         Some(Command::Memory(args)) => commands::memory::run(args, &cx),
         Some(Command::Skills(args)) => commands::skills::run(args, &cx),
+        Some(Command::Mcp(args)) => commands::mcp::run(args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
         Some(Command::Version(_) | Command::Completion(_)) => Ok(()),

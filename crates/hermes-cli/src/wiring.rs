@@ -1,10 +1,13 @@
 //! The composition root: everything a conversation needs is put together here.
 
+pub(crate) mod mcp;
+pub(crate) mod reach;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
-use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, settings};
+use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
 use hermes_agent::spill;
 use hermes_agent::tools::StoreTools;
@@ -24,6 +27,7 @@ use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
+use self::mcp::Mcp;
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
 use crate::exit::{Exit, Failure, Outcome};
@@ -139,12 +143,44 @@ pub(crate) struct Chat {
     /// Whether something was asked since it was opened.
     pub(crate) asked: bool,
     pub(crate) route: Route,
+    /// The MCP servers of this process; the next chat takes them over.
+    pub(crate) mcp: Option<Arc<Mcp>>,
     handle: SessionHandle,
 }
 
 impl Chat {
     pub(crate) async fn open(args: &TurnArgs, cx: &Context, mode: Mode) -> Result<Self, Failure> {
+        Self::open_after(args, cx, mode, None).await
+    }
+
+    /// Opens one with the MCP servers of `previous`.
+    pub(crate) async fn open_after(
+        args: &TurnArgs,
+        cx: &Context,
+        mode: Mode,
+        previous: Option<&Self>,
+    ) -> Result<Self, Failure> {
         let config = config(args, cx)?;
+        let choice = tool_choice(args, &config);
+        if let Some(previous) = previous {
+            return Self::open_with(args, cx, mode, config, previous.mcp.clone()).await;
+        }
+        // First of all, so that servers start while everything else is made ready.
+        let mcp = Mcp::for_chat(cx, &config, &choice, mode == Mode::Repl);
+        let opened = Self::open_with(args, cx, mode, config, mcp.clone()).await;
+        if let (Err(_), Some(mcp)) = (&opened, mcp) {
+            mcp.shutdown().await;
+        }
+        opened
+    }
+
+    async fn open_with(
+        args: &TurnArgs,
+        cx: &Context,
+        mode: Mode,
+        config: Arc<Config>,
+        mcp: Option<Arc<Mcp>>,
+    ) -> Result<Self, Failure> {
         let router = router(cx, &config, overrides(args));
         for problem in router.problems() {
             cx.out.remark(format!("config: {problem}"));
@@ -161,7 +197,8 @@ impl Chat {
             .flat_map(|session| &session.items)
             .map(|item| &item.message);
         let window = router.primary()?.info().context_length;
-        let tools = Arc::new(home_tools(args, cx, &config, &store, window, history)?);
+        let deps = store_tools(args, cx, &config, &store, window, history);
+        let tools = Arc::new(home_tools(args, &config, deps, mcp.clone())?);
         let prompt = HomePrompt {
             home: cx.home.clone(),
             config: Arc::clone(&config),
@@ -203,6 +240,7 @@ impl Chat {
             used,
             asked: false,
             route,
+            mcp,
             handle,
         })
     }
@@ -228,12 +266,15 @@ impl Chat {
         self.update(SessionUpdate::End { reason, at }).await
     }
 
-    /// Ends the session's work and closes the database.
+    /// Ends the session's work and its MCP servers, and closes the database.
     pub(crate) async fn close(self) {
         // A session that ended already needs no order to.
         let _ = self.handle.send(AgentCommand::Close).await;
         let mut events = self.events;
         while events.recv().await.is_some() {}
+        if let Some(mcp) = self.mcp {
+            mcp.shutdown().await;
+        }
         if let Err(error) = self.store.close().await {
             tracing::warn!("closing the database: {error}");
         }
@@ -279,14 +320,14 @@ async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     }
 }
 
-fn home_tools<'a>(
+fn store_tools<'a>(
     args: &TurnArgs,
     cx: &Context,
     config: &Config,
     store: &Store,
     window: u32,
     history: impl DoubleEndedIterator<Item = &'a Message>,
-) -> Result<HomeTools, Failure> {
+) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
     let mut deps =
@@ -295,12 +336,31 @@ fn home_tools<'a>(
     let limits = spill::Limits::for_window(window, deps.read_limits.chars, usize::MAX);
     deps.read_limits.chars = limits.result;
     deps.todos.restore(history);
-    let Some(names) = &args.toolsets else {
-        return Ok(HomeTools::new(deps, &ToolChoice::from_config(config)));
+    deps
+}
+
+fn tool_choice(args: &TurnArgs, config: &Config) -> ToolChoice {
+    match &args.toolsets {
+        Some(names) => ToolChoice::named(names),
+        None => ToolChoice::from_config(config),
+    }
+}
+
+fn home_tools(
+    args: &TurnArgs,
+    config: &Config,
+    deps: StoreTools,
+    mcp: Option<Arc<Mcp>>,
+) -> Result<HomeTools, Failure> {
+    let choice = tool_choice(args, config);
+    let mut tools = HomeTools::new(deps, &choice);
+    if let Some(mcp) = mcp {
+        tools = tools.with_feed(mcp as Arc<dyn ToolFeed>);
+    }
+    let unknown = match args.toolsets {
+        Some(_) => choice.unknown(&tools),
+        None => Vec::new(),
     };
-    let choice = ToolChoice::named(names);
-    let tools = HomeTools::new(deps, &choice);
-    let unknown = choice.unknown(&tools);
     if unknown.is_empty() {
         return Ok(tools);
     }

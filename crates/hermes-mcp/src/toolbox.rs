@@ -232,16 +232,10 @@ impl Toolbox {
         names.map(|server| server.entry.name.clone()).collect()
     }
 
-    pub fn server(&self, name: &str) -> Option<ServerHandle> {
-        self.manager.server(name)
-    }
-
-    /// Whether there is such a server in the config, usable or not.
-    pub fn knows(&self, name: &str) -> bool {
-        self.state()
-            .servers
-            .iter()
-            .any(|server| server.entry.name == name)
+    /// A person wants a new connection. False: there is no such server.
+    pub fn reconnect(&self, name: &str) -> bool {
+        let handle = self.manager.server(name);
+        handle.inspect(ServerHandle::reconnect).is_some()
     }
 
     /// What a person can see about the servers, in the order of the file.

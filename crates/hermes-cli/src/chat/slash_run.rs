@@ -37,6 +37,7 @@ pub(super) async fn run(repl: &mut Repl<'_>, verb: Verb, rest: &str) -> Result<N
         Verb::Model => model(repl, rest).await,
         Verb::Verbose => verbose(repl),
         Verb::Tools => tools(repl),
+        Verb::Mcp => mcp(repl, rest),
         Verb::Skills => skills(repl),
         Verb::Memory => memory(repl),
         Verb::Config => config(repl),
@@ -65,8 +66,10 @@ async fn order(repl: &mut Repl<'_>, command: AgentCommand) -> Outcome {
 /// `reason`: why the session that was open ends, in the original's words.
 async fn open_instead(repl: &mut Repl<'_>, args: &crate::args::TurnArgs, reason: &str) -> Outcome {
     // Opened first: if that fails, the old session is still there.
-    let chat = Chat::open(args, repl.cx, Mode::Repl).await?;
-    let old = std::mem::replace(&mut repl.chat, chat);
+    let chat = Chat::open_after(args, repl.cx, Mode::Repl, Some(&repl.chat)).await?;
+    let mut old = std::mem::replace(&mut repl.chat, chat);
+    // The new chat uses the same servers.
+    old.mcp = None;
     if old.id != repl.chat.id {
         old.end(reason).await?;
     }
@@ -322,6 +325,48 @@ fn config(repl: &Repl<'_>) -> Outcome {
     repl.cx
         .out
         .line(format!("keys    {}", repl.cx.home.env_path().display()))?;
+    Ok(())
+}
+
+/// The servers of this process; `reconnect` asks for new connections.
+fn mcp(repl: &Repl<'_>, rest: &str) -> Outcome {
+    let toolbox = repl.chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
+    let Some(toolbox) = toolbox else {
+        return Ok(repl
+            .cx
+            .out
+            .line("no MCP servers are in use here; hermes mcp add adds one")?);
+    };
+    let mut words = rest.split_whitespace();
+    match (words.next(), words.next()) {
+        (None, _) => repl.cx.out.line(commands::mcp::table(&toolbox))?,
+        (Some("reconnect"), None) => {
+            for name in toolbox.names() {
+                toolbox.reconnect(&name);
+            }
+            repl.cx
+                .out
+                .line("reconnecting all servers; /mcp shows how they fare")?;
+        }
+        (Some("reconnect"), Some(name)) if toolbox.reconnect(name) => {
+            repl.cx
+                .out
+                .line(format!("reconnecting {name}; /mcp shows how it fares"))?;
+        }
+        (Some("reconnect"), Some(name)) => {
+            return Err(Failure::not_found(format!(
+                "no MCP server {name:?}; /mcp lists them"
+            )));
+        }
+        (Some(name), _) => match commands::mcp::page(&toolbox, name) {
+            Some(page) => repl.cx.out.line(page)?,
+            None => {
+                return Err(Failure::not_found(format!(
+                    "no MCP server {name:?}; /mcp lists them"
+                )));
+            }
+        },
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod sessions;

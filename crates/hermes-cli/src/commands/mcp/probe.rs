@@ -1,0 +1,131 @@
+//! `hermes mcp test`: does it work?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_mcp::config::ServerEntry;
+use hermes_mcp::oauth::AuthPrompt;
+use hermes_mcp::report::{self, ServerReport};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring::{self, mcp};
+
+/// What ending the servers of a command may take.
+pub(super) const STOPPING: Duration = Duration::from_secs(3);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TestArgs {
+    name: String,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a server answered.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Probe {
+    pub(super) ok: bool,
+    pub(super) tools: Vec<ProbedTool>,
+    pub(super) report: ServerReport,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ProbedTool {
+    pub(super) name: String,
+    pub(super) description: String,
+}
+
+pub(super) fn run(args: &TestArgs, cx: &Context) -> Outcome {
+    let mut entry = super::entry(cx, &args.name)?;
+    // Asked for by name: whether it is switched off does not matter.
+    if let Some(config) = &mut entry.config {
+        config.enabled = true;
+    }
+    let probe = connect(cx, entry, Duration::from_secs(args.timeout), None)?;
+    if args.json {
+        cx.out.json(&json!({"name": args.name, "ok": probe.ok, "tools": probe.tools, "report": probe.report}))?;
+    } else {
+        cx.out
+            .line(report::details(&probe.report, chrono::Utc::now()))?;
+        for tool in &probe.tools {
+            cx.out
+                .line(format!("    {:<28} {}", tool.name, tool.description))?;
+        }
+    }
+    if probe.ok {
+        return Ok(());
+    }
+    if args.json {
+        return Err(Failure::silent(Exit::Failed));
+    }
+    Err(Failure::failed(why(&probe.report)))
+}
+
+/// Connects to one server, lists its tools and ends it.
+pub(super) fn connect(
+    cx: &Context,
+    entry: ServerEntry,
+    longest: Duration,
+    prompt: Option<Arc<dyn AuthPrompt>>,
+) -> Result<Probe, Failure> {
+    crate::logging::start(&cx.home.logs_dir());
+    let name = entry.name.clone();
+    wiring::runtime()?.block_on(async {
+        let toolbox = mcp::start_all(cx, vec![entry], prompt);
+        toolbox.settle(longest).await;
+        let catalogue = toolbox.catalogue();
+        let reports = toolbox.report();
+        toolbox.shutdown(STOPPING).await;
+        let report = reports
+            .into_iter()
+            .next()
+            .ok_or_else(|| Failure::failed(format!("{name} was not started")))?;
+        let tools = catalogue
+            .tools
+            .iter()
+            .map(|tool| ProbedTool {
+                name: tool.spec().name.clone(),
+                description: first_line(&tool.spec().description),
+            })
+            .collect();
+        Ok(Probe {
+            ok: report.is_up(),
+            tools,
+            report,
+        })
+    })
+}
+
+/// The cause, for the person.
+pub(super) fn why(report: &ServerReport) -> String {
+    let name = &report.name;
+    if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
+        return problem.to_string();
+    }
+    let link = report.link.as_ref();
+    if link.is_some_and(|link| link.needs_auth) {
+        return format!("{name} needs a login: hermes mcp login {name}");
+    }
+    let cause = link.and_then(|link| {
+        let error = link.last_error.as_ref().map(|error| error.text.as_str());
+        link.why.as_deref().or(error)
+    });
+    match cause {
+        Some(cause) => format!("{name} does not work: {cause}"),
+        None => format!("{name} did not answer in time"),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(90) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}

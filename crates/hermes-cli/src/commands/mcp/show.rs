@@ -1,0 +1,112 @@
+//! `hermes mcp list` and `status`.
+
+use std::time::Duration;
+
+use hermes_mcp::report::{self, ServerReport};
+use hermes_mcp::toolbox::Toolbox;
+use serde_json::json;
+
+use super::probe::STOPPING;
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+use crate::wiring::{self, mcp};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Wait this many seconds for servers to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// Only what the config says; nothing is started
+    #[arg(long)]
+    offline: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    name: Option<String>,
+    /// Wait this many seconds for servers to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const NONE: &str = "no MCP servers are configured; add one with
+  hermes mcp add NAME --url https://…
+  hermes mcp add NAME --command npx --args -y some-server";
+
+pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
+    let reports = if args.offline {
+        offline(cx)?
+    } else {
+        live(cx, None, args.timeout)?
+    };
+    if args.json {
+        return Ok(cx.out.json(&json!({"servers": reports}))?);
+    }
+    if reports.is_empty() {
+        return Ok(cx.out.line(NONE)?);
+    }
+    Ok(cx.out.line(report::table(&reports, chrono::Utc::now()))?)
+}
+
+pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
+    let reports = live(cx, args.name.as_deref(), args.timeout)?;
+    if args.json {
+        match (&args.name, reports.first()) {
+            (Some(_), Some(report)) => cx.out.json(report)?,
+            _ => cx.out.json(&json!({"servers": reports}))?,
+        }
+        return Ok(());
+    }
+    if reports.is_empty() {
+        return Ok(cx.out.line(NONE)?);
+    }
+    let now = chrono::Utc::now();
+    let pages: Vec<String> = reports.iter().map(|r| report::details(r, now)).collect();
+    Ok(cx.out.line(pages.join("\n\n"))?)
+}
+
+/// Connects to all servers, or one, for a moment.
+fn live(cx: &Context, name: Option<&str>, timeout: u64) -> Result<Vec<ServerReport>, Failure> {
+    let entries = match name {
+        Some(name) => vec![super::entry(cx, name)?],
+        None => super::entries(cx)?,
+    };
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    crate::logging::start(&cx.home.logs_dir());
+    wiring::runtime()?.block_on(async {
+        let toolbox = mcp::start_all(cx, entries, None);
+        toolbox.settle(Duration::from_secs(timeout)).await;
+        let reports = toolbox.report();
+        toolbox.shutdown(STOPPING).await;
+        Ok(reports)
+    })
+}
+
+fn offline(cx: &Context) -> Result<Vec<ServerReport>, Failure> {
+    let catalogue = hermes_mcp::catalogue::Catalogue::default();
+    let entries = super::entries(cx)?;
+    Ok(entries
+        .iter()
+        .map(|entry| ServerReport::new(entry, None, &catalogue))
+        .collect())
+}
+
+/// The table of servers that are running.
+pub(crate) fn table(toolbox: &Toolbox) -> String {
+    report::table(&toolbox.report(), chrono::Utc::now())
+}
+
+/// Everything about one of them.
+pub(crate) fn page(toolbox: &Toolbox, name: &str) -> Option<String> {
+    let reports = toolbox.report();
+    let report = reports.iter().find(|report| report.name == name)?;
+    Some(report::details(report, chrono::Utc::now()))
+}

@@ -1,0 +1,255 @@
+//! MCP servers of this process: one set for all its sessions, kept in step with config.yaml.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use hermes_agent::home::{FedToolset, ToolChoice, ToolFeed};
+use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
+use hermes_core::BoxFuture;
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_core::tool::Tool;
+use hermes_mcp::config::{self, ServerConfig, ServerEntry};
+use hermes_mcp::naming;
+use hermes_mcp::oauth::AuthPrompt;
+use hermes_mcp::result::MediaStore;
+use hermes_mcp::toolbox::{Toolbox, ToolboxParts};
+
+use super::reach::Workshop;
+use crate::commands::Context;
+
+/// What stopping all servers may take.
+const STOPPING: Duration = Duration::from_secs(5);
+/// Longest wait for servers before the first turn, whatever the config says.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// The servers of this process. Nothing is started as long as none is configured.
+pub(crate) struct Mcp {
+    home: Home,
+    process: ProcessEnv,
+    choice: ToolChoice,
+    /// How long the first turn waits for servers that are starting.
+    discovery: Duration,
+    /// Whether config.yaml is looked at again and again.
+    watches: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    toolbox: Option<Arc<Toolbox>>,
+    seen: Vec<Option<Seen>>,
+}
+
+/// A file as it was last looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    len: u64,
+}
+
+impl Mcp {
+    /// For a conversation. `None`: it has no servers and will not get any.
+    pub(crate) fn for_chat(
+        cx: &Context,
+        config: &Config,
+        choice: &ToolChoice,
+        long_lived: bool,
+    ) -> Option<Arc<Self>> {
+        if is_safe_mode(&cx.env) {
+            return None;
+        }
+        let entries = entries(config, &cx.env, &cx.home);
+        if entries.is_empty() && !long_lived {
+            return None;
+        }
+        for problem in entries.iter().flat_map(|entry| &entry.problems) {
+            if problem.fatal {
+                cx.out.remark(format!("config: {problem}"));
+            }
+        }
+        let this = Self {
+            home: cx.home.clone(),
+            process: ProcessEnv::current(),
+            choice: choice.clone(),
+            discovery: discovery(config),
+            watches: long_lived,
+            state: Mutex::default(),
+        };
+        this.state().seen = this.look();
+        this.apply(entries, &cx.env);
+        Some(Arc::new(this))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The servers, if any is configured.
+    pub(crate) fn toolbox(&self) -> Option<Arc<Toolbox>> {
+        self.state().toolbox.clone()
+    }
+
+    fn apply(&self, entries: Vec<ServerEntry>, env: &Env) {
+        let entries = wanted(entries, &self.choice);
+        let mut state = self.state();
+        match &state.toolbox {
+            Some(toolbox) => toolbox.apply(entries),
+            None if entries.is_empty() => {}
+            None => state.toolbox = Some(Arc::new(start(entries, &self.home, env, None))),
+        }
+    }
+
+    /// Takes over what changed in the files since the last look.
+    fn reload(&self) -> Vec<String> {
+        let now = self.look();
+        if !self.watches || std::mem::replace(&mut self.state().seen, now.clone()) == now {
+            return Vec::new();
+        }
+        let loaded = Env::load(&self.home, &self.process)
+            .map_err(|error| error.to_string())
+            .and_then(|env| match Config::load(&self.home, &env) {
+                Ok(loaded) => Ok((loaded, env)),
+                Err(error) => Err(error.to_string()),
+            });
+        match loaded {
+            // What runs goes on: a file in the middle of an edit is no reason to stop it.
+            Err(why) => vec![format!("MCP servers stay as they are: {why}")],
+            Ok((loaded, _)) if !reloads(&loaded) => Vec::new(),
+            Ok((loaded, env)) => {
+                let entries = entries(&loaded.config, &env, &self.home);
+                let fatal = entries.iter().flat_map(|entry| &entry.problems);
+                let notices = fatal
+                    .filter(|problem| problem.fatal)
+                    .map(|problem| format!("config: {problem}"))
+                    .collect();
+                self.apply(entries, &env);
+                notices
+            }
+        }
+    }
+
+    fn look(&self) -> Vec<Option<Seen>> {
+        let look = |path: PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some(Seen {
+                modified: metadata.modified().ok(),
+                len: metadata.len(),
+            })
+        };
+        vec![look(self.home.config_path()), look(self.home.env_path())]
+    }
+
+    /// Ends every server; no child is left.
+    pub(crate) async fn shutdown(&self) {
+        let toolbox = self.state().toolbox.take();
+        if let Some(toolbox) = toolbox {
+            toolbox.shutdown(STOPPING).await;
+        }
+    }
+}
+
+impl ToolFeed for Mcp {
+    fn toolsets(&self) -> Vec<FedToolset> {
+        let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
+        names.iter().map(|name| fed(name)).collect()
+    }
+
+    fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        self.toolbox()
+            .map_or_else(|| Arc::from([]), |box_| box_.tools())
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async {
+            let mut notices = self.reload();
+            if let Some(toolbox) = self.toolbox() {
+                notices.extend(toolbox.await_first(self.discovery).await);
+            }
+            notices
+        })
+    }
+}
+
+/// Starts servers for one command, chosen or not.
+pub(crate) fn start_all(
+    cx: &Context,
+    entries: Vec<ServerEntry>,
+    prompt: Option<Arc<dyn AuthPrompt>>,
+) -> Toolbox {
+    start(entries, &cx.home, &cx.env, prompt)
+}
+
+fn start(
+    entries: Vec<ServerEntry>,
+    home: &Home,
+    env: &Env,
+    prompt: Option<Arc<dyn AuthPrompt>>,
+) -> Toolbox {
+    let workshop = Workshop::new(home, env, prompt);
+    let local = |entry: &ServerEntry| {
+        entry
+            .config
+            .as_ref()
+            .is_some_and(|config| config.enabled && config.transport_name() == "stdio")
+    };
+    if entries.iter().any(local) {
+        workshop.sweep();
+    }
+    let parts = ToolboxParts {
+        reach: Box::new(move |config: &ServerConfig| workshop.reach(config)),
+        media: MediaStore::new(home.cache_dir().join("mcp")),
+        clock: Arc::new(SystemClock),
+        rng: Arc::new(SystemRng),
+    };
+    Toolbox::start(entries, parts)
+}
+
+/// `mcp_servers` of the config.
+pub(crate) fn entries(config: &Config, env: &Env, home: &Home) -> Vec<ServerEntry> {
+    match &config.mcp_servers {
+        Some(section) => config::servers(section, env, home),
+        None => Vec::new(),
+    }
+}
+
+/// The servers whose tools the session may use: others are not started at all.
+fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
+    let all: Vec<FedToolset> = entries.iter().map(|entry| fed(&entry.name)).collect();
+    entries
+        .into_iter()
+        .filter(|entry| choice.wants(&fed(&entry.name), &all))
+        .collect()
+}
+
+fn fed(server: &str) -> FedToolset {
+    FedToolset {
+        name: naming::toolset(server).to_owned(),
+        alias: server.to_owned(),
+        prefix: format!("mcp__{}__", naming::component(server)),
+    }
+}
+
+fn discovery(config: &Config) -> Duration {
+    let seconds = config.mcp_discovery_timeout;
+    let seconds = if seconds.is_finite() {
+        seconds.max(0.0)
+    } else {
+        1.5
+    };
+    Duration::try_from_secs_f64(seconds).map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
+}
+
+fn reloads(loaded: &Loaded) -> bool {
+    let flag = loaded.tree.pointer("/mcp/auto_reload_on_config_change");
+    flag.and_then(serde_json::Value::as_bool).unwrap_or(true)
+}
+
+/// `HERMES_SAFE_MODE`: nothing that the config names is started.
+fn is_safe_mode(env: &Env) -> bool {
+    let value = env.get("HERMES_SAFE_MODE").unwrap_or_default();
+    matches!(
+        value.trim().to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "on"
+    )
+}

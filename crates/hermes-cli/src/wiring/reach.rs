@@ -1,0 +1,166 @@
+//! How MCP servers are reached: HTTP clients, children, tokens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::{Env, Home};
+use hermes_core::clock::{Clock, SystemClock};
+use hermes_core::task;
+use hermes_mcp::classify::SessionMarkers;
+use hermes_mcp::config::{Auth, Problem, ServerConfig, Transport, Verify};
+use hermes_mcp::connect::{
+    CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target, TokenSource,
+};
+use hermes_mcp::era::{EraCache, FileEraCache};
+use hermes_mcp::oauth::{AuthPrompt, OAuthClient, OAuthParts};
+use hermes_mcp::stdio::Children;
+use hermes_mcp::toolbox::Reach;
+use hermes_models::http::{self, ClientIdentity, HttpSettings, Redirects};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+/// Sockets that nobody used for so long are closed: servers and proxies drop them silently.
+const IDLE_SOCKETS: Duration = Duration::from_secs(20);
+
+/// What ways to servers are made from.
+pub(crate) struct Workshop {
+    home: Home,
+    http: HttpSettings,
+    children: Arc<Children>,
+    eras: Arc<dyn EraCache>,
+    clock: Arc<dyn Clock>,
+    prompt: Option<Arc<dyn AuthPrompt>>,
+}
+
+impl Workshop {
+    pub(crate) fn new(home: &Home, env: &Env, prompt: Option<Arc<dyn AuthPrompt>>) -> Self {
+        let http = HttpSettings {
+            connect_timeout: CONNECT_TIMEOUT,
+            redirects: Redirects::Never,
+            idle_connections: Some(IDLE_SOCKETS),
+            ..HttpSettings::from_env(|name| env.get(name).map(str::to_owned))
+        };
+        let vars = env
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            home: home.clone(),
+            http,
+            children: Children::new(home.root(), vars),
+            eras: Arc::new(FileEraCache::new(home.cache_dir().join("mcp-eras.json"))),
+            clock: Arc::new(SystemClock),
+            prompt,
+        }
+    }
+
+    /// Ends children that a process which died left behind.
+    pub(crate) fn sweep(&self) {
+        let children = Arc::clone(&self.children);
+        task::spawn("mcp-sweep", async move {
+            children.sweep().await;
+        });
+    }
+
+    pub(crate) fn reach(&self, config: &ServerConfig) -> Result<Reach, Problem> {
+        let mut oauth = None;
+        let target = match &config.transport {
+            Transport::Stdio { command, args, env } => Target::Stdio(StdioTarget {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                cwd: None,
+                children: Arc::clone(&self.children),
+            }),
+            Transport::Http { url, headers } => {
+                Target::Http(self.remote(config, url, headers, &mut oauth)?)
+            }
+            Transport::Sse { url, headers } => {
+                Target::Sse(self.remote(config, url, headers, &mut oauth)?)
+            }
+        };
+        let mut connector = McpConnector::new(config.name.clone(), target, Arc::clone(&self.eras));
+        connector.protocol = config.protocol;
+        connector.markers = SessionMarkers::with_extra(&config.session_error_markers);
+        Ok(Reach {
+            connector: Arc::new(connector),
+            oauth,
+        })
+    }
+
+    fn remote(
+        &self,
+        config: &ServerConfig,
+        url: &Url,
+        headers: &[(String, String)],
+        oauth: &mut Option<OAuthClient>,
+    ) -> Result<HttpTarget, Problem> {
+        let clients = Arc::new(self.clients(config)?);
+        if config.auth == Auth::OAuth {
+            *oauth = Some(OAuthClient::new(OAuthParts {
+                server: config.name.clone(),
+                url: url.clone(),
+                settings: config.oauth.clone(),
+                home: self.home.root(),
+                clients: Arc::clone(&clients),
+                clock: Arc::clone(&self.clock),
+                prompt: self.prompt.clone(),
+                cancel: CancellationToken::new(),
+            }));
+        }
+        let tokens = oauth.clone();
+        Ok(HttpTarget {
+            url: url.clone(),
+            headers: header_map(config, headers)?,
+            clients,
+            tokens: tokens.map(|tokens| Arc::new(tokens) as Arc<dyn TokenSource>),
+        })
+    }
+
+    fn clients(&self, config: &ServerConfig) -> Result<HttpClients, Problem> {
+        let mut settings = self.http.clone();
+        match &config.tls.verify {
+            Verify::Yes => {}
+            Verify::No => settings.accept_any_certificate = true,
+            Verify::CaFile(path) => settings.ca_file = Some(path.clone()),
+        }
+        if let Some(own) = &config.tls.client {
+            if own.passphrase.is_some() {
+                let text = "keys with a passphrase cannot be read; store the key without one";
+                return Err(problem(config, "client_cert", text));
+            }
+            settings.identity = Some(ClientIdentity {
+                certificate: own.cert.clone(),
+                key: own.key.clone(),
+            });
+        }
+        let first =
+            http::client(&settings).map_err(|error| problem(config, "url", &error.to_string()))?;
+        Ok(HttpClients::new(move || {
+            // It could be built once; where the files are gone since, the old one must do.
+            http::client(&settings).unwrap_or_else(|_| first.clone())
+        }))
+    }
+}
+
+fn header_map(config: &ServerConfig, headers: &[(String, String)]) -> Result<HeaderMap, Problem> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let key = format!("headers.{name}");
+        let header = HeaderName::try_from(name.as_str())
+            .map_err(|_| problem(config, &key, "no name of a header"))?;
+        let mut value = HeaderValue::try_from(value.as_str())
+            .map_err(|_| problem(config, &key, "the value cannot be sent in a header"))?;
+        value.set_sensitive(true);
+        map.insert(header, value);
+    }
+    Ok(map)
+}
+
+fn problem(config: &ServerConfig, key: &str, text: &str) -> Problem {
+    Problem {
+        key: format!("mcp_servers.{}.{key}", config.name),
+        text: text.to_owned(),
+        fatal: true,
+    }
+}
