@@ -1,5 +1,6 @@
 //! Events of a session as text for a person, or as JSON for a program.
 
+use std::borrow::Cow;
 use std::io;
 
 use hermes_agent::turn::explain;
@@ -125,7 +126,7 @@ impl Renderer {
                 if !self.thoughts.is_empty() =>
             {
                 let thoughts = std::mem::take(&mut self.thoughts);
-                self.progress(thoughts.trim_end());
+                self.progress(&harmless(thoughts.trim_end()));
             }
             _ => {}
         }
@@ -137,7 +138,7 @@ impl Renderer {
                 if self.thinking {
                     self.end_line()?;
                 }
-                self.out.piece(text)?;
+                self.out.piece(&harmless(text))?;
                 self.streamed = true;
                 self.open_line = !text.ends_with('\n');
             }
@@ -145,7 +146,7 @@ impl Renderer {
                 if !self.thinking {
                     self.end_line()?;
                 }
-                self.out.piece(&self.out.dim(text))?;
+                self.out.piece(&self.out.dim(&harmless(text)))?;
                 self.thinking = true;
                 self.open_line = !text.ends_with('\n');
             }
@@ -170,11 +171,17 @@ impl Renderer {
             TurnExit::Failed { .. } | TurnExit::Interrupted | TurnExit::StoreFailed { .. }
         );
         if !shown && worth_printing && !summary.text.is_empty() {
-            self.out.line(summary.text.trim_end_matches('\n'))?;
+            let text = summary.text.trim_end_matches('\n');
+            // Programs get the text as it is.
+            if self.style == Style::Live {
+                self.out.line(harmless(text))?;
+            } else {
+                self.out.line(text)?;
+            }
         }
         self.streamed = false;
         if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
-            self.out.error(format!("hermes: {why}"));
+            self.out.error(format!("hermes: {}", harmless(&why)));
         }
         Ok(())
     }
@@ -195,7 +202,9 @@ impl Renderer {
             } => {
                 self.progress(&format!("• {name} {}", shorten(arguments, 100)));
             }
-            AgentEvent::ToolProgress { text, .. } => self.progress(&format!("  | {text}")),
+            AgentEvent::ToolProgress { text, .. } => {
+                self.progress(&format!("  | {}", harmless(text)));
+            }
             AgentEvent::ToolFinished {
                 name,
                 error,
@@ -273,7 +282,7 @@ impl Renderer {
         if let AgentEvent::TurnFinished { summary } = &event.event
             && let Some(why) = explain(&summary.exit, self.route.as_ref())
         {
-            self.out.error(format!("hermes: {why}"));
+            self.out.error(format!("hermes: {}", harmless(&why)));
         }
         Ok(())
     }
@@ -284,7 +293,7 @@ impl Renderer {
             return Ok(());
         }
         if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
-            self.out.error(format!("hermes: {why}"));
+            self.out.error(format!("hermes: {}", harmless(&why)));
         }
         let mut line = result_line(summary, &self.session);
         self.name_model(&mut line);
@@ -365,5 +374,43 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
     if short.len() < text.trim_end().len() {
         short.push('…');
     }
-    short
+    harmless(&short).into_owned()
+}
+
+/// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
+/// the cursor, rename the window or fill the clipboard is seen and does nothing.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let drives = |ch: char| ch.is_control() && !matches!(ch, '\n' | '\t');
+    if !text.contains(drives) {
+        return text.into();
+    }
+    text.chars()
+        .filter_map(|ch| match ch {
+            '\r' => None,
+            '\u{7f}' => Some('␡'),
+            // The pictures of control characters: ␛ for escape.
+            '\0'..='\u{1f}' if drives(ch) => char::from_u32(0x2400 + u32::from(ch)),
+            ch if drives(ch) => Some(char::REPLACEMENT_CHARACTER),
+            ch => Some(ch),
+        })
+        .collect::<String>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_sequences_are_shown_and_do_nothing() {
+        for (text, shown) in [
+            ("plain\n\ttext 日本 👍🏽\r\n", "plain\n\ttext 日本 👍🏽\n"),
+            ("\u{1b}]0;title\u{7}", "␛]0;title␇"),
+            ("a\u{9b}2Jb\u{7f}", "a\u{fffd}2Jb␡"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+        assert!(matches!(harmless("nothing to do"), Cow::Borrowed(_)));
+        assert_eq!(shorten("\u{1b}[2Jgone", 4), "␛[2J…");
+    }
 }

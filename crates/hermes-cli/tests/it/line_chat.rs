@@ -280,3 +280,19 @@ fn reasoning_and_answer_do_not_run_together() {
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("six times seven\r\nForty-two."), "{screen}");
 }
+
+#[test]
+fn an_answer_cannot_drive_the_terminal() {
+    let setup = Setup::new();
+    let evil = "\x1b]52;c;cm0gLXJm\x07done";
+    setup.server.push_default(Reply::text(evil));
+    let piped = setup.run(["-z", "well?"]).ok();
+    assert_eq!(piped.stdout, format!("{evil}\n"), "a program gets it all");
+    let test = "line_chat::an_answer_cannot_drive";
+    let Some((code, screen)) = typed(&setup.home, test, &["well?", "/quit"]) else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("␛]52;c;cm0gLXJm␇done"), "{screen:?}");
+    assert!(!screen.contains("\x1b]52"), "{screen:?}");
+}
