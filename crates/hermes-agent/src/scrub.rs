@@ -3,7 +3,9 @@
 //! Models without a reasoning channel think aloud between tags. What stands inside is reasoning,
 //! what stands outside is the answer; tags may be cut anywhere by chunk borders. An opening tag
 //! counts only where a line begins, or where its closing tag follows soon: prose that mentions a tag
-//! stays as it is. The result does not depend on how the text was cut into chunks.
+//! stays as it is. Tool calls written as text are no answer either: a block of one is kept with the
+//! reasoning, so that the model is asked for a real call instead of the person being shown JSON. The
+//! result does not depend on how the text was cut into chunks.
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +22,19 @@ const TAGS: [&str; 5] = [
     "reasoning_scratchpad",
 ];
 /// Markup of tool calls that some models write into their text as well.
-const STRAY: [&str; 4] = ["tool_call", "tool_calls", "function_call", "function_calls"];
+const STRAY: [&str; 5] = [
+    "tool_call",
+    "tool_calls",
+    "tool_result",
+    "function_call",
+    "function_calls",
+];
 
 /// How far a closing tag may be from an opening one in the middle of a line. Text is held back
 /// that long at most.
 const HORIZON: usize = 4_000;
+/// The same for a tool call, whose arguments may be long.
+const CALL_HORIZON: usize = 16_000;
 const LONGEST_TAG: usize = "</reasoning_scratchpad>".len();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,23 +143,26 @@ impl Scrubber {
         match look(text, end) {
             Look::Undecided => 0,
             Look::NoTag => self.show("<", out),
-            Look::Tag(tag) if tag.stray || tag.closing => {
+            Look::Tag(tag) if tag.closing => {
                 // A closing tag without an opening one shows nothing to anybody.
                 tag.len
             }
-            Look::Tag(tag) if self.line_start => {
+            Look::Tag(tag) if self.line_start && !tag.stray => {
                 self.inside = Some(tag.name);
                 tag.len
             }
             Look::Tag(tag) => {
                 let after = &text[tag.len..];
-                if closes(after, tag.name, end) {
+                let horizon = if tag.stray { CALL_HORIZON } else { HORIZON };
+                if closes(after, tag.name, horizon, end) {
                     self.inside = Some(tag.name);
                     tag.len
-                } else if end || after.len() >= HORIZON + LONGEST_TAG {
-                    self.show(&text[..tag.len], out)
-                } else {
+                } else if !end && after.len() < horizon + LONGEST_TAG {
                     0
+                } else if tag.stray {
+                    tag.len
+                } else {
+                    self.show(&text[..tag.len], out)
                 }
             }
         }
@@ -174,10 +187,10 @@ fn add(out: &mut Vec<Piece>, piece: Piece) {
 }
 
 /// Whether the closing tag of `name` begins within the horizon.
-fn closes(text: &str, name: &str, end: bool) -> bool {
+fn closes(text: &str, name: &str, horizon: usize, end: bool) -> bool {
     text.match_indices("</")
         .map(|(at, _)| at)
-        .take_while(|at| *at <= HORIZON)
+        .take_while(|at| *at <= horizon)
         .any(|at| matches!(look(&text[at..], end), Look::Tag(tag) if tag.closing && tag.name == name))
 }
 
@@ -269,9 +282,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_call_written_as_text_is_no_answer() {
+        let call = r#"{"name": "memory", "arguments": {}}"#;
+        let text = format!("One moment.\n<tool_call>\n{call}\n</tool_call>");
+        assert_eq!(
+            scrub(&text),
+            ("One moment.\n".into(), format!("\n{call}\n"))
+        );
+        let nested = "<tool_calls><tool_call>{}</tool_call></tool_calls>";
+        assert_eq!(shown(nested), "");
+    }
+
+    #[test]
     fn stray_markup_goes_and_its_content_stays() {
         assert_eq!(shown("x</think>y"), "xy");
-        assert_eq!(shown("<tool_call>{}</tool_call>"), "{}");
+        assert_eq!(shown("<tool_call> is a tag"), " is a tag");
+        assert_eq!(shown("{}</tool_call>"), "{}");
         assert_eq!(
             shown("a < b, <b>bold</b>, <thin"),
             "a < b, <b>bold</b>, <thin"

@@ -283,3 +283,12 @@ async fn announced_work_is_nudged_twice_at_most_and_only_in_the_responses_format
     let summary = session.turn("go").await;
     assert_eq!((summary.exit, summary.calls), (TurnExit::Answered, 3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_call_written_as_text_is_asked_for_again() {
+    let written = "<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>";
+    let mut session = Setup::new([Reply::text(written), Reply::text("done")]).start();
+    let summary = session.turn("go").await;
+    assert_eq!(summary.exit, TurnExit::Answered);
+    assert_eq!(summary.text, "done", "no JSON is shown as an answer");
+}
