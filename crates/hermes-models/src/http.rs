@@ -62,7 +62,8 @@ pub struct ProxySettings {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirects {
-    /// Followed on the same host only: a key header must not travel to another.
+    /// Followed on the same host only, and never out of TLS: a key header must not travel to
+    /// another, nor in the clear.
     SameHost,
     /// Handed to the caller.
     Never,
@@ -237,11 +238,11 @@ fn redirect_policy(redirects: Redirects) -> redirect::Policy {
     match redirects {
         Redirects::Never => redirect::Policy::none(),
         Redirects::SameHost => redirect::Policy::custom(|attempt| {
-            let same_host = attempt
+            let safe = attempt
                 .previous()
                 .first()
-                .is_some_and(|first| first.host_str() == attempt.url().host_str());
-            if same_host && attempt.previous().len() < 5 {
+                .is_some_and(|first| keeps_the_key(first, attempt.url()));
+            if safe && attempt.previous().len() < 5 {
                 attempt.follow()
             } else {
                 attempt.stop()
@@ -250,9 +251,23 @@ fn redirect_policy(redirects: Redirects) -> redirect::Policy {
     }
 }
 
+fn keeps_the_key(asked: &url::Url, next: &url::Url) -> bool {
+    let in_the_clear = asked.scheme() == "https" && next.scheme() != "https";
+    asked.host_str() == next.host_str() && !in_the_clear
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_keeps_the_key_where_it_was_meant_for() {
+        let ok = |from: &str, to: &str| keeps_the_key(&from.parse().unwrap(), &to.parse().unwrap());
+        assert!(ok("https://a.test/v1", "https://a.test/v2"));
+        assert!(ok("http://a.test/v1", "https://a.test/v1"));
+        assert!(!ok("https://a.test/v1", "https://b.test/v1"));
+        assert!(!ok("https://a.test/v1", "http://a.test/v1"));
+    }
 
     #[test]
     fn the_environment_gives_proxies_and_roots() {
