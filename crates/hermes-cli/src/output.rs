@@ -1,5 +1,6 @@
 //! Where results and remarks go: results to stdout, everything else to stderr.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -48,6 +49,16 @@ impl Output {
         out.write_all(b"\n")
     }
 
+    /// Writes a result line that others wrote: as it is for a program, without power over the
+    /// terminal for a person.
+    pub(crate) fn foreign_line(self, text: &str) -> io::Result<()> {
+        if self.stdout_tty {
+            self.line(harmless(text))
+        } else {
+            self.line(text)
+        }
+    }
+
     /// Writes a piece of a result and shows it at once.
     pub(crate) fn piece(self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
@@ -82,15 +93,52 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
     }
 
-    pub(crate) fn dim(self, text: &str) -> std::borrow::Cow<'_, str> {
+    pub(crate) fn dim(self, text: &str) -> Cow<'_, str> {
         self.styled("2", text)
     }
 
-    fn styled<'a>(self, code: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
+    fn styled<'a>(self, code: &str, text: &'a str) -> Cow<'a, str> {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m").into()
         } else {
             text.into()
         }
+    }
+}
+
+/// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
+/// the cursor, rename the window or fill the clipboard is seen and does nothing.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let drives = |ch: char| ch.is_control() && !matches!(ch, '\n' | '\t');
+    if !text.contains(drives) {
+        return text.into();
+    }
+    text.chars()
+        .filter_map(|ch| match ch {
+            '\r' => None,
+            '\u{7f}' => Some('␡'),
+            // The pictures of control characters: ␛ for escape.
+            '\0'..='\u{1f}' if drives(ch) => char::from_u32(0x2400 + u32::from(ch)),
+            ch if drives(ch) => Some(char::REPLACEMENT_CHARACTER),
+            ch => Some(ch),
+        })
+        .collect::<String>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_sequences_are_shown_and_do_nothing() {
+        for (text, shown) in [
+            ("plain\n\ttext 日本 👍🏽\r\n", "plain\n\ttext 日本 👍🏽\n"),
+            ("\u{1b}]0;title\u{7}", "␛]0;title␇"),
+            ("a\u{9b}2Jb\u{7f}", "a\u{fffd}2Jb␡"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+        assert!(matches!(harmless("nothing to do"), Cow::Borrowed(_)));
     }
 }

@@ -1,6 +1,5 @@
 //! Events of a session as text for a person, or as JSON for a program.
 
-use std::borrow::Cow;
 use std::io;
 
 use hermes_agent::turn::explain;
@@ -10,7 +9,7 @@ use hermes_core::model::Route;
 use serde_json::{Value, json};
 
 use crate::args::OutputFormat;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 
 /// The version of the JSON that `--output-format json|stream-json` prints.
 const SCHEMA: u32 = 1;
@@ -375,42 +374,4 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
         short.push('…');
     }
     harmless(&short).into_owned()
-}
-
-/// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
-/// the cursor, rename the window or fill the clipboard is seen and does nothing.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let drives = |ch: char| ch.is_control() && !matches!(ch, '\n' | '\t');
-    if !text.contains(drives) {
-        return text.into();
-    }
-    text.chars()
-        .filter_map(|ch| match ch {
-            '\r' => None,
-            '\u{7f}' => Some('␡'),
-            // The pictures of control characters: ␛ for escape.
-            '\0'..='\u{1f}' if drives(ch) => char::from_u32(0x2400 + u32::from(ch)),
-            ch if drives(ch) => Some(char::REPLACEMENT_CHARACTER),
-            ch => Some(ch),
-        })
-        .collect::<String>()
-        .into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_sequences_are_shown_and_do_nothing() {
-        for (text, shown) in [
-            ("plain\n\ttext 日本 👍🏽\r\n", "plain\n\ttext 日本 👍🏽\n"),
-            ("\u{1b}]0;title\u{7}", "␛]0;title␇"),
-            ("a\u{9b}2Jb\u{7f}", "a\u{fffd}2Jb␡"),
-        ] {
-            assert_eq!(harmless(text), shown);
-        }
-        assert!(matches!(harmless("nothing to do"), Cow::Borrowed(_)));
-        assert_eq!(shorten("\u{1b}[2Jgone", 4), "␛[2J…");
-    }
 }

@@ -211,7 +211,7 @@ async fn history(repl: &Repl<'_>) -> Outcome {
             _ if text.is_empty() => continue,
             _ => text,
         };
-        repl.cx.out.line(line)?;
+        repl.cx.out.foreign_line(&line)?;
     }
     Ok(())
 }
@@ -396,7 +396,7 @@ fn memory(repl: &Repl<'_>) -> Outcome {
             entries.len()
         ))?;
         for entry in entries {
-            repl.cx.out.line(format!("  - {entry}"))?;
+            repl.cx.out.foreign_line(&format!("  - {entry}"))?;
         }
     }
     Ok(())

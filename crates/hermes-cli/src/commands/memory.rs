@@ -198,7 +198,8 @@ fn show(cx: &Context, files: &MemoryFiles, which: Which, as_json: bool) -> Outco
         }
         cx.out.line(target.file_name())?;
         for entry in &entries {
-            cx.out.line(format!("- {}", entry.replace('\n', "\n  ")))?;
+            cx.out
+                .foreign_line(&format!("- {}", entry.replace('\n', "\n  ")))?;
         }
         if entries.is_empty() {
             cx.out.line("(nothing)")?;

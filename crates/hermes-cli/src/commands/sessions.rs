@@ -276,7 +276,7 @@ async fn search(args: SearchArgs, cx: &Context) -> Outcome {
         );
         cx.out.line(cx.out.dim(&place))?;
         let snippet: Vec<&str> = hit.snippet.split_whitespace().collect();
-        cx.out.line(format!("  {}", snippet.join(" ")))?;
+        cx.out.foreign_line(&format!("  {}", snippet.join(" ")))?;
     }
     Ok(())
 }

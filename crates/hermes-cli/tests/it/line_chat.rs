@@ -18,7 +18,7 @@ const READY: &str = "\x1b[?2004h";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The program at a terminal.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     keyboard: ChildStdin,
     output: Receiver<Vec<u8>>,
@@ -29,7 +29,7 @@ struct Terminal {
 
 impl Terminal {
     /// `None`, and a skip on record, where no terminal can be had.
-    fn open(home: &TempHome, test: &str) -> Option<Self> {
+    pub(crate) fn open(home: &TempHome, test: &str) -> Option<Self> {
         Self::open_with(home, test, "xterm", "")
     }
 
@@ -71,7 +71,7 @@ impl Terminal {
     }
 
     /// Types a line once the program reads lines.
-    fn type_line(&mut self, line: &str) {
+    pub(crate) fn type_line(&mut self, line: &str) {
         self.prompts += 1;
         self.wait_for(READY, self.prompts);
         self.press(&format!("{line}\r"));
@@ -82,7 +82,7 @@ impl Terminal {
     }
 
     /// Reads on until `text` was on the screen that often.
-    fn wait_for(&mut self, text: &str, times: usize) {
+    pub(crate) fn wait_for(&mut self, text: &str, times: usize) {
         while self.screen.matches(text).count() < times {
             let next = self.output.recv_timeout(PATIENCE);
             if next.is_err() {
@@ -95,7 +95,7 @@ impl Terminal {
     }
 
     /// Waits for the program to leave: its code and all that was on the screen.
-    fn leave(mut self) -> (Option<i32>, String) {
+    pub(crate) fn leave(mut self) -> (Option<i32>, String) {
         while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
             self.screen.push_str(&String::from_utf8_lossy(&bytes));
         }
@@ -289,10 +289,11 @@ fn an_answer_cannot_drive_the_terminal() {
     let piped = setup.run(["-z", "well?"]).ok();
     assert_eq!(piped.stdout, format!("{evil}\n"), "a program gets it all");
     let test = "line_chat::an_answer_cannot_drive";
-    let Some((code, screen)) = typed(&setup.home, test, &["well?", "/quit"]) else {
+    let Some((code, screen)) = typed(&setup.home, test, &["well?", "/history", "/quit"]) else {
         return;
     };
     assert_eq!(code, Some(0), "{screen}");
-    assert!(screen.contains("␛]52;c;cm0gLXJm␇done"), "{screen:?}");
+    let shown = screen.matches("␛]52;c;cm0gLXJm␇done").count();
+    assert_eq!(shown, 2, "{screen:?}");
     assert!(!screen.contains("\x1b]52"), "{screen:?}");
 }

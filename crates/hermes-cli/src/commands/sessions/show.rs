@@ -35,7 +35,7 @@ pub(super) async fn run(args: &ShowArgs, cx: &Context) -> Outcome {
     if args.json {
         cx.out.json(&session)?;
     } else {
-        cx.out.line(markdown(&session).trim_end())?;
+        cx.out.foreign_line(markdown(&session).trim_end())?;
     }
     Ok(())
 }
