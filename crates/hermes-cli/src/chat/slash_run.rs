@@ -237,7 +237,9 @@ async fn status(repl: &Repl<'_>) -> Outcome {
     repl.cx.out.line(format!("session  {}", repl.chat.id))?;
     repl.cx.out.line(format!(
         "model    {} ({}) at {}",
-        route.model, route.provider, route.base_url
+        route.model,
+        route.provider,
+        hermes_config::redact::url(&route.base_url)
     ))?;
     if let Some((used, length)) = repl.renderer.context() {
         repl.cx
