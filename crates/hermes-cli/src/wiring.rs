@@ -421,8 +421,11 @@ fn start(
     clock: &dyn Clock,
     rng: &dyn Rng,
 ) -> Result<SessionStart, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        Failure::failed(format!(
+            "the working directory is gone ({error}); cd to another one"
+        ))
+    })?;
     if let Some(session) = stored {
         let was = session
             .cwd

@@ -3,6 +3,7 @@
 use chrono::{Local, TimeZone as _, Utc};
 use hermes_store::db::{SessionSummary, markdown};
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::reader;
 use crate::commands::Context;
@@ -79,17 +80,25 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Cut or filled to `width` characters, on one line.
+/// Cut or filled to `width` columns of a terminal, on one line.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let clean: String = text
         .chars()
         .map(|ch| if ch.is_control() { ' ' } else { ch })
         .collect();
-    if clean.chars().count() <= width {
-        return format!("{clean:<width$}");
+    if let Some(free) = width.checked_sub(clean.width()) {
+        return clean + &" ".repeat(free);
     }
-    let cut: String = clean.chars().take(width.saturating_sub(1)).collect();
-    format!("{cut}…")
+    let mut room = width.saturating_sub(1);
+    let mut cut = String::new();
+    for ch in clean.chars() {
+        let Some(left) = room.checked_sub(ch.width().unwrap_or(0)) else {
+            break;
+        };
+        room = left;
+        cut.push(ch);
+    }
+    format!("{cut}…{}", " ".repeat(room))
 }
 
 #[cfg(test)]
@@ -100,6 +109,9 @@ mod tests {
     fn columns_keep_their_width() {
         assert_eq!(fit("ab", 4), "ab  ");
         assert_eq!(fit("a\nbcdef", 4), "a b…");
+        assert_eq!(fit("東京", 6), "東京  ");
+        assert_eq!(fit("東京都", 5), "東京…");
+        assert_eq!(fit("東京都", 4), "東… ");
     }
 
     #[test]
