@@ -72,3 +72,46 @@ impl Breaker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_failures_in_a_row_open_it() {
+        let now = Instant::now();
+        let mut breaker = Breaker::default();
+        for _ in 0..10 {
+            breaker.failed(now);
+            breaker.failed(now);
+            breaker.reset();
+        }
+        assert_eq!(breaker.admit(now), Admission::Pass);
+        for _ in 0..3 {
+            breaker.failed(now);
+        }
+        let retry_after = OPEN;
+        assert_eq!(breaker.admit(now), Admission::Refused { retry_after });
+        assert_eq!(breaker.name(now), "open");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_open_admits_one_at_a_time() {
+        let now = Instant::now();
+        let mut breaker = Breaker::default();
+        for _ in 0..3 {
+            breaker.failed(now);
+        }
+        let later = now + OPEN;
+        assert_eq!(breaker.name(later), "half_open");
+        assert_eq!(breaker.admit(later), Admission::Probe);
+        assert!(matches!(breaker.admit(later), Admission::Refused { .. }));
+        breaker.released();
+        assert_eq!(breaker.admit(later), Admission::Probe);
+        breaker.failed(later);
+        assert_eq!(breaker.name(later), "open");
+        assert_eq!(breaker.admit(later + OPEN), Admission::Probe);
+        breaker.reset();
+        assert_eq!(breaker.admit(later + OPEN), Admission::Pass);
+    }
+}

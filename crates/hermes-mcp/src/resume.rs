@@ -42,3 +42,46 @@ impl ResumeDetector {
         (late > LATE).then_some(late)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a look finds when the clocks went on by so many seconds.
+    fn found(wall: i64, monotonic: u64) -> Option<Duration> {
+        let (start, now) = (Utc::now(), Instant::now());
+        let mut detector = ResumeDetector::new(start, now);
+        let gap = detector.look(
+            start + chrono::Duration::seconds(wall),
+            now + Duration::from_secs(monotonic),
+        );
+        // Found once, not again.
+        let wall = start + chrono::Duration::seconds(wall + 5);
+        let again = detector.look(wall, now + Duration::from_secs(monotonic + 5));
+        assert_eq!(again, None);
+        gap
+    }
+
+    #[test]
+    fn sleep_is_seen_by_the_wall_clock() {
+        assert_eq!(found(12 * 3600 + 5, 5), Some(Duration::from_hours(12)));
+    }
+
+    #[test]
+    fn steps_of_the_wall_clock_are_seen_in_both_directions() {
+        assert_eq!(found(3605, 5), Some(Duration::from_hours(1)));
+        assert_eq!(found(-3595, 5), Some(Duration::from_hours(1)));
+    }
+
+    #[test]
+    fn a_frozen_process_is_seen_by_the_late_look() {
+        assert_eq!(found(60, 60), Some(Duration::from_secs(55)));
+    }
+
+    #[test]
+    fn ordinary_looks_and_small_corrections_are_nothing() {
+        assert_eq!(found(5, 5), None);
+        assert_eq!(found(13, 5), None);
+        assert_eq!(found(30, 30), None);
+    }
+}

@@ -95,3 +95,71 @@ impl Ladder {
 pub fn jitter(pause: Duration, spread: f64, rng: &dyn Rng) -> Duration {
     pause.mul_f64(1.0 + spread * (2.0 * rng.unit() - 1.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use hermes_testkit::clock::{FixedRng, SeqRng};
+
+    use super::*;
+
+    const STILL: FixedRng = FixedRng(1 << 63);
+
+    #[test]
+    fn pauses_double_and_end_in_a_rest() {
+        let mut ladder = Ladder::default();
+        let pauses: Vec<Next> = (0..6).map(|_| ladder.failed(&STILL)).collect();
+        let backoff = |seconds| Next::Backoff(Duration::from_secs(seconds));
+        assert_eq!(
+            pauses[..4],
+            [backoff(1), backoff(2), backoff(4), backoff(8)]
+        );
+        assert_eq!(pauses[4..], [Next::Park(PARKED), Next::Park(PARKED)]);
+        ladder.proven();
+        assert_eq!(ladder.failed(&STILL), backoff(1));
+    }
+
+    #[test]
+    fn pauses_are_off_by_a_fifth_at_most() {
+        let rng = SeqRng::new(5);
+        for _ in 0..200 {
+            let Next::Park(pause) = Ladder::default().park(&rng) else {
+                panic!("parked");
+            };
+            assert!((240..=360).contains(&pause.as_secs()), "{pause:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn six_unproven_links_in_ten_minutes_are_enough() {
+        let mut ladder = Ladder::default();
+        let begin = Instant::now();
+        let mut last = Next::Now;
+        for n in 0..FLAPS {
+            ladder.failures = 0;
+            last = ladder.dropped(false, begin + Duration::from_mins(n as u64), &STILL);
+        }
+        // Not before the first of them is forgotten.
+        assert_eq!(last, Next::Park(Duration::from_mins(5)));
+        ladder.proven();
+        assert_eq!(ladder.dropped(false, begin, &STILL), Next::Now);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_losses_are_forgotten() {
+        let mut ladder = Ladder::default();
+        let begin = Instant::now();
+        for n in 0..20 {
+            ladder.failures = 0;
+            let now = begin + Duration::from_mins(3 * n);
+            assert_eq!(ladder.dropped(false, now, &STILL), Next::Now, "{n}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_proven_link_is_replaced_at_once_however_often() {
+        let mut ladder = Ladder::default();
+        for _ in 0..50 {
+            assert_eq!(ladder.dropped(true, Instant::now(), &STILL), Next::Now);
+        }
+    }
+}

@@ -110,6 +110,38 @@ async fn the_old_link_is_closed_after_thirty_seconds() {
     assert_eq!(world.server.connects(), 2);
 }
 
+/// Only one old link lives on: the next one to retire ends it.
+#[tokio::test(start_paused = true)]
+async fn two_losses_in_a_row_leave_one_old_link() {
+    let world = World::ready().await;
+    world.server.fault(Fault::Hang);
+    let first = world.call(call_tool("write"));
+    let rest = async {
+        sleep(seconds(1)).await;
+        world.server.expire();
+        world.call(Op::ListPrompts).await.unwrap();
+        world.server.fault(Fault::Hang);
+        let second = world.call(call_tool("write"));
+        let again = async {
+            sleep(seconds(1)).await;
+            world.server.expire();
+            world.call(Op::ListPrompts).await.unwrap();
+        };
+        tokio::join!(second, again).0
+    };
+    let begin = Instant::now();
+    let (first, _) = tokio::join!(
+        async {
+            let first = first.await;
+            assert!(begin.elapsed() < seconds(4), "ended with its link");
+            first
+        },
+        rest
+    );
+    assert!(first.unwrap_err().outcome_unknown);
+    assert_eq!(world.server.seen().most_open, 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_report_of_an_old_epoch_does_nothing() {
     let world = World::ready().await;

@@ -71,6 +71,8 @@ pub(crate) struct Seen {
     /// Tools that were carried out, by name.
     pub(crate) effects: Vec<String>,
     pub(crate) requests: Vec<(String, Instant)>,
+    /// Tools that were asked for, by name.
+    pub(crate) asked: Vec<String>,
     pub(crate) open_links: usize,
     pub(crate) most_open: usize,
     pub(crate) cancelled: usize,
@@ -190,6 +192,19 @@ impl FakeServer {
         let _ = self.link().events.try_send(event);
     }
 
+    /// The same if there ever was a link.
+    pub(crate) fn kill_any(&self, why: McpFailure) {
+        if let Some(link) = self.links.lock().unwrap().last() {
+            link.die(why);
+        }
+    }
+
+    pub(crate) fn tell_any(&self, event: LinkEvent) {
+        if let Some(link) = self.links.lock().unwrap().last() {
+            let _ = link.events.try_send(event);
+        }
+    }
+
     pub(crate) fn spec(&self, settings: ServerSettings) -> ServerSpec {
         ServerSpec {
             settings,
@@ -286,6 +301,9 @@ impl FakeLink {
                 .seen
                 .requests
                 .push((op.name().to_owned(), Instant::now()));
+            if let Op::CallTool { name, .. } = op {
+                state.seen.asked.push(name.clone());
+            }
             let fault = match op {
                 Op::Probe => state.ping.clone(),
                 Op::ProbeByList | Op::ListTools => state.list.clone(),
