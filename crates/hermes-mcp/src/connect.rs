@@ -190,6 +190,13 @@ impl Target {
         }
     }
 
+    fn clients(&self) -> Option<Arc<HttpClients>> {
+        match self {
+            Self::Http(target) | Self::Sse(target) => Some(Arc::clone(&target.clients)),
+            Self::Stdio(_) => None,
+        }
+    }
+
     /// Names the endpoint, without secrets: what the era cache is keyed by.
     pub fn fingerprint(&self) -> String {
         use sha2::{Digest, Sha256};

@@ -155,7 +155,7 @@ impl Http {
             let cause = not_mcp(&content_type, &body);
             return Err(self.broke(Break::NotMcp, &cause));
         }
-        match answer::messages(&body, &id) {
+        match answer::messages(&body, &id, Some(self.shared())) {
             Ok(mut messages) if messages.len() == 1 => Ok(StreamableHttpPostResponse::Json(
                 messages.remove(0),
                 session,

@@ -7,12 +7,13 @@ mod link;
 mod subscribe;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ProgressToken, RequestId};
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ use crate::failure::McpFailure;
 use crate::link::{Era, LinkEvent, TransportKind};
 
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::Inbox;
+pub(crate) use inbox::{Inbox, keep};
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
 pub(crate) use subscribe::subscribe;
 
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     progress: Mutex<HashMap<ProgressToken, mpsc::Sender<String>>>,
     /// What a transport knows about the end of a request that rmcp reports without its reason.
     faults: Mutex<HashMap<RequestId, McpFailure>>,
+    raw: Mutex<Raw>,
     session: AtomicBool,
     /// The handshake is over.
     ready: AtomicBool,
@@ -47,6 +49,15 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
 }
 
+/// Results as the server sent them. rmcp's types would lose what they do not know, and all of a
+/// list in which one entry is odd.
+#[derive(Default)]
+struct Raw {
+    results: HashMap<RequestId, Value>,
+    /// Requests that nobody waits for any more.
+    unwanted: HashSet<RequestId>,
+}
+
 #[derive(Default)]
 struct Changes {
     tools: AtomicBool,
@@ -58,7 +69,7 @@ struct Changes {
 /// A burst of "list changed" within this time is one event.
 const COALESCE: Duration = Duration::from_millis(100);
 
-/// Faults of requests nobody waits for any more are few; this keeps them so.
+/// What is kept for requests that nobody waits for any more is little; this keeps it so.
 const FAULTS_KEPT: usize = 256;
 
 impl Shared {
@@ -79,6 +90,7 @@ impl Shared {
             heard: Mutex::new(Instant::now()),
             progress: Mutex::default(),
             faults: Mutex::default(),
+            raw: Mutex::default(),
             session: AtomicBool::new(false),
             dead: watch::Sender::new(None),
             events,
@@ -185,6 +197,35 @@ impl Shared {
     pub(crate) fn take_fault(&self, id: &RequestId) -> Option<McpFailure> {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.remove(id)
+    }
+
+    /// Keeps the result of an operation for whoever waits for it.
+    pub(crate) fn keep_result(&self, id: RequestId, result: Value) {
+        if !self.ready.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        if !raw.unwanted.remove(&id) && raw.results.len() < FAULTS_KEPT {
+            raw.results.insert(id, result);
+        }
+    }
+
+    pub(crate) fn take_result(&self, id: &RequestId) -> Option<Value> {
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        raw.results.remove(id)
+    }
+
+    /// Nobody waits for this request any more.
+    fn forget(&self, id: &RequestId) {
+        let _ = self.take_fault(id);
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        if raw.results.remove(id).is_none() {
+            // Most are never answered, so the list would only grow.
+            if raw.unwanted.len() >= FAULTS_KEPT {
+                raw.unwanted.clear();
+            }
+            raw.unwanted.insert(id.clone());
+        }
     }
 
     pub(crate) fn watch_progress(&self, token: ProgressToken, to: mpsc::Sender<String>) {

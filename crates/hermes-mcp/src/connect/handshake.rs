@@ -180,6 +180,7 @@ async fn open(
         handler,
         facts,
         child,
+        clients: connector.target.clients(),
         finished,
     })))
 }

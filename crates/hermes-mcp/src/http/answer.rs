@@ -15,14 +15,21 @@ use sse_stream::Sse;
 use super::Refused;
 use super::body::chain;
 use crate::classify::Break;
-use crate::peer::Shared;
+use crate::peer::{Shared, keep};
 
 /// The messages of a JSON body. Whatever answers in it answers the request `id`.
-pub(crate) fn messages(body: &[u8], id: &RequestId) -> Result<Vec<ServerJsonRpcMessage>, String> {
+pub(crate) fn messages(
+    body: &[u8],
+    id: &RequestId,
+    shared: Option<&Shared>,
+) -> Result<Vec<ServerJsonRpcMessage>, String> {
     // The usual case needs no second look.
     if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
         && answered_id(&message) == Some(id)
     {
+        if let Some(shared) = shared {
+            keep(shared, id, body);
+        }
         return Ok(vec![message]);
     }
     let parsed: Value =
@@ -71,7 +78,7 @@ pub(crate) fn repaired(
     events
         .filter_map(move |event| {
             let event = match event {
-                Ok(event) => own_event(event, &id).map(Ok),
+                Ok(event) => own_event(event, &id, Some(&shared)).map(Ok),
                 Err(error) => {
                     let why = shared.broke(Break::AfterSend, &chain(&error));
                     shared.fault(id.clone(), why);
@@ -93,7 +100,7 @@ struct Outline {
 
 /// The event, repaired if need be. An answer to somebody else's request is dropped: rmcp would
 /// take it for the end of this stream.
-fn own_event(mut event: Sse, id: &RequestId) -> Option<Sse> {
+fn own_event(mut event: Sse, id: &RequestId, shared: Option<&Shared>) -> Option<Sse> {
     let Some(data) = &event.data else {
         return Some(event);
     };
@@ -108,6 +115,9 @@ fn own_event(mut event: Sse, id: &RequestId) -> Option<Sse> {
         Some(found) => RequestId::deserialize(found).is_ok_and(|found| found == *id),
     };
     if own && outline.error.is_none() {
+        if let Some(shared) = shared {
+            keep(shared, id, data.as_bytes());
+        }
         return Some(event);
     }
     if outline.error.is_none() {
@@ -179,7 +189,7 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
         return None;
     }
-    if let Ok(mut messages) = messages(&refused.body, &id)
+    if let Ok(mut messages) = messages(&refused.body, &id, None)
         && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
     {
         return Some(messages.remove(0));
@@ -193,7 +203,7 @@ mod tests {
     use super::*;
 
     fn one(body: &str) -> Value {
-        let messages = messages(body.as_bytes(), &RequestId::Number(7)).unwrap();
+        let messages = messages(body.as_bytes(), &RequestId::Number(7), None).unwrap();
         assert_eq!(messages.len(), 1);
         serde_json::to_value(&messages[0]).unwrap()
     }
@@ -228,10 +238,10 @@ mod tests {
         );
         let batch = br#"[{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},
                          {"jsonrpc":"2.0","id":7,"result":{}}]"#;
-        assert_eq!(messages(batch, &id).unwrap().len(), 2);
-        assert!(messages(b"<html>", &id).is_err());
-        assert!(messages(b"{}", &id).is_err());
-        assert!(messages(b"[]", &id).is_err());
+        assert_eq!(messages(batch, &id, None).unwrap().len(), 2);
+        assert!(messages(b"<html>", &id, None).is_err());
+        assert!(messages(b"{}", &id, None).is_err());
+        assert!(messages(b"[]", &id, None).is_err());
     }
 
     #[test]
@@ -239,7 +249,7 @@ mod tests {
         let id = RequestId::Number(3);
         let event = |data: &str| Sse::default().data(data);
         let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#;
-        let repaired = own_event(event(error), &id).unwrap();
+        let repaired = own_event(event(error), &id, None).unwrap();
         let message: Value = serde_json::from_str(repaired.data.as_deref().unwrap()).unwrap();
         assert_eq!(message["id"], 3);
         for text in [
@@ -247,12 +257,12 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#,
             "not json",
         ] {
-            let same = own_event(event(text), &id).unwrap();
+            let same = own_event(event(text), &id, None).unwrap();
             assert_eq!(same.data.as_deref(), Some(text));
         }
         let foreign = r#"{"jsonrpc":"2.0","id":4,"result":{}}"#;
-        assert!(own_event(event(foreign), &id).is_none());
-        let kept = own_event(event(foreign).id("e1"), &id).unwrap();
+        assert!(own_event(event(foreign), &id, None).is_none());
+        let kept = own_event(event(foreign).id("e1"), &id, None).unwrap();
         assert_eq!((kept.data, kept.id.as_deref()), (None, Some("e1")));
     }
 }

@@ -6,6 +6,7 @@ use regex::bytes::Regex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Shared;
@@ -46,7 +47,12 @@ impl Inbox {
     /// The messages in `text`; `None` if it is not JSON.
     pub(crate) fn read(&self, text: &[u8]) -> Option<Vec<ServerJsonRpcMessage>> {
         let messages = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
-            Ok(message) if !is_lost(&message) => vec![message],
+            Ok(message) if !is_lost(&message) => {
+                if let ServerJsonRpcMessage::Response(response) = &message {
+                    keep(&self.shared, &response.id, text);
+                }
+                vec![message]
+            }
             _ => {
                 let parts = match serde_json::from_slice::<Value>(text).ok()? {
                     Value::Array(parts) => parts,
@@ -118,6 +124,25 @@ impl Inbox {
         waiting.retain(|one| *one != id);
         let error = ErrorData::internal_error(text, None);
         Some(ServerJsonRpcMessage::error(error, Some(id)))
+    }
+}
+
+/// The result as it came, beside what rmcp makes of it.
+pub(crate) fn keep(shared: &Shared, id: &RequestId, message: &[u8]) {
+    #[derive(Deserialize)]
+    struct Answer {
+        result: Value,
+    }
+    if let Ok(answer) = serde_json::from_slice::<Answer>(message) {
+        shared.keep_result(plain(id), answer.result);
+    }
+}
+
+/// Some servers answer 7 with "7".
+fn plain(id: &RequestId) -> RequestId {
+    match id {
+        RequestId::String(text) => text.parse().map_or_else(|_| id.clone(), RequestId::Number),
+        RequestId::Number(_) => id.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::wire::{self, Pages};
 use super::{Handler, Shared};
 use crate::classify::{self, Break};
+use crate::connect::HttpClients;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::http::Fault;
 use crate::link::{Call, Era, Link, LinkFacts};
@@ -39,6 +40,7 @@ pub(crate) struct LinkParts {
     pub(crate) handler: Handler,
     pub(crate) facts: LinkFacts,
     pub(crate) child: Option<Arc<Child>>,
+    pub(crate) clients: Option<Arc<HttpClients>>,
     /// Ends when rmcp's loop has ended.
     pub(crate) finished: tokio_util::sync::CancellationToken,
 }
@@ -148,8 +150,9 @@ impl RmcpLink {
         let mut flight = InFlight::new(handle, shared, call);
         let outcome = flight.response().await;
         let fault = shared.take_fault(&flight.id);
+        let raw = shared.take_result(&flight.id);
         match outcome {
-            Ok(result) => to_value(&result),
+            Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
             Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
                 let situation = shared.situation(shared.has_session());
                 classify::rpc(i64::from(error.code.0), &error.message, &situation)
@@ -217,6 +220,12 @@ impl Link for RmcpLink {
 
     fn closed(&self) -> BoxFuture<'_, McpFailure> {
         Box::pin(self.parts.shared.died())
+    }
+
+    fn resumed(&self) {
+        if let Some(clients) = &self.parts.clients {
+            clients.renew();
+        }
     }
 
     fn last_heard(&self) -> Instant {
@@ -287,7 +296,7 @@ impl Drop for InFlight {
         if self.handle.take().is_none() || self.shared.dead().is_some() {
             return;
         }
-        let _ = self.shared.take_fault(&self.id);
+        self.shared.forget(&self.id);
         let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
         let peer = self.peer.clone();
         if tokio::runtime::Handle::try_current().is_err() {
