@@ -31,7 +31,8 @@ use crate::config::OAuth as Settings;
 use crate::connect::{HttpClients, TokenAnswer, TokenSource};
 use crate::failure::{Certainty, McpFailure};
 
-/// Tokens are renewed this long before they end.
+/// Tokens are renewed this many seconds before they end, and short-lived ones in the last quarter
+/// of their life.
 const AHEAD: f64 = 60.0;
 /// How often the token file is looked at while somebody waits for it.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ struct Inner {
 }
 
 /// For status pages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct AuthStatus {
     pub logged_in: bool,
     pub expires_at: Option<DateTime<Utc>>,
@@ -182,7 +183,10 @@ impl OAuthClient {
                 return None;
             }
         };
-        if tokens.refresh.is_none() || !tokens.expires_within(AHEAD, inner.cx.clock.as_ref()) {
+        let ahead = tokens
+            .lifetime()
+            .map_or(AHEAD, |seconds| AHEAD.min(seconds / 4.0));
+        if tokens.refresh.is_none() || !tokens.expires_within(ahead, inner.cx.clock.as_ref()) {
             return Some(tokens.access);
         }
         let errand = Errand::Renew(tokens.access.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use hermes_config::fs::FileLock;
 use hermes_core::clock::Clock;
@@ -15,6 +16,8 @@ use super::store::{Part, Stamp, TokenStore};
 use super::tokens::{Meta, Registration, Tokens, same_issuer};
 use crate::config::OAuth as Settings;
 
+/// Longest wait for another process that renews. Its requests end before that.
+const LOCK_WAIT: Duration = Duration::from_secs(90);
 /// How often in a row a server must say that it does not know us before we believe it.
 const STRIKES: u32 = 2;
 
@@ -61,8 +64,27 @@ impl Context {
         }
     }
 
+    /// Waits for other processes and tasks to finish with the files.
     pub(crate) async fn lock(&self) -> Result<FileLock, OAuthError> {
-        self.files(TokenStore::lock).await
+        let waited = tokio::time::timeout(LOCK_WAIT, async {
+            let mut pause = Duration::from_millis(1);
+            loop {
+                if let Some(lock) = self.files(TokenStore::try_lock).await? {
+                    return Ok(lock);
+                }
+                // flock tells nobody when it becomes free.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+        });
+        match waited.await {
+            Ok(done) => done,
+            Err(_) => Err(OAuthError::transient(format!(
+                "another process has held {} for {} s",
+                self.store.lock_path().display(),
+                LOCK_WAIT.as_secs()
+            ))),
+        }
     }
 
     pub(crate) async fn load(&self) -> Result<Option<(Tokens, Stamp)>, OAuthError> {

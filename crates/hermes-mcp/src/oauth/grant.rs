@@ -12,6 +12,8 @@ use super::tokens::Meta;
 pub(crate) enum GrantError {
     /// An OAuth error, e.g. `invalid_grant`: the server understood and said no.
     Denied { code: String, text: String },
+    /// There is no token endpoint at this address (any more).
+    Moved(OAuthError),
     /// Anything else: says nothing about the grant.
     Other(OAuthError),
 }
@@ -49,12 +51,15 @@ pub(crate) async fn grant(
     }
     let Some(object) = answer.object() else {
         // A proxy's page: the authorization server itself has not spoken.
-        return Err(OAuthError::transient(format!(
+        let error = OAuthError::transient(format!(
             "{} answered HTTP {} without JSON",
             place(&endpoint),
             answer.status
-        ))
-        .into());
+        ));
+        return Err(match answer.status {
+            404 | 405 | 410 => GrantError::Moved(error),
+            _ => GrantError::Other(error),
+        });
     };
     // Some servers report errors with 200.
     if let Some(code) = object.get("error").and_then(Value::as_str) {

@@ -256,12 +256,9 @@ fn redirect(from: &Url, answer: &Answer) -> Option<Url> {
     from.join(target).ok()
 }
 
-/// A URL for people: no query, which may hold secrets.
+/// A URL for people: without the parts that may hold secrets.
 pub(crate) fn place(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 fn unreachable_server(url: &Url, error: &reqwest::Error) -> OAuthError {

@@ -418,7 +418,7 @@ async fn exchange(
     ];
     let answer = match grant(&cx.http, meta, identity, &form).await {
         Ok(answer) => answer,
-        Err(GrantError::Other(error)) => return Err(error),
+        Err(GrantError::Moved(error) | GrantError::Other(error)) => return Err(error),
         Err(GrantError::Denied { code, text }) if code == "invalid_client" => {
             return Err(cx.client_rejected(&text).await);
         }

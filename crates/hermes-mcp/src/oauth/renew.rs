@@ -3,6 +3,8 @@
 //! Refresh tokens rotate: using one twice may revoke the whole grant. So the file lock is taken
 //! first, the file is read again, and a token that somebody else fetched meanwhile is adopted.
 
+use std::time::Duration;
+
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::context::Context;
@@ -10,6 +12,9 @@ use super::error::OAuthError;
 use super::grant::{GrantError, grant};
 use super::store::Stamp;
 use super::tokens::Tokens;
+
+/// Others wait for the lock meanwhile.
+const LOOKUP_TIME: Duration = Duration::from_secs(30);
 
 /// Where tokens came from.
 pub(crate) enum Renewal {
@@ -51,7 +56,16 @@ pub(crate) async fn renew(
             cx.server
         )));
     };
-    let (meta, identity) = cx.known_client().await?;
+    let (meta, identity) = match tokio::time::timeout(LOOKUP_TIME, cx.known_client()).await {
+        Ok(known) => known?,
+        Err(_) => {
+            return Err(OAuthError::transient(format!(
+                "finding the authorization server of {} took longer than {} s",
+                cx.server,
+                LOOKUP_TIME.as_secs()
+            )));
+        }
+    };
     let form = [
         ("grant_type", "refresh_token"),
         ("refresh_token", refresh.expose_secret()),
@@ -69,6 +83,12 @@ pub(crate) async fn renew(
             Ok(Renewal::Refreshed(fresh, saved))
         }
         Err(GrantError::Other(error)) => Err(error),
+        Err(GrantError::Moved(error)) => {
+            let mut meta = meta;
+            meta.doubt();
+            cx.save_meta(&meta).await?;
+            Err(error)
+        }
         Err(GrantError::Denied { code, text }) => match code.as_str() {
             "invalid_client" => Err(cx.client_rejected(&text).await),
             // Whoever refreshed without our lock (the original) has written meanwhile.

@@ -8,15 +8,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir, write_atomic};
 use serde_json::{Map, Value};
 
 use super::error::OAuthError;
 
-/// Longest wait for another process that refreshes. Its requests end before that.
-const LOCK_WAIT: Duration = Duration::from_secs(90);
 /// No real file comes near it.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -171,8 +168,8 @@ impl TokenStore {
         Ok(())
     }
 
-    /// Waits for other processes and tasks to finish with these files. Blocks.
-    pub(crate) fn lock(&self) -> Result<FileLock, OAuthError> {
+    /// Takes the lock that other processes and tasks respect. `None`: one of them has it.
+    pub(crate) fn try_lock(&self) -> Result<Option<FileLock>, OAuthError> {
         let failed = |error: &dyn std::fmt::Display| {
             OAuthError::store(format!(
                 "cannot write to {}: {error}; tokens of {} cannot be renewed until that is possible",
@@ -184,13 +181,9 @@ impl TokenStore {
         // A refresh whose result cannot be stored would lose a rotating grant.
         rustix::fs::access(&self.dir, rustix::fs::Access::WRITE_OK)
             .map_err(|error| failed(&error))?;
-        match FileLock::acquire(&self.lock_path(), LOCK_WAIT) {
-            Ok(lock) => Ok(lock),
-            Err(LockError::Busy(path)) => Err(OAuthError::transient(format!(
-                "another process has held {} for {} s",
-                path.display(),
-                LOCK_WAIT.as_secs()
-            ))),
+        match FileLock::try_acquire(&self.lock_path()) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::Busy(_)) => Ok(None),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -339,13 +332,24 @@ mod tests {
     }
 
     #[test]
+    fn the_lock_has_one_holder() {
+        let home = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(home.path(), "s");
+        let held = store.try_lock().unwrap();
+        assert!(held.is_some());
+        assert!(store.try_lock().unwrap().is_none());
+        drop(held);
+        assert!(store.try_lock().unwrap().is_some());
+    }
+
+    #[test]
     fn a_directory_that_cannot_be_written_is_an_error_before_anything_is_lost() {
         let home = tempfile::tempdir().unwrap();
         let store = TokenStore::new(home.path(), "s");
         store.write(Part::Tokens, &Map::new()).unwrap();
         // Stands for a read-only directory, which would not stop root.
         fs::create_dir(store.lock_path()).unwrap();
-        let error = store.lock().unwrap_err();
+        let error = store.try_lock().unwrap_err();
         assert_eq!(error.kind, OAuthErrorKind::Store);
         assert!(error.text.contains("mcp-tokens"), "{error}");
     }

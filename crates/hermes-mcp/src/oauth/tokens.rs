@@ -44,7 +44,7 @@ impl Tokens {
     fn from_object(object: Map<String, Value>, stamp: Stamp) -> Option<Self> {
         let expires_at = number(&object, "expires_at").or_else(|| {
             // Files of old releases: relative to when they were written.
-            number(&object, "expires_in").map(|span| stamp.modified() + span)
+            lifetime(&object).map(|span| stamp.modified() + span)
         });
         Some(Self {
             access: secret(&object, "access_token")?,
@@ -72,13 +72,15 @@ impl Tokens {
         }
         // The original writes it in this spelling whatever the server's.
         object.insert("token_type".to_owned(), json!("Bearer"));
-        let expires_at = number(&object, "expires_in").map(|span| {
-            // The original reads whole seconds only.
-            object.insert("expires_in".to_owned(), json!(span.max(0.0) as i64));
-            clock.epoch_seconds() + span
-        });
-        if let Some(at) = expires_at {
-            object.insert("expires_at".to_owned(), json!(at));
+        let span = lifetime(&object);
+        let expires_at = span.map(|span| clock.epoch_seconds() + span);
+        match (span, expires_at) {
+            (Some(span), Some(at)) => {
+                // The original reads whole seconds only.
+                object.insert("expires_in".to_owned(), json!(span.ceil() as i64));
+                object.insert("expires_at".to_owned(), json!(at));
+            }
+            _ => drop(object.shift_remove("expires_in")),
         }
         Some(Self {
             access: secret(&object, "access_token")?,
@@ -94,6 +96,11 @@ impl Tokens {
 
     pub(crate) fn is(&self, access: &SecretString) -> bool {
         self.access.expose_secret() == access.expose_secret()
+    }
+
+    /// How long it was given for, in seconds.
+    pub(crate) fn lifetime(&self) -> Option<f64> {
+        lifetime(&self.object)
     }
 
     /// What was granted, where it is known.
@@ -244,6 +251,11 @@ impl Meta {
         self.own().is_some()
     }
 
+    /// Has it looked up again before it is used next.
+    pub(crate) fn doubt(&mut self) {
+        self.object.shift_remove(OWN_KEY);
+    }
+
     /// What RFC 8707 calls the resource: sent exactly as the server spells it.
     pub(crate) fn resource(&self) -> Option<&str> {
         self.own_text("resource")
@@ -273,6 +285,11 @@ fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
         .get(name)
         .and_then(Value::as_str)
         .filter(|text| !text.trim().is_empty())
+}
+
+/// Seconds; 0 is how some servers say that they do not know.
+fn lifetime(object: &Map<String, Value>) -> Option<f64> {
+    number(object, "expires_in").filter(|span| *span > 0.0)
 }
 
 fn secret(object: &Map<String, Value>, name: &str) -> Option<SecretString> {
@@ -338,6 +355,8 @@ mod tests {
             Some(&second),
         );
         assert!(third.refresh.is_some(), "an empty one is an omitted one");
+        let endless = granted(json!({"access_token": "a4", "expires_in": 0}), None);
+        assert_eq!((endless.expires_at, endless.lifetime()), (None, None));
     }
 
     #[test]

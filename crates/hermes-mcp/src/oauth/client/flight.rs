@@ -47,7 +47,9 @@ pub(super) struct State {
     refused: Option<Known>,
     /// Set while the known tokens could not be written.
     unsaved: bool,
-    flight: Option<Flight>,
+    renewal: Option<Flight>,
+    /// Beside a renewal: a person takes minutes, and tokens end meanwhile.
+    login: Option<Flight>,
     /// The token a refresh gave last, and when.
     newborn: Option<(SecretString, Instant)>,
     backoff: Option<Backoff>,
@@ -180,6 +182,14 @@ impl State {
         }
     }
 
+    fn slot(&mut self, login: bool) -> &mut Option<Flight> {
+        if login {
+            &mut self.login
+        } else {
+            &mut self.renewal
+        }
+    }
+
     /// Whether a person may be asked (again).
     fn may_ask(&mut self, now: Instant) -> bool {
         while self
@@ -198,16 +208,19 @@ impl State {
 }
 
 /// Takes the flight off the board when it ends, however it ends.
-struct Landed(Arc<Inner>);
+struct Landed {
+    inner: Arc<Inner>,
+    login: bool,
+}
 
 impl Drop for Landed {
     fn drop(&mut self) {
-        self.0.state().flight = None;
+        *self.inner.state().slot(self.login) = None;
     }
 }
 
 impl Inner {
-    /// Runs the errand, or joins the one that is under way.
+    /// Runs the errand, or joins one of its kind that is under way.
     pub(super) async fn fly(self: &Arc<Self>, errand: Errand) -> Result<(), OAuthError> {
         let flight = self.board(errand)?;
         flight.await
@@ -216,8 +229,9 @@ impl Inner {
     fn board(self: &Arc<Self>, errand: Errand) -> Result<Flight, OAuthError> {
         let now = Instant::now();
         let stamp = self.cx.store.stamp();
+        let login = matches!(errand, Errand::Login(..));
         let mut state = self.state();
-        if let Some(flight) = &state.flight {
+        if let Some(flight) = state.slot(login) {
             return Ok(flight.clone());
         }
         match &errand {
@@ -240,8 +254,8 @@ impl Inner {
         }
         let inner = self.clone();
         let running = task::spawn("mcp-oauth", async move {
-            let landed = Landed(inner);
-            landed.0.run(errand).await
+            let landed = Landed { inner, login };
+            landed.inner.run(errand).await
         });
         let flight = async move {
             match running.await {
@@ -254,7 +268,7 @@ impl Inner {
         }
         .boxed()
         .shared();
-        state.flight = Some(flight.clone());
+        *state.slot(login) = Some(flight.clone());
         Ok(flight)
     }
 

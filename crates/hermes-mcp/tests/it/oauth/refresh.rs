@@ -247,6 +247,69 @@ async fn an_unreachable_authorization_server_keeps_a_token_in_use() {
 }
 
 #[tokio::test]
+async fn a_token_endpoint_that_moved_is_found_again() {
+    let bench = Bench::new().await;
+    let (access, _) = bench.logged_in(3600);
+    bench.server.revoke(&access);
+    let mut meta = bench.read("srv.meta.json");
+    meta["token_endpoint"] = json!(format!("{}/old/token", bench.server.base));
+    meta["hermes"] = json!({"resource": bench.server.mcp_url()});
+    bench.write("srv.meta.json", &meta);
+    let client = bench.alone();
+    let failure = call(&bench, &client).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled, "{failure}");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(2)).await;
+    tokio::time::resume();
+    call(&bench, &client).await.unwrap();
+    assert_eq!(bench.server.refreshes().len(), 1);
+}
+
+#[tokio::test]
+async fn short_lives_are_lived_and_unknown_ones_too() {
+    let bench = Bench::new().await;
+    let (access, _) = bench.logged_in(3600);
+    bench.server.revoke(&access);
+    bench
+        .server
+        .script()
+        .grant
+        .insert("expires_in".to_owned(), json!(40));
+    let client = bench.alone();
+    let fresh = call(&bench, &client).await.unwrap();
+    bench.clock.advance(Duration::from_secs(29));
+    assert_eq!(token(&client).await.unwrap(), fresh);
+    bench
+        .server
+        .script()
+        .grant
+        .insert("expires_in".to_owned(), json!(0));
+    bench.clock.advance(Duration::from_secs(1));
+    let endless = token(&client).await.unwrap();
+    assert_ne!(endless, fresh);
+    assert_eq!(token(&client).await.unwrap(), endless);
+    assert_eq!(bench.server.refreshes().len(), 2);
+}
+
+#[tokio::test]
+async fn a_person_who_takes_long_does_not_hold_up_renewals() {
+    let bench = Bench::new().await;
+    let (access, _) = bench.logged_in(600);
+    let person = Person::new(Way::Never);
+    let client = bench.with(&person);
+    let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\"";
+    let mut waiting =
+        Box::pin(client.rejected(Some(access.clone().into()), Some(challenge.to_owned())));
+    while person.asked() == 0 {
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        tokio::task::yield_now().await;
+    }
+    bench.clock.advance(Duration::from_secs(590));
+    assert_ne!(token(&client).await.unwrap(), access);
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+}
+
+#[tokio::test]
 async fn refreshed_but_still_401_needs_a_login_and_does_not_loop() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
