@@ -143,6 +143,8 @@ pub(crate) struct Chat {
     /// Whether something was asked since it was opened.
     pub(crate) asked: bool,
     pub(crate) route: Route,
+    /// Whether the model takes images.
+    pub(crate) sees: bool,
     /// The MCP servers of this process; the next chat takes them over.
     pub(crate) mcp: Option<Arc<Mcp>>,
     handle: SessionHandle,
@@ -196,7 +198,8 @@ impl Chat {
             .iter()
             .flat_map(|session| &session.items)
             .map(|item| &item.message);
-        let window = router.primary()?.info().context_length;
+        let client = router.primary()?;
+        let (window, sees) = (client.info().context_length, client.info().images);
         let deps = store_tools(args, cx, &config, &store, window, history);
         let tools = Arc::new(home_tools(args, &config, deps, mcp.clone())?);
         let prompt = HomePrompt {
@@ -240,6 +243,7 @@ impl Chat {
             used,
             asked: false,
             route,
+            sees,
             mcp,
             handle,
         })

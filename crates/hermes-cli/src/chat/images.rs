@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hermes_core::message::Part;
 
+use crate::commands::Context;
 use crate::exit::Failure;
+use crate::wiring::Chat;
 
 /// Providers refuse larger ones.
 const MAX_BYTES: u64 = 20 * 1024 * 1024;
@@ -14,6 +16,16 @@ const MAX_BYTES: u64 = 20 * 1024 * 1024;
 /// Reads image files into `data:` parts.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Vec<Part>, Failure> {
     paths.iter().map(load_one).collect()
+}
+
+/// Says so when the model will not get to see them.
+pub(super) fn warn_if_unseen(images: &[Part], chat: &Chat, cx: &Context) {
+    if !images.is_empty() && !chat.sees {
+        cx.out.remark(format!(
+            "hermes: {} is not known to take images, so it is only told that there was one; if it does: hermes config set model.supports_vision true",
+            chat.route.model
+        ));
+    }
 }
 
 fn load_one(path: &PathBuf) -> Result<Part, Failure> {

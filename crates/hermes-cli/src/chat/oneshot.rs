@@ -27,6 +27,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     };
     let images = images::load(&args.image)?;
     let mut chat = Chat::open(args, cx, mode).await?;
+    images::warn_if_unseen(&images, &chat, cx);
     let mut renderer = Renderer::new(cx.out, args.format(), args.verbose, chat.id.clone());
     let input = UserInput {
         text: question.text,

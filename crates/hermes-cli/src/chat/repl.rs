@@ -61,6 +61,7 @@ pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
         interrupts,
     };
     cx.out.line(cx.out.dim(&repl.chat.banner()))?;
+    images::warn_if_unseen(&repl.images, &repl.chat, cx);
     if repl.chat.used {
         slash_run::say_where_we_are(&repl).await?;
     }

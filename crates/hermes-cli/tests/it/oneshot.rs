@@ -210,3 +210,24 @@ fn both_kinds_of_json_say_who_answered() {
         assert!(result["model"].is_string(), "{result}");
     }
 }
+
+#[test]
+fn an_image_the_model_cannot_see_is_told_and_can_be_allowed() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ok"));
+    std::fs::write(setup.home.work().join("p.gif"), b"GIF89a").unwrap();
+    let ask = ["-z", "what is it?", "--image", "p.gif"];
+    let done = setup.run(ask).ok();
+    assert!(
+        done.stderr.contains("model.supports_vision"),
+        "{}",
+        done.stderr
+    );
+    assert!(!setup.server.last_request().body_text().contains("R0lG"));
+    let _ = setup
+        .run(["config", "set", "model.supports_vision", "true"])
+        .ok();
+    let done = setup.run(ask).ok();
+    assert_eq!(done.stderr, "");
+    assert!(setup.server.last_request().body_text().contains("R0lG"));
+}
