@@ -163,6 +163,11 @@ impl Log {
         self.items.last()
     }
 
+    /// The newest stored row.
+    pub fn last_row(&self) -> Option<RowId> {
+        self.items.iter().filter_map(|item| item.row).max()
+    }
+
     /// Whether a call of this id is in the log already. Some servers count from zero in every
     /// answer, and providers want ids that are unique in the whole conversation.
     pub fn knows_call(&self, id: &str) -> bool {

@@ -26,11 +26,13 @@ pub trait SessionStore: Send + Sync {
         &'a self,
         id: &'a SessionId,
     ) -> BoxFuture<'a, Result<Option<StoredSession>, StoreError>>;
-    /// Marks the whole visible log as compacted (kept, searchable) and appends `view`, which
-    /// is what the model sees from now on. One transaction.
+    /// Marks the visible log up to `upto` as compacted (kept, searchable) and appends `view`, which
+    /// is what the model sees from now on. Rows that another process added after `upto` stay
+    /// visible. One transaction.
     fn compact<'a>(
         &'a self,
         id: &'a SessionId,
+        upto: RowId,
         view: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>>;
     /// Hides every visible row from `from` on (undo). Returns how many.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
+use hermes_core::ids::RowId;
 use hermes_core::message::Message;
 use hermes_core::model::ModelClient;
 use hermes_core::store::{NewItem, SessionUpdate, StoreError, UsageEntry};
@@ -146,7 +147,9 @@ impl Compaction<'_> {
             .filter(|item| item.persist)
             .map(Item::to_new)
             .collect();
-        let mut ids = self.deps.store.compact(&conv.id, rows).await?.into_iter();
+        let upto = conv.log.last_row().unwrap_or(RowId(i64::MAX));
+        let store = &self.deps.store;
+        let mut ids = store.compact(&conv.id, upto, rows).await?.into_iter();
         let stored = items
             .into_iter()
             .map(|item| Item {

@@ -59,6 +59,7 @@ impl SessionStore for Store {
     fn compact<'a>(
         &'a self,
         id: &'a SessionId,
+        upto: RowId,
         view: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
         let id = id.as_str().to_owned();
@@ -67,15 +68,20 @@ impl SessionStore for Store {
             self.write("compacting a session", move |conn, layout| {
                 conn.prepare_cached(
                     "UPDATE messages SET active = 0, compacted = 1
-                     WHERE session_id = ?1 AND active = 1",
+                     WHERE session_id = ?1 AND active = 1 AND id <= ?2",
                 )?
-                .execute([&id])?;
+                .execute(params![id, upto.0])?;
+                let others: i64 = conn
+                    .prepare_cached(
+                        "SELECT COUNT(*) FROM messages WHERE session_id = ?1 AND active = 1",
+                    )?
+                    .query_row([&id], |row| row.get(0))?;
                 let ids = insert(conn, layout, &id, &rows)?;
                 let calls: i64 = rows.iter().map(|row| row.calls).sum();
                 conn.prepare_cached(
                     "UPDATE sessions SET message_count = ?2, tool_call_count = ?3 WHERE id = ?1",
                 )?
-                .execute(params![id, rows.len() as i64, calls])?;
+                .execute(params![id, others + rows.len() as i64, calls])?;
                 Ok(ids)
             })
             .await

@@ -158,6 +158,7 @@ impl SessionStore for MemoryStore {
     fn compact<'a>(
         &'a self,
         _id: &'a SessionId,
+        _upto: RowId,
         view: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
         let done = self.write(|state| {

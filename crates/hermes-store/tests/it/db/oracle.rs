@@ -1,6 +1,6 @@
 //! Against the pinned original: it reads what we write, we read what it writes, both at once.
 
-use hermes_core::ids::SessionId;
+use hermes_core::ids::{RowId, SessionId};
 use hermes_core::message::{
     AssistantMessage, Content, FinishReason, Message, Part, ToolCall, UserMessage,
 };
@@ -220,7 +220,11 @@ async fn the_original_reads_what_we_wrote() {
     .await;
     store.set_title(&tip, "Ours", false).await.unwrap();
     store
-        .compact(&tip, vec![item(Message::user("summary"), 4.0)])
+        .compact(
+            &tip,
+            RowId(i64::MAX),
+            vec![item(Message::user("summary"), 4.0)],
+        )
         .await
         .unwrap();
     let theirs = oracle.json(&home, READ, QUERIES);

@@ -230,7 +230,8 @@ async fn compaction_hides_but_keeps_and_rewind_takes_back() {
     say(&bench.store, &id, "old pineapple", 1.0).await;
     say(&bench.store, &id, "older mango", 2.0).await;
     let view = vec![item(Message::user("summary"), 3.0)];
-    let rows = bench.store.compact(&id, view).await.unwrap();
+    let all = RowId(i64::MAX);
+    let rows = bench.store.compact(&id, all, view).await.unwrap();
     let kept = say(&bench.store, &id, "kept", 4.0).await;
     let undone = say(&bench.store, &id, "undone papaya", 5.0).await;
     assert_eq!(bench.store.rewind(&id, RowId(undone)).await.unwrap(), 1);
@@ -246,6 +247,21 @@ async fn compaction_hides_but_keeps_and_rewind_takes_back() {
     assert_eq!(row.number("rewind_count"), Some(1.0));
     assert_eq!(bench.store.messages(&id, true).await.unwrap().len(), 5);
     assert_eq!(bench.store.messages(&id, false).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_row_that_came_from_elsewhere_meanwhile_survives_a_compaction() {
+    let bench = Bench::new();
+    let id = bench.begin("s1").await;
+    let seen = say(&bench.store, &id, "what we saw", 1.0).await;
+    let meanwhile = say(&bench.store, &id, "said elsewhere meanwhile", 2.0).await;
+    let view = vec![item(Message::user("summary"), 3.0)];
+    let rows = bench.store.compact(&id, RowId(seen), view).await.unwrap();
+    let loaded = bench.store.load(&id).await.unwrap().unwrap();
+    let ids: Vec<i64> = loaded.items.iter().map(|item| item.id.0).collect();
+    assert_eq!(ids, [meanwhile, rows[0].0]);
+    let row = bench.store.get("s1").await.unwrap();
+    assert_eq!(row.number("message_count"), Some(2.0));
 }
 
 #[tokio::test]
