@@ -165,8 +165,7 @@ const LEAST_ANSWER: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the model's context of {context} tokens is too small for this message: system prompt {system}, \
-     tools {tools}, message {message} tokens. Shorten the message, load fewer tools (-t), or use a \
-     model with a larger context (model.context_length sets it where the detected size is wrong)"
+     tools {tools}, message {message} tokens"
 )]
 pub struct TooSmall {
     pub context: u32,

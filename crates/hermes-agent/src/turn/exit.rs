@@ -41,7 +41,9 @@ pub fn explain(exit: &TurnExit, route: Option<&Route>) -> Option<String> {
             "say \"continue\", or raise it: hermes config set agent.max_cost_usd <usd>".to_owned(),
         ),
         TurnExit::ContextFull { .. } => Some(
-            "/compress, a new session, or a model with a larger context (hermes -m …)".to_owned(),
+            "a shorter message, fewer tools (-t), /compress, or a larger model (hermes -m …); \
+             model.context_length sets the size where it was detected wrongly"
+                .to_owned(),
         ),
         TurnExit::NoAnswer { .. } => {
             Some("ask again, or use another model: hermes -m <model>".to_owned())

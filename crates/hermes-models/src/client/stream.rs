@@ -279,6 +279,13 @@ impl Frame {
         if !(200..300).contains(&answer.status) {
             return Err(self.refused(answer).await);
         }
+        if header(&answer.headers, "content-type").is_some_and(|kind| kind.starts_with("text/html"))
+        {
+            // A portal or the wrong address: asking again would get the same page.
+            let message = "the answer is a web page, not a model's; is the base URL right, and is \
+                           the network open?";
+            return Err(self.shared.error(ErrorClass::Format, message.to_owned()));
+        }
         Ok(Reading {
             body: answer.body,
             reader: self.shared.reader(request),

@@ -44,6 +44,16 @@ async fn status_codes_have_their_classes() {
 }
 
 #[tokio::test]
+async fn a_web_page_is_not_asked_for_again() {
+    let server = ModelServer::start();
+    let page = Reply::http(200, "<html>log in first</html>");
+    server.push(page.header("content-type", "text/html; charset=utf-8"));
+    let error = failure(&client(&server, CHAT)).await;
+    assert_eq!(error.class, ErrorClass::Format);
+    assert!(error.message.contains("web page"), "{}", error.message);
+}
+
+#[tokio::test]
 async fn an_error_in_the_middle_of_the_stream() {
     for format in FORMATS {
         let server = ModelServer::start();
