@@ -34,7 +34,11 @@ fn tools(setup: Setup) -> Setup {
 #[test]
 fn a_session_goes_on_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // One thread: once this returns, no task takes another step.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let calls = Reply::calls(&[("note", "{}"), ("hang", "{}")]);
         let mut session = tools(Setup::new([calls]))
