@@ -8,7 +8,7 @@ mod subscribe;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,10 @@ pub(crate) struct Shared {
     dead: watch::Sender<Option<McpFailure>>,
     events: mpsc::Sender<LinkEvent>,
     changes: Changes,
+    /// Questions that a person is being asked right now.
+    asking: AtomicUsize,
+    /// Counts the times the machine woke up.
+    wakes: watch::Sender<u64>,
     /// Ends everything that belongs to the connection.
     pub(crate) stop: CancellationToken,
 }
@@ -95,6 +99,8 @@ impl Shared {
             dead: watch::Sender::new(None),
             events,
             changes: Changes::default(),
+            asking: AtomicUsize::new(0),
+            wakes: watch::Sender::new(0),
             stop: CancellationToken::new(),
         });
         let forward = forward_changes(Arc::clone(&shared));
@@ -254,6 +260,25 @@ impl Shared {
         }
     }
 
+    /// A person is being asked while the guard lives.
+    pub(crate) fn asking(self: &Arc<Self>) -> Asking {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        Asking(Arc::clone(self))
+    }
+
+    pub(crate) fn waits_for_person(&self) -> bool {
+        self.asking.load(Ordering::Acquire) > 0
+    }
+
+    /// The machine slept: streams may be dead without a word.
+    pub(crate) fn woke(&self) {
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn wakes(&self) -> watch::Receiver<u64> {
+        self.wakes.subscribe()
+    }
+
     pub(crate) fn changed(&self, what: &LinkEvent) {
         let flag = match what {
             LinkEvent::ToolsChanged => &self.changes.tools,
@@ -263,6 +288,15 @@ impl Shared {
         };
         flag.store(true, Ordering::Release);
         self.changes.some.notify_one();
+    }
+}
+
+/// See [`Shared::asking`].
+pub(crate) struct Asking(Arc<Shared>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

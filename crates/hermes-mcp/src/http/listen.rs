@@ -11,6 +11,7 @@ use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
+use tokio::sync::watch;
 
 use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, events, header};
 use crate::classify::Break;
@@ -39,12 +40,14 @@ struct State {
     attempt: u32,
     /// 404 was reported; once is enough until something is heard.
     suspected: bool,
+    wakes: watch::Receiver<u64>,
 }
 
 impl Listener {
     /// Never ends.
     pub(crate) fn stream(self) -> impl Stream<Item = Result<Sse, SseError>> + Send {
         let state = State {
+            wakes: self.exchange.shared.wakes(),
             listener: self,
             current: None,
             last_id: None,
@@ -66,7 +69,15 @@ impl State {
                 self.connect().await;
                 continue;
             };
-            match current.next().await {
+            let next = tokio::select! {
+                next = current.next() => next,
+                // The socket may be dead without a word; a new one is cheap.
+                _ = self.wakes.changed() => {
+                    self.current = None;
+                    continue;
+                }
+            };
+            match next {
                 Some(Ok(event)) => {
                     self.attempt = 0;
                     self.suspected = false;
@@ -163,4 +174,87 @@ pub(crate) async fn open(
         status: Some(405),
         body: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::SessionMarkers;
+    use crate::connect::{HttpClients, HttpTarget};
+    use crate::link::TransportKind;
+    use crate::peer::Shared;
+    use tokio::sync::mpsc;
+
+    struct Middle;
+
+    impl Rng for Middle {
+        fn next_u64(&self) -> u64 {
+            u64::MAX / 2
+        }
+    }
+
+    fn state() -> (State, mpsc::Receiver<LinkEvent>) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (sender, events) = mpsc::channel(8);
+        let markers = SessionMarkers::default();
+        let shared = Shared::new("listen", 1, TransportKind::Http, markers, sender);
+        let target = HttpTarget {
+            url: "http://127.0.0.1:9/".parse().unwrap(),
+            headers: HeaderMap::new(),
+            clients: Arc::new(HttpClients::new(reqwest::Client::new)),
+            tokens: None,
+        };
+        let wakes = shared.wakes();
+        let listener = Listener {
+            exchange: Arc::new(Exchange::new(&target, &shared)),
+            rng: Arc::new(Middle),
+            session: None,
+            headers: HeaderMap::new(),
+        };
+        let state = State {
+            listener,
+            current: None,
+            last_id: None,
+            retry: None,
+            attempt: 0,
+            suspected: false,
+            wakes,
+        };
+        (state, events)
+    }
+
+    fn refused(state: &State, status: Option<u16>) -> Refused {
+        let shared = &state.listener.exchange.shared;
+        Refused {
+            failure: shared.broke(Break::AfterSend, ""),
+            status,
+            body: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn waits_grow_to_half_a_minute_and_the_wish_of_the_server_is_kept() {
+        let (mut state, _events) = state();
+        let waits: Vec<u64> = (0..8)
+            .map(|_| state.wait().as_secs_f64().round() as u64)
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        state.retry = Some(Duration::from_millis(500));
+        assert_eq!(state.wait(), Duration::from_millis(500));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_respected_for_five_minutes_and_404_is_told_once() {
+        let (mut state, mut events) = state();
+        for status in [400, 405, 409] {
+            let refusal = refused(&state, Some(status));
+            assert_eq!(state.refused(&refusal), REFUSED_WAIT, "{status}");
+        }
+        for status in [None, Some(500), Some(404), Some(404)] {
+            let refusal = refused(&state, status);
+            assert!(state.refused(&refusal) < LONGEST_WAIT * 2, "{status:?}");
+        }
+        assert!(matches!(events.try_recv(), Ok(LinkEvent::Suspect(_))));
+        assert!(events.try_recv().is_err());
+    }
 }

@@ -63,6 +63,8 @@ impl Handler {
                 None,
             ));
         };
+        // While somebody thinks, the clock of the call stands still.
+        let _asking = (method == "elicitation/create").then(|| self.shared.asking());
         requests
             .answer(method, params)
             .await

@@ -226,6 +226,11 @@ impl Link for RmcpLink {
         if let Some(clients) = &self.parts.clients {
             clients.renew();
         }
+        self.parts.shared.woke();
+    }
+
+    fn waits_for_person(&self) -> bool {
+        self.parts.shared.waits_for_person()
     }
 
     fn last_heard(&self) -> Instant {

@@ -61,8 +61,16 @@ async fn keep_listening(
                 }
                 first = false;
                 attempt = 0;
-                while let Ok(Some(notification)) = subscription.next().await {
-                    announce(&notification, shared);
+                let mut wakes = shared.wakes();
+                loop {
+                    let next = tokio::select! {
+                        next = subscription.next() => next,
+                        _ = wakes.changed() => break,
+                    };
+                    match next {
+                        Ok(Some(notification)) => announce(&notification, shared),
+                        _ => break,
+                    }
                 }
             }
             Err(error) if refused(&error) => {

@@ -2,6 +2,7 @@
 
 mod children;
 mod http;
+mod questions;
 mod servers;
 
 use std::path::Path;
