@@ -230,16 +230,14 @@ fn lost_session(
     if code == Some(UNSUPPORTED_VERSION) {
         return Some((version_class(link), Rejected));
     }
-    if matches!(status, 400 | 401 | 404 | 410 | 503)
-        && let Some(text) = body.text()
-        && tells_lost_session(&text, link)
-    {
-        return Some((FailureClass::SessionLost, Rejected));
-    }
-    if !link.session || !matches!(status, 404 | 410) {
+    let told = matches!(status, 400 | 401 | 404 | 410 | 503)
+        && body
+            .text()
+            .is_some_and(|text| tells_lost_session(&text, link));
+    if !told && !(link.session && matches!(status, 404 | 410)) {
         return None;
     }
-    // A bare 404 may come from a proxy in front of a server that did run the request.
+    // Without JSON it may come from a proxy in front of a server that did run the request.
     let certainty = if body.is_json() {
         Rejected
     } else {

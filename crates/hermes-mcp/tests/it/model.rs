@@ -117,7 +117,6 @@ impl Life {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a JoinSet collects the calls")]
     fn call(&mut self, cancel_after: Option<u64>) {
         let name = format!("t{}", self.count);
         self.count += 1;
