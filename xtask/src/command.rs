@@ -11,9 +11,13 @@ use crate::workspace;
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace());
-    // These describe xtask's own build and would mislead the cargo we start.
-    for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
-        command.env_remove(name);
+    // These describe xtask's own build and would mislead the cargo we start: build scripts that
+    // look at them (ring's does) would run again each time.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
     }
     command
 }

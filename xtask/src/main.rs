@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask setup | test | ci | bench`.
+//! Workspace chores: `cargo xtask setup | test | ci | bench | soak`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,6 +10,7 @@ mod ci;
 mod command;
 mod mcp_setup;
 mod setup;
+mod soak;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ usage: cargo xtask <task>
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
                --no-build takes the release binaries as they are
+  soak [--minutes N]
+               real MCP servers killed and restarted under load (5 minutes unless told)
 ";
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "ci" => ci::run(),
         "bench" => bench::run(rest),
+        "soak" => soak::run(rest),
         bench::MEASURE => bench::measure(rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");

@@ -174,8 +174,11 @@ async fn everything_over_stdio_is_started_again_when_it_dies() {
     for _ in 0..3 {
         assert_eq!(ask(&rig, Peer::Everything, "hello").await, "hello");
         let pid = rig.server.status().child_pid.unwrap();
+        let epoch = rig.server.standing().epoch;
         kill(pid).await;
         pids.push(pid);
+        // It is started again before anybody asks.
+        rig.until(|standing| standing.epoch > epoch).await;
     }
     assert_eq!(ask(&rig, Peer::Everything, "again").await, "again");
     pids.push(rig.server.status().child_pid.unwrap());

@@ -37,6 +37,10 @@ impl Rig {
     ) -> Self {
         let mut rig = Self::start(spec(&http(server), change));
         rig.ready().await;
+        if server.opens_streams() {
+            // A stream that is opened after a script has begun would tell the client too much.
+            server.wait_for(|counts| counts.listening >= 1).await;
+        }
         rig
     }
 
