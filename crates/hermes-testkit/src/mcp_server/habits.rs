@@ -119,6 +119,11 @@ impl FaultyServer {
         *self.shared.counts.borrow()
     }
 
+    /// Whether a client can have a listening stream.
+    pub fn opens_streams(&self) -> bool {
+        self.shared.state().get == GetStream::Open
+    }
+
     /// Sessions that are known now.
     pub fn live_sessions(&self) -> usize {
         self.shared.state().sessions.len()

@@ -98,6 +98,8 @@ async fn line(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
         let Some(incoming) = connection.next().await? else {
             return Ok(());
         };
+        // Frozen while it waited: this one is not read either, as far as the client can tell.
+        thawed(&shared).await;
         let keep_alive = incoming.keep_alive;
         let seen = record(&shared, incoming);
         let played = match seen.verb.as_str() {
