@@ -4,6 +4,7 @@
 //! programs take turns within a run, figures are medians, and what counts are the ratios.
 
 mod history;
+mod mcp;
 mod process;
 mod programs;
 mod report;
@@ -26,6 +27,12 @@ const SCENARIOS: &[Scenario] = &[
     ("idle", scenario::idle),
     ("history", history::preparation),
     ("search", history::search),
+    ("mcp-call", mcp::overhead),
+    ("mcp-expiry", mcp::callers),
+    ("mcp-recovery", mcp::recovery),
+    ("mcp-parallel", mcp::parallel),
+    ("mcp-round", mcp::agent_round),
+    ("mcp-idle", mcp::idle),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -40,6 +40,7 @@ impl Programs {
                 command.args(["--package", package, "--bin", program]);
             }
             run(&mut command)?;
+            super::mcp::build()?;
         }
         let release = target_dir().join("release");
         let root = target_dir().join("bench");
