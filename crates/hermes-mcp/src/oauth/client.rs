@@ -156,7 +156,8 @@ impl OAuthClient {
         }
     }
 
-    /// Waits until the token file is another one than was read last: somebody logged in.
+    /// Waits until another process has written the token file: somebody logged in. Each change is
+    /// told once, to one waiter.
     pub async fn changed(&self) {
         self.changed_within(WATCH_INTERVAL).await;
     }
@@ -167,7 +168,11 @@ impl OAuthClient {
             // Something to compare with.
             self.inner.current().await.ok();
         }
-        while self.inner.state().is_old_news(self.inner.cx.store.stamp()) {
+        loop {
+            let stamp = self.inner.cx.store.stamp();
+            if self.inner.state().is_news(stamp) {
+                return;
+            }
             tokio::time::sleep(interval).await;
         }
     }
@@ -348,7 +353,7 @@ impl Inner {
         error: &OAuthError,
     ) -> Result<(), OAuthError> {
         if self.prompt.is_none() {
-            self.state().refuse();
+            self.state().judge();
             return Err(error.clone());
         }
         let wish = Wish {

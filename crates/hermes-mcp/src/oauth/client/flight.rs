@@ -43,8 +43,8 @@ type Flight = Shared<BoxFuture<'static, Result<(), OAuthError>>>;
 #[derive(Default)]
 pub(super) struct State {
     known: Option<Known>,
-    /// The version of the file that somebody was last told to log in for.
-    refused: Option<Known>,
+    /// The version of the file whose content has had its consequences; another one is news.
+    judged: Option<Judged>,
     /// Set while the known tokens could not be written.
     unsaved: bool,
     renewal: Option<Flight>,
@@ -64,6 +64,10 @@ struct Known {
     read: Result<Option<Tokens>, OAuthError>,
     stamp: Option<Stamp>,
 }
+
+/// A version of the file; `None` inside: there was no file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Judged(Option<Stamp>);
 
 struct Backoff {
     until: Instant,
@@ -89,23 +93,24 @@ impl State {
     pub(super) fn read(&mut self, read: Result<Option<Tokens>, OAuthError>, stamp: Option<Stamp>) {
         self.known = Some(Known { read, stamp });
         self.unsaved = false;
+        // The first look is what later ones compare with. After that, that a call has read the
+        // file does not mean that whoever waits for it has heard.
+        self.judged.get_or_insert(Judged(stamp));
     }
 
-    /// Somebody was told to log in because of what we know.
-    pub(super) fn refuse(&mut self) {
-        self.refused.clone_from(&self.known);
+    /// What we know has had its consequences: it works, or somebody was told to log in.
+    pub(super) fn judge(&mut self) {
+        self.judged = self.known.as_ref().map(|known| Judged(known.stamp));
     }
 
     pub(super) fn has_read(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Whether `stamp` is what we last judged. Before anything was read, everything is.
-    pub(super) fn is_old_news(&self, stamp: Option<Stamp>) -> bool {
-        self.refused
-            .as_ref()
-            .or(self.known.as_ref())
-            .is_none_or(|known| known.stamp == stamp)
+    /// Whether this version of the file is news. It is so once.
+    pub(super) fn is_news(&mut self, stamp: Option<Stamp>) -> bool {
+        let now = Judged(stamp);
+        self.judged.replace(now).is_some_and(|before| before != now)
     }
 
     pub(super) fn logged_in(&mut self, tokens: Tokens, stamp: Option<Stamp>) {
@@ -117,7 +122,7 @@ impl State {
     fn all_is_well(&mut self) {
         self.backoff = None;
         self.verdict = None;
-        self.refused = None;
+        self.judge();
     }
 
     /// Whether a refresh gave this token only just now.

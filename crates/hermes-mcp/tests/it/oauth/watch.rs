@@ -51,6 +51,27 @@ async fn a_login_between_the_failure_and_the_wait_is_not_missed() {
     gateway.changed_within(TICK).await;
 }
 
+#[tokio::test]
+async fn news_is_told_once_and_our_own_renewals_are_none() {
+    let bench = Bench::new().await;
+    let (access, _) = bench.logged_in(3600);
+    let gateway = bench.alone();
+    assert_eq!(token(&gateway).await, Some(access));
+    let (access, _) = bench.logged_in(1800);
+    gateway.changed_within(TICK).await;
+    let mut waiting = Box::pin(gateway.changed_within(TICK));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    // Neither reading what was told nor renewing it is news.
+    bench.server.revoke(&access);
+    gateway.rejected(Some(access.into()), None).await.unwrap();
+    assert_eq!(bench.server.refreshes().len(), 1);
+    tokio::time::timeout(TICK * 10, &mut waiting)
+        .await
+        .unwrap_err();
+    bench.logged_in(900);
+    waiting.await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_file_is_looked_at_every_second() {
     let bench = Bench::new().await;
