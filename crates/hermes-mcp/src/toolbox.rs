@@ -232,10 +232,13 @@ impl Toolbox {
         names.map(|server| server.entry.name.clone()).collect()
     }
 
+    pub fn server(&self, name: &str) -> Option<ServerHandle> {
+        self.manager.server(name)
+    }
+
     /// A person wants a new connection. False: there is no such server.
     pub fn reconnect(&self, name: &str) -> bool {
-        let handle = self.manager.server(name);
-        handle.inspect(ServerHandle::reconnect).is_some()
+        self.server(name).inspect(ServerHandle::reconnect).is_some()
     }
 
     /// What a person can see about the servers, in the order of the file.
