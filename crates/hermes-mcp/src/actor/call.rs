@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::inbox::{Report, Wake};
+use super::inbox::Report;
 use super::shared::{LiveLink, Shared, View};
-use super::{CallError, CallOptions};
+use super::{CallError, CallOptions, CatalogueSnapshot};
 use crate::breaker::Admission;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
@@ -17,13 +17,9 @@ use crate::retry::{self, Count, Recovery, Retry, ToolHints};
 use crate::state::LinkState;
 
 mod send;
+mod wait;
 
-/// How long a call waits for a link that is being made.
-const RECOVERY: Duration = Duration::from_secs(15);
-/// How long it waits for a server that was given up: enough to find it back, too short to annoy.
-const PARKED_RECOVERY: Duration = Duration::from_secs(3);
-/// Calls wake a parked server at most so often.
-const WAKE_GAP: Duration = Duration::from_secs(5);
+use wait::{Look, Wait};
 
 /// The budgets of a call.
 struct Frame {
@@ -67,6 +63,8 @@ struct Attempt<'a> {
     retried: bool,
     /// A token was refused before.
     token_refused: bool,
+    /// What the server offered when the call was first sent.
+    offered: Option<Arc<CatalogueSnapshot>>,
 }
 
 impl<'a> Attempt<'a> {
@@ -84,19 +82,18 @@ impl<'a> Attempt<'a> {
             options,
             retried: false,
             token_refused: false,
+            offered: None,
         }
     }
 
     async fn run(mut self) -> Result<OpOutput, CallError> {
         let mut after = None;
         loop {
-            let live = self.link(after).await.map_err(|f| self.refused(f))?;
-            if self.retried {
-                self.still_there(&live).map_err(|f| self.refused(f))?;
-            }
+            // Who has no chance does not queue.
+            self.link(after).await.map_err(|f| self.refused(f))?;
             let permit = self.turn().await.map_err(|f| self.refused(f))?;
-            // The link may have been lost in the queue.
             let live = self.link(after).await.map_err(|f| self.refused(f))?;
+            self.still_there().map_err(|f| self.refused(f))?;
             let admission = self.admit().map_err(|f| self.refused(f))?;
             match self.send(&live, permit).await {
                 Ok(output) => {
@@ -170,16 +167,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// On a new epoch the tool may be gone.
-    fn still_there(&self, live: &LiveLink) -> Result<(), McpFailure> {
+    /// Whether a tool that was offered when the call was first sent still is.
+    fn still_there(&mut self) -> Result<(), McpFailure> {
+        let now = self.shared.catalogue.borrow().clone();
+        let Some(before) = &self.offered else {
+            self.offered = now;
+            return Ok(());
+        };
         let Op::CallTool { name, .. } = &*self.op else {
             return Ok(());
         };
-        let catalogue = self.shared.catalogue.borrow();
-        let gone = catalogue
-            .as_ref()
-            .is_some_and(|c| c.epoch == live.epoch && !c.has_tool(name));
-        if gone {
+        if before.has_tool(name) && now.is_some_and(|now| !now.has_tool(name)) {
             return Err(unavailable(&format!(
                 "it came back without the tool {name:?}; the call was not repeated"
             )));
@@ -199,11 +197,9 @@ impl<'a> Attempt<'a> {
     fn is_safe(&self) -> bool {
         let hints = match &*self.op {
             Op::CallTool { name, .. } => self
-                .shared
-                .catalogue
-                .borrow()
+                .offered
                 .as_ref()
-                .map_or_else(ToolHints::default, |catalogue| catalogue.hints(name)),
+                .map_or_else(ToolHints::default, |offered| offered.hints(name)),
             _ => ToolHints::default(),
         };
         self.shared.settings().retry.is_safe(&self.op, hints)
@@ -315,73 +311,6 @@ enum Next {
     After(u64),
 }
 
-/// Waiting for a link.
-struct Wait {
-    after: Option<u64>,
-    until: Instant,
-    /// Attempts that had ended when the server was woken.
-    woken_at: Option<u64>,
-}
-
-enum Look {
-    Live(Arc<LiveLink>),
-    Wait,
-    Hopeless(McpFailure),
-}
-
-impl Wait {
-    fn new(after: Option<u64>, end: Instant) -> Self {
-        Self {
-            after,
-            until: end.min(Instant::now() + RECOVERY),
-            woken_at: None,
-        }
-    }
-
-    fn look(&mut self, view: &View, shared: &Shared) -> Look {
-        if let Some(live) = &view.live {
-            let new = self.after.is_none_or(|epoch| live.epoch > epoch);
-            return if new {
-                Look::Live(Arc::clone(live))
-            } else {
-                Look::Wait
-            };
-        }
-        match &view.standing.state {
-            LinkState::Connecting { .. } | LinkState::Ready | LinkState::Degraded { .. } => {
-                Look::Wait
-            }
-            LinkState::Backoff { until, why, .. } if *until >= self.until => {
-                Look::Hopeless(later(why, *until))
-            }
-            LinkState::Backoff { .. } => Look::Wait,
-            LinkState::Parked { until, why, .. } => {
-                let attempts = view.standing.attempts;
-                match self.woken_at {
-                    None if shared.wakes(attempts, WAKE_GAP) => {
-                        self.woken_at = Some(attempts);
-                        self.until = self.until.min(Instant::now() + PARKED_RECOVERY);
-                        Look::Wait
-                    }
-                    Some(before) if attempts == before => Look::Wait,
-                    _ => Look::Hopeless(later(why, *until)),
-                }
-            }
-            LinkState::Recycled => {
-                shared.inbox.wake(Wake::Call);
-                Look::Wait
-            }
-            LinkState::NeedsAuth { why } => Look::Hopeless(McpFailure::new(
-                FailureClass::NeedsAuth,
-                Certainty::NotSent,
-                format!("{why}; log in with `hermes mcp login {}`", shared.name),
-            )),
-            LinkState::Disabled => Look::Hopeless(unavailable("disabled in the config")),
-            LinkState::Stopped => Look::Hopeless(unavailable("stopped")),
-        }
-    }
-}
-
 /// What the breaker let through.
 struct Admitted<'a> {
     shared: &'a Shared,
@@ -430,14 +359,4 @@ fn unavailable(text: &str) -> McpFailure {
 
 fn cancelled(certainty: Certainty) -> McpFailure {
     McpFailure::new(FailureClass::Cancelled, certainty, "cancelled")
-}
-
-fn later(why: &str, until: Instant) -> McpFailure {
-    let wait = until.saturating_duration_since(Instant::now());
-    let mut failure = unavailable(&format!(
-        "temporarily unavailable: {why}; next attempt in {} s",
-        wait.as_secs().max(1)
-    ));
-    failure.retry_after = Some(wait);
-    failure
 }

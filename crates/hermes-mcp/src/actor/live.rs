@@ -6,27 +6,25 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_core::BoxFuture;
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
-use super::CatalogueSnapshot;
-use super::connect::{list, offers, tools};
+use super::connect::offers;
 use super::inbox::{Mail, Report, Wake};
 use super::run::{Actor, Change, Phase};
 use super::shared::{EventKind, LiveLink, Shared};
 use crate::failure::{FailureClass, McpFailure};
 use crate::keepalive::{self, Finding};
 use crate::link::LinkEvent;
-use crate::op::Op;
-use crate::retry::{self, Recovery, RetryPolicy};
+use crate::retry::Recovery;
 use crate::state::LinkState;
+
+mod lists;
+
+use lists::{Lists, Refreshed, refresh};
 
 /// Changes of lists are collected for this long.
 const SETTLE: Duration = Duration::from_millis(500);
-/// For refreshing lists in the background.
-const REFRESH: Duration = Duration::from_mins(1);
 /// First pause before a sick server is asked again, and the longest.
 const SICK_FIRST: Duration = Duration::from_secs(5);
 const SICK_LONGEST: Duration = Duration::from_mins(1);
@@ -59,25 +57,10 @@ struct Due {
     recycle: Option<Instant>,
 }
 
-/// Which lists are to be read again.
-#[derive(Clone, Copy, Default)]
-struct Lists {
-    tools: bool,
-    resources: bool,
-    prompts: bool,
-}
-
 /// What ended in the background.
 enum Done {
     Probed(Finding),
     Refreshed(Result<Box<Refreshed>, McpFailure>),
-}
-
-#[derive(Default)]
-struct Refreshed {
-    tools: Option<Vec<Value>>,
-    resources: Option<Vec<Value>>,
-    prompts: Option<Vec<Value>>,
 }
 
 impl Live {
@@ -156,12 +139,6 @@ impl Live {
         if self.suspicion.take().is_some() {
             shared.publish(LinkState::Ready, Some(Arc::clone(&self.current)));
         }
-    }
-}
-
-impl Lists {
-    fn any(self) -> bool {
-        self.tools || self.resources || self.prompts
     }
 }
 
@@ -407,36 +384,6 @@ impl Actor {
         }
     }
 
-    fn refreshed(&mut self, live: &Live, lists: Refreshed) {
-        let Some(old) = self.shared.catalogue.borrow().clone() else {
-            return;
-        };
-        let facts = live.current.link.facts().clone();
-        self.publish_catalogue(CatalogueSnapshot {
-            epoch: live.current.epoch,
-            revision: 0,
-            facts,
-            tools: lists.tools.map_or_else(|| Arc::clone(&old.tools), Arc::new),
-            resources: lists
-                .resources
-                .map(Arc::new)
-                .or_else(|| old.resources.clone()),
-            prompts: lists.prompts.map(Arc::new).or_else(|| old.prompts.clone()),
-        });
-    }
-
-    /// The lists stay as they were; the link is judged like after any other safe request.
-    async fn refresh_failed(&mut self, live: &mut Live, failure: McpFailure) -> Option<Phase> {
-        tracing::warn!(server = %self.shared.name, "lists not refreshed: {failure}");
-        let verdict = retry::decide(&failure, &Op::ListTools, &RetryPolicy::default(), true);
-        let report = Report {
-            epoch: live.current.epoch,
-            failure,
-            recovery: verdict.recovery,
-        };
-        self.on_report(live, report).await
-    }
-
     async fn recycle(&mut self, live: &mut Live, now: Instant) -> Option<Phase> {
         let at = live.recycle_at(&self.shared)?;
         if at > now || live.current.inflight() > 0 {
@@ -445,55 +392,5 @@ impl Actor {
         }
         let phase = Phase::Rest(LinkState::Recycled);
         Some(self.leave(Arc::clone(&live.current), phase).await)
-    }
-}
-
-/// Reads the stale lists again, in the background.
-fn refresh(live: &mut Live) {
-    if live.refreshing {
-        return;
-    }
-    live.refreshing = true;
-    let wanted = std::mem::take(&mut live.stale);
-    let link = Arc::clone(&live.current.link);
-    live.background.push(Box::pin(async move {
-        let deadline = Instant::now() + REFRESH;
-        let cancel = CancellationToken::new();
-        let _guard = cancel.clone().drop_guard();
-        let read = async {
-            let mut lists = Box::<Refreshed>::default();
-            if wanted.tools {
-                lists.tools = Some(tools(&*link, deadline, &cancel).await?);
-            }
-            if wanted.resources {
-                lists.resources = optional(
-                    list(&*link, &Op::ListResources, "resources", deadline, &cancel).await,
-                )?;
-            }
-            if wanted.prompts {
-                lists.prompts =
-                    optional(list(&*link, &Op::ListPrompts, "prompts", deadline, &cancel).await)?;
-            }
-            Ok(lists)
-        };
-        let result = tokio::time::timeout_at(deadline, read)
-            .await
-            .unwrap_or_else(|_| {
-                Err(McpFailure::new(
-                    FailureClass::TimedOut,
-                    crate::failure::Certainty::NotSent,
-                    "the lists did not come in time",
-                ))
-            });
-        Done::Refreshed(result)
-    }));
-}
-
-/// A server that offers a list and then refuses it costs only that list.
-fn optional(list: Result<Vec<Value>, McpFailure>) -> Result<Option<Vec<Value>>, McpFailure> {
-    match list {
-        Ok(items) => Ok(Some(items)),
-        Err(failure) if failure.class == FailureClass::Rpc => Ok(None),
-        Err(failure) => Err(failure),
     }
 }

@@ -311,3 +311,51 @@ async fn the_wait_in_the_queue_is_part_of_the_deadline() {
     assert_eq!(queued.failure.certainty, Certainty::NotSent);
     assert_eq!(world.server.connects(), 1);
 }
+
+/// On real threads: callers, an impatient server, and no effect lost or repeated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn real_threads_lose_nothing() {
+    let server = FakeServer::new();
+    {
+        let mut state = server.state();
+        state.latency = Duration::ZERO;
+        state.connect_latency = Duration::ZERO;
+    }
+    let world = World::with(server, settings("fake")).up().await;
+    let expiries = async {
+        for _ in 0..100 {
+            let before = world.handle.standing().epoch;
+            world.server.expire();
+            // Each epoch works once before it ends, or the server would be taken for a flapping one.
+            world.call(Op::ListPrompts).await.unwrap();
+            assert!(world.handle.standing().epoch > before);
+        }
+    };
+    let callers = (0..20).map(|_| {
+        let handle = world.handle.clone();
+        hermes_core::task::spawn("caller", async move {
+            let mut ran = 0;
+            for _ in 0..200 {
+                match handle
+                    .call(call_tool("write"), CallOptions::default())
+                    .await
+                {
+                    Ok(_) => ran += 1,
+                    // The second session expired as well.
+                    Err(error) => {
+                        assert!(error.retried && !error.outcome_unknown, "{error}");
+                        assert_eq!(error.class(), FailureClass::SessionLost, "{error}");
+                    }
+                }
+            }
+            ran
+        })
+    });
+    let (callers, ()) = tokio::join!(join_all(callers), expiries);
+    let ran: usize = callers.into_iter().map(|ran| ran.unwrap().unwrap()).sum();
+    let seen = world.server.seen();
+    assert_eq!(seen.effects.len(), ran);
+    assert!(ran > 2000, "{ran}");
+    assert!(seen.epochs.is_sorted());
+    assert_eq!(world.handle.status().inflight, 0);
+}

@@ -35,6 +35,8 @@ pub(crate) enum Fault {
     Hang,
     /// An answer with `isError`.
     ToolError,
+    /// A bug in the transport.
+    Panic,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub(crate) struct State {
     pub(crate) waits_for_person: bool,
     pub(crate) tools: Vec<Value>,
     pub(crate) close_latency: Duration,
+    /// So many connects end in a bug.
+    pub(crate) connect_bugs: usize,
     seen: Seen,
 }
 
@@ -140,6 +144,7 @@ impl FakeServer {
             waits_for_person: false,
             tools: vec![tool("write"), tool("read")],
             close_latency: Duration::ZERO,
+            connect_bugs: 0,
             seen: Seen::default(),
         };
         Self {
@@ -265,6 +270,13 @@ impl Connector for FakeServer {
             };
             let _connecting = Connecting(self.clone());
             sleep(latency).await;
+            let bug = {
+                let mut state = self.state();
+                let bug = state.connect_bugs > 0;
+                state.connect_bugs = state.connect_bugs.saturating_sub(1);
+                bug
+            };
+            assert!(!bug, "a bug in the connector");
             if let Some(failure) = fails {
                 return Err(failure);
             }
@@ -339,6 +351,7 @@ impl FakeLink {
                 Ok(self.carry_out(op))
             }
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Panic) => panic!("a bug in the link"),
             Some(Fault::ToolError) => {
                 self.hear();
                 Ok(OpOutput {

@@ -485,6 +485,19 @@ async fn a_server_without_a_list_of_tools_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bug_in_a_connector_does_not_end_the_server() {
+    let server = FakeServer::new();
+    server.state().connect_bugs = 3;
+    let world = World::with(server, settings("fake"));
+    world.until("ready").await;
+    world.call(call_tool("write")).await.unwrap();
+    world.server.state().connect_bugs = 1;
+    world.server.expire();
+    world.call(call_tool("write")).await.unwrap();
+    assert_eq!(world.handle.standing().epoch, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_person_can_ask_for_a_new_link() {
     let world = down();
     world.until("parked").await;

@@ -262,6 +262,25 @@ async fn a_tool_that_vanished_with_the_old_epoch_is_a_clear_error() {
     assert!(world.server.seen().effects.is_empty());
 }
 
+/// Some servers run tools that they do not list.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_never_listed_is_retried_like_any_other() {
+    let world = World::ready().await;
+    world.server.expire();
+    world.call(call_tool("hidden")).await.unwrap();
+    assert_eq!(world.server.connects(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bug_in_a_link_costs_one_call() {
+    let world = World::ready().await;
+    world.server.fault(Fault::Panic);
+    let error = world.call(call_tool("write")).await.unwrap_err();
+    assert!(error.outcome_unknown, "{error}");
+    world.call(call_tool("write")).await.unwrap();
+    assert_eq!(world.handle.status().inflight, 0);
+}
+
 /// Words in the result of a tool are only words.
 #[tokio::test(start_paused = true)]
 async fn tool_output_never_looks_like_a_lost_session() {
