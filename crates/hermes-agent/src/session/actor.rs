@@ -139,7 +139,7 @@ impl Actor {
         self.settle_route().await;
         let deps = Arc::clone(&self.deps);
         for text in deps.tools.prepare().await {
-            self.notice(NoticeLevel::Info, text).await;
+            self.notice(NoticeLevel::Warning, text).await;
         }
         let registry = deps.tools.registry();
         if let Err(error) = self.settle_prompt(&registry).await {

@@ -48,7 +48,7 @@ pub enum SessionStart {
 /// Where the tools of a turn come from.
 pub trait ToolSource: Send + Sync {
     /// Called before the tools of a turn are taken: the moment to let some come or go. What it
-    /// returns is told to the person.
+    /// returns is missing or wrong, and told to the person.
     fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Vec::new()))
     }

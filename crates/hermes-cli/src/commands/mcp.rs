@@ -6,6 +6,7 @@ mod edit;
 mod login;
 mod probe;
 mod remove;
+mod serve;
 mod show;
 
 use hermes_mcp::config::ServerEntry;
@@ -44,6 +45,8 @@ enum McpCommand {
     Login(login::LoginArgs),
     /// Forget the login of a server and log in again
     Reauth(login::ReauthArgs),
+    /// Offer the conversations of this home to other programs, over stdio
+    Serve(serve::ServeArgs),
 }
 
 pub(crate) fn run(args: McpArgs, cx: &Context) -> Outcome {
@@ -56,6 +59,7 @@ pub(crate) fn run(args: McpArgs, cx: &Context) -> Outcome {
         McpCommand::Configure(args) => configure::run(&args, cx),
         McpCommand::Login(args) => login::login(&args, cx),
         McpCommand::Reauth(args) => login::reauth(&args, cx),
+        McpCommand::Serve(args) => serve::run(&args, cx),
     }
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod crash;
 mod exit_codes;
 mod line_chat;
+mod mcp;
 mod memory_skills;
 mod model;
 mod oneshot;
