@@ -274,9 +274,8 @@ impl Inner {
         let cx = &self.cx;
         if self.state().is_newborn(&failed, Instant::now()) {
             let why = format!(
-                "{} refuses even the token that {} has just given",
-                cx.server,
-                cx.url.host_str().unwrap_or("its authorization server")
+                "{} refuses even a token that was renewed just now",
+                cx.server
             );
             let error = cx.needs_login(&why);
             return self.ask(challenge, None, &error).await;

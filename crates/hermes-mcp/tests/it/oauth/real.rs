@@ -116,15 +116,11 @@ impl AuthPrompt for Browser {
     fn note(&self, _: &str) {}
 }
 
+/// Where `cargo xtask setup` installs it.
 fn modules() -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)?
-        .join("target/mcp");
-    ["node_modules", "oidc/node_modules"]
-        .into_iter()
-        .map(|name| target.join(name))
-        .find(|modules| modules.join("oidc-provider").is_dir())
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
+    let modules = workspace.join("target/mcp/node_modules");
+    modules.join("oidc-provider").is_dir().then_some(modules)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
