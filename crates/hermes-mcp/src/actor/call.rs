@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::inbox::Report;
-use super::shared::{LiveLink, Shared, View};
+use super::shared::{InFlight, LiveLink, Shared, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
 use crate::breaker::Admission;
 use crate::failure::{Certainty, FailureClass, McpFailure};
@@ -92,10 +92,10 @@ impl<'a> Attempt<'a> {
             // Who has no chance does not queue.
             self.link(after).await.map_err(|f| self.refused(f))?;
             let permit = self.turn().await.map_err(|f| self.refused(f))?;
-            let live = self.link(after).await.map_err(|f| self.refused(f))?;
+            let (live, inflight) = self.enter(after).await.map_err(|f| self.refused(f))?;
             self.still_there().map_err(|f| self.refused(f))?;
             let admission = self.admit().map_err(|f| self.refused(f))?;
-            match self.send(&live, permit).await {
+            match self.send(&live, (permit, inflight)).await {
                 Ok(output) => {
                     admission.answered();
                     self.answered(&live);
@@ -105,6 +105,19 @@ impl<'a> Attempt<'a> {
                     Next::SameLink => {}
                     Next::After(epoch) => after = Some(epoch),
                 },
+            }
+        }
+    }
+
+    /// The live link, and a place on it: it is not closed while the place is held.
+    async fn enter(&self, after: Option<u64>) -> Result<(Arc<LiveLink>, InFlight), McpFailure> {
+        loop {
+            let live = self.link(after).await?;
+            let inflight = InFlight::new(&live);
+            // Whoever retires a link first takes it out of the view and then looks who is on it.
+            let current = self.shared.view.borrow().live.clone();
+            if current.is_some_and(|current| Arc::ptr_eq(&current, &live)) {
+                return Ok((live, inflight));
             }
         }
     }

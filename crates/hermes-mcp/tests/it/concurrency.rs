@@ -334,27 +334,33 @@ async fn real_threads_lose_nothing() {
     let callers = (0..20).map(|_| {
         let handle = world.handle.clone();
         hermes_core::task::spawn("caller", async move {
-            let mut ran = 0;
+            let (mut ran, mut unknown) = (0, 0);
             for _ in 0..200 {
                 match handle
                     .call(call_tool("write"), CallOptions::default())
                     .await
                 {
                     Ok(_) => ran += 1,
-                    // The second session expired as well.
+                    // Two epochs ended while it was under way.
+                    Err(error) if error.outcome_unknown => unknown += 1,
                     Err(error) => {
-                        assert!(error.retried && !error.outcome_unknown, "{error}");
+                        assert!(error.retried, "{error}");
                         assert_eq!(error.class(), FailureClass::SessionLost, "{error}");
                     }
                 }
             }
-            ran
+            (ran, unknown)
         })
     });
     let (callers, ()) = tokio::join!(join_all(callers), expiries);
-    let ran: usize = callers.into_iter().map(|ran| ran.unwrap().unwrap()).sum();
+    let (mut ran, mut unknown) = (0_usize, 0_usize);
+    for caller in callers {
+        let (more, open) = caller.unwrap().unwrap();
+        ran += more;
+        unknown += open;
+    }
     let seen = world.server.seen();
-    assert_eq!(seen.effects.len(), ran);
+    assert!((ran..=ran + unknown).contains(&seen.effects.len()));
     assert!(ran > 2000, "{ran}");
     assert!(seen.epochs.is_sorted());
     assert_eq!(world.handle.status().inflight, 0);

@@ -26,7 +26,7 @@ impl Attempt<'_> {
     pub(super) async fn send(
         &mut self,
         live: &Arc<LiveLink>,
-        permit: OwnedSemaphorePermit,
+        held: (OwnedSemaphorePermit, InFlight),
     ) -> Result<OpOutput, McpFailure> {
         if self.options.cancel.is_cancelled() {
             return Err(cancelled(Certainty::NotSent));
@@ -50,9 +50,8 @@ impl Attempt<'_> {
             progress: Some(progress),
         };
         let request = request(Arc::clone(live), Arc::clone(&self.op), call);
-        let inflight = InFlight::new(live);
         task::spawn("mcp-request", async move {
-            let _held = (permit, inflight);
+            let _held = held;
             // The receiver is gone if the caller left.
             let _ = done.send(request.await);
         });
