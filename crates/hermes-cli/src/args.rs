@@ -201,6 +201,9 @@ pub(crate) enum Command {
     Version(commands::version::VersionArgs),
     /// Shell completion script
     Completion(commands::completion::CompletionArgs),
+    /// The client that the MCP conformance suite starts
+    #[command(name = "__conformance", hide = true)]
+    Conformance(commands::conformance::ConformanceArgs),
 }
 
 #[derive(Clone, Debug, Args)]

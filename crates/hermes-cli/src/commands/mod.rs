@@ -2,6 +2,7 @@
 
 pub(crate) mod completion;
 pub(crate) mod config;
+pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod mcp;
 pub(crate) mod memory;
