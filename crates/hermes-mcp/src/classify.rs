@@ -234,7 +234,8 @@ fn lost_session(
         && body
             .text()
             .is_some_and(|text| tells_lost_session(&text, link));
-    if !told && !(link.session && matches!(status, 404 | 410)) {
+    let gone = link.session && matches!(status, 404 | 410);
+    if !(told || gone) {
         return None;
     }
     // Without JSON it may come from a proxy in front of a server that did run the request.
