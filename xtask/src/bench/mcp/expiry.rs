@@ -23,6 +23,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
     let mut server = serve(&["faulty"])?;
     let mut ours = Driver::start(programs, Who::Ours, &at(server.url()?))?;
     for callers in [1, 20, 100] {
+        let who = if callers == 1 { "caller" } else { "callers" };
         ours.good_calls(&echo(20, 4))?;
         let before = order(&mut server, &json!({"do": "expire"}))?;
         let done = ours.calls(&echo(callers, callers))?;
@@ -46,7 +47,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
         }
         let original = beside.as_ref();
         report.add(Row {
-            name: format!("{callers} callers at expiry: failed"),
+            name: format!("{callers} {who} at expiry: failed"),
             unit: "calls",
             ours: done.failed.len() as f64,
             original: original.map(|(done, _)| done.failed.len() as f64),
@@ -54,7 +55,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
             target: Target::AtMost(0.0),
         });
         report.add(Row {
-            name: format!("{callers} callers at expiry: new sessions"),
+            name: format!("{callers} {who} at expiry: new sessions"),
             unit: "sessions",
             ours: sessions(&after) - sessions(&before),
             original: original.map(|(_, sessions)| *sessions),
@@ -62,7 +63,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
             target: Target::AtMost(1.0),
         });
         report.add(Row {
-            name: format!("{callers} callers at expiry: until the last answer"),
+            name: format!("{callers} {who} at expiry: until the last answer"),
             unit: "ms",
             ours: done.wall_ms,
             original: original.map(|(done, _)| done.wall_ms),
