@@ -120,10 +120,15 @@ impl Http {
                 {
                     return Ok(StreamableHttpPostResponse::Json(message, None));
                 }
+                self.shared().note_refusal(&refused.failure);
                 return Err(StreamableHttpError::Client(Fault(refused.failure)));
             }
         };
-        self.answered(response, id).await
+        let answered = self.answered(response, id).await;
+        if let Err(StreamableHttpError::Client(Fault(failure))) = &answered {
+            self.shared().note_refusal(failure);
+        }
+        answered
     }
 
     async fn answered(

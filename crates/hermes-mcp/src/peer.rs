@@ -36,6 +36,7 @@ pub(crate) struct Shared {
     /// What a transport knows about the end of a request that rmcp reports without its reason.
     faults: Mutex<HashMap<RequestId, McpFailure>>,
     raw: Mutex<Raw>,
+    refusal: Mutex<Option<McpFailure>>,
     session: AtomicBool,
     /// The handshake is over.
     ready: AtomicBool,
@@ -95,6 +96,7 @@ impl Shared {
             progress: Mutex::default(),
             faults: Mutex::default(),
             raw: Mutex::default(),
+            refusal: Mutex::default(),
             session: AtomicBool::new(false),
             dead: watch::Sender::new(None),
             events,
@@ -176,6 +178,20 @@ impl Shared {
         });
     }
 
+    /// During the handshake rmcp may forget why it failed; the reason is kept here.
+    pub(crate) fn note_refusal(&self, why: &McpFailure) {
+        if !self.ready.load(Ordering::Relaxed) {
+            let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+            *refusal = Some(why.clone());
+        }
+    }
+
+    /// Why the handshake failed, if it is known.
+    pub(crate) fn refusal(&self) -> Option<McpFailure> {
+        let noted = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.clone().or_else(|| self.dead())
+    }
+
     pub(crate) fn dead(&self) -> Option<McpFailure> {
         self.dead.borrow().clone()
     }
@@ -194,6 +210,7 @@ impl Shared {
     }
 
     pub(crate) fn fault(&self, id: RequestId, why: McpFailure) {
+        self.note_refusal(&why);
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         if faults.len() < FAULTS_KEPT {
             faults.insert(id, why);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{McpConnector, Protocol, Target};
 use crate::classify::{self, Break};
-use crate::failure::McpFailure;
+use crate::failure::{FailureClass, McpFailure};
 use crate::http::Fault;
 use crate::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
 use crate::peer::{Handler, LinkParts, RmcpLink, Shared, client_info, era_of, subscribe};
@@ -80,21 +80,30 @@ fn first_opening(protocol: Protocol, kind: TransportKind, known: Option<Era>) ->
     }
 }
 
-/// A server that refuses `initialize` may have become modern since we last spoke.
+/// A server that refuses `initialize` may have become modern since we last spoke, and one that
+/// chokes on `server/discover` may know `initialize`.
 fn other_opening(
     protocol: Protocol,
     kind: TransportKind,
     opening: Opening,
     failure: &McpFailure,
 ) -> Option<Opening> {
-    if protocol != Protocol::Auto || opening != Opening::Legacy || kind == TransportKind::Sse {
+    if protocol != Protocol::Auto || kind == TransportKind::Sse {
         return None;
     }
-    let refused = failure.rpc_code.is_some()
-        || failure
-            .http_status
-            .is_some_and(|status| matches!(status, 400 | 404..=406 | 410 | 415 | 422));
-    refused.then_some(Opening::Modern)
+    let status = failure.http_status;
+    match opening {
+        Opening::Legacy => {
+            let refused = failure.rpc_code.is_some()
+                || matches!(status, Some(400 | 404..=406 | 410 | 415 | 422));
+            refused.then_some(Opening::Modern)
+        }
+        Opening::Probe => {
+            let choked = failure.class == FailureClass::Permanent && status.is_none();
+            (choked || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
+        }
+        Opening::Modern => None,
+    }
 }
 
 async fn attempt(
@@ -204,7 +213,9 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     match serve_client_with_lifecycle_and_ct(handler, transport, lifecycle, stop).await {
         Ok(running) => Ok(running),
         Err(error) => {
-            if matches!(error, ClientInitializeError::ConnectionClosed(_)) {
+            let unexplained = matches!(error, ClientInitializeError::ConnectionClosed(_))
+                && shared.refusal().is_none();
+            if unexplained {
                 let _ = tokio::time::timeout(REASON_TIME, shared.died()).await;
             }
             Err(failure(&error, &shared))
@@ -216,15 +227,15 @@ fn failure(error: &ClientInitializeError, shared: &Shared) -> McpFailure {
     use ClientInitializeError as E;
     match error {
         E::TransportError { error, .. } => Fault::find(error.error.as_ref())
+            .or_else(|| shared.refusal())
             .unwrap_or_else(|| shared.broke(Break::AfterSend, &error.to_string())),
         E::JsonRpcError(error) => {
             let code = i64::from(error.code.0);
             classify::rpc(code, &error.message, &shared.situation(false))
         }
-        E::ConnectionClosed(_) => {
-            let cause = shared.dead().map(|dead| dead.text);
-            shared.broke(Break::AfterSend, cause.as_deref().unwrap_or_default())
-        }
+        E::ConnectionClosed(_) => shared
+            .refusal()
+            .unwrap_or_else(|| shared.broke(Break::AfterSend, "")),
         E::LegacyFallbackFailed { fallback, .. } => failure(fallback, shared),
         E::NoCompatibleProtocolVersion {
             server_supported, ..

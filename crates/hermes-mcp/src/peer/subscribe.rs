@@ -52,6 +52,7 @@ async fn keep_listening(
 ) {
     let mut attempt = 0_u32;
     let mut first = true;
+    let mut wakes = shared.wakes();
     while !peer.is_transport_closed() {
         match peer.listen(filter.clone()).await {
             Ok(mut subscription) => {
@@ -61,16 +62,23 @@ async fn keep_listening(
                 }
                 first = false;
                 attempt = 0;
-                let mut wakes = shared.wakes();
-                loop {
+                let mut woke = false;
+                while !woke {
                     let next = tokio::select! {
                         next = subscription.next() => next,
-                        _ = wakes.changed() => break,
+                        _ = wakes.changed() => {
+                            woke = true;
+                            continue;
+                        }
                     };
                     match next {
                         Ok(Some(notification)) => announce(&notification, shared),
                         _ => break,
                     }
+                }
+                // The socket may be dead without a word; a new one is cheap.
+                if woke {
+                    continue;
                 }
             }
             Err(error) if refused(&error) => {

@@ -107,6 +107,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use proptest::prelude::*;
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     async fn all(input: &[u8], max: usize) -> Vec<Line> {
@@ -138,5 +145,55 @@ mod tests {
             length: 210_000,
         };
         assert_eq!(found, [expected, Line::Whole(b"next".to_vec())]);
+    }
+
+    /// A pipe that gives its bytes in the pieces they were written in.
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            if let Some(mut piece) = self.0.pop_front() {
+                let rest = piece.split_off(piece.len().min(into.remaining()));
+                into.put_slice(&piece);
+                if !rest.is_empty() {
+                    self.0.push_front(rest);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn however_the_bytes_come_the_lines_are_the_same(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..400),
+            cut in 1_usize..40,
+            max in 1_usize..60,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
+            let found = runtime.block_on(async {
+                let mut lines = Lines::with_max(Pieces(pieces), max);
+                let mut found = Vec::new();
+                while let Some(line) = lines.next(|| ()).await {
+                    found.push(match line {
+                        Line::Whole(line) => line.len(),
+                        Line::TooLong { length, .. } => length,
+                    });
+                }
+                found
+            });
+            let mut expected: Vec<usize> = bytes.split(|&b| b == b'\n').map(<[u8]>::len).collect();
+            // What follows the last newline is a line only if there is something.
+            if expected.last() == Some(&0) {
+                expected.pop();
+            }
+            prop_assert_eq!(found, expected);
+        }
     }
 }

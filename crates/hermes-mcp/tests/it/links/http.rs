@@ -326,3 +326,50 @@ async fn the_last_byte_is_remembered_and_a_dead_address_is_not_sent() {
     let failure = bench.connect().await.err().unwrap();
     assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
 }
+
+#[tokio::test]
+async fn a_server_that_chokes_on_the_probe_is_asked_the_old_way() {
+    for choke in [
+        Fault::status(500, "Internal Server Error"),
+        Fault::status(200, "<html>hello</html>"),
+    ] {
+        let server = FaultyServer::start();
+        server.fault_always("server/discover", choke);
+        let link = bench(&server).connect().await.unwrap();
+        assert_eq!(link.facts().era, Era::Legacy);
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_refused_half_way_says_why() {
+    let server = FaultyServer::start();
+    let refusal = Fault::status_error(403, -32000, "not from here");
+    server.fault_always("notifications/initialized", refusal);
+    let failure = bench(&server).connect().await.err().unwrap();
+    assert!(failure.text.contains("not from here"), "{failure}");
+    assert_eq!(failure.http_status, Some(403));
+    let server = FaultyServer::start();
+    server.fault_always("initialize", Fault::CutEvents(20));
+    let failure = bench(&server).connect().await.err().unwrap();
+    assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
+    assert!(!failure.text.is_empty());
+}
+
+#[tokio::test]
+async fn after_a_sleep_the_listening_stream_is_opened_anew() {
+    for wire in [Wire::Legacy, Wire::Modern] {
+        let server = FaultyServer::start_as(wire);
+        let mut bench = bench(&server);
+        let link = bench.connect().await.unwrap();
+        server.wait_for(|counts| counts.listening == 1).await;
+        let before = server.counts().connections;
+        link.resumed();
+        server.wait_for(|counts| counts.connections > before).await;
+        server.wait_for(|counts| counts.listening >= 1).await;
+        ask(&*link, Op::ListTools).await.unwrap();
+        while server.notify("notifications/tools/list_changed", &json!({})) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bench.event().await, LinkEvent::ToolsChanged, "{wire:?}");
+    }
+}
