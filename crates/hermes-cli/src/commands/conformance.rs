@@ -25,6 +25,9 @@ const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.js
 /// What connecting, and one call, may take; the suite gives up after 30 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STOPPING: Duration = Duration::from_secs(2);
+/// The listening stream opens beside the first call. A suite that waits for the resumption of
+/// another stream takes it for that if it is late.
+const LISTENING: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConformanceArgs {
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
         let lists = catalogue.and_then(|lists| lists.borrow().clone());
         let outcome = match (handle, lists) {
             (Some(handle), Some(lists)) => {
+                tokio::time::sleep(LISTENING).await;
                 exercise(
                     &handle,
                     &lists.tools,
@@ -115,7 +119,11 @@ async fn exercise(
                 .map(|call| tool(&call["name"], &call["arguments"])),
         );
     } else {
-        ops.extend(tools.iter().map(|each| tool(&each["name"], &sample(each))));
+        ops.extend(
+            tools
+                .iter()
+                .map(|each| tool(&each["name"], &sample(each, tools))),
+        );
     }
     if !capabilities["resources"].is_null() {
         let listed = ask(handle, Op::ListResources, cx).await;
@@ -148,8 +156,9 @@ fn tool(name: &Value, arguments: &Value) -> Op {
     }
 }
 
-/// Arguments that fit the schema of a tool.
-fn sample(tool: &Value) -> Value {
+/// Arguments that fit the schema of a tool. One that asks for a schema gets that of the first tool
+/// as we received it.
+fn sample(tool: &Value, tools: &[Value]) -> Value {
     let mut arguments = Map::new();
     let properties = tool["inputSchema"]["properties"].as_object();
     for (number, (name, schema)) in properties.into_iter().flatten().enumerate() {
@@ -157,6 +166,7 @@ fn sample(tool: &Value) -> Value {
             Some("integer" | "number") => json!(number + 1),
             Some("boolean") => json!(true),
             Some("array") => json!([]),
+            Some("object") if name == "schema" => tools[0]["inputSchema"].clone(),
             Some("object") => json!({}),
             _ => json!("test"),
         };

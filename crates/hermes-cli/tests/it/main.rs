@@ -6,6 +6,7 @@
 )]
 
 mod config;
+mod conformance;
 mod crash;
 mod exit_codes;
 mod line_chat;
