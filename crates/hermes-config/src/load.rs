@@ -279,7 +279,9 @@ fn expand_text(text: &str, env: &Env) -> (String, Vec<String>) {
         let Some(end) = after.find('}').filter(|&end| end > 0) else {
             break;
         };
-        let name = &after[..end];
+        // As other programs write it in lists of MCP servers: `${env:NAME}`.
+        let name = after[..end].trim();
+        let name = name.strip_prefix("env:").unwrap_or(name);
         out.push_str(&rest[..start]);
         if let Some(value) = env.get(name) {
             out.push_str(value);

@@ -250,10 +250,13 @@ impl Chosen {
         }
     }
 
+    /// By the server's own name, or as the model sees it.
     fn takes(&self, name: &str) -> bool {
+        let shown = naming::component(name);
+        let matches = |set: &GlobSet| set.is_match(name) || set.is_match(&shown);
         match &self.include {
-            Some(include) => include.is_match(name),
-            None => !self.exclude.is_match(name),
+            Some(include) => matches(include),
+            None => !matches(&self.exclude),
         }
     }
 }

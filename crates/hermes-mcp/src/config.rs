@@ -82,8 +82,6 @@ pub struct ServerConfig {
     pub sampling: Sampling,
     pub elicitation: Elicitation,
     pub protocol: Protocol,
-    /// Connect at the first call and not before.
-    pub lazy: bool,
     /// Whether the hints of the server's tools are believed.
     pub trusted: bool,
     pub retry: Retry,

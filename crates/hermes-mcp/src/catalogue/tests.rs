@@ -140,6 +140,15 @@ fn include_beats_exclude_and_both_take_patterns() {
 }
 
 #[test]
+fn filters_take_the_servers_own_names_and_ours() {
+    for pattern in ["get-sum", "get_sum"] {
+        let config = server("s", json!({"tools": {"include": pattern}}));
+        let catalogue = build(&[(config, snapshot(&named(&["get-sum", "echo"]), json!({})))]);
+        assert_eq!(names(&catalogue), ["mcp__s__get_sum"], "{pattern}");
+    }
+}
+
+#[test]
 fn utilities_follow_capabilities_and_settings() {
     let all = json!({"resources": {}, "prompts": {}});
     let four = [

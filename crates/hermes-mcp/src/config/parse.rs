@@ -108,6 +108,10 @@ fn read(
     home: &Home,
 ) -> Option<ServerConfig> {
     reader.unknown(KNOWN);
+    if reader.flag("lazy", false) {
+        let text = "has no effect: servers start in the background and hold nothing up";
+        reader.problem("lazy", text, false);
+    }
     if name.trim().is_empty() {
         reader.problem("", "a server needs a name", true);
     }
@@ -169,7 +173,6 @@ fn read(
                 ("stateless", Protocol::Modern),
             ],
         ),
-        lazy: reader.flag("lazy", false),
         trusted: reader.word("trust", false, &[("full", true), ("untrusted", false)]),
         retry,
         retry_tools,

@@ -43,7 +43,7 @@ fn defaults_are_those_of_the_original() {
     assert!(config.tools.resources && config.tools.prompts);
     assert_eq!(config.oauth.client_name, "Hermes Agent");
     assert_eq!(config.oauth.redirect_host, "127.0.0.1");
-    assert!(!config.trusted && !config.lazy && !config.sampling.enabled);
+    assert!(!config.trusted && !config.sampling.enabled);
     assert!(config.elicitation.enabled);
 }
 
@@ -55,7 +55,7 @@ fn every_key_is_read() {
         "lifecycle": {"idle_timeout_seconds": 60}, "max_lifetime_seconds": 0,
         "supports_parallel_tool_calls": "on", "max_concurrency": 3, "skip_preflight": true,
         "tools": {"include": "a*", "exclude": ["b", "c"], "resources": "off", "prompts": false},
-        "protocol": "stateless", "lazy": true, "trust": "full",
+        "protocol": "stateless", "trust": "full",
         "retry": {"default": "never", "tools": {"read": "always"}},
         "session_error_markers": [" Gone AWAY "], "hide_when_parked": true,
         "sampling": {"enabled": true, "max_rpm": 3}, "elicitation": {"enabled": false, "timeout": 9},
@@ -76,8 +76,18 @@ fn every_key_is_read() {
     assert_eq!(config.session_error_markers, ["gone away"]);
     assert_eq!(config.tools.include, ["a*"]);
     assert!(!config.tools.resources && !config.tools.prompts);
-    assert!(config.trusted && config.lazy && config.hide_when_parked && config.skip_preflight);
+    assert!(config.trusted && config.hide_when_parked && config.skip_preflight);
     assert!(config.sampling.enabled && !config.elicitation.enabled);
+}
+
+#[test]
+fn lazy_is_told_to_be_needless() {
+    assert_eq!(
+        problems(&json!({"url": "http://x/", "lazy": true})),
+        [
+            "mcp_servers.srv.lazy: has no effect: servers start in the background and hold nothing up"
+        ]
+    );
 }
 
 #[test]

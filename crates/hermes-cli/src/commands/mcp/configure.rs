@@ -108,27 +108,11 @@ fn show(args: &ConfigureArgs, cx: &Context) -> Outcome {
     };
     let filter = config.tools.clone();
     let enabled = std::mem::replace(&mut config.enabled, true);
-    // Everything is asked for, to show what is left out.
-    config.tools.include.clear();
-    config.tools.exclude.clear();
-    let all = probe::connect(cx, entry.clone(), Duration::from_secs(30), None)?;
+    let all = probe::connect(cx, entry, Duration::from_secs(30), None)?;
     if !all.ok {
         return Err(Failure::failed(probe::why(&all.report)));
     }
-    if let Some(config) = &mut entry.config {
-        config.tools = filter.clone();
-    }
-    let prefix = format!("mcp__{}__", hermes_mcp::naming::component(&args.name));
-    let names: Vec<String> = all
-        .tools
-        .iter()
-        .map(|tool| {
-            tool.name
-                .strip_prefix(&prefix)
-                .unwrap_or(&tool.name)
-                .to_owned()
-        })
-        .collect();
+    let names = all.raw_names;
     if args.json {
         return Ok(cx.out.json(&json!({
             "name": args.name, "enabled": enabled, "tools": names,

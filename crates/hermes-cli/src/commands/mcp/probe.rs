@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_mcp::actor::CatalogueSnapshot;
 use hermes_mcp::config::ServerEntry;
 use hermes_mcp::oauth::AuthPrompt;
 use hermes_mcp::report::{self, ServerReport};
@@ -32,6 +33,9 @@ pub(super) struct TestArgs {
 pub(super) struct Probe {
     pub(super) ok: bool,
     pub(super) tools: Vec<ProbedTool>,
+    /// What the server itself calls its tools.
+    #[serde(skip)]
+    pub(super) raw_names: Vec<String>,
     pub(super) report: ServerReport,
 }
 
@@ -81,6 +85,10 @@ pub(super) fn connect(
         toolbox.settle(longest).await;
         let catalogue = toolbox.catalogue();
         let reports = toolbox.report();
+        let raw_names = toolbox.server(&name).map_or_else(Vec::new, |server| {
+            let snapshot = server.catalogue().borrow().clone();
+            snapshot.map_or_else(Vec::new, |snapshot| names(&snapshot))
+        });
         toolbox.shutdown(STOPPING).await;
         let report = reports
             .into_iter()
@@ -97,6 +105,7 @@ pub(super) fn connect(
         Ok(Probe {
             ok: report.is_up(),
             tools,
+            raw_names,
             report,
         })
     })
@@ -120,6 +129,14 @@ pub(super) fn why(report: &ServerReport) -> String {
         Some(cause) => format!("{name} does not work: {cause}"),
         None => format!("{name} did not answer in time"),
     }
+}
+
+fn names(snapshot: &CatalogueSnapshot) -> Vec<String> {
+    let names = snapshot
+        .tools
+        .iter()
+        .filter_map(|tool| tool.get("name")?.as_str());
+    names.map(str::to_owned).collect()
 }
 
 fn first_line(text: &str) -> String {

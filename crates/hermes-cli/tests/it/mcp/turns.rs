@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use hermes_testkit::mcp_server::peers::{self, Peer, RealServer};
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Wire};
 use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -168,6 +168,22 @@ fn a_read_of_a_trusted_server_is_repeated() {
     let setup = with_server(&server, "    trust: full\n");
     let result = echoed(&setup, "mcp__srv__echo");
     assert!(result.contains("to the server and back again"), "{result}");
+}
+
+#[test]
+fn a_server_restarted_in_the_middle_of_a_call() {
+    let server = FaultyServer::start();
+    server.fault("tools/call", Fault::Hold(Gate::new()));
+    let setup = with_server(&server, "    trust: full\n");
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.block_until(|counts| counts.calls >= 1);
+            server.restart();
+        });
+        echoed(&setup, "mcp__srv__echo")
+    });
+    assert!(result.contains("to the server and back again"), "{result}");
+    assert_eq!(server.counts().initializes, 2);
 }
 
 #[test]
