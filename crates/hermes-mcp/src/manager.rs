@@ -75,6 +75,10 @@ impl McpManager {
         let mut old = std::mem::take(&mut *servers);
         for spec in specs {
             let name = spec.settings.name.clone();
+            if servers.contains_key(&name) {
+                tracing::warn!(server = name, "configured twice; the first one counts");
+                continue;
+            }
             let server = if let Some(mut server) = old.remove(&name) {
                 if server.spec.settings != spec.settings {
                     server.handle.apply(spec.clone());

@@ -316,6 +316,19 @@ async fn an_unchanged_config_touches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_servers_with_one_name_the_first_counts() {
+    let world = World::ready().await;
+    let other = FakeServer::new();
+    let specs = vec![
+        world.server.spec(settings("fake")),
+        other.spec(settings("fake")),
+    ];
+    world.manager.apply(specs);
+    sleep(seconds(10)).await;
+    assert_eq!((world.server.connects(), other.connects()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_settings_apply_without_a_new_link() {
     let world = World::ready().await;
     let mut changed = settings("fake");
