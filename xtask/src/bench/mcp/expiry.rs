@@ -18,6 +18,10 @@ const LINE_MS: u64 = 20;
 /// Shapes of a lost session that the server knows.
 const SHAPES: usize = 18;
 
+/// Connects to one host keep a distance; no session lives so short that it would count. And the
+/// listening stream is open by then.
+const CALM: Duration = Duration::from_millis(100);
+
 /// Callers that find the session gone, all at once.
 pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Result<()> {
     let mut server = serve(&["faulty"])?;
@@ -25,6 +29,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
     for callers in [1, 20, 100] {
         let who = if callers == 1 { "caller" } else { "callers" };
         ours.good_calls(&echo(20, 4))?;
+        std::thread::sleep(CALM);
         let before = order(&mut server, &json!({"do": "expire"}))?;
         let done = ours.calls(&echo(callers, callers))?;
         for failed in &done.failed {
@@ -104,9 +109,8 @@ fn ours(programs: &Programs, delayed: bool) -> Result<(f64, Vec<Added>)> {
             }
             failed |= !done.failed.is_empty();
             times.push(done.wall_ms - healthy);
-            // The next loss begins in a calm moment, with its listening stream open.
             driver.calls(&echo(3, 1))?;
-            std::thread::sleep(Duration::from_millis(60));
+            std::thread::sleep(CALM);
         }
         let took = median(&times);
         shapes.push(Added {
