@@ -99,6 +99,11 @@ impl Inbox {
         first
     }
 
+    /// Whether somebody gave the epoch up, heard by the actor yet or not.
+    pub(super) fn is_lost(&self, epoch: u64) -> bool {
+        self.lock().lost_epoch.is_some_and(|lost| epoch <= lost)
+    }
+
     pub(super) fn answered(&self, epoch: u64) {
         self.put(|mail| mail.answered = mail.answered.max(Some(epoch)));
     }

@@ -44,7 +44,8 @@ impl Wait {
     pub(super) fn look(&mut self, view: &View, shared: &Shared) -> Look {
         if let Some(live) = &view.live {
             let new = self.after.is_none_or(|epoch| live.epoch > epoch);
-            return if new {
+            // A link that is known to be lost is not tried again until the actor withdraws it.
+            return if new && !shared.inbox.is_lost(live.epoch) {
                 Look::Live(Arc::clone(live))
             } else {
                 Look::Wait

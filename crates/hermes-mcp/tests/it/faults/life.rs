@@ -6,7 +6,7 @@ use hermes_mcp::actor::CallOptions;
 use hermes_mcp::failure::FailureClass;
 use hermes_mcp::op::Op;
 use hermes_mcp::state::LinkState;
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Ping, Wire};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 use serde_json::json;
 
 use crate::rig::{Rig, bump, http, spec};
@@ -94,40 +94,6 @@ async fn long_lists_come_whole() {
     let rig = Rig::to(&server).await;
     let lists = rig.server.catalogue().borrow().clone().unwrap();
     assert_eq!(lists.tools.len(), 900);
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn a_server_without_ping_is_asked_for_its_list_instead() {
-    let server = FaultyServer::start();
-    server.ping(Ping::Unknown);
-    let rig = Rig::with(&server, |settings| {
-        settings.keepalive_interval = Duration::from_millis(50);
-    })
-    .await;
-    let before = server.counts().tool_lists;
-    server
-        .wait_for(|counts| counts.tool_lists >= before + 3)
-        .await;
-    assert_eq!(server.counts().pings, 1);
-    assert_eq!(server.counts().sessions, 1);
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn a_server_mute_to_pings_is_not_replaced() {
-    let server = FaultyServer::start();
-    server.ping(Ping::Mute);
-    let rig = Rig::with(&server, |settings| {
-        settings.keepalive_interval = Duration::from_millis(100);
-    })
-    .await;
-    let before = server.counts().tool_lists;
-    server
-        .wait_for(|counts| counts.tool_lists >= before + 3)
-        .await;
-    assert_eq!(server.counts().sessions, 1);
-    assert_eq!(rig.text("bump", json!({})).await, "1");
     rig.stop().await;
 }
 
