@@ -32,7 +32,6 @@ const PATIENCE: Duration = Duration::from_mins(3);
 pub(in crate::bench) fn build() -> Result<()> {
     let mut command = cargo();
     command.args(["build", "--release", "--package", "hermes-mcp"]);
-    command.args(["--features", "bare"]);
     for name in ["drive", "bare", "server"] {
         command.args(["--example", name]);
     }
