@@ -14,6 +14,7 @@ use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Verdict};
+use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
@@ -225,6 +226,7 @@ impl Chat {
             tools: Arc::clone(&tools) as Arc<dyn ToolSource>,
             prompt: Arc::new(prompt),
             approver: approver(args, mode),
+            asker: asker(mode),
             settings,
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
@@ -404,6 +406,14 @@ fn approver(args: &TurnArgs, mode: Mode) -> Option<Arc<dyn Approver>> {
     match mode {
         _ if args.yolo => Some(Arc::new(ApproveAll)),
         Mode::Oneshot | Mode::Query => Some(Arc::new(DenyAll)),
+        Mode::Repl => None,
+    }
+}
+
+/// Permissions given beforehand are no answers: with `--yolo` the person is still asked.
+fn asker(mode: Mode) -> Option<Arc<dyn Asker>> {
+    match mode {
+        Mode::Oneshot | Mode::Query => Some(Arc::new(Nobody)),
         Mode::Repl => None,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{ApprovalRequest, Verdict};
+use crate::ask::{Answer, Question};
 use crate::ids::{SessionId, TurnId};
 use crate::message::Part;
 use crate::model::{ErrorClass, Route};
@@ -57,6 +58,14 @@ pub enum AgentEvent {
     },
     ApprovalNeeded {
         request: ApprovalRequest,
+    },
+    /// Somebody wants to know something; [`AgentCommand::Reply`] answers.
+    QuestionAsked {
+        question: Question,
+    },
+    /// A question is no longer open, answered or not.
+    QuestionClosed {
+        question: String,
     },
     /// Waiting before another attempt.
     Retrying {
@@ -206,6 +215,11 @@ pub enum AgentCommand {
     Answer {
         request: String,
         verdict: Verdict,
+    },
+    /// To [`AgentEvent::QuestionAsked`].
+    Reply {
+        question: String,
+        answer: Answer,
     },
     Compact {
         focus: Option<String>,

@@ -15,6 +15,7 @@
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
+pub mod ask;
 pub mod clock;
 pub mod event;
 pub mod ids;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::approval::Approver;
+use crate::ask::Asker;
 use crate::clock::Clock;
 use crate::event::ProgressSink;
 use crate::ids::{SessionId, TurnId};
@@ -64,6 +65,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     pub clock: Arc<dyn Clock>,
     pub approver: Arc<dyn Approver>,
+    /// Who answers questions that are no permissions.
+    pub asker: Arc<dyn Asker>,
     pub progress: ProgressSink,
 }
 

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_core::approval::Approver;
+use hermes_core::ask::Asker;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::message::Message;
 use hermes_core::model::{ErrorClass, ModelClient, RouteError};
 use hermes_core::store::{NewSession, SessionUpdate, StoreError, StoredSession};
 use hermes_core::task;
-use hermes_core::tool::Registry;
+use hermes_core::tool::{Registry, Taint};
 use hermes_core::usage::{Cost, Usage};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,7 @@ impl Actor {
                 events,
                 mailbox: super::steer::Mailbox::default(),
                 approvals: super::approvals::Approvals::default(),
+                questions: super::questions::Questions::default(),
                 queue: std::collections::VecDeque::new(),
                 later: std::collections::VecDeque::new(),
                 closing: false,
@@ -119,7 +121,7 @@ impl Actor {
             AgentCommand::Submit(input) | AgentCommand::Queue(input) => self.turn(input).await,
             AgentCommand::Steer(text) => self.turn(text.as_str().into()).await,
             AgentCommand::Interrupt => {}
-            AgentCommand::Answer { .. } => {
+            AgentCommand::Answer { .. } | AgentCommand::Reply { .. } => {
                 let text = "That question is no longer open.";
                 self.notice(NoticeLevel::Info, text).await;
             }
@@ -155,12 +157,21 @@ impl Actor {
                     .approver(self.desk.events.clone(), cancel.clone()),
             ),
         };
+        let asker: Arc<dyn Asker> = match &self.deps.asker {
+            Some(asker) => Arc::clone(asker),
+            None => Arc::new(
+                self.desk
+                    .questions
+                    .asker(self.desk.events.clone(), cancel.clone()),
+            ),
+        };
         let scope = Scope {
             id,
             deps: Arc::clone(&self.deps),
             events: self.desk.events.clone(),
             mailbox: self.desk.mailbox.clone(),
             approver,
+            asker,
             cancel: cancel.clone(),
         };
         let turn = Turn::new(scope, &mut self.conv, registry).run(input);
@@ -486,6 +497,7 @@ fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) 
         context_used: 0,
         told_route: None,
         told_day: None,
+        taint: Taint::default(),
         hints,
     }
 }
@@ -523,6 +535,7 @@ fn resume(
         context_used: 0,
         told_route: None,
         told_day: None,
+        taint: Taint::default(),
         hints,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::NaiveDate;
 use hermes_core::BoxFuture;
 use hermes_core::approval::Approver;
+use hermes_core::ask::Asker;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, ModelRouter, Route};
@@ -25,6 +26,9 @@ pub struct SessionDeps {
     /// `None`: the session asks through [`hermes_core::event::AgentEvent::ApprovalNeeded`] and
     /// waits for [`hermes_core::event::AgentCommand::Answer`].
     pub approver: Option<Arc<dyn Approver>>,
+    /// `None`: the session asks through [`hermes_core::event::AgentEvent::QuestionAsked`] and waits
+    /// for [`hermes_core::event::AgentCommand::Reply`].
+    pub asker: Option<Arc<dyn Asker>>,
     pub settings: AgentSettings,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::approvals::Approvals;
+use super::questions::Questions;
 use super::steer::Mailbox;
 use crate::events::EventSink;
 
@@ -27,6 +28,7 @@ pub(super) struct Desk {
     pub events: EventSink,
     pub mailbox: Mailbox,
     pub approvals: Approvals,
+    pub questions: Questions,
     /// Messages that wait for their turn.
     pub queue: VecDeque<UserInput>,
     /// Commands that wait for the end of what runs.
@@ -64,6 +66,12 @@ impl Desk {
             AgentCommand::Interrupt => cancel.cancel(),
             AgentCommand::Answer { request, verdict } => {
                 if !self.approvals.answer(&request, verdict) {
+                    let text = "That question is no longer open.";
+                    self.events.notice(NoticeLevel::Info, text).await;
+                }
+            }
+            AgentCommand::Reply { question, answer } => {
+                if !self.questions.answer(&question, answer) {
                     let text = "That question is no longer open.";
                     self.events.notice(NoticeLevel::Info, text).await;
                 }

@@ -18,6 +18,7 @@ mod approvals;
 pub mod deps;
 mod desk;
 mod naming;
+mod questions;
 pub mod steer;
 
 use std::sync::Arc;

@@ -146,6 +146,7 @@ impl Turn<'_> {
             cancel: scope.cancel.child_token(),
             clock: scope.deps.clock.clone(),
             approver: scope.approver.clone(),
+            asker: scope.asker.clone(),
             progress: progress(scope, &call.id),
         };
         Some(Start {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::approval::Approver;
+use hermes_core::ask::Asker;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::TurnId;
 use hermes_core::message::{Content, Message, Part, UserMessage};
@@ -61,6 +62,7 @@ pub(crate) struct Scope {
     pub events: EventSink,
     pub mailbox: Mailbox,
     pub approver: Arc<dyn Approver>,
+    pub asker: Arc<dyn Asker>,
     pub cancel: CancellationToken,
 }
 

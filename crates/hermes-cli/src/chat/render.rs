@@ -339,6 +339,7 @@ fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
             "preview": preview, "millis": millis,
         }),
         AgentEvent::ApprovalNeeded { request } => json!({"type": "approval", "request": request}),
+        AgentEvent::QuestionAsked { question } => json!({"type": "question", "question": question}),
         AgentEvent::UsageUpdated {
             usage,
             cost,

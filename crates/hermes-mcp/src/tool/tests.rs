@@ -79,6 +79,7 @@ fn context(progress: ProgressSink) -> ToolContext {
         cancel: CancellationToken::new(),
         clock: Arc::new(SystemClock),
         approver: Arc::new(DenyAll),
+        asker: Arc::new(hermes_core::ask::Nobody),
         progress,
     }
 }

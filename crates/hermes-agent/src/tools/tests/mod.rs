@@ -79,6 +79,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             approver: Arc::new(DenyAll),
+            asker: Arc::new(hermes_core::ask::Nobody),
             progress: ProgressSink::none(),
         }
     }

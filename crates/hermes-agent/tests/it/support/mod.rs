@@ -82,6 +82,7 @@ impl Setup {
             tools: Arc::new(Registry::new(self.tools)),
             prompt: self.prompt,
             approver: self.approver,
+            asker: None,
             settings: self.settings,
             clock: Arc::new(ManualClock::default()),
             rng: Arc::new(FixedRng(0)),

@@ -25,6 +25,8 @@ fn line(event: &AgentEvent) -> String {
             ..
         } => format!("tool {name} finished after {millis} ms, error {error:?}: {preview}"),
         AgentEvent::ApprovalNeeded { request } => format!("approval of {}", request.action),
+        AgentEvent::QuestionAsked { question } => format!("question {}", question.text),
+        AgentEvent::QuestionClosed { .. } => "question closed".to_owned(),
         AgentEvent::Retrying {
             class,
             attempt,
