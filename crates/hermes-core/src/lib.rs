@@ -7,6 +7,7 @@
 //! | [`model`] | what a model call takes and yields; routes; errors |
 //! | [`usage`] | tokens and money |
 //! | [`tool`] | tools, their effects, calls and outcomes |
+//! | [`args`] | reading the arguments of a call |
 //! | [`approval`] | questions that only a person may answer |
 //! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
@@ -15,6 +16,7 @@
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
+pub mod args;
 pub mod ask;
 pub mod clock;
 pub mod event;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,24 @@ pub struct ToolContext {
     /// Who answers questions that are no permissions.
     pub asker: Arc<dyn Asker>,
     pub progress: ProgressSink,
+    /// The tools of this turn, for a tool that runs programs which call tools.
+    pub registry: Registry,
+    pub taint: Taint,
+}
+
+/// Whether a conversation has read something from outside (web, MCP, mail). From then on a lasting
+/// change of what the agent believes or does by itself needs a person.
+#[derive(Clone, Debug, Default)]
+pub struct Taint(Arc<AtomicBool>);
+
+impl Taint {
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_marked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What the model reads back. A Rust error out of a tool would be our bug, so there is none.

@@ -15,6 +15,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hermes-models", &["hermes-core", "hermes-config"]),
     ("hermes-mcp", &["hermes-core", "hermes-config"]),
     ("hermes-exec", &["hermes-core", "hermes-config"]),
+    ("hermes-policy", &["hermes-core", "hermes-config"]),
+    ("hermes-fetch", &["hermes-core", "hermes-config"]),
     (
         "hermes-tools",
         &[
@@ -22,6 +24,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-config",
             "hermes-store",
             "hermes-exec",
+            "hermes-policy",
+            "hermes-fetch",
         ],
     ),
     (

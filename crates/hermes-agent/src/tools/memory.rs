@@ -11,8 +11,8 @@ use hermes_store::memory::{MemoryError, Operation, Saved, Target};
 use hermes_store::pending::Subsystem;
 use serde_json::{Value, json};
 
-use super::args::Args;
 use super::{StoreTools, blocking, done, failed, spec};
+use hermes_core::args::Args;
 
 const NAME: &str = "memory";
 /// After so many vain attempts to make room in one turn, the answer matters more.

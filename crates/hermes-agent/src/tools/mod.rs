@@ -1,7 +1,6 @@
 //! Tools that work on what a home holds: memory, skills, past conversations, the task list; and
 //! the reader of files that also pages through spilled results.
 
-mod args;
 mod memory;
 mod read_file;
 mod session_search;

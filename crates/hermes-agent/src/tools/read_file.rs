@@ -15,9 +15,9 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::args::Args;
 use super::{StoreTools, blocking, done, failed, spec};
 use guard::Guard;
+use hermes_core::args::Args;
 use page::{Page, PageError};
 
 const NAME: &str = "read_file";

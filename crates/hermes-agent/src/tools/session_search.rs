@@ -12,8 +12,8 @@ use hermes_store::db::search::{DiscoverRequest, ScrollRequest, Sort};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::Args;
 use super::{blocking, done, spec};
+use hermes_core::args::Args;
 
 const NAME: &str = "session_search";
 

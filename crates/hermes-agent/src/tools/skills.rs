@@ -11,8 +11,8 @@ use hermes_store::skills::usage::Event;
 use hermes_store::skills::{Library, Managed, SkillError};
 use serde_json::{Value, json};
 
-use super::args::Args;
 use super::{StoreTools, blocking, done, failed, spec};
+use hermes_core::args::Args;
 
 const TOOLSET: &str = "skills";
 

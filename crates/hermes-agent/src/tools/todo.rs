@@ -10,8 +10,8 @@ use hermes_core::tool::{Effects, Tool, ToolArgs, ToolContext, ToolOutcome, ToolS
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::args::Args;
 use super::{done, spec};
+use hermes_core::args::Args;
 
 const NAME: &str = "todo";
 const MAX_ITEMS: usize = 256;

@@ -148,6 +148,8 @@ impl Turn<'_> {
             approver: scope.approver.clone(),
             asker: scope.asker.clone(),
             progress: progress(scope, &call.id),
+            registry: self.registry.clone(),
+            taint: self.conv.taint.clone(),
         };
         Some(Start {
             scope,

@@ -7,6 +7,7 @@ use chrono::NaiveDate;
 use hermes_core::ids::{RowId, SessionId};
 use hermes_core::model::{ModelClient, Route};
 use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoreError};
+use hermes_core::tool::Taint;
 
 use crate::compress::{Compactor, Window};
 use crate::context_files::Hints;
@@ -36,6 +37,8 @@ pub(crate) struct Conversation {
     pub hints: Hints,
     /// The day that the conversation was last told it is.
     pub told_day: Option<NaiveDate>,
+    /// Something from outside was read.
+    pub taint: Taint,
 }
 
 /// What was learnt about the route in use from its refusals. Forgotten when the route changes.

@@ -81,6 +81,8 @@ fn context(progress: ProgressSink) -> ToolContext {
         approver: Arc::new(DenyAll),
         asker: Arc::new(hermes_core::ask::Nobody),
         progress,
+        registry: hermes_core::tool::Registry::default(),
+        taint: hermes_core::tool::Taint::default(),
     }
 }
 

@@ -81,6 +81,8 @@ impl Bench {
             approver: Arc::new(DenyAll),
             asker: Arc::new(hermes_core::ask::Nobody),
             progress: ProgressSink::none(),
+            registry: hermes_core::tool::Registry::default(),
+            taint: hermes_core::tool::Taint::default(),
         }
     }
 }

@@ -1,30 +1,30 @@
 //! Reading arguments. Models send numbers as text and lists as JSON text; what can only mean one
 //! thing is taken, everything else is an error that says what to pass.
 
-use hermes_core::tool::{ToolArgs, ToolErrorKind, ToolOutcome};
+use crate::tool::{ToolArgs, ToolErrorKind, ToolOutcome};
 use serde_json::Value;
 
 /// The arguments of a call to `tool`.
-pub(super) struct Args<'a> {
+pub struct Args<'a> {
     tool: &'static str,
     args: &'a ToolArgs,
 }
 
 impl<'a> Args<'a> {
-    pub(super) fn new(tool: &'static str, args: &'a ToolArgs) -> Self {
+    pub fn new(tool: &'static str, args: &'a ToolArgs) -> Self {
         Self { tool, args }
     }
 
-    pub(super) fn all(&self) -> &'a ToolArgs {
+    pub fn all(&self) -> &'a ToolArgs {
         self.args
     }
 
     /// Null counts as absent: strict providers fill every field.
-    pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
+    pub fn get(&self, name: &str) -> Option<&'a Value> {
         self.args.get(name).filter(|value| !value.is_null())
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ToolOutcome> {
+    pub fn text(&self, name: &str) -> Result<Option<&'a str>, ToolOutcome> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -33,14 +33,14 @@ impl<'a> Args<'a> {
     }
 
     /// Text that must be there and not blank. `example` shows what to pass.
-    pub(super) fn required(&self, name: &str, example: &str) -> Result<&'a str, ToolOutcome> {
+    pub fn required(&self, name: &str, example: &str) -> Result<&'a str, ToolOutcome> {
         match self.text(name)? {
             Some(text) if !text.trim().is_empty() => Ok(text),
             _ => Err(self.bad(&format!("{name} is missing; pass {example}"))),
         }
     }
 
-    pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, ToolOutcome> {
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, ToolOutcome> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, ToolOutcome> {
+    pub fn flag(&self, name: &str) -> Result<bool, ToolOutcome> {
         match self.get(name) {
             None => Ok(false),
             Some(Value::Bool(on)) => Ok(*on),
@@ -71,7 +71,7 @@ impl<'a> Args<'a> {
     }
 
     /// A list, also when it came as JSON text.
-    pub(super) fn list(&self, name: &str) -> Result<Option<Vec<Value>>, ToolOutcome> {
+    pub fn list(&self, name: &str) -> Result<Option<Vec<Value>>, ToolOutcome> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
@@ -85,7 +85,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    pub(super) fn bad(&self, why: &str) -> ToolOutcome {
+    pub fn bad(&self, why: &str) -> ToolOutcome {
         ToolOutcome::error(ToolErrorKind::BadArguments, format!("{}: {why}", self.tool))
     }
 

@@ -1,0 +1,1 @@
+//! `execute_code`: a program that calls tools.

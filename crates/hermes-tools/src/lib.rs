@@ -1,0 +1,41 @@
+//! The built-in tools: each module is a toolset's worth of them.
+//!
+//! | module | tools |
+//! |---|---|
+//! | [`terminal`] | `terminal`, `process` |
+//! | [`files`] | `read_file`, `write_file`, `patch`, `search_files`, and checkpoints |
+//! | [`code`] | `execute_code` |
+//! | [`web`] | `web_search`, `web_extract`, `vision_analyze` |
+//! | [`schedule`] | `cronjob` |
+//! | [`toolsets`] | which tools belong together and what each platform gets |
+
+pub mod code;
+pub mod files;
+pub mod schedule;
+pub mod terminal;
+pub mod toolsets;
+pub mod web;
+
+use std::sync::Arc;
+
+use hermes_core::tool::{Effects, ToolSpec};
+use serde_json::Value;
+
+/// The first sentence of `description` must say it all: small contexts see no more.
+pub(crate) fn spec(
+    name: &str,
+    toolset: &'static str,
+    effects: Effects,
+    description: &str,
+    parameters: Value,
+) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters: Arc::new(parameters),
+        toolset,
+        effects,
+        untrusted: false,
+        result_limit: None,
+    }
+}

@@ -1,0 +1,1 @@
+//! `cronjob`: scheduled jobs.
