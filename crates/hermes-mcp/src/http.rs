@@ -19,7 +19,7 @@ use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransport,
@@ -30,7 +30,7 @@ use sse_stream::Sse;
 use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
-use crate::peer::Shared;
+use crate::peer::{Greeting, Shared};
 
 pub(crate) use body::{bounded_body, chain, events};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
@@ -106,6 +106,10 @@ impl Http {
     ) -> HttpResult<StreamableHttpPostResponse> {
         let (id, kind) = describe(&message);
         let body = serde_json::to_vec(&message)?;
+        if kind == Kind::Greeting {
+            self.greet(session, headers, body);
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
         let request = Outgoing {
             session: session.as_deref(),
             body: Some(body),
@@ -129,6 +133,25 @@ impl Http {
             self.shared().note_refusal(failure);
         }
         answered
+    }
+
+    fn greet(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
+        let exchange = Arc::clone(&self.exchange);
+        Greeting::begin(self.shared(), async move {
+            let request = Outgoing {
+                session: session.as_deref(),
+                body: Some(body),
+                ..Outgoing::new(Method::POST, headers, Kind::Greeting)
+            };
+            match exchange.send(request).await {
+                Ok(response) => {
+                    // Read so that the connection can be used again.
+                    let _ = bounded_body(response, &exchange.shared).await;
+                    Ok(())
+                }
+                Err(refused) => Err(refused.failure),
+            }
+        });
     }
 
     async fn answered(
@@ -186,6 +209,8 @@ pub(crate) enum Kind {
     Handshake,
     /// Handshake of 2026-07-28, whose refusal tells the era.
     Discover,
+    /// The end of the handshake.
+    Greeting,
     /// Answers and notifications: repeated here when a token was renewed.
     Other,
     /// The one stream of HTTP+SSE.
@@ -195,8 +220,10 @@ pub(crate) enum Kind {
 }
 
 fn describe(message: &ClientJsonRpcMessage) -> (Option<RequestId>, Kind) {
-    let ClientJsonRpcMessage::Request(request) = message else {
-        return (None, Kind::Other);
+    let request = match message {
+        ClientJsonRpcMessage::Request(request) => request,
+        message if is_greeting(message) => return (None, Kind::Greeting),
+        _ => return (None, Kind::Other),
     };
     let kind = match &request.request {
         ClientRequest::InitializeRequest(_) => Kind::Handshake,
@@ -205,6 +232,17 @@ fn describe(message: &ClientJsonRpcMessage) -> (Option<RequestId>, Kind) {
         _ => Kind::Operation,
     };
     (Some(request.id.clone()), kind)
+}
+
+/// Whether it is `notifications/initialized`.
+pub(crate) fn is_greeting(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Notification(message) = message else {
+        return false;
+    };
+    matches!(
+        message.notification,
+        ClientNotification::InitializedNotification(_)
+    )
 }
 
 fn not_mcp(content_type: &str, body: &[u8]) -> String {

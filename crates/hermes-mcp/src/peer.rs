@@ -1,6 +1,7 @@
 //! Our end of a connection: what the transports, the handler of the server's messages and the
 //! link have in common.
 
+mod greeting;
 mod handler;
 mod inbox;
 mod link;
@@ -22,6 +23,7 @@ use crate::classify::{self, Break, LinkSituation, Phase, SessionMarkers};
 use crate::failure::McpFailure;
 use crate::link::{Era, LinkEvent, TransportKind};
 
+pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
 pub(crate) use inbox::{Inbox, keep};
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     kind: TransportKind,
     markers: SessionMarkers,
     dead: watch::Sender<Option<McpFailure>>,
+    pub(crate) greeting: Greeting,
     events: mpsc::Sender<LinkEvent>,
     changes: Changes,
     /// Questions that a person is being asked right now.
@@ -99,6 +102,7 @@ impl Shared {
             refusal: Mutex::default(),
             session: AtomicBool::new(false),
             dead: watch::Sender::new(None),
+            greeting: Greeting::default(),
             events,
             changes: Changes::default(),
             asking: AtomicUsize::new(0),

@@ -18,8 +18,10 @@ use url::Url;
 use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
-use crate::http::{Exchange, Fault, Kind, Outgoing, bounded_body, chain, events, header};
-use crate::peer::{Inbox, Shared};
+use crate::http::{
+    Exchange, Fault, Kind, Outgoing, bounded_body, chain, events, header, is_greeting,
+};
+use crate::peer::{Greeting, Inbox, Shared};
 
 /// Messages read and not yet taken; more wait in the socket.
 const QUEUE: usize = 64;
@@ -125,6 +127,26 @@ async fn read(
     }
 }
 
+async fn post(
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    body: Vec<u8>,
+    kind: Kind,
+) -> Result<(), McpFailure> {
+    let request = Outgoing {
+        to: Some(&endpoint),
+        body: Some(body),
+        ..Outgoing::new(Method::POST, HeaderMap::new(), kind)
+    };
+    let response = exchange
+        .send(request)
+        .await
+        .map_err(|refused| refused.failure)?;
+    // "Accepted"; read so that the connection can be used again.
+    let _ = bounded_body(response, &exchange.shared).await;
+    Ok(())
+}
+
 impl Transport<RoleClient> for SseTransport {
     type Error = Fault;
 
@@ -141,18 +163,12 @@ impl Transport<RoleClient> for SseTransport {
             let shared = Arc::clone(&exchange.shared);
             let body =
                 body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
-            let request = Outgoing {
-                to: Some(&endpoint),
-                body: Some(body),
-                ..Outgoing::new(Method::POST, HeaderMap::new(), kind)
-            };
-            let response = exchange
-                .send(request)
-                .await
-                .map_err(|refused| Fault(refused.failure))?;
-            // "Accepted"; read so that the connection can be used again.
-            let _ = bounded_body(response, &shared).await;
-            Ok(())
+            let sending = post(exchange, endpoint, body, kind);
+            if kind == Kind::Greeting {
+                Greeting::begin(&shared, sending);
+                return Ok(());
+            }
+            sending.await.map_err(Fault)
         }
     }
 
@@ -172,6 +188,7 @@ fn kind(message: &ClientJsonRpcMessage) -> Kind {
             ClientRequest::InitializeRequest(_) => Kind::Handshake,
             _ => Kind::Operation,
         },
+        message if is_greeting(message) => Kind::Greeting,
         _ => Kind::Other,
     }
 }

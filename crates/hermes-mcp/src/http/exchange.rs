@@ -188,8 +188,11 @@ impl Exchange {
         told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
         told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
         let mut link = self.shared.situation(session);
-        if kind == Kind::Listen {
-            link.phase = Phase::Listen;
+        match kind {
+            Kind::Listen => link.phase = Phase::Listen,
+            // The link may be in use by then.
+            Kind::Greeting => link.phase = Phase::Connect,
+            _ => {}
         }
         let facts = HttpFacts {
             link,

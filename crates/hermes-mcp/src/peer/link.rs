@@ -54,6 +54,25 @@ impl RmcpLink {
         Self { parts }
     }
 
+    /// The request, with an eye on a greeting that is still under way: the server may have seen the
+    /// request first, and is then asked for its tools once more.
+    async fn first(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+        let greeting = &self.parts.shared.greeting;
+        if *op != Op::ListTools || !greeting.is_under_way() {
+            return self.run(op, call).await;
+        }
+        let outcome = tokio::select! {
+            biased;
+            why = greeting.refused() => return Err(why),
+            outcome = self.run(op, call) => outcome,
+        };
+        greeting.taken().await?;
+        match outcome {
+            Err(_) => self.run(op, call).await,
+            outcome => outcome,
+        }
+    }
+
     async fn run(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
         let wire = wire::wire(op, self.parts.facts.era);
         let result = match wire.items {
@@ -203,7 +222,7 @@ impl Link for RmcpLink {
             if shared.dead().is_some() {
                 return Err(self.gone(Break::BeforeSend));
             }
-            let mut work = std::pin::pin!(self.run(op, &call));
+            let mut work = std::pin::pin!(self.first(op, &call));
             tokio::select! {
                 biased;
                 done = &mut work => done,

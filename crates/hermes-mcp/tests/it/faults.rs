@@ -4,4 +4,5 @@ mod life;
 mod network;
 mod shapes;
 mod together;
+mod trips;
 mod wires;

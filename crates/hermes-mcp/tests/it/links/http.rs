@@ -347,9 +347,12 @@ async fn a_handshake_that_is_refused_half_way_says_why() {
     let server = FaultyServer::start();
     let refusal = Fault::status_error(403, -32000, "not from here");
     server.fault_always("notifications/initialized", refusal);
-    let failure = bench(&server).connect().await.err().unwrap();
+    // The greeting goes beside the first request, which then fails for the greeting's reason.
+    let link = bench(&server).connect().await.unwrap();
+    let failure = ask(&*link, Op::ListTools).await.unwrap_err();
     assert!(failure.text.contains("not from here"), "{failure}");
     assert_eq!(failure.http_status, Some(403));
+    assert_eq!(link.closed().await, failure);
     let server = FaultyServer::start();
     server.fault_always("initialize", Fault::CutEvents(20));
     let failure = bench(&server).connect().await.err().unwrap();
