@@ -16,6 +16,9 @@ pub struct ApprovalRequest {
     pub reasons: Vec<String>,
     /// The rule that "always" would store.
     pub rule: Option<Rule>,
+    /// What confines the action while it runs, for the person; `None` where that has no meaning.
+    #[serde(default)]
+    pub posture: Option<String>,
 }
 
 /// A stored permission.
@@ -32,9 +35,25 @@ pub enum Verdict {
     Deny { why: Option<String> },
 }
 
+/// Who is behind an [`Approver`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Somebody reads the question.
+    Person,
+    /// Nobody does: a headless run.
+    Nobody,
+    /// Somebody approved everything beforehand.
+    Standing,
+}
+
 /// Whoever decides. Headless callers deny.
 pub trait Approver: Send + Sync {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict>;
+
+    /// Known before anything is asked, so that a policy can treat headless runs on its own.
+    fn presence(&self) -> Presence {
+        Presence::Person
+    }
 }
 
 /// Denies everything: for callers with nobody to ask.
@@ -45,5 +64,9 @@ impl Approver for DenyAll {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         let why = format!("nobody is here to approve {}", request.tool);
         Box::pin(std::future::ready(Verdict::Deny { why: Some(why) }))
+    }
+
+    fn presence(&self) -> Presence {
+        Presence::Nobody
     }
 }

@@ -61,6 +61,7 @@ fn asking() -> FakeTool {
                 action: "rm -rf /".into(),
                 reasons: vec![],
                 rule: None,
+                posture: None,
             };
             match cx.approver.decide(request).await {
                 Verdict::Deny { why } => {
