@@ -1,1 +1,22 @@
-//! Environments that run commands.
+//! Where commands run: environments, what they carry from call to call, background processes.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`environment`] | the contract of a backend: run, start in background, files |
+//! | [`confinement`] | what a command may touch, as data; [`confinement::Launch`], a program to start |
+//! | [`workspace`] | directory and exported variables of each session |
+//! | [`shell`] | the bash program around a command: enter, run, report the state it leaves |
+//! | [`output`] | bounded collection of output, made safe to read |
+//! | [`local`] | this machine |
+//! | [`process`] | background processes: registry, notifications, survival of a restart |
+
+pub mod confinement;
+pub mod environment;
+pub mod workspace;
+
+pub use confinement::{Confine, Confinement, Launch};
+pub use environment::{
+    Background, BackgroundRecord, Chunk, Environment, EnvironmentInfo, Exec, ExecError, Exit,
+    FileKind, FileStat, Files, Finished, ShellState, Sink, Start, Stdin, Stream, WriteOptions,
+};
+pub use workspace::{Workspace, Workspaces};

@@ -1,0 +1,66 @@
+//! What a command may touch, as data. How it is enforced is the business of [`Confine`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::environment::ExecError;
+
+/// The limits of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// None: the command may do what the person may.
+    #[default]
+    Off,
+    /// Reads everything but `unreadable`, writes below `writable` only.
+    Workspace {
+        writable: Vec<PathBuf>,
+        unreadable: Vec<PathBuf>,
+        network: bool,
+    },
+}
+
+impl Confinement {
+    /// The same limits, with one more directory to write to: what a backend needs for itself.
+    #[must_use]
+    pub fn with_writable(mut self, dir: impl Into<PathBuf>) -> Self {
+        if let Self::Workspace { writable, .. } = &mut self {
+            writable.push(dir.into());
+        }
+        self
+    }
+
+    pub fn is_off(&self) -> bool {
+        *self == Self::Off
+    }
+}
+
+/// A program about to be started. The environment is complete: nothing is inherited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub env: BTreeMap<OsString, OsString>,
+    /// Exists; whoever starts the program enters it first.
+    pub cwd: PathBuf,
+    /// Standard input is a terminal that becomes the controlling one of the new session.
+    pub terminal: bool,
+}
+
+/// Puts a program into its limits. Every program, confined or not, gets a session of its own
+/// (`setsid`), so that it has no terminal of ours and can be ended with all its children.
+pub trait Confine: Send + Sync {
+    /// The program to start in place of `launch`. An error means that the limits cannot be
+    /// enforced here; then nothing is started.
+    fn wrap(&self, launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError>;
+
+    /// One line for people: how commands are confined here.
+    fn posture(&self) -> String;
+
+    /// Whether anything but [`Confinement::Off`] can be enforced.
+    fn enforces(&self) -> bool;
+
+    /// Whether this failure looks like the limits at work, and what they stopped.
+    fn blocked(&self, exit: i32, output: &str, confinement: &Confinement) -> Option<String>;
+}
