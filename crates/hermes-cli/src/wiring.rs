@@ -13,7 +13,7 @@ use hermes_agent::spill;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
-use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Verdict};
+use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Presence, Verdict};
 use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
@@ -348,7 +348,7 @@ fn store_tools<'a>(
 fn tool_choice(args: &TurnArgs, config: &Config) -> ToolChoice {
     match &args.toolsets {
         Some(names) => ToolChoice::named(names),
-        None => ToolChoice::from_config(config),
+        None => ToolChoice::from_config(config, "cli"),
     }
 }
 
@@ -359,7 +359,7 @@ fn home_tools(
     mcp: Option<Arc<Mcp>>,
 ) -> Result<HomeTools, Failure> {
     let choice = tool_choice(args, config);
-    let mut tools = HomeTools::new(deps, &choice);
+    let mut tools = HomeTools::new(deps, Vec::new(), &choice);
     if let Some(mcp) = mcp {
         tools = tools.with_feed(mcp as Arc<dyn ToolFeed>);
     }
@@ -424,6 +424,10 @@ struct ApproveAll;
 impl Approver for ApproveAll {
     fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(std::future::ready(Verdict::Once))
+    }
+
+    fn presence(&self) -> Presence {
+        Presence::Standing
     }
 }
 

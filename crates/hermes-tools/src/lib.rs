@@ -7,13 +7,11 @@
 //! | [`code`] | `execute_code` |
 //! | [`web`] | `web_search`, `web_extract`, `vision_analyze` |
 //! | [`schedule`] | `cronjob` |
-//! | [`toolsets`] | which tools belong together and what each platform gets |
 
 pub mod code;
 pub mod files;
 pub mod schedule;
 pub mod terminal;
-pub mod toolsets;
 pub mod web;
 
 use std::sync::Arc;

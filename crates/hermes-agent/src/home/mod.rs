@@ -3,6 +3,7 @@
 pub mod prompt;
 pub mod settings;
 pub mod tools;
+pub mod toolsets;
 
 pub use prompt::{HomePrompt, PromptOptions};
 pub use tools::{FedToolset, HomeTools, ToolChoice, ToolFeed};

@@ -7,6 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
+use super::toolsets;
 use crate::lean;
 use crate::session::ToolSource;
 use crate::tools::{StoreTools, TodoList, store_backed};
@@ -51,25 +52,33 @@ impl FedToolset {
 /// Which toolsets a session gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolChoice {
-    /// `None`: all.
+    /// Toolsets and tools of the home itself. `None`: all.
     only: Option<Vec<String>>,
+    /// The same for those from outside.
+    fed: Option<Vec<String>>,
     disabled: Vec<String>,
-    /// `only` speaks of the home's own toolsets unless it names one from outside.
+    /// `fed` counts only if it names one that exists.
     fed_by_default: bool,
     nothing_fed: bool,
+    /// What someone asked for by name: it stays in the smallest window.
+    chosen: Vec<String>,
 }
 
 impl ToolChoice {
-    /// As the config says: `toolsets` without `agent.disabled_toolsets`. Names that mean nothing
-    /// here are left to the tools of other platforms.
-    pub fn from_config(config: &hermes_config::Config) -> Self {
-        let (nothing_fed, wanted) = split(&config.toolsets);
-        let everything = wanted.is_empty() || wanted.iter().any(|name| is_everything(name));
+    /// As the config says for `platform`. Names that mean nothing here are left to the tools of
+    /// other platforms.
+    pub fn from_config(config: &hermes_config::Config, platform: &str) -> Self {
+        let chosen = toolsets::listed(config, platform).unwrap_or_default();
+        let (nothing_fed, wanted) = split(&chosen);
+        let own = |name: &String| toolsets::tools_of(name).is_some();
+        let fed: Vec<String> = wanted.iter().filter(|name| !own(name)).cloned().collect();
         Self {
-            only: (!everything).then_some(wanted),
+            only: Some(toolsets::enabled(config, platform).into_iter().collect()),
+            fed: (!fed.is_empty()).then_some(fed),
             disabled: config.agent.disabled_toolsets.clone(),
             fed_by_default: true,
             nothing_fed,
+            chosen: wanted,
         }
     }
 
@@ -78,8 +87,11 @@ impl ToolChoice {
         let (nothing_fed, names) = split(names);
         let everything =
             names.iter().any(|name| is_everything(name)) || (nothing_fed && names.is_empty());
+        let only = (!everything).then_some(names);
         Self {
-            only: (!everything).then_some(names),
+            fed: only.clone(),
+            chosen: only.clone().unwrap_or_default(),
+            only,
             disabled: Vec::new(),
             fed_by_default: false,
             nothing_fed,
@@ -99,7 +111,8 @@ impl ToolChoice {
             .iter()
             .flatten()
             .map(String::as_str)
-            .filter(|name| !known.contains(name) && !fed.iter().any(|set| set.is_called(name)))
+            .filter(|name| !known.contains(name) && toolsets::tools_of(name).is_none())
+            .filter(|name| !fed.iter().any(|set| set.is_called(name)))
             .collect()
     }
 
@@ -113,12 +126,12 @@ impl ToolChoice {
         if self.nothing_fed || disabled {
             return false;
         }
-        match &self.only {
+        match &self.fed {
             None => true,
-            Some(only) if names(only) => true,
-            Some(only) => {
+            Some(fed) if names(fed) => true,
+            Some(fed) => {
                 self.fed_by_default
-                    && !only
+                    && !fed
                         .iter()
                         .any(|name| all.iter().any(|other| other.is_called(name)))
             }
@@ -134,7 +147,7 @@ impl ToolChoice {
         if names(&self.disabled, spec) {
             return false;
         }
-        let Some(only) = &self.only else {
+        let Some(only) = &self.fed else {
             return true;
         };
         let singled_out = only.iter().any(|name| name.starts_with(&set.prefix));
@@ -146,8 +159,11 @@ impl ToolChoice {
 }
 
 fn names(list: &[String], spec: &ToolSpec) -> bool {
-    list.iter()
-        .any(|name| *name == spec.name || name == spec.toolset)
+    list.iter().any(|name| {
+        *name == spec.name
+            || name == spec.toolset
+            || toolsets::tools_of(name).is_some_and(|tools| tools.contains(spec.name.as_str()))
+    })
 }
 
 fn split(names: &[String]) -> (bool, Vec<String>) {
@@ -157,7 +173,7 @@ fn split(names: &[String]) -> (bool, Vec<String>) {
     (nothing_fed, names.into_iter().filter(without).collect())
 }
 
-fn is_everything(name: &str) -> bool {
+pub(super) fn is_everything(name: &str) -> bool {
     EVERYTHING.contains(&name) || name.starts_with("hermes-")
 }
 
@@ -175,16 +191,18 @@ pub struct HomeTools {
 }
 
 impl HomeTools {
-    pub fn new(deps: StoreTools, choice: &ToolChoice) -> Self {
+    /// `others` are the tools beside those that work on the home's own store.
+    pub fn new(deps: StoreTools, others: Vec<Arc<dyn Tool>>, choice: &ToolChoice) -> Self {
         let todos = deps.todos.clone();
-        let all = store_backed(deps);
+        let mut all = store_backed(deps);
+        all.extend(others);
         let allowed = all
             .iter()
             .filter(|tool| choice.allows(tool.spec()))
             .cloned();
         Self {
             registry: Registry::new(allowed),
-            chosen: choice.only.clone().unwrap_or_default(),
+            chosen: choice.chosen.clone(),
             choice: choice.clone(),
             todos,
             all,

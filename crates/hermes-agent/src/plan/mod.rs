@@ -4,6 +4,7 @@
 //! overtakes an earlier barrier. Calls that only read run together; calls that write run beside
 //! others as long as their files do not overlap.
 
+mod coerce;
 mod paths;
 mod prepare;
 

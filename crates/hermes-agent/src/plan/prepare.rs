@@ -9,6 +9,7 @@ use hermes_core::tool::{Registry, Tool, ToolArgs, ToolErrorKind};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::coerce::coerce;
 use crate::guard::{self, Signature};
 use crate::repair::{self, Arguments};
 
@@ -93,11 +94,14 @@ fn prepare_one(mut call: ToolCall, registry: &Registry) -> Prepared {
         Some(name) => {
             call.name = name;
             match (registry.get(&call.name), arguments) {
-                (Some(tool), Arguments::Exact(args) | Arguments::Repaired(args)) => Work::Run {
-                    tool: Arc::clone(tool),
-                    signature: guard::signature(&call.name, &args),
-                    args,
-                },
+                (Some(tool), Arguments::Exact(mut args) | Arguments::Repaired(mut args)) => {
+                    coerce(&mut args, &tool.spec().parameters);
+                    Work::Run {
+                        tool: Arc::clone(tool),
+                        signature: guard::signature(&call.name, &args),
+                        args,
+                    }
+                }
                 (_, Arguments::Truncated) => bad_arguments("the arguments break off in the middle"),
                 (_, Arguments::Unreadable(why)) => bad_arguments(&why),
                 (None, _) => unknown(&mut call, registry),

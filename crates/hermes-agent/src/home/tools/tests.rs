@@ -102,7 +102,7 @@ fn configured(toolsets: &[&str], disabled: &[&str]) -> ToolChoice {
         ..hermes_config::Config::default()
     };
     config.agent.disabled_toolsets = disabled.iter().map(|&name| name.to_owned()).collect();
-    ToolChoice::from_config(&config)
+    ToolChoice::from_config(&config, "cli")
 }
 
 const ALL: [&str; 3] = ["mcp__git__log", "mcp__git__push", "mcp__web__get"];

@@ -1,1 +1,0 @@
-//! Which tools belong together.
