@@ -9,6 +9,7 @@
 //! | [`edit`] | changing one setting and no other byte |
 //! | [`settings`] | `config get/set/unset`: which file, which type |
 //! | [`redact`] | showing settings without secrets |
+//! | [`secrets`] | which values of a home are never shown |
 //! | [`migrate`] | bringing an old file up to date, on request |
 //! | [`yaml`] | YAML as the original reads it |
 //! | [`fs`] | atomic writes and `flock` locks |
@@ -22,6 +23,7 @@ pub mod load;
 pub mod migrate;
 pub mod redact;
 pub mod schema;
+pub mod secrets;
 pub mod settings;
 pub mod warning;
 pub mod yaml;

@@ -9,6 +9,7 @@ use crate::ask::{Answer, Question};
 use crate::ids::{SessionId, TurnId};
 use crate::message::Part;
 use crate::model::{ErrorClass, Route};
+use crate::store::UsageEntry;
 use crate::tool::ToolErrorKind;
 use crate::usage::{Cost, Usage};
 
@@ -235,13 +236,37 @@ pub enum AgentCommand {
     Close,
 }
 
-/// Where a tool reports progress. Cheap to clone; reports may be dropped under load.
+/// Where a tool reports progress and what it spent. Cheap to clone; reports of progress may be
+/// dropped under load, those of money never.
 #[derive(Clone)]
-pub struct ProgressSink(Arc<dyn Fn(String) + Send + Sync>);
+pub struct ProgressSink {
+    report: Arc<dyn Fn(String) + Send + Sync>,
+    spent: Option<Arc<dyn Fn(Spent) + Send + Sync>>,
+}
+
+/// A model call that a tool made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spent {
+    pub entry: UsageEntry,
+    /// It stands in the row of another session already (a subagent's own).
+    pub recorded: bool,
+}
 
 impl ProgressSink {
     pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(report))
+        Self {
+            report: Arc::new(report),
+            spent: None,
+        }
+    }
+
+    /// With someone who counts what tools spend.
+    #[must_use]
+    pub fn counting(self, spent: impl Fn(Spent) + Send + Sync + 'static) -> Self {
+        Self {
+            spent: Some(Arc::new(spent)),
+            ..self
+        }
     }
 
     pub fn none() -> Self {
@@ -249,6 +274,13 @@ impl ProgressSink {
     }
 
     pub fn report(&self, text: impl Into<String>) {
-        (self.0)(text.into());
+        (self.report)(text.into());
+    }
+
+    /// Counts a model call that the tool made.
+    pub fn spent(&self, spent: Spent) {
+        if let Some(count) = &self.spent {
+            count(spent);
+        }
     }
 }

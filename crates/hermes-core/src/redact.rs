@@ -1,6 +1,12 @@
-//! Hides secrets in text that people, logs or other models will read.
+//! Hides secrets in text that people, logs or models will read.
+//!
+//! What is known to be a secret ([`remember`]) is hidden wherever it stands, whatever it looks
+//! like; what merely looks like one is cut to its first characters. Never used on text that is
+//! carried out, only on what is shown.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// How keys of well-known services begin.
 const PREFIXES: &[&str] = &[
@@ -36,8 +42,103 @@ const NAMES: &[&str] = &[
 /// Shorter words are never taken for keys.
 const MIN_SECRET: usize = 16;
 
-/// `text` with everything that looks like a credential cut to its first characters.
+/// Shorter values are too common to be hidden wherever they stand.
+const MIN_KNOWN: usize = 8;
+
+/// The secrets of this process: value and name, longest first. They belong to the process and not
+/// to a session, because its logs and errors must not show them either.
+static KNOWN: RwLock<Option<Secrets>> = RwLock::new(None);
+
+type Secrets = Arc<[(String, String)]>;
+
+/// Hides these values from now on. Each comes with the name it is shown by.
+pub fn remember<N: Into<String>, V: AsRef<str>>(secrets: impl IntoIterator<Item = (N, V)>) {
+    let mut all: Vec<(String, String)> = known_values().to_vec();
+    for (name, value) in secrets {
+        let (name, value) = (name.into(), value.as_ref().trim());
+        if value.chars().count() < MIN_KNOWN {
+            continue;
+        }
+        for form in forms(value) {
+            if !all.iter().any(|(known, _)| *known == form) {
+                all.push((form, name.clone()));
+            }
+        }
+    }
+    // A secret that holds another one is hidden as a whole.
+    all.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+    *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = Some(all.into());
+}
+
+/// `text` without the secrets that are known by value.
+pub fn known(text: &str) -> Cow<'_, str> {
+    let mut out = Cow::Borrowed(text);
+    for (value, name) in known_values().iter() {
+        if out.contains(value.as_str()) {
+            out = out
+                .replace(value.as_str(), &format!("[hidden: {name}]"))
+                .into();
+        }
+    }
+    out
+}
+
+fn known_values() -> Secrets {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    known.clone().unwrap_or_else(|| Arc::new([]))
+}
+
+/// A value as it stands, in base64, in hex, and as a part of an address.
+fn forms(value: &str) -> Vec<String> {
+    let bytes = value.as_bytes();
+    // Without the last bytes, whose letters depend on what follows.
+    let whole = bytes.len() / 3 * 3;
+    let (mut hex, mut address) = (String::new(), String::new());
+    for &byte in bytes {
+        let _ = write!(hex, "{byte:02x}");
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            address.push(char::from(byte));
+        } else {
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    vec![value.to_owned(), base64(&bytes[..whole]), hex, address]
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let letters = |group: &[u8]| {
+        let bits = group
+            .iter()
+            .fold(0, |bits, &byte| bits << 8 | usize::from(byte));
+        [18, 12, 6, 0].map(|shift| char::from(LETTERS[bits >> shift & 63]))
+    };
+    bytes.chunks_exact(3).flat_map(letters).collect()
+}
+
+/// `text` without known secrets, and with everything that looks like a credential cut to its first
+/// characters.
 pub fn secrets(text: &str) -> Cow<'_, str> {
+    on_top_of_known(text, |text| patterns(text, true))
+}
+
+/// The same for text that is worked on (code, output of commands): only what looks like the key of
+/// a well-known service is cut; a long word after `token =` may be anything.
+pub fn keys(text: &str) -> Cow<'_, str> {
+    on_top_of_known(text, |text| patterns(text, false))
+}
+
+fn on_top_of_known<'a>(
+    text: &'a str,
+    cut: impl for<'b> Fn(&'b str) -> Cow<'b, str>,
+) -> Cow<'a, str> {
+    match known(text) {
+        Cow::Borrowed(text) => cut(text),
+        Cow::Owned(text) => Cow::Owned(cut(&text).into_owned()),
+    }
+}
+
+fn patterns(text: &str, assignments: bool) -> Cow<'_, str> {
     let mut out: Option<String> = None;
     let mut copied = 0;
     let mut after_bearer = false;
@@ -45,7 +146,7 @@ pub fn secrets(text: &str) -> Cow<'_, str> {
     for (start, word) in words(text) {
         let secret = word.len() >= MIN_SECRET
             && (after_bearer
-                || (after_name && !word.contains("://"))
+                || (assignments && after_name && !word.contains("://"))
                 || PREFIXES.iter().any(|prefix| word.starts_with(prefix)));
         if secret {
             let shown = word.char_indices().nth(4).map_or(word.len(), |(at, _)| at);
@@ -110,6 +211,32 @@ mod tests {
         ] {
             assert_eq!(secrets(text), shown);
         }
+    }
+
+    #[test]
+    fn what_is_known_is_hidden_however_it_is_written() {
+        remember([("LAB_PASSWORD", "correct horse/battery"), ("PIN", "1234")]);
+        for shown in [
+            "correct horse/battery",
+            "correct%20horse%2Fbattery",
+            "Y29ycmVjdCBob3JzZS9iYXR0ZXJ5Cg==",
+            "636f727265637420686f7273652f62617474657279",
+        ] {
+            let hidden = known(shown);
+            assert!(hidden.starts_with("[hidden: LAB_PASSWORD]"), "{hidden}");
+        }
+        assert_eq!(known("my PIN is 1234"), "my PIN is 1234");
+        assert_eq!(
+            keys("token = correct horse/battery # of_a_long_variable_name"),
+            "token = [hidden: LAB_PASSWORD] # of_a_long_variable_name"
+        );
+    }
+
+    #[test]
+    fn code_keeps_what_only_an_assignment_makes_suspicious() {
+        let code = "api_key = settings.read_the_value_of_it";
+        assert_eq!(keys(code), code);
+        assert_eq!(keys("x = sk-abcdefghijklmnop1234"), "x = sk-a…");
     }
 
     #[test]

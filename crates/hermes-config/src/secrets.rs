@@ -1,0 +1,109 @@
+//! Which values of a home are secrets: what is read here is never shown
+//! ([`hermes_core::redact::remember`]).
+
+use std::path::Path;
+
+use hermes_core::redact;
+use serde_json::Value;
+
+use crate::env::Env;
+use crate::home::Home;
+use crate::redact::is_secret_key;
+
+/// What the names of variables with secrets hold.
+const NAME_PARTS: [&str; 11] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "CREDS",
+    "AUTH",
+    "DSN",
+    "WEBHOOK",
+    "BEARER",
+];
+
+/// Larger files are no credential stores.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Hides the secrets of this home from now on: of its `.env` and the environment, of `auth.json`,
+/// of the MCP logins. Files that cannot be read have nothing to hide.
+pub fn remember(home: &Home, env: &Env) {
+    let of_env = env
+        .iter()
+        .filter(|(name, _)| is_secret_name(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    redact::remember(of_env);
+    let mut found = Vec::new();
+    collect(&home.auth_path(), &mut found);
+    for dir in ["mcp-tokens", "pairing"] {
+        let files = std::fs::read_dir(home.join(dir)).into_iter().flatten();
+        for file in files.flatten() {
+            collect(&file.path(), &mut found);
+        }
+    }
+    redact::remember(found);
+}
+
+/// Whether a variable of this name holds a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    NAME_PARTS.iter().any(|part| name.contains(part))
+}
+
+fn collect(path: &Path, found: &mut Vec<(String, String)>) {
+    let small = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_FILE);
+    if !small {
+        return;
+    }
+    let value = std::fs::read(path)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    if let Some(value) = value {
+        let file = path.file_stem().and_then(|name| name.to_str());
+        walk(file.unwrap_or("file"), "", &value, found);
+    }
+}
+
+fn walk(file: &str, key: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::String(text) if is_secret_key(key) => {
+            found.push((format!("{file} {key}"), text.clone()));
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(file, key, item, found)),
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(key, value)| walk(file, key, value, found)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::ProcessEnv;
+
+    #[test]
+    fn secrets_of_a_home_are_hidden_and_its_settings_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        std::fs::write(
+            home.env_path(),
+            "LAB_API_KEY=0f1e2d3c4b5a\nTERMINAL_CWD=/home/me/projects\n",
+        )
+        .unwrap();
+        std::fs::write(
+            home.auth_path(),
+            r#"{"pool": [{"access_token": "zzyyxxwwvvuu", "label": "my first account"}]}"#,
+        )
+        .unwrap();
+        let env = Env::load(&home, &ProcessEnv::default()).unwrap();
+        remember(&home, &env);
+        assert_eq!(
+            redact::known("0f1e2d3c4b5a /home/me/projects zzyyxxwwvvuu my first account"),
+            "[hidden: LAB_API_KEY] /home/me/projects [hidden: auth access_token] my first account"
+        );
+    }
+}
