@@ -1,1 +1,24 @@
-//! What a command may do.
+//! What a command may do: one [`Gate`] for the terminal, background processes, `execute_code`, cron
+//! scripts, subagents and programs that are spawned for a server.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`gate`] | decides: hardline, deny globs, rules, class, mode; asks the person; remembers answers |
+//! | [`config`] | what the configuration says about it |
+//! | [`request`] | a command and where it would run |
+//! | [`assessment`] | classes, findings, categories |
+//! | [`judge`] | a model's opinion in smart mode |
+//! | [`rules`] | stored permissions: exact commands, prefixes, and what older homes hold |
+
+pub mod assessment;
+pub mod config;
+pub mod gate;
+pub mod judge;
+pub mod request;
+pub mod rules;
+
+pub use assessment::{Assessment, Category, Class, Finding, Weight};
+pub use config::{Mode, PolicyConfig, Unattended};
+pub use gate::{Gate, How, Permit, Refusal, RefusalKind};
+pub use judge::{Judge, JudgeQuestion, Opinion};
+pub use request::{CommandRequest, Confinement, Kind};

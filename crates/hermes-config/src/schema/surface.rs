@@ -136,6 +136,9 @@ section! {
         destructive_slash_confirm: bool = true,
     }
     optional {
+        /// What needs asking when nobody is there: `deny` (default), `allow_workspace`, `smart` or
+        /// `allow`. Ours alone.
+        unattended: Word,
         discord_prompt_timeout: u64,
         gateway_timeout: u64,
     }
