@@ -4,6 +4,8 @@
 //! Permissions are [`crate::approval`]'s. A question may come from a tool (`clarify`) or from
 //! an MCP server that needs to know something in the middle of a call.
 
+mod field;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::behalf::Behalf;
 use crate::failure::{FailureClass, McpFailure};
 use crate::metrics::Counters;
 use crate::op::{Op, OpOutput};
@@ -50,6 +51,8 @@ pub struct CallOptions {
     pub cancel: CancellationToken,
     /// Receives progress texts; those that do not fit are dropped.
     pub progress: Option<mpsc::Sender<String>>,
+    /// Who is asked when the server asks back; `None`: nobody.
+    pub behalf: Option<Behalf>,
 }
 
 /// Why a call gave no result.

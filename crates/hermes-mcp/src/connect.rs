@@ -17,6 +17,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::behalf::Person;
 use crate::classify::SessionMarkers;
 use crate::era::EraCache;
 use crate::failure::McpFailure;
@@ -54,8 +55,18 @@ pub trait ServerRequests: Send + Sync {
     fn capabilities(&self) -> Value {
         json!({})
     }
-    /// The JSON result, or why there is none.
-    fn answer(&self, method: &str, params: Value) -> BoxFuture<'_, Result<Value, Declined>>;
+    /// The JSON result, or why there is none. `person`: whoever made the call during which the
+    /// server asks.
+    fn answer<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        person: Person,
+    ) -> BoxFuture<'a, Result<Value, Declined>>;
+    /// How often what was asked and how that ended, for the status.
+    fn audit(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// A server's request that is not fulfilled, as the JSON-RPC error it gets.
@@ -231,6 +242,11 @@ impl Connector for McpConnector {
         TransportDetails {
             token_expires_in: tokens.and_then(|tokens| tokens.expires_in()),
             stderr_tail,
+            requests: self
+                .requests
+                .as_ref()
+                .map(|requests| requests.audit())
+                .unwrap_or_default(),
         }
     }
 }

@@ -150,6 +150,8 @@ async fn ask(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpF
         deadline,
         cancel,
         progress: None,
+        behalf: None,
+        slot: None,
     };
     let op = by.op();
     match tokio::time::timeout_at(deadline, link.request(&op, call)).await {

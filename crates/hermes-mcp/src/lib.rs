@@ -5,6 +5,7 @@
 //! one table ([`classify`]); what follows from it, in one place (the actor).
 
 pub mod actor;
+pub mod behalf;
 pub mod breaker;
 pub mod catalogue;
 pub mod classify;
@@ -23,6 +24,7 @@ pub mod oauth;
 pub mod op;
 mod peer;
 pub mod report;
+pub mod requests;
 pub mod result;
 pub mod resume;
 pub mod retry;

@@ -1,5 +1,6 @@
 //! A live connection to a server, and whoever makes one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::behalf::{Behalf, Slot};
 use crate::failure::McpFailure;
 use crate::op::{Op, OpOutput};
 
@@ -26,9 +28,13 @@ pub trait Link: Send + Sync {
     fn close(&self) -> BoxFuture<'_, ()>;
     /// The machine slept or its clock jumped: pooled sockets are not to be trusted.
     fn resumed(&self) {}
-    /// Whether the server waits for a person (elicitation). The idle budget of calls pauses.
+    /// Whether the server waits for a person (elicitation). The budgets of calls pause.
     fn waits_for_person(&self) -> bool {
         false
+    }
+    /// How long it has waited for a person so far, in all.
+    fn person_time(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -39,6 +45,10 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Progress of the call, where the server reports any; each report extends the idle budget.
     pub progress: Option<mpsc::Sender<String>>,
+    /// Who made it; `None`: nobody who could be asked.
+    pub behalf: Option<Behalf>,
+    /// Its place in the queue, given up while a person thinks.
+    pub slot: Option<Slot>,
 }
 
 /// What the handshake told.
@@ -111,6 +121,8 @@ pub struct TransportDetails {
     pub token_expires_in: Option<Duration>,
     /// What the child wrote to stderr last.
     pub stderr_tail: Option<String>,
+    /// What the server asked of us, and how that ended.
+    pub requests: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ mod subscribe;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,9 +19,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::behalf::{Behalf, Slot};
 use crate::classify::{self, Break, LinkSituation, Phase, SessionMarkers};
 use crate::failure::McpFailure;
-use crate::link::{Era, LinkEvent, TransportKind};
+use crate::link::{Call, Era, LinkEvent, TransportKind};
 
 pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
@@ -50,7 +51,9 @@ pub(crate) struct Shared {
     events: mpsc::Sender<LinkEvent>,
     changes: Changes,
     /// Questions that a person is being asked right now.
-    asking: AtomicUsize,
+    asking: Mutex<Thinking>,
+    /// Who has calls under way.
+    callers: Mutex<Callers>,
     /// Counts the times the machine woke up.
     wakes: watch::Sender<u64>,
     /// Ends everything that belongs to the connection.
@@ -105,7 +108,8 @@ impl Shared {
             greeting: Greeting::default(),
             events,
             changes: Changes::default(),
-            asking: AtomicUsize::new(0),
+            asking: Mutex::default(),
+            callers: Mutex::default(),
             wakes: watch::Sender::new(0),
             stop: CancellationToken::new(),
         });
@@ -283,12 +287,58 @@ impl Shared {
 
     /// A person is being asked while the guard lives.
     pub(crate) fn asking(self: &Arc<Self>) -> Asking {
-        self.asking.fetch_add(1, Ordering::AcqRel);
+        let mut thinking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        thinking.questions += 1;
+        thinking.since.get_or_insert_with(Instant::now);
         Asking(Arc::clone(self))
     }
 
     pub(crate) fn waits_for_person(&self) -> bool {
-        self.asking.load(Ordering::Acquire) > 0
+        self.person().questions > 0
+    }
+
+    /// How long it has waited for a person so far, in all.
+    pub(crate) fn person_time(&self) -> Duration {
+        let thinking = self.person();
+        let now = thinking.since.map(|since| since.elapsed());
+        thinking.before + now.unwrap_or_default()
+    }
+
+    fn person(&self) -> Thinking {
+        *self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call is under way while the guard lives.
+    pub(crate) fn calling(self: &Arc<Self>, call: &Call) -> Calling {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        callers.last += 1;
+        let key = callers.last;
+        if let Some(behalf) = &call.behalf {
+            let entry = (key, behalf.clone(), call.slot.clone());
+            callers.calls.push(entry);
+        }
+        Calling(Arc::clone(self), key)
+    }
+
+    /// Who is asked by a server that does not say about which call: whoever has calls under way,
+    /// where that is one conversation. The slot is that of the latest call.
+    pub(crate) fn caller(&self) -> Result<(Behalf, Option<Slot>), String> {
+        let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, last, slot)) = callers.calls.last() else {
+            return Err("no call of a person is under way".to_owned());
+        };
+        if callers
+            .calls
+            .iter()
+            .any(|(_, other, _)| other.session != last.session)
+        {
+            return Err(
+                "several conversations use this server now, and it does not say which of them \
+                 it asks"
+                    .to_owned(),
+            );
+        }
+        Ok((last.clone(), slot.clone()))
     }
 
     /// The machine slept: streams may be dead without a word.
@@ -317,7 +367,41 @@ pub(crate) struct Asking(Arc<Shared>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.asking.fetch_sub(1, Ordering::AcqRel);
+        let mut thinking = self.0.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        thinking.questions = thinking.questions.saturating_sub(1);
+        if thinking.questions == 0
+            && let Some(since) = thinking.since.take()
+        {
+            thinking.before += since.elapsed();
+        }
+    }
+}
+
+/// How long people have been asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thinking {
+    questions: usize,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+#[derive(Default)]
+struct Callers {
+    last: u64,
+    calls: Vec<(u64, Behalf, Option<Slot>)>,
+}
+
+/// See [`Shared::calling`].
+pub(crate) struct Calling(Arc<Shared>, u64);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let mut callers = self
+            .0
+            .callers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        callers.calls.retain(|(key, ..)| *key != self.1);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod details;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct LinkReport {
     pub child_pid: Option<u32>,
     pub uptime: Option<f64>,
     pub stderr_tail: Option<String>,
+    /// What the server asked of us, and how that ended.
+    pub requests: BTreeMap<String, u64>,
     pub counters: Counters,
 }
 
@@ -131,6 +134,7 @@ impl LinkReport {
             child_pid: status.child_pid,
             uptime: status.uptime.map(seconds),
             stderr_tail: status.stderr_tail.map(clean),
+            requests: status.requests,
             counters,
         }
     }

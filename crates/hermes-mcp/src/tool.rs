@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
+use hermes_core::ask::Asker;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -10,9 +11,14 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::actor::{CallError, CallOptions, ServerHandle};
+use crate::behalf::Behalf;
 use crate::op::{Op, OpOutput};
 use crate::result::{self, MediaStore};
 use crate::schema::Sanitised;
+
+mod heard;
+
+use heard::Heard;
 
 /// Progress texts that wait to be shown; more are dropped.
 const PROGRESS: usize = 16;
@@ -61,11 +67,17 @@ impl RemoteTool {
     }
 
     async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
+        let heard = Arc::new(Heard::new(Arc::clone(&cx.asker)));
+        let outcome = self.act(args, cx, &heard).await;
+        heard.explain(outcome)
+    }
+
+    async fn act(&self, args: ToolArgs, cx: &ToolContext, heard: &Arc<Heard>) -> ToolOutcome {
         let op = match self.op(args) {
             Ok(op) => op,
             Err(outcome) => return outcome,
         };
-        let output = match self.request(op, cx).await {
+        let output = match self.request(op, cx, heard).await {
             Ok(output) => output.result,
             Err(error) => {
                 return result::refusal(&error.server, &error.failure, error.outcome_unknown);
@@ -78,7 +90,10 @@ impl RemoteTool {
             Action::ListPrompts => result::of_listing(&output, "prompts"),
             Action::ListResources => {
                 // Servers without templates refuse; the list is worth having all the same.
-                let templates = self.request(Op::ListResourceTemplates, cx).await.ok();
+                let templates = self
+                    .request(Op::ListResourceTemplates, cx, heard)
+                    .await
+                    .ok();
                 let templates = templates.map(|output| output.result);
                 result::of_resources(&output, templates.as_ref())
             }
@@ -113,12 +128,21 @@ impl RemoteTool {
     }
 
     /// Carries progress to the person while it waits.
-    async fn request(&self, op: Op, cx: &ToolContext) -> Result<OpOutput, CallError> {
+    async fn request(
+        &self,
+        op: Op,
+        cx: &ToolContext,
+        asker: &Arc<Heard>,
+    ) -> Result<OpOutput, CallError> {
         let (progress, mut reports) = mpsc::channel(PROGRESS);
         let options = CallOptions {
             deadline: None,
             cancel: cx.cancel.clone(),
             progress: Some(progress),
+            behalf: Some(Behalf {
+                session: cx.session.to_string(),
+                asker: Arc::clone(asker) as Arc<dyn Asker>,
+            }),
         };
         let mut call = self.caller.call(op, options);
         loop {

@@ -29,11 +29,20 @@ struct Frame {
     cap: Instant,
     /// Added to now at each sign of progress.
     budget: Duration,
+    /// What the caller allows, whoever is asked meanwhile.
+    hard: Option<Instant>,
 }
 
 impl Frame {
     fn end(&self) -> Instant {
-        self.idle.min(self.cap)
+        let end = self.idle.min(self.cap);
+        self.hard.map_or(end, |hard| end.min(hard))
+    }
+
+    /// A person thought for so long: that time is not the server's.
+    fn pause(&mut self, thought: Duration) {
+        self.idle += thought;
+        self.cap += thought;
     }
 }
 
@@ -70,14 +79,14 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn new(shared: &'a Arc<Shared>, op: Op, options: CallOptions, started: Instant) -> Self {
         let settings = shared.settings();
-        let cap = started + settings.max_timeout;
         Self {
             shared,
             op: Arc::new(op),
             frame: Frame {
                 idle: started + settings.timeout,
-                cap: options.deadline.map_or(cap, |deadline| cap.min(deadline)),
+                cap: started + settings.max_timeout,
                 budget: settings.timeout,
+                hard: options.deadline,
             },
             options,
             retried: false,

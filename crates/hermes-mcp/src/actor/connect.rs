@@ -135,6 +135,8 @@ pub(super) async fn list(
         deadline,
         cancel: cancel.clone(),
         progress: None,
+        behalf: None,
+        slot: None,
     };
     let OpOutput { mut result } = link.request(op, call).await?;
     match result.get_mut(key).map(Value::take) {

@@ -336,6 +336,7 @@ impl Shared {
             child_pid: live.and_then(|live| live.link.facts().child_pid),
             uptime: live.map(|live| now - live.since),
             stderr_tail: details.stderr_tail,
+            requests: details.requests,
         }
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, ErrorData, Implementation,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+    CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode,
+    ErrorData, Implementation, LoggingMessageNotificationParam, ProgressNotificationParam,
+    ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use serde::Serialize;
@@ -18,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Shared;
+use crate::behalf::{Behalf, Slot};
 use crate::connect::ServerRequests;
 use crate::link::LinkEvent;
 
@@ -49,7 +51,12 @@ pub(crate) fn client_info(
 
 impl Handler {
     /// Answers one request of the server, as JSON.
-    pub(crate) async fn answer(&self, method: &str, params: Value) -> Result<Value, ErrorData> {
+    pub(crate) async fn answer(
+        &self,
+        method: &str,
+        params: Value,
+        caller: Result<(Behalf, Option<Slot>), String>,
+    ) -> Result<Value, ErrorData> {
         if method == "roots/list" {
             return Ok(serde_json::json!({ "roots": [] }));
         }
@@ -63,22 +70,50 @@ impl Handler {
                 None,
             ));
         };
-        // While somebody thinks, the clock of the call stands still.
-        let _asking = (method == "elicitation/create").then(|| self.shared.asking());
-        requests
-            .answer(method, params)
-            .await
-            .map_err(|declined| ErrorData::new(ErrorCode(declined.code), declined.message, None))
+        // While somebody thinks, the clock of the call stands still and its place is free.
+        let asks = method == "elicitation/create";
+        let _asking = asks.then(|| self.shared.asking());
+        let slot = caller.as_ref().ok().and_then(|(_, slot)| slot.as_ref());
+        let _paused = slot.filter(|_| asks).map(Slot::pause);
+        let person = caller.map(|(behalf, _)| behalf.asker);
+        let answer = tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => {
+                return Err(ErrorData::internal_error("the connection is closed", None));
+            }
+            answer = requests.answer(method, params, person) => answer,
+        };
+        answer.map_err(|declined| {
+            let code = ErrorCode(declined.code);
+            ErrorData::new(code, declined.message, None)
+        })
+    }
+
+    /// The server asks in the middle of some call, or says that it no longer wants to know.
+    async fn asked(
+        &self,
+        method: &str,
+        params: Value,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<Value, ErrorData> {
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => {
+                Err(ErrorData::internal_error("the question was withdrawn", None))
+            }
+            answer = self.answer(method, params, self.shared.caller()) => answer,
+        }
     }
 
     async fn typed<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
         params: P,
+        context: &RequestContext<RoleClient>,
     ) -> Result<R, ErrorData> {
         let broken = |error| ErrorData::internal_error(format!("{method}: {error}"), None);
         let params = serde_json::to_value(params).map_err(broken)?;
-        let answer = self.answer(method, params).await?;
+        let answer = self.asked(method, params, context).await?;
         serde_json::from_value(answer).map_err(broken)
     }
 }
@@ -91,20 +126,32 @@ impl ClientHandler for Handler {
     async fn create_message(
         &self,
         params: CreateMessageRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        self.typed("sampling/createMessage", params).await
+        self.typed("sampling/createMessage", params, &context).await
     }
 
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         if self.requests.is_none() {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         }
-        self.typed("elicitation/create", request).await
+        self.typed("elicitation/create", request, &context).await
+    }
+
+    /// Requests that rmcp's types do not take, e.g. a form with a field of an unknown kind: the
+    /// server gets our reason rather than "no such method".
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        let params = request.params.unwrap_or(Value::Null);
+        let answer = self.asked(&request.method, params, &context).await?;
+        Ok(CustomResult(answer))
     }
 
     async fn on_progress(

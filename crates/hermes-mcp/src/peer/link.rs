@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::wire::{self, Pages};
 use super::{Handler, Shared};
+use crate::behalf::{Behalf, Slot};
 use crate::classify::{self, Break};
 use crate::connect::HttpClients;
 use crate::failure::{Certainty, FailureClass, McpFailure};
@@ -30,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// A cancellation is sent within this time or not at all; nobody waits for it.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
+
+/// While a person is asked, the time is looked at so often.
+const PERSON: Duration = Duration::from_secs(1);
 
 /// Deleting a session or draining what is under way takes at most this long.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
@@ -113,7 +117,7 @@ impl RmcpLink {
             if let Some(state) = result.get("requestState") {
                 next.insert("requestState".to_owned(), state.clone());
             }
-            let answers = self.inputs(result.get("inputRequests")).await?;
+            let answers = self.inputs(result.get("inputRequests"), call).await?;
             if !answers.is_empty() {
                 next.insert("inputResponses".to_owned(), Value::Object(answers));
             }
@@ -125,7 +129,11 @@ impl RmcpLink {
         ))
     }
 
-    async fn inputs(&self, asked: Option<&Value>) -> Result<Map<String, Value>, McpFailure> {
+    async fn inputs(
+        &self,
+        asked: Option<&Value>,
+        call: &Call,
+    ) -> Result<Map<String, Value>, McpFailure> {
         let mut answers = Map::new();
         for (key, request) in asked.and_then(Value::as_object).into_iter().flatten() {
             let method = request.get("method").and_then(Value::as_str);
@@ -133,7 +141,7 @@ impl RmcpLink {
             let answer = self
                 .parts
                 .handler
-                .answer(method.unwrap_or_default(), params)
+                .answer(method.unwrap_or_default(), params, asker(call))
                 .await
                 .map_err(|error| {
                     McpFailure::new(
@@ -197,6 +205,32 @@ impl RmcpLink {
     }
 }
 
+/// Waits for a deadline that stands still while a person thinks.
+async fn deadline(shared: &Shared, mut at: Instant) {
+    let mut thought = shared.person_time();
+    loop {
+        tokio::time::sleep_until(at).await;
+        let so_far = shared.person_time();
+        at += so_far.saturating_sub(thought);
+        thought = so_far;
+        if at > Instant::now() {
+            continue;
+        }
+        if !shared.waits_for_person() {
+            return;
+        }
+        tokio::time::sleep(PERSON).await;
+    }
+}
+
+/// Who made this call, and its place in the queue.
+fn asker(call: &Call) -> Result<(Behalf, Option<Slot>), String> {
+    match &call.behalf {
+        Some(behalf) => Ok((behalf.clone(), call.slot.clone())),
+        None => Err("this call was not made for a person".to_owned()),
+    }
+}
+
 fn to_value(result: &ServerResult) -> Result<Value, McpFailure> {
     serde_json::to_value(result).map_err(|error| {
         McpFailure::new(
@@ -222,12 +256,13 @@ impl Link for RmcpLink {
             if shared.dead().is_some() {
                 return Err(self.gone(Break::BeforeSend));
             }
+            let _calling = shared.calling(&call);
             let mut work = std::pin::pin!(self.first(op, &call));
             tokio::select! {
                 biased;
                 done = &mut work => done,
                 () = call.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
-                () = tokio::time::sleep_until(call.deadline) => {
+                () = deadline(shared, call.deadline) => {
                     Err(shared.broke(Break::Deadline, ""))
                 }
                 _ = shared.died() => tokio::time::timeout(LAST_WORDS, work)
@@ -250,6 +285,10 @@ impl Link for RmcpLink {
 
     fn waits_for_person(&self) -> bool {
         self.parts.shared.waits_for_person()
+    }
+
+    fn person_time(&self) -> Duration {
+        self.parts.shared.person_time()
     }
 
     fn last_heard(&self) -> Instant {

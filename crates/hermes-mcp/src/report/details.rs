@@ -99,6 +99,12 @@ fn traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
         .map(|(reason, count)| format!("{count}x {reason}"))
         .collect();
     rows.add("reconnects", Some(reasons.join(", ")));
+    let asked: Vec<String> = link
+        .requests
+        .iter()
+        .map(|(what, count)| format!("{count}x {what}"))
+        .collect();
+    rows.add("asked of us", Some(asked.join(", ")));
 }
 
 fn child(rows: &mut Rows, link: &LinkReport) {

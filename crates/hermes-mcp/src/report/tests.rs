@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use chrono::TimeDelta;
 use hermes_config::{Env, Home, ProcessEnv};
 use pretty_assertions::assert_eq;
@@ -42,6 +44,7 @@ fn status(state: &'static str) -> ServerStatus {
         child_pid: None,
         uptime: Some(Duration::from_mins(5)),
         stderr_tail: None,
+        requests: BTreeMap::default(),
     }
 }
 

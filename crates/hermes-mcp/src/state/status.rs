@@ -40,6 +40,8 @@ pub struct ServerStatus {
     /// Age of the live link.
     pub uptime: Option<Duration>,
     pub stderr_tail: Option<String>,
+    /// What the server asked of us (questions to the person, answers of a model) and how that ended.
+    pub requests: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

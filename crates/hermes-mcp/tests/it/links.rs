@@ -70,6 +70,8 @@ pub(crate) fn within(time: Duration) -> Call {
         deadline: Instant::now() + time,
         cancel: CancellationToken::new(),
         progress: None,
+        behalf: None,
+        slot: None,
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod breaker;
 mod concurrency;
+mod elicitation;
 mod fake;
 mod faults;
 mod lifecycle;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::shared::{InFlight, LiveLink};
 use super::{Attempt, cancelled};
+use crate::behalf::Slot;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::link::Call;
 use crate::op::OpOutput;
@@ -19,8 +20,8 @@ use crate::op::OpOutput;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Progress reports waiting to be counted.
 const PROGRESS: usize = 16;
-/// While a person is asked, the budget is looked at so often.
-const PERSON: Duration = Duration::from_secs(5);
+/// While a person is asked, the time is looked at so often.
+const PERSON: Duration = Duration::from_secs(1);
 
 impl Attempt<'_> {
     pub(super) async fn send(
@@ -44,17 +45,27 @@ impl Attempt<'_> {
         let _guard = cancel.clone().drop_guard();
         let (progress, mut reports) = mpsc::channel(PROGRESS);
         let (done, mut result) = oneshot::channel();
+        let (permit, inflight) = held;
+        let slot = Slot::new(self.shared.queue(), permit);
         let call = Call {
-            deadline: self.frame.cap,
+            // The link stops its clock by itself while a person thinks.
+            deadline: self
+                .frame
+                .hard
+                .map_or(self.frame.cap, |hard| hard.min(self.frame.cap)),
             cancel: cancel.clone(),
             progress: Some(progress),
+            behalf: self.options.behalf.clone(),
+            slot: Some(slot.clone()),
         };
         let request = request(Arc::clone(live), Arc::clone(&self.op), call);
         task::spawn("mcp-request", async move {
-            let _held = held;
+            let _held = (slot, inflight);
             // The receiver is gone if the caller left.
             let _ = done.send(request.await);
         });
+        let mut thought = live.link.person_time();
+        let mut look_at = started;
         loop {
             tokio::select! {
                 biased;
@@ -69,12 +80,18 @@ impl Attempt<'_> {
                     return Err(cancelled(Certainty::MaybeExecuted));
                 }
                 Some(report) = reports.recv() => self.progressed(report),
-                () = sleep_until(self.frame.end()) => {
+                () = sleep_until(self.frame.end().max(look_at)) => {
+                    let so_far = live.link.person_time();
+                    self.frame.pause(so_far.saturating_sub(thought));
+                    thought = so_far;
                     let now = Instant::now();
-                    if now >= self.frame.cap || !live.link.waits_for_person() {
+                    let hard = self.frame.hard.is_some_and(|hard| now >= hard);
+                    if hard || (now >= self.frame.end() && !live.link.waits_for_person()) {
                         return Err(self.timed_out(started));
                     }
-                    self.frame.idle = now + PERSON;
+                    if now >= self.frame.end() {
+                        look_at = now + PERSON;
+                    }
                 }
             }
         }

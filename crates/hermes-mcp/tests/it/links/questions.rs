@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
+use hermes_mcp::behalf::Person;
 use hermes_mcp::connect::{Declined, ServerRequests};
 use hermes_mcp::link::Era;
 use hermes_mcp::op::Op;
@@ -35,7 +36,12 @@ impl ServerRequests for Agreeing {
         json!({"elicitation": {"form": {}}})
     }
 
-    fn answer(&self, method: &str, params: Value) -> BoxFuture<'_, Result<Value, Declined>> {
+    fn answer<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        _person: Person,
+    ) -> BoxFuture<'a, Result<Value, Declined>> {
         let answer = match method {
             "elicitation/create" => {
                 Ok(json!({"action": "accept", "content": {"to": params["message"]}}))
@@ -118,7 +124,12 @@ async fn a_modern_server_over_stdio_is_found_out_and_gets_the_input_it_asks_for(
 struct Thinking(tokio::sync::Notify);
 
 impl ServerRequests for Thinking {
-    fn answer(&self, _method: &str, _params: Value) -> BoxFuture<'_, Result<Value, Declined>> {
+    fn answer<'a>(
+        &'a self,
+        _method: &'a str,
+        _params: Value,
+        _person: Person,
+    ) -> BoxFuture<'a, Result<Value, Declined>> {
         Box::pin(async {
             self.0.notified().await;
             Ok(json!({"action": "decline"}))

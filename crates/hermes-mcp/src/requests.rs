@@ -1,0 +1,119 @@
+//! What a server may ask of us, answered as its config allows: questions to the person
+//! (`elicitation/create`) and answers of a model (`sampling/createMessage`).
+
+mod elicit;
+mod form;
+pub mod sampling;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hermes_core::BoxFuture;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+
+use crate::behalf::Person;
+use crate::config::{Elicitation, ServerConfig};
+use crate::connect::{Declined, ServerRequests};
+use sampling::{Quota, Sampler};
+
+/// Questions of one server that may be open at once.
+const OPEN_QUESTIONS: usize = 4;
+
+/// The answers of one server.
+pub struct Answers {
+    server: String,
+    elicitation: Elicitation,
+    quota: Option<Quota>,
+    open: Semaphore,
+    audit: Audit,
+}
+
+impl Answers {
+    /// `sampler`: the way to a model, where there is one.
+    pub fn new(config: &ServerConfig, sampler: Option<Arc<dyn Sampler>>) -> Self {
+        let sampler = sampler.filter(|_| config.sampling.enabled);
+        Self {
+            server: config.name.clone(),
+            elicitation: config.elicitation.clone(),
+            quota: sampler.map(|sampler| Quota::new(config.sampling.clone(), sampler)),
+            open: Semaphore::new(OPEN_QUESTIONS),
+            audit: Audit::default(),
+        }
+    }
+}
+
+impl ServerRequests for Answers {
+    fn capabilities(&self) -> Value {
+        let mut offered = Map::new();
+        if self.elicitation.enabled {
+            offered.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
+        }
+        if let Some(quota) = &self.quota {
+            offered.insert("sampling".to_owned(), quota.capability());
+        }
+        Value::Object(offered)
+    }
+
+    fn answer<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        person: Person,
+    ) -> BoxFuture<'a, Result<Value, Declined>> {
+        Box::pin(async move {
+            match (method, &self.quota) {
+                ("elicitation/create", _) => self.elicit(&params, person).await,
+                ("sampling/createMessage", Some(quota)) => {
+                    quota.answer(&self.server, &params, &self.audit).await
+                }
+                ("sampling/createMessage", None) => {
+                    self.audit.count("sampling/off");
+                    Err(Declined {
+                        code: -32601,
+                        message: format!(
+                            "sampling is off for this server; the person allows it with \
+                             mcp_servers.{}.sampling.enabled: true",
+                            self.server
+                        ),
+                    })
+                }
+                _ => Err(Declined {
+                    code: -32601,
+                    message: format!("this client does not offer {method}"),
+                }),
+            }
+        })
+    }
+
+    fn audit(&self) -> BTreeMap<String, u64> {
+        self.audit.counts()
+    }
+}
+
+/// How often a server asked for what, and what it got.
+#[derive(Debug, Default)]
+pub(crate) struct Audit(Mutex<BTreeMap<String, u64>>);
+
+impl Audit {
+    pub(crate) fn count(&self, label: &str) {
+        self.add(label, 1);
+    }
+
+    pub(crate) fn add(&self, label: &str, amount: u64) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(label.to_owned()).or_default() += amount;
+    }
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.clone()
+    }
+}
+
+/// A name for a question that no other one in this process has.
+fn question_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("mcp-q{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
