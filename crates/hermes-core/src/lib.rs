@@ -8,6 +8,7 @@
 //! | [`usage`] | tokens and money |
 //! | [`tool`] | tools, their effects, calls and outcomes |
 //! | [`args`] | reading the arguments of a call |
+//! | [`edit`] | finding and replacing text that was written from memory |
 //! | [`approval`] | questions that only a person may answer |
 //! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
@@ -19,6 +20,7 @@ pub mod approval;
 pub mod args;
 pub mod ask;
 pub mod clock;
+pub mod edit;
 pub mod event;
 pub mod ids;
 pub mod message;

@@ -1,0 +1,130 @@
+//! Fitting a new text to the place where the old one was found loosely.
+
+use std::ops::Range;
+
+use super::similarity::opcodes;
+use super::strategy::{Strategy, plain_of, unescaped};
+
+/// A `\'` or `\"` that old and new text have but the places do not: writing it would put
+/// backslashes into the file that nobody meant.
+pub(super) fn stray_backslash(
+    content: &str,
+    found: &[Range<usize>],
+    old: &str,
+    new: &str,
+) -> Option<&'static str> {
+    ["\\'", "\\\""].into_iter().find(|sequence| {
+        new.contains(sequence)
+            && old.contains(sequence)
+            && !found
+                .iter()
+                .any(|place| content[place.clone()].contains(sequence))
+    })
+}
+
+/// `new` as it belongs into `place`, which `strategy` found for `old`.
+pub(super) fn adapted(place: &str, old: &str, new: &str, strategy: Strategy) -> String {
+    let mut text = decoded(place, new, strategy);
+    if strategy == Strategy::UnicodeNormalized {
+        text = with_typography(place, old, &text);
+    }
+    // Indentation that was written out counts as indentation.
+    reindented(place, &decoded(place, old, strategy), &text)
+}
+
+/// Tabs and carriage returns that were written out, where the place has real ones. When the old
+/// text itself was written out, line ends are as well.
+fn decoded(place: &str, text: &str, strategy: Strategy) -> String {
+    if strategy == Strategy::EscapeNormalized && place.contains('\n') {
+        return unescaped(text);
+    }
+    let mut text = text.to_owned();
+    for (sequence, c) in [("\\t", "\t"), ("\\r", "\r")] {
+        if text.contains(sequence) && place.contains(c) {
+            text = text.replace(sequence, c);
+        }
+    }
+    text
+}
+
+/// Keeps the typographic characters of the place wherever old and new text agree.
+fn with_typography(place: &str, old: &str, new: &str) -> String {
+    let plain = |text: &str| -> Vec<char> {
+        let mut out = Vec::new();
+        for c in text.chars() {
+            match plain_of(c) {
+                Some(plain) => out.extend(plain.chars()),
+                None => out.push(c),
+            }
+        }
+        out
+    };
+    let (plain_old, plain_place) = (plain(old), plain(place));
+    if plain_old != plain_place {
+        return new.to_owned();
+    }
+    // Each character of the place with its start in the plain text.
+    let mut at = 0;
+    let mut starts = Vec::new();
+    for c in place.chars() {
+        starts.push((at, c));
+        at += plain_of(c).map_or(1, |plain| plain.chars().count());
+    }
+    let new: Vec<char> = new.chars().collect();
+    let mut text = String::new();
+    for code in opcodes(&plain_old, &new) {
+        if code.equal {
+            let kept = starts
+                .iter()
+                .filter(|(at, _)| code.old.contains(at))
+                .map(|(_, c)| *c);
+            // A stretch that begins or ends inside a dash or dots is written plainly.
+            let whole =
+                boundary(&starts, at, code.old.start) && boundary(&starts, at, code.old.end);
+            if whole {
+                text.extend(kept);
+            } else {
+                text.extend(&new[code.new]);
+            }
+        } else {
+            text.extend(&new[code.new]);
+        }
+    }
+    text
+}
+
+fn boundary(starts: &[(usize, char)], end: usize, at: usize) -> bool {
+    at == end
+        || starts
+            .binary_search_by_key(&at, |(start, _)| *start)
+            .is_ok()
+}
+
+/// Shifts the lines of `new` by what separates the indentation of the place from that of `old`.
+fn reindented(place: &str, old: &str, new: &str) -> String {
+    let (Some(theirs), Some(ours)) = (first_indent(old), first_indent(place)) else {
+        return new.to_owned();
+    };
+    if new.is_empty() || theirs == ours {
+        return new.to_owned();
+    }
+    new.split('\n')
+        .map(|line| {
+            if line.trim().is_empty() {
+                return line.to_owned();
+            }
+            let rest = line
+                .strip_prefix(theirs)
+                .unwrap_or_else(|| line.trim_start_matches([' ', '\t']));
+            format!("{ours}{rest}")
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Blanks and tabs in front of the first line that says something.
+fn first_indent(text: &str) -> Option<&str> {
+    let line = text.split('\n').find(|line| !line.trim().is_empty())?;
+    let rest = line.trim_start_matches([' ', '\t']);
+    Some(&line[..line.len() - rest.len()])
+}

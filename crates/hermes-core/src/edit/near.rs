@@ -1,0 +1,53 @@
+//! What a text that was not found may have meant.
+
+use super::similarity::ratio;
+
+const MAX_PLACES: usize = 3;
+const AROUND: usize = 2;
+const LEAST: f64 = 0.3;
+/// Lines looked at; a larger file is not worth the time.
+const MAX_LINES: usize = 20_000;
+const MAX_LINE_CHARS: usize = 400;
+
+/// Up to three places that begin like `old`, with line numbers; `None` when nothing is near.
+pub fn nearest(content: &str, old: &str) -> Option<String> {
+    let anchor = old.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let height = old.lines().count();
+    let lines: Vec<&str> = content.lines().take(MAX_LINES).collect();
+    let mut scored: Vec<(f64, usize)> = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && line.len() <= MAX_LINE_CHARS * 4)
+        .map(|(at, line)| (ratio(anchor, line.trim()), at))
+        .filter(|(score, _)| *score > LEAST)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut shown: Vec<(usize, usize)> = Vec::new();
+    for (_, at) in scored {
+        let place = (
+            at.saturating_sub(AROUND),
+            (at + height + AROUND).min(lines.len()),
+        );
+        let covered = shown
+            .iter()
+            .any(|seen| seen.0 <= place.0 && place.1 <= seen.1);
+        if !covered {
+            shown.push(place);
+        }
+        if shown.len() == MAX_PLACES {
+            break;
+        }
+    }
+    let places: Vec<String> = shown
+        .into_iter()
+        .map(|(from, to)| {
+            let lines = lines[from..to].iter().enumerate();
+            let lines = lines.map(|(at, line)| {
+                let line: String = line.chars().take(MAX_LINE_CHARS).collect();
+                format!("{:4}| {line}", from + at + 1)
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        })
+        .collect();
+    (!places.is_empty()).then(|| places.join("\n---\n"))
+}

@@ -1,0 +1,160 @@
+//! How alike two texts are, by Ratcliff and Obershelp, as Python's `difflib` counts: the
+//! thresholds of the strategies are figures of that measure.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+
+/// From this length on, what is frequent in the second text is no anchor.
+const POPULAR_FROM: usize = 200;
+
+/// A stretch of both texts: equal, or replaced (either side may be empty).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opcode {
+    pub equal: bool,
+    pub old: Range<usize>,
+    pub new: Range<usize>,
+}
+
+/// 0 (nothing in common) to 1 (the same), over characters.
+pub fn ratio(a: &str, b: &str) -> f64 {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let total = a.len() + b.len();
+    if total == 0 {
+        return 1.0;
+    }
+    let same: usize = matching_blocks(&a, &b).iter().map(|block| block.2).sum();
+    2.0 * same as f64 / total as f64
+}
+
+/// Whether [`ratio`] reaches `least`, mostly without computing it.
+pub(super) fn at_least(a: &str, b: &str, least: f64) -> bool {
+    if a == b {
+        return true;
+    }
+    let (n, m) = (a.chars().count(), b.chars().count());
+    let reaches = |same: usize| 2.0 * same as f64 / (n + m) as f64 >= least;
+    reaches(n.min(m)) && reaches(common_characters(a, b)) && ratio(a, b) >= least
+}
+
+/// Characters in common, wherever they stand: never less than what matches in order.
+fn common_characters(a: &str, b: &str) -> usize {
+    let mut counts: HashMap<char, usize> = HashMap::new();
+    for c in b.chars() {
+        *counts.entry(c).or_default() += 1;
+    }
+    a.chars()
+        .filter(|c| match counts.get_mut(c) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        })
+        .count()
+}
+
+/// How to get from `a` to `b`.
+pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
+    let mut codes = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    for (ai, bj, size) in matching_blocks(a, b) {
+        if i < ai || j < bj {
+            codes.push(Opcode {
+                equal: false,
+                old: i..ai,
+                new: j..bj,
+            });
+        }
+        if size > 0 {
+            codes.push(Opcode {
+                equal: true,
+                old: ai..ai + size,
+                new: bj..bj + size,
+            });
+        }
+        (i, j) = (ai + size, bj + size);
+    }
+    codes
+}
+
+/// Blocks `(start in a, start in b, length)` in order, ending with an empty one at the ends.
+fn matching_blocks<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<(usize, usize, usize)> {
+    let places = places(b);
+    let mut queue = vec![(0, a.len(), 0, b.len())];
+    let mut blocks = Vec::new();
+    while let Some((alo, ahi, blo, bhi)) = queue.pop() {
+        let (i, j, size) = longest(a, b, &places, (alo, ahi), (blo, bhi));
+        if size == 0 {
+            continue;
+        }
+        blocks.push((i, j, size));
+        if alo < i && blo < j {
+            queue.push((alo, i, blo, j));
+        }
+        if i + size < ahi && j + size < bhi {
+            queue.push((i + size, ahi, j + size, bhi));
+        }
+    }
+    blocks.sort_unstable();
+    let mut joined: Vec<(usize, usize, usize)> = Vec::with_capacity(blocks.len() + 1);
+    for (i, j, size) in blocks {
+        match joined.last_mut() {
+            Some((li, lj, lsize)) if *li + *lsize == i && *lj + *lsize == j => *lsize += size,
+            _ => joined.push((i, j, size)),
+        }
+    }
+    joined.push((a.len(), b.len(), 0));
+    joined
+}
+
+fn places<T: Copy + Eq + Hash>(b: &[T]) -> HashMap<T, Vec<usize>> {
+    let mut places: HashMap<T, Vec<usize>> = HashMap::new();
+    for (at, item) in b.iter().enumerate() {
+        places.entry(*item).or_default().push(at);
+    }
+    if b.len() >= POPULAR_FROM {
+        let most = b.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= most);
+    }
+    places
+}
+
+/// The longest common run inside the bounds; of equals the earliest. It is then widened over
+/// frequent items, which do not count as anchors.
+fn longest<T: Copy + Eq + Hash>(
+    a: &[T],
+    b: &[T],
+    places: &HashMap<T, Vec<usize>>,
+    (alo, ahi): (usize, usize),
+    (blo, bhi): (usize, usize),
+) -> (usize, usize, usize) {
+    let (mut best_i, mut best_j, mut best) = (alo, blo, 0);
+    let mut lengths: HashMap<usize, usize> = HashMap::new();
+    for (i, item) in a.iter().enumerate().take(ahi).skip(alo) {
+        let mut next = HashMap::new();
+        for &j in places.get(item).into_iter().flatten() {
+            if j < blo {
+                continue;
+            }
+            if j >= bhi {
+                break;
+            }
+            let before = j.checked_sub(1).and_then(|j| lengths.get(&j));
+            let length = before.copied().unwrap_or(0) + 1;
+            next.insert(j, length);
+            if length > best {
+                (best_i, best_j, best) = (i + 1 - length, j + 1 - length, length);
+            }
+        }
+        lengths = next;
+    }
+    while best_i > alo && best_j > blo && a[best_i - 1] == b[best_j - 1] {
+        (best_i, best_j, best) = (best_i - 1, best_j - 1, best + 1);
+    }
+    while best_i + best < ahi && best_j + best < bhi && a[best_i + best] == b[best_j + best] {
+        best += 1;
+    }
+    (best_i, best_j, best)
+}

@@ -1,0 +1,302 @@
+//! The nine ways of finding a text, strictest first.
+
+use std::ops::Range;
+
+use super::similarity;
+
+/// How the old text was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    Exact,
+    /// Each line without the white space around it.
+    LineTrimmed,
+    /// Runs of blanks and tabs as one blank.
+    WhitespaceNormalized,
+    /// Each line without its indentation.
+    IndentationFlexible,
+    /// `\n`, `\t`, `\r` written out mean the characters.
+    EscapeNormalized,
+    /// The first and last line without the white space around them.
+    TrimmedBoundary,
+    /// Typographic quotes, dashes, blanks and dots as the plain ones.
+    UnicodeNormalized,
+    /// The first and last line fit, what is between them is alike.
+    BlockAnchor,
+    /// At least half of the lines are much alike.
+    ContextAware,
+}
+
+/// Likeness of what is between the anchors: of the only candidate, of one among several.
+const MIDDLE_OF_ONE: f64 = 0.5;
+const MIDDLE_OF_SEVERAL: f64 = 0.7;
+/// Likeness of a line.
+const LINE: f64 = 0.8;
+
+impl Strategy {
+    pub const ALL: &'static [Self] = &[
+        Self::Exact,
+        Self::LineTrimmed,
+        Self::WhitespaceNormalized,
+        Self::IndentationFlexible,
+        Self::EscapeNormalized,
+        Self::TrimmedBoundary,
+        Self::UnicodeNormalized,
+        Self::BlockAnchor,
+        Self::ContextAware,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::LineTrimmed => "line_trimmed",
+            Self::WhitespaceNormalized => "whitespace_normalized",
+            Self::IndentationFlexible => "indentation_flexible",
+            Self::EscapeNormalized => "escape_normalized",
+            Self::TrimmedBoundary => "trimmed_boundary",
+            Self::UnicodeNormalized => "unicode_normalized",
+            Self::BlockAnchor => "block_anchor",
+            Self::ContextAware => "context_aware",
+        }
+    }
+
+    /// Byte ranges of `content` that fit `old`.
+    pub(super) fn find(self, content: &str, old: &str) -> Vec<Range<usize>> {
+        match self {
+            Self::Exact => exact(content, old),
+            Self::LineTrimmed => by_lines(content, old, str::trim),
+            Self::WhitespaceNormalized => whitespace(content, old),
+            Self::IndentationFlexible => by_lines(content, old, str::trim_start),
+            Self::EscapeNormalized => escapes(content, old),
+            Self::TrimmedBoundary => boundary(content, old),
+            Self::UnicodeNormalized => unicode(content, old),
+            Self::BlockAnchor => anchors(content, old),
+            Self::ContextAware => alike(content, old),
+        }
+    }
+}
+
+fn exact(content: &str, old: &str) -> Vec<Range<usize>> {
+    content
+        .match_indices(old)
+        .map(|(at, found)| at..at + found.len())
+        .collect()
+}
+
+/// The lines of a text with their places, as splitting at `\n` gives them.
+struct Lines<'a> {
+    lines: Vec<&'a str>,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        let lines: Vec<&str> = text.split('\n').collect();
+        let mut starts = Vec::with_capacity(lines.len());
+        let mut at = 0;
+        for line in &lines {
+            starts.push(at);
+            at += line.len() + 1;
+        }
+        Self { lines, starts }
+    }
+
+    /// The place of `count` lines from `first` on, without the last line end.
+    fn place(&self, first: usize, count: usize) -> Range<usize> {
+        let last = first + count - 1;
+        self.starts[first]..self.starts[last] + self.lines[last].len()
+    }
+
+    /// Every start of `count` lines that `fits`.
+    fn windows(&self, count: usize, fits: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+        let starts = (self.lines.len() + 1).saturating_sub(count);
+        (0..starts)
+            .filter(|first| fits(*first))
+            .map(|first| self.place(first, count))
+            .collect()
+    }
+}
+
+fn by_lines(content: &str, old: &str, plain: fn(&str) -> &str) -> Vec<Range<usize>> {
+    let wanted: Vec<&str> = old.split('\n').map(plain).collect();
+    let lines = Lines::of(content);
+    let have: Vec<&str> = lines.lines.iter().map(|line| plain(line)).collect();
+    lines.windows(wanted.len(), |first| {
+        have[first..first + wanted.len()] == wanted[..]
+    })
+}
+
+/// A changed copy of a text that knows where its pieces come from.
+struct Mapped {
+    text: String,
+    /// Start in the copy, place in the original; one per piece, in order.
+    pieces: Vec<(usize, Range<usize>)>,
+}
+
+impl Mapped {
+    fn push(&mut self, piece: &str, from: Range<usize>) {
+        self.pieces.push((self.text.len(), from));
+        self.text.push_str(piece);
+    }
+
+    /// The original of a place of the copy. A place that begins inside a piece has none; one
+    /// that ends inside a piece takes the whole of it.
+    fn original(&self, place: &Range<usize>) -> Option<Range<usize>> {
+        let first = self
+            .pieces
+            .binary_search_by_key(&place.start, |piece| piece.0)
+            .ok()?;
+        let after = self.pieces.partition_point(|piece| piece.0 < place.end);
+        let last = after.checked_sub(1).filter(|last| *last >= first)?;
+        Some(self.pieces[first].1.start..self.pieces[last].1.end)
+    }
+}
+
+fn whitespace(content: &str, old: &str) -> Vec<Range<usize>> {
+    let (copy, wanted) = (collapsed(content), collapsed(old).text);
+    exact(&copy.text, &wanted)
+        .iter()
+        .filter_map(|place| copy.original(place))
+        .collect()
+}
+
+fn collapsed(text: &str) -> Mapped {
+    let mut copy = Mapped {
+        text: String::with_capacity(text.len()),
+        pieces: Vec::with_capacity(text.len()),
+    };
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let mut end = at + c.len_utf8();
+        if c != ' ' && c != '\t' {
+            copy.push(&text[at..end], at..end);
+            continue;
+        }
+        while let Some((next, _)) = chars.next_if(|(_, c)| *c == ' ' || *c == '\t') {
+            end = next + 1;
+        }
+        copy.push(" ", at..end);
+    }
+    copy
+}
+
+fn escapes(content: &str, old: &str) -> Vec<Range<usize>> {
+    let plain = unescaped(old);
+    if plain == old {
+        return Vec::new();
+    }
+    exact(content, &plain)
+}
+
+pub(super) fn unescaped(text: &str) -> String {
+    text.replace("\\n", "\n")
+        .replace("\\t", "\t")
+        .replace("\\r", "\r")
+}
+
+fn boundary(content: &str, old: &str) -> Vec<Range<usize>> {
+    fn plain(at: usize, count: usize, line: &str) -> &str {
+        if at == 0 || at + 1 == count {
+            line.trim()
+        } else {
+            line
+        }
+    }
+    let wanted: Vec<&str> = old.split('\n').collect();
+    let count = wanted.len();
+    let lines = Lines::of(content);
+    lines.windows(count, |first| {
+        (0..count)
+            .all(|at| plain(at, count, lines.lines[first + at]) == plain(at, count, wanted[at]))
+    })
+}
+
+fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
+    let (copy, wanted) = (ascii(content), ascii(old).text);
+    if copy.text == content && wanted == old {
+        return Vec::new();
+    }
+    let mut found = exact(&copy.text, &wanted);
+    if found.is_empty() {
+        found = by_lines(&copy.text, &wanted, str::trim);
+    }
+    found
+        .iter()
+        .filter_map(|place| copy.original(place))
+        .collect()
+}
+
+/// Plain characters in place of typographic ones.
+fn ascii(text: &str) -> Mapped {
+    let mut copy = Mapped {
+        text: String::with_capacity(text.len()),
+        pieces: Vec::with_capacity(text.len()),
+    };
+    for (at, c) in text.char_indices() {
+        let end = at + c.len_utf8();
+        copy.push(plain_of(c).unwrap_or(&text[at..end]), at..end);
+    }
+    copy
+}
+
+pub(super) fn plain_of(c: char) -> Option<&'static str> {
+    Some(match c {
+        '\u{201c}' | '\u{201d}' => "\"",
+        '\u{2018}' | '\u{2019}' => "'",
+        '\u{2014}' => "--",
+        '\u{2013}' => "-",
+        '\u{2026}' => "...",
+        '\u{a0}' => " ",
+        _ => return None,
+    })
+}
+
+fn anchors(content: &str, old: &str) -> Vec<Range<usize>> {
+    let wanted = ascii(old).text;
+    let wanted: Vec<&str> = wanted.split('\n').collect();
+    let count = wanted.len();
+    if count < 2 {
+        return Vec::new();
+    }
+    let copy = ascii(content).text;
+    // The same number of lines as the content: no line end is added or lost.
+    let have: Vec<&str> = copy.split('\n').collect();
+    let lines = Lines::of(content);
+    let (top, bottom) = (wanted[0].trim(), wanted[count - 1].trim());
+    let fits = |first: usize| have[first].trim() == top && have[first + count - 1].trim() == bottom;
+    let starts = (have.len() + 1).saturating_sub(count);
+    let candidates: Vec<usize> = (0..starts).filter(|first| fits(*first)).collect();
+    let least = if candidates.len() == 1 {
+        MIDDLE_OF_ONE
+    } else {
+        MIDDLE_OF_SEVERAL
+    };
+    let middle = wanted[1..count - 1].join("\n");
+    candidates
+        .into_iter()
+        .filter(|first| {
+            count == 2
+                || similarity::ratio(&have[first + 1..first + count - 1].join("\n"), &middle)
+                    >= least
+        })
+        .map(|first| lines.place(first, count))
+        .collect()
+}
+
+fn alike(content: &str, old: &str) -> Vec<Range<usize>> {
+    let wanted: Vec<&str> = old.split('\n').map(str::trim).collect();
+    let count = wanted.len();
+    let lines = Lines::of(content);
+    let have: Vec<&str> = lines.lines.iter().map(|line| line.trim()).collect();
+    let enough = count.div_ceil(2);
+    lines.windows(count, |first| {
+        let mut alike = 0;
+        for (at, line) in wanted.iter().enumerate() {
+            alike += usize::from(similarity::at_least(line, have[first + at], LINE));
+            // Neither can change any more.
+            if alike >= enough || alike + (count - at - 1) < enough {
+                break;
+            }
+        }
+        alike >= enough
+    })
+}
