@@ -2,6 +2,7 @@
 
 pub(crate) mod mcp;
 pub(crate) mod reach;
+mod sampler;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -169,7 +170,7 @@ impl Chat {
             return Self::open_with(args, cx, mode, config, previous.mcp.clone()).await;
         }
         // First of all, so that servers start while everything else is made ready.
-        let mcp = Mcp::for_chat(cx, &config, &choice, mode == Mode::Repl);
+        let mcp = Mcp::for_chat(cx, &config, &choice, overrides(args), mode == Mode::Repl);
         let opened = Self::open_with(args, cx, mode, config, mcp.clone()).await;
         if let (Err(_), Some(mcp)) = (&opened, mcp) {
             mcp.shutdown().await;

@@ -1,18 +1,17 @@
 //! Asking the person before something dangerous, in the line chat.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
 
 use hermes_core::approval::{ApprovalRequest, Verdict};
 
-/// Asks on the terminal. Anything but a clear yes is a no.
-pub(super) fn ask(request: &ApprovalRequest) -> Verdict {
-    let mut err = std::io::stderr().lock();
+/// Puts the request on the terminal.
+pub(super) fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     let rule = request
         .rule
         .as_ref()
         .map(|rule| format!("  a always: {}", rule.0))
         .unwrap_or_default();
-    // A prompt that cannot be shown is answered by the read below: no.
+    // A prompt that cannot be shown is not answered with yes.
     let _ = write!(
         err,
         "\napprove {}?\n  {}\n  why asked: {}\n  y once  s this session{rule}  n deny [n] ",
@@ -21,10 +20,10 @@ pub(super) fn ask(request: &ApprovalRequest) -> Verdict {
         request.reasons.join(", ")
     );
     let _ = err.flush();
-    let mut line = String::new();
-    if std::io::stdin().lock().read_line(&mut line).is_err() {
-        return Verdict::Deny { why: None };
-    }
+}
+
+/// What was typed. Anything but a clear yes is a no.
+pub(super) fn read(request: &ApprovalRequest, line: &str) -> Verdict {
     match (line.trim(), &request.rule) {
         ("y", _) => Verdict::Once,
         ("s", _) => Verdict::Session,

@@ -1,6 +1,7 @@
 //! Turns from the command line: `-z`, `chat -q`, and the line chat.
 
 mod approve;
+mod ask;
 mod images;
 mod oneshot;
 mod render;

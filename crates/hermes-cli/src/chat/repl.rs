@@ -11,9 +11,10 @@ use rustyline::{CompletionType, Config, Context as LineContext, Editor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use super::ask::Questions;
 use super::render::Renderer;
 use super::slash::{self, Parsed, TABLE};
-use super::{approve, images, slash_run};
+use super::{images, slash_run};
 use crate::args::TurnArgs;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
@@ -33,6 +34,7 @@ pub(super) struct Repl<'a> {
     /// What `--image` named; it goes with the first question.
     images: Vec<Part>,
     interrupts: Signal,
+    questions: Questions,
 }
 
 /// What to do after a line.
@@ -59,6 +61,7 @@ pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
         title_to_set: None,
         images,
         interrupts,
+        questions: Questions::default(),
     };
     cx.out.line(cx.out.dim(&repl.chat.banner()))?;
     images::warn_if_unseen(&repl.images, &repl.chat, cx);
@@ -163,6 +166,10 @@ impl Repl<'_> {
         loop {
             let event = tokio::select! {
                 event = self.chat.events.recv() => event,
+                command = self.questions.answered() => {
+                    self.chat.send(command).await?;
+                    continue;
+                }
                 _ = self.interrupts.recv() => {
                     if interrupted {
                         return Err(Failure::silent(Exit::Interrupted));
@@ -178,20 +185,13 @@ impl Repl<'_> {
                 ));
             };
             self.renderer.event(&event)?;
-            match &event.event {
-                AgentEvent::ApprovalNeeded { request } => {
-                    let asked = request.clone();
-                    let verdict = tokio::task::spawn_blocking(move || approve::ask(&asked)).await;
-                    let verdict = verdict.map_err(|error| Failure::failed(error.to_string()))?;
-                    let request = request.id.clone();
-                    self.chat
-                        .send(AgentCommand::Answer { request, verdict })
-                        .await?;
-                }
-                AgentEvent::TurnFinished { summary } => self.footer(summary),
-                _ => {}
+            self.questions.event(&event.event);
+            if let AgentEvent::TurnFinished { summary } = &event.event {
+                self.footer(summary);
             }
             if ends(&event.event) {
+                // The line editor has the terminal for itself again.
+                self.questions.settled().await;
                 return Ok(());
             }
         }

@@ -12,10 +12,13 @@ use hermes_core::tool::Tool;
 use hermes_mcp::config::{self, ServerConfig, ServerEntry};
 use hermes_mcp::naming;
 use hermes_mcp::oauth::AuthPrompt;
+use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::result::MediaStore;
 use hermes_mcp::toolbox::{Toolbox, ToolboxParts};
+use hermes_models::router::Overrides;
 
 use super::reach::Workshop;
+use super::sampler::RouterSampler;
 use crate::commands::Context;
 
 /// What stopping all servers may take.
@@ -28,6 +31,8 @@ pub(crate) struct Mcp {
     home: Home,
     process: ProcessEnv,
     choice: ToolChoice,
+    /// The model that servers may borrow, where the config lets them.
+    sampler: Arc<dyn Sampler>,
     /// How long the first turn waits for servers that are starting.
     discovery: Duration,
     /// Whether config.yaml is looked at again and again.
@@ -52,8 +57,9 @@ impl Mcp {
     /// For a conversation. `None`: it has no servers and will not get any.
     pub(crate) fn for_chat(
         cx: &Context,
-        config: &Config,
+        config: &Arc<Config>,
         choice: &ToolChoice,
+        overrides: Overrides,
         long_lived: bool,
     ) -> Option<Arc<Self>> {
         if is_safe_mode(&cx.env) {
@@ -72,6 +78,12 @@ impl Mcp {
             home: cx.home.clone(),
             process: ProcessEnv::current(),
             choice: choice.clone(),
+            sampler: Arc::new(RouterSampler {
+                config: Arc::clone(config),
+                env: Arc::new(cx.env.clone()),
+                home: cx.home.clone(),
+                overrides,
+            }),
             discovery: discovery(config),
             watches: long_lived,
             state: Mutex::default(),
@@ -96,7 +108,11 @@ impl Mcp {
         match &state.toolbox {
             Some(toolbox) => toolbox.apply(entries),
             None if entries.is_empty() => {}
-            None => state.toolbox = Some(Arc::new(start(entries, &self.home, env, None))),
+            None => {
+                let sampler = Some(Arc::clone(&self.sampler));
+                let workshop = Workshop::new(&self.home, env, None, sampler);
+                state.toolbox = Some(Arc::new(start(entries, &self.home, workshop)));
+            }
         }
     }
 
@@ -177,16 +193,12 @@ pub(crate) fn start_all(
     entries: Vec<ServerEntry>,
     prompt: Option<Arc<dyn AuthPrompt>>,
 ) -> Toolbox {
-    start(entries, &cx.home, &cx.env, prompt)
+    // Commands that look at servers make no calls, so no server can ask for a model.
+    let workshop = Workshop::new(&cx.home, &cx.env, prompt, None);
+    start(entries, &cx.home, workshop)
 }
 
-fn start(
-    entries: Vec<ServerEntry>,
-    home: &Home,
-    env: &Env,
-    prompt: Option<Arc<dyn AuthPrompt>>,
-) -> Toolbox {
-    let workshop = Workshop::new(home, env, prompt);
+fn start(entries: Vec<ServerEntry>, home: &Home, workshop: Workshop) -> Toolbox {
     let local = |entry: &ServerEntry| {
         entry
             .config

@@ -13,6 +13,8 @@ use hermes_mcp::connect::{
 };
 use hermes_mcp::era::{EraCache, FileEraCache};
 use hermes_mcp::oauth::{AuthPrompt, OAuthClient, OAuthParts};
+use hermes_mcp::requests::Answers;
+use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::stdio::Children;
 use hermes_mcp::toolbox::Reach;
 use hermes_models::http::{self, ClientIdentity, HttpSettings, Redirects};
@@ -31,10 +33,16 @@ pub(crate) struct Workshop {
     eras: Arc<dyn EraCache>,
     clock: Arc<dyn Clock>,
     prompt: Option<Arc<dyn AuthPrompt>>,
+    sampler: Option<Arc<dyn Sampler>>,
 }
 
 impl Workshop {
-    pub(crate) fn new(home: &Home, env: &Env, prompt: Option<Arc<dyn AuthPrompt>>) -> Self {
+    pub(crate) fn new(
+        home: &Home,
+        env: &Env,
+        prompt: Option<Arc<dyn AuthPrompt>>,
+        sampler: Option<Arc<dyn Sampler>>,
+    ) -> Self {
         let http = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT,
             redirects: Redirects::Never,
@@ -51,6 +59,7 @@ impl Workshop {
             eras: Arc::new(FileEraCache::new(home.cache_dir().join("mcp-eras.json"))),
             clock: Arc::new(SystemClock),
             prompt,
+            sampler,
         }
     }
 
@@ -82,6 +91,7 @@ impl Workshop {
         let mut connector = McpConnector::new(config.name.clone(), target, Arc::clone(&self.eras));
         connector.protocol = config.protocol;
         connector.markers = SessionMarkers::with_extra(&config.session_error_markers);
+        connector.requests = Some(Arc::new(Answers::new(config, self.sampler.clone())));
         Ok(Reach {
             connector: Arc::new(connector),
             oauth,

@@ -154,7 +154,7 @@ fn client(
             problem.map_or_else(String::new, ToString::to_string),
         ));
     };
-    let reach = Workshop::new(&cx.home, &cx.env, prompt)
+    let reach = Workshop::new(&cx.home, &cx.env, prompt, None)
         .reach(config)
         .map_err(|problem| Failure::failed(problem.to_string()))?;
     reach

@@ -1,0 +1,325 @@
+//! Questions to the person in the line chat: one at a time, while the turn goes on beside them.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hermes_core::approval::ApprovalRequest;
+use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
+use hermes_core::event::{AgentCommand, AgentEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+
+use super::approve;
+use crate::output::harmless;
+
+/// How often a reader that waits for a key looks whether it is still wanted.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// What a person can be asked.
+enum Asked {
+    Question(Question),
+    Approval(ApprovalRequest),
+}
+
+impl Asked {
+    fn id(&self) -> &str {
+        match self {
+            Self::Question(question) => &question.id,
+            Self::Approval(request) => &request.id,
+        }
+    }
+}
+
+/// The question that is on the screen, and those that wait behind it.
+#[derive(Default)]
+pub(super) struct Questions {
+    waiting: VecDeque<Asked>,
+    open: Option<Open>,
+}
+
+struct Open {
+    id: String,
+    /// Tells the reader that nobody wants to know any more.
+    over: Arc<AtomicBool>,
+    answer: oneshot::Receiver<Option<AgentCommand>>,
+}
+
+impl Questions {
+    /// Takes note of an event.
+    pub(super) fn event(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::QuestionAsked { question } => {
+                self.waiting.push_back(Asked::Question(question.clone()));
+            }
+            AgentEvent::ApprovalNeeded { request } => {
+                self.waiting.push_back(Asked::Approval(request.clone()));
+            }
+            AgentEvent::QuestionClosed { question } => self.close(question),
+            AgentEvent::TurnFinished { .. } => {
+                self.waiting.clear();
+                if let Some(open) = &self.open {
+                    open.over.store(true, Ordering::Release);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, id: &str) {
+        self.waiting.retain(|asked| asked.id() != id);
+        if let Some(open) = self.open.as_ref().filter(|open| open.id == id) {
+            open.over.store(true, Ordering::Release);
+        }
+    }
+
+    /// The next answer. Pending while there is no question.
+    pub(super) async fn answered(&mut self) -> AgentCommand {
+        loop {
+            if self.open.is_none() {
+                match self.waiting.pop_front() {
+                    Some(asked) => self.open = Some(open(asked)),
+                    None => std::future::pending().await,
+                }
+            }
+            if let Some(open) = &mut self.open {
+                // A reader that is gone has no answer.
+                let answer = (&mut open.answer).await.ok().flatten();
+                self.open = None;
+                if let Some(command) = answer {
+                    return command;
+                }
+            }
+        }
+    }
+
+    /// Waits until nobody reads the terminal any more.
+    pub(super) async fn settled(&mut self) {
+        self.waiting.clear();
+        if let Some(open) = self.open.take() {
+            open.over.store(true, Ordering::Release);
+            let _ = open.answer.await;
+        }
+    }
+}
+
+/// Puts it on the screen; a thread of its own reads the keys.
+fn open(asked: Asked) -> Open {
+    let over = Arc::new(AtomicBool::new(false));
+    let (sender, answer) = oneshot::channel();
+    let id = asked.id().to_owned();
+    let mut terminal = Terminal(Arc::clone(&over));
+    std::thread::spawn(move || {
+        let mut err = io::stderr();
+        let command = match asked {
+            Asked::Question(question) => ask(&question, &mut terminal, &mut err)
+                .ok()
+                .flatten()
+                .map(|answer| AgentCommand::Reply {
+                    question: question.id,
+                    answer,
+                }),
+            Asked::Approval(request) => {
+                approve::show(&request, &mut err);
+                terminal.line().map(|line| AgentCommand::Answer {
+                    verdict: approve::read(&request, &line),
+                    request: request.id,
+                })
+            }
+        };
+        // The chat may have ended meanwhile.
+        let _ = sender.send(command);
+    });
+    Open { id, over, answer }
+}
+
+/// Where answers are typed. `None`: there are no more, or nobody wants them.
+trait Lines {
+    fn line(&mut self) -> Option<String>;
+}
+
+struct Terminal(Arc<AtomicBool>);
+
+impl Lines for Terminal {
+    fn line(&mut self) -> Option<String> {
+        let stdin = io::stdin();
+        loop {
+            if self.0.load(Ordering::Acquire) {
+                return None;
+            }
+            let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut wanted, Some(&LOOK)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => break,
+                Err(_) => return None,
+            }
+        }
+        let mut line = String::new();
+        match stdin.lock().read_line(&mut line) {
+            Ok(1..) => Some(line),
+            _ => None,
+        }
+    }
+}
+
+/// Asks. `None`: it was withdrawn.
+fn ask(
+    question: &Question,
+    lines: &mut dyn Lines,
+    out: &mut dyn Write,
+) -> io::Result<Option<Answer>> {
+    writeln!(
+        out,
+        "\n{} asks: {}",
+        harmless(&question.from),
+        indented(&question.text)
+    )?;
+    match &question.want {
+        Want::Text => {
+            write!(out, "  your answer (empty: none) > ")?;
+            out.flush()?;
+            Ok(lines.line().map(|line| match line.trim() {
+                "" => Answer::Declined { why: None },
+                text => Answer::Text {
+                    text: text.to_owned(),
+                },
+            }))
+        }
+        Want::Choice { options, other } => choose(options, *other, lines, out),
+        Want::Form { fields } => fill(fields, lines, out),
+        Want::Visit { url } => {
+            writeln!(out, "  {}", harmless(url))?;
+            write!(out, "  Will you visit this page? y agree  n decline [n] ")?;
+            out.flush()?;
+            Ok(lines.line().map(|line| yes_or_no(&line, Answer::Agreed)))
+        }
+    }
+}
+
+fn yes_or_no(line: &str, yes: Answer) -> Answer {
+    match line.trim() {
+        "y" | "Y" | "yes" => yes,
+        _ => Answer::Declined { why: None },
+    }
+}
+
+fn choose(
+    options: &[Choice],
+    other: bool,
+    lines: &mut dyn Lines,
+    out: &mut dyn Write,
+) -> io::Result<Option<Answer>> {
+    list(options, out)?;
+    let one = Field {
+        name: String::new(),
+        title: String::new(),
+        description: None,
+        required: true,
+        kind: FieldKind::One {
+            options: options.to_vec(),
+        },
+        default: None,
+    };
+    let words = if other { " or your own words" } else { "" };
+    loop {
+        write!(out, "  a number{words} (empty: none) > ")?;
+        out.flush()?;
+        let Some(line) = lines.line() else {
+            return Ok(None);
+        };
+        let typed = line.trim();
+        if typed.is_empty() {
+            return Ok(Some(Answer::Declined { why: None }));
+        }
+        match one.read(typed) {
+            Ok(Some(Value::String(text))) => return Ok(Some(Answer::Text { text })),
+            _ if other => {
+                return Ok(Some(Answer::Text {
+                    text: typed.to_owned(),
+                }));
+            }
+            Ok(_) => {}
+            Err(why) => writeln!(out, "  {why}")?,
+        }
+    }
+}
+
+fn list(options: &[Choice], out: &mut dyn Write) -> io::Result<()> {
+    for (at, choice) in options.iter().enumerate() {
+        writeln!(out, "  {}. {}", at + 1, harmless(&choice.title))?;
+    }
+    Ok(())
+}
+
+fn fill(
+    fields: &[Field],
+    lines: &mut dyn Lines,
+    out: &mut dyn Write,
+) -> io::Result<Option<Answer>> {
+    if fields.is_empty() {
+        write!(out, "  y yes  n decline [n] ")?;
+        out.flush()?;
+        let yes = Answer::Form { values: Map::new() };
+        return Ok(lines.line().map(|line| yes_or_no(&line, yes)));
+    }
+    writeln!(out, "  (!no declines; an empty line takes the default)")?;
+    let mut values = Map::new();
+    for field in fields {
+        if let FieldKind::One { options } | FieldKind::Several { options, .. } = &field.kind {
+            list(options, out)?;
+        }
+        loop {
+            write!(out, "  {} > ", label(field))?;
+            out.flush()?;
+            let Some(line) = lines.line() else {
+                return Ok(None);
+            };
+            if line.trim() == "!no" {
+                return Ok(Some(Answer::Declined { why: None }));
+            }
+            match field.read(&line) {
+                Ok(value) => {
+                    values.extend(value.map(|value| (field.name.clone(), value)));
+                    break;
+                }
+                Err(why) => writeln!(out, "  {why}")?,
+            }
+        }
+    }
+    Ok(Some(Answer::Form { values }))
+}
+
+fn label(field: &Field) -> String {
+    let kind = match &field.kind {
+        FieldKind::Text { format, .. } => format.as_deref().unwrap_or("text"),
+        FieldKind::Number { integer: true, .. } => "whole number",
+        FieldKind::Number { .. } => "number",
+        FieldKind::Boolean => "y or n",
+        FieldKind::One { .. } => "one of these",
+        FieldKind::Several { .. } => "any of these, with commas",
+    };
+    let about = field
+        .description
+        .as_deref()
+        .map_or_else(String::new, |text| format!(": {}", indented(text)));
+    let fallback = match (&field.default, field.required) {
+        (Some(Value::String(text)), _) => format!(" [{}]", harmless(text)),
+        (Some(value), _) => format!(" [{value}]"),
+        (None, true) => String::new(),
+        (None, false) => " [none]".to_owned(),
+    };
+    format!("{}{about} ({kind}){fallback}", harmless(&field.title))
+}
+
+/// A text of a stranger: nothing in it drives the terminal or looks like our own lines.
+fn indented(text: &str) -> String {
+    harmless(text).replace('\n', "\n    ")
+}
+
+#[cfg(test)]
+mod tests;
