@@ -8,10 +8,14 @@
 //! | [`shell`] | the bash program around a command: enter, run, report the state it leaves |
 //! | [`output`] | bounded collection of output, made safe to read |
 //! | [`local`] | this machine |
+//! | [`sandbox`] | what confines commands on this machine |
 //! | [`process`] | background processes: registry, notifications, survival of a restart |
 
 pub mod confinement;
 pub mod environment;
+pub mod output;
+pub mod sandbox;
+pub mod shell;
 pub mod workspace;
 
 pub use confinement::{Confine, Confinement, Launch};

@@ -106,6 +106,22 @@ section! {
         docker_extra_args: Vec<String> = Vec::new(),
         docker_run_as_host_user: bool = false,
         persistent_shell: bool = true,
+        /// What confines commands on this machine: `auto` (the kernel's Landlock, else bubblewrap, else
+        /// nothing with a warning), `landlock`, `bubblewrap`, `off`. One that is named and missing
+        /// refuses to run commands.
+        sandbox: Word = "auto".into(),
+        /// Whether confined commands reach the network.
+        sandbox_network: bool = true,
+        /// Directories that confined commands may write to, besides the workspace and temporary ones.
+        sandbox_writable: Vec<String> = Vec::new(),
+        /// Files and directories that confined commands cannot read, besides the secrets of the home.
+        sandbox_unreadable: Vec<String> = Vec::new(),
+        /// Processes a person's confined commands may bring the account to; 0: no limit.
+        sandbox_max_processes: u64 = 8192,
+        /// Megabytes of memory for each confined process; 0: three quarters of the machine's.
+        sandbox_max_memory_mb: u64 = 0,
+        /// Megabytes of the largest file a confined command can write; 0: no limit.
+        sandbox_max_file_mb: u64 = 65536,
     }
     optional {
         env_type: Word,

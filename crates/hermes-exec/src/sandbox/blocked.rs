@@ -1,0 +1,159 @@
+//! Whether a failure looks like the sandbox at work. A guess from what the command said: it decides
+//! whether a person is asked, nothing else.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::places::{Private, canonical};
+use crate::confinement::Confinement;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockedKind {
+    Write,
+    Read,
+    Network,
+    /// A system call that is filtered, or a limit.
+    Operation,
+}
+
+/// What the sandbox probably stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    pub kind: BlockedKind,
+    pub path: Option<PathBuf>,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, &self.path) {
+            (BlockedKind::Write, Some(path)) => {
+                write!(f, "writing {}, outside the workspace", path.display())
+            }
+            (BlockedKind::Write, None) => write!(f, "writing outside the workspace"),
+            (BlockedKind::Read, Some(path)) => {
+                write!(f, "reading {}, which is private", path.display())
+            }
+            (BlockedKind::Read, None) => write!(f, "reading a private file"),
+            (BlockedKind::Network, _) => write!(f, "using the network, which is off"),
+            (BlockedKind::Operation, _) => write!(f, "a system call that confined commands lack"),
+        }
+    }
+}
+
+/// Only the end of the output is looked at: errors come last.
+const LOOKED_AT: usize = 16 * 1024;
+
+const REFUSALS: &[&str] = &[
+    "Permission denied",
+    "permission denied",
+    "Read-only file system",
+    "EACCES",
+    "EROFS",
+];
+
+const UNREACHABLE: &[&str] = &[
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "network is unreachable",
+    "getaddrinfo",
+    "EAI_AGAIN",
+    "Failed to connect to",
+    "unable to resolve",
+    "socket: Operation not permitted",
+    "Operation not permitted: connect",
+];
+
+pub(super) fn detect(
+    exit: i32,
+    output: &str,
+    confinement: &Confinement,
+    private: &[Private],
+) -> Option<Blocked> {
+    let Confinement::Workspace {
+        writable,
+        unreadable,
+        network,
+    } = confinement
+    else {
+        return None;
+    };
+    // A stop by us, and a program that is not there, are no refusals.
+    if matches!(exit, 0 | 124 | 127 | 130) {
+        return None;
+    }
+    let mut from = output.len().saturating_sub(LOOKED_AT);
+    while !output.is_char_boundary(from) {
+        from += 1;
+    }
+    let tail = &output[from..];
+    if !network && UNREACHABLE.iter().any(|sign| tail.contains(sign)) {
+        return Some(Blocked {
+            kind: BlockedKind::Network,
+            path: None,
+        });
+    }
+    let mut refused_somewhere = false;
+    for line in tail.lines().rev() {
+        let plain = REFUSALS.iter().any(|sign| line.contains(sign));
+        if !plain && !line.contains("Operation not permitted") && !line.contains("EPERM") {
+            continue;
+        }
+        for path in paths(line) {
+            let place = canonical(&path);
+            let hidden = unreadable.iter().any(|dir| place.starts_with(dir))
+                || private
+                    .iter()
+                    .any(|home| home.dir != place && place.starts_with(&home.dir));
+            let inside = writable.iter().any(|dir| place.starts_with(dir));
+            let kind = if hidden {
+                BlockedKind::Read
+            } else if inside {
+                // Refused where we permit: not our doing.
+                continue;
+            } else {
+                BlockedKind::Write
+            };
+            if kind == BlockedKind::Write && !plausible(&place) {
+                continue;
+            }
+            return Some(Blocked {
+                kind,
+                path: Some(path),
+            });
+        }
+        refused_somewhere |= !plain;
+    }
+    // No path was named: a call that is filtered, like a mount.
+    refused_somewhere.then_some(Blocked {
+        kind: BlockedKind::Operation,
+        path: None,
+    })
+}
+
+/// Absolute paths in a message.
+fn paths(line: &str) -> Vec<PathBuf> {
+    static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r#"['"‘`]([/~][^'"’`]*)['"’`]|(?:^|[\s(=:])(/[^\s:'"’,;)]*)"#).ok()
+    });
+    let Some(pattern) = PATH.as_ref() else {
+        return Vec::new();
+    };
+    pattern
+        .captures_iter(line)
+        .filter_map(|found| found.get(1).or_else(|| found.get(2)))
+        .map(|found| PathBuf::from(found.as_str()))
+        .filter(|path| path.is_absolute())
+        .collect()
+}
+
+/// Whether the person could write there outside: what would be refused there too is not worth a
+/// question.
+fn plausible(path: &Path) -> bool {
+    let existing = path.ancestors().find(|path| path.exists());
+    existing.is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok())
+}

@@ -1,0 +1,168 @@
+//! Confinement by bubblewrap: the file system is bound read-only, what may be written is bound over
+//! it, what is hidden is covered.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::rules::Files;
+use super::spec::Spec;
+use crate::confinement::Launch;
+use crate::environment::ExecError;
+
+/// The program, if it works here.
+pub(super) fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let program = std::env::split_paths(&path)
+        .map(|dir| dir.join("bwrap"))
+        .find(|file| file.is_file())?;
+    let works = Command::new(&program)
+        .args(["--ro-bind", "/", "/", "--unshare-user", "--unshare-pid"])
+        .args(["--proc", "/proc", "--", "/bin/true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    works.then_some(program)
+}
+
+/// Our program by a name that exists inside as well.
+pub(super) fn helper_path(given: Option<&Path>) -> Result<PathBuf, ExecError> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe().map_err(ExecError::io("finding our own program"))?,
+    };
+    if path.exists() {
+        Ok(path)
+    } else {
+        let why = format!("{} is gone; start hermes again", path.display());
+        Err(ExecError::Sandbox(why))
+    }
+}
+
+/// Helper (session, terminal) → bwrap → helper (limits, system calls) → command.
+pub(super) fn wrap(
+    launch: Launch,
+    mut spec: Spec,
+    bwrap: &Path,
+    helper: &Path,
+) -> Result<Launch, ExecError> {
+    let files = spec
+        .files
+        .take()
+        .ok_or_else(|| ExecError::Sandbox("no rules for files".to_owned()))?;
+    let outer = Spec {
+        session: spec.session,
+        terminal: spec.terminal,
+        ..Spec::default()
+    };
+    spec.session = false;
+    spec.terminal = false;
+    // In there is a table of processes of its own.
+    spec.guard.clear();
+    let mut args = flags(&files, &launch.cwd, spec.network);
+    args.push("--".into());
+    args.push(helper.into());
+    args.extend(spec.arguments());
+    args.push(launch.program);
+    args.extend(launch.args);
+    let inner = Launch {
+        program: bwrap.into(),
+        args,
+        ..launch
+    };
+    Ok(outer.around(inner, helper))
+}
+
+fn flags(files: &Files, cwd: &Path, network: bool) -> Vec<OsString> {
+    let mut args: Vec<OsString> = [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    if !network {
+        args.push("--unshare-net".into());
+    }
+    let mut bind = |how: &str, path: &Path| {
+        args.extend([how.into(), path.into(), path.into()]);
+    };
+    for path in &files.writable {
+        bind("--bind", path);
+    }
+    for path in read_only(files) {
+        bind("--ro-bind", &path);
+    }
+    for private in &files.private {
+        cover_home(private, files, &mut args);
+    }
+    for path in &files.unreadable {
+        cover(path, &mut args);
+    }
+    args.extend(["--chdir".into(), cwd.into()]);
+    args
+}
+
+/// Below writable places: what runs by itself later, or opens doors.
+fn read_only(files: &Files) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for place in &files.writable {
+        for name in [".git/hooks", ".git/config", ".hermes", ".agents"] {
+            paths.push(place.join(name));
+        }
+        if files.user_home.as_deref() == Some(place) {
+            let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+            paths.extend(
+                entries
+                    .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
+                    .map(|entry| entry.path())
+                    .filter(|path| !files.writable.iter().any(|other| other.starts_with(path))),
+            );
+        }
+    }
+    // Bubblewrap refuses to bind over a link; where it leads is bound where it lies.
+    paths.retain(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink()));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// An empty directory over the home, what is shared shown in it again.
+fn cover_home(private: &super::places::Private, files: &Files, args: &mut Vec<OsString>) {
+    if !private.dir.is_dir() {
+        return;
+    }
+    args.extend(["--tmpfs".into(), (&private.dir).into()]);
+    let shared = private.shared.iter().map(|name| private.dir.join(name));
+    for path in shared.filter(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink())) {
+        args.extend(["--ro-bind".into(), (&path).into(), (&path).into()]);
+    }
+    for place in &files.writable {
+        if place.starts_with(&private.dir) {
+            args.extend(["--bind".into(), place.into(), place.into()]);
+        }
+    }
+}
+
+fn cover(path: &Path, args: &mut Vec<OsString>) {
+    let Ok(metadata) = path.metadata() else {
+        return;
+    };
+    if metadata.is_dir() {
+        args.extend(["--tmpfs".into(), path.into()]);
+    } else {
+        args.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
+    }
+}

@@ -1,0 +1,344 @@
+//! What confines commands on this machine.
+//!
+//! A command is started through our own program again (`hermes __confine <spec> -- program …`), which
+//! puts itself into the limits and then becomes the command: [`confine_main`]. The tiers:
+//!
+//! | tier | files | network off | system calls | cost |
+//! |---|---|---|---|---|
+//! | Landlock | kernel rules, by an allow-list | no sockets but Unix ones | filtered | under 1 ms |
+//! | bubblewrap | a mount namespace of its own | an empty network namespace | filtered | about 10 ms |
+//!
+//! What a confined command can do: read everything but the home's secrets, write below the workspace,
+//! temporary directories, caches and what the configuration names.
+
+mod blocked;
+mod bubblewrap;
+#[cfg(target_os = "linux")]
+mod confine;
+#[cfg(target_os = "linux")]
+mod kernel;
+mod places;
+mod rules;
+#[cfg(target_os = "linux")]
+mod seccomp;
+mod spec;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use hermes_config::{Config, Home};
+
+pub use blocked::{Blocked, BlockedKind};
+use places::Private;
+pub use spec::Limits;
+use spec::Spec;
+
+use crate::confinement::{Confine, Confinement, Launch};
+use crate::environment::ExecError;
+
+/// The first argument that makes our program a helper which confines itself.
+pub const CONFINE: &str = "__confine";
+
+/// The exit code of a helper that could not set up the limits, and ran nothing.
+pub const CONFINE_FAILED: u8 = 125;
+
+/// The helper: `args` is what follows [`CONFINE`]. Returns only when nothing could be run; then the
+/// reason is on standard error.
+#[cfg(target_os = "linux")]
+pub fn confine_main(args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
+    confine::main(args)
+}
+
+/// There is no sandbox for this system yet; nothing starts the helper here.
+#[cfg(not(target_os = "linux"))]
+pub fn confine_main(_args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
+    std::process::ExitCode::from(CONFINE_FAILED)
+}
+
+/// What the configuration asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Auto,
+    Landlock,
+    Bubblewrap,
+    Off,
+}
+
+impl Choice {
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "auto" | "" => Self::Auto,
+            "landlock" => Self::Landlock,
+            "bubblewrap" | "bwrap" => Self::Bubblewrap,
+            // YAML reads a bare `off` as false.
+            "off" | "none" | "false" => Self::Off,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Landlock => "landlock",
+            Self::Bubblewrap => "bubblewrap",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    Landlock,
+    Bubblewrap,
+    None,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Landlock => "Landlock + seccomp",
+            Self::Bubblewrap => "bubblewrap + seccomp",
+            Self::None => "none",
+        })
+    }
+}
+
+/// What was asked for, what is in force, and why they differ or commands cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Posture {
+    pub requested: &'static str,
+    pub active: Tier,
+    pub network: bool,
+    /// Empty when everything is as asked for.
+    pub why: String,
+    /// Commands are refused: the named sandbox is missing.
+    pub refuses: bool,
+}
+
+impl fmt::Display for Posture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.refuses {
+            return write!(f, "commands are refused: {}", self.why);
+        }
+        match self.active {
+            Tier::None => write!(f, "not confined")?,
+            tier => {
+                let network = if self.network { "on" } else { "off" };
+                write!(f, "confined by {tier}, network {network}")?;
+            }
+        }
+        if self.why.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.why)
+        }
+    }
+}
+
+/// What a sandbox is made from.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub choice: Choice,
+    /// A word in place of a choice that means nothing: fails closed.
+    pub unknown: Option<String>,
+    pub network: bool,
+    pub writable: Vec<PathBuf>,
+    pub unreadable: Vec<PathBuf>,
+    pub limits: Limits,
+    /// Our homes: only what is no secret can be read in them, nothing written.
+    pub homes: Vec<PathBuf>,
+    pub user_home: Option<PathBuf>,
+    /// The program that knows [`CONFINE`]; `None`: this one.
+    pub helper: Option<PathBuf>,
+}
+
+impl Settings {
+    pub fn from_config(home: &Home, config: &Config) -> Self {
+        let terminal = &config.terminal;
+        let choice = Choice::parse(&terminal.sandbox);
+        let expand = |list: &[String]| list.iter().map(|path| home.expand_user(path)).collect();
+        let mut homes = vec![home.root().to_owned()];
+        for root in [home.profiles_root().parent(), Some(home.profiles_root())]
+            .into_iter()
+            .flatten()
+        {
+            if !homes.iter().any(|home| home == root) {
+                homes.push(root.to_owned());
+            }
+        }
+        let user_home = home.expand_user("~");
+        Self {
+            choice: choice.unwrap_or(Choice::Auto),
+            unknown: choice
+                .is_none()
+                .then(|| terminal.sandbox.as_str().to_owned()),
+            network: terminal.sandbox_network,
+            writable: expand(&terminal.sandbox_writable),
+            unreadable: expand(&terminal.sandbox_unreadable),
+            limits: Limits {
+                processes: terminal.sandbox_max_processes,
+                memory: terminal.sandbox_max_memory_mb.saturating_mul(1 << 20),
+                file: terminal.sandbox_max_file_mb.saturating_mul(1 << 20),
+            },
+            homes,
+            user_home: user_home.is_absolute().then_some(user_home),
+            helper: None,
+        }
+    }
+}
+
+/// The sandbox of this machine.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    settings: Settings,
+    posture: Posture,
+    bwrap: Option<PathBuf>,
+    private: Vec<Private>,
+}
+
+impl Sandbox {
+    /// Looks at what this machine can do.
+    pub fn detect(settings: Settings) -> Self {
+        let bwrap = match settings.choice {
+            Choice::Bubblewrap => bubblewrap::find(),
+            Choice::Auto if !landlock_works() => bubblewrap::find(),
+            _ => None,
+        };
+        Self::with(settings, landlock_works(), bwrap)
+    }
+
+    fn with(settings: Settings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
+        let no_landlock = "this kernel has no Landlock (Linux 5.13 or newer has)";
+        let no_bwrap = "bwrap is not installed or cannot make namespaces here";
+        let (active, why, refuses) = match (&settings.unknown, settings.choice) {
+            (Some(word), _) => (
+                Tier::None,
+                format!("terminal.sandbox is {word:?}: use auto, landlock, bubblewrap or off"),
+                true,
+            ),
+            (None, Choice::Off) => (Tier::None, "turned off".to_owned(), false),
+            (None, Choice::Auto | Choice::Landlock) if landlock => {
+                (Tier::Landlock, String::new(), false)
+            }
+            (None, Choice::Landlock) => (Tier::None, no_landlock.to_owned(), true),
+            (None, Choice::Bubblewrap) if bwrap.is_some() => {
+                (Tier::Bubblewrap, String::new(), false)
+            }
+            (None, Choice::Bubblewrap) => (Tier::None, no_bwrap.to_owned(), true),
+            (None, Choice::Auto) if bwrap.is_some() => {
+                (Tier::Bubblewrap, no_landlock.to_owned(), false)
+            }
+            (None, Choice::Auto) => (Tier::None, format!("{no_landlock}, and {no_bwrap}"), false),
+        };
+        let posture = Posture {
+            requested: settings.choice.name(),
+            active,
+            network: settings.network,
+            why,
+            refuses,
+        };
+        let private = settings.homes.iter().map(|dir| Private::of(dir)).collect();
+        Self {
+            settings,
+            posture,
+            bwrap,
+            private,
+        }
+    }
+
+    pub fn describe(&self) -> &Posture {
+        &self.posture
+    }
+
+    /// The limits of a command that starts in `cwd`.
+    pub fn confinement(&self, cwd: &Path) -> Confinement {
+        if self.posture.active == Tier::None && !self.posture.refuses {
+            return Confinement::Off;
+        }
+        let places = places::writable(cwd, &self.settings);
+        Confinement::Workspace {
+            writable: places,
+            unreadable: self.settings.unreadable.clone(),
+            network: self.settings.network,
+        }
+    }
+
+    fn helper(&self) -> PathBuf {
+        match &self.settings.helper {
+            Some(helper) => helper.clone(),
+            // Names our program also after it was replaced by a newer one.
+            None => PathBuf::from("/proc/self/exe"),
+        }
+    }
+
+    fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> Spec {
+        let mut spec = Spec {
+            session: true,
+            terminal: launch.terminal,
+            env: spec::withhold(&mut launch.env),
+            ..Spec::default()
+        };
+        if let Confinement::Workspace {
+            writable,
+            unreadable,
+            network,
+        } = confinement
+        {
+            spec.seccomp = true;
+            spec.network = *network;
+            spec.limits = self.settings.limits.resolved();
+            spec.guard = vec![std::process::id()];
+            spec.files = Some(rules::Files {
+                writable: writable.clone(),
+                unreadable: places::resolved(unreadable, &self.private),
+                private: self.private.clone(),
+                user_home: self.settings.user_home.clone(),
+            });
+        }
+        spec
+    }
+}
+
+impl Confine for Sandbox {
+    fn wrap(&self, mut launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError> {
+        if !confinement.is_off() && (self.posture.refuses || self.posture.active == Tier::None) {
+            return Err(ExecError::Sandbox(self.posture.why.clone()));
+        }
+        let spec = self.spec(&mut launch, confinement);
+        match (&self.bwrap, self.posture.active) {
+            (Some(bwrap), Tier::Bubblewrap) if !confinement.is_off() => {
+                let helper = bubblewrap::helper_path(self.settings.helper.as_deref())?;
+                bubblewrap::wrap(launch, spec, bwrap, &helper)
+            }
+            _ => Ok(spec.around(launch, &self.helper())),
+        }
+    }
+
+    fn posture(&self) -> String {
+        self.posture.to_string()
+    }
+
+    fn enforces(&self) -> bool {
+        self.posture.active != Tier::None
+    }
+
+    fn blocked(&self, exit: i32, output: &str, confinement: &Confinement) -> Option<String> {
+        blocked::detect(exit, output, confinement, &self.private).map(|found| found.to_string())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn landlock_works() -> bool {
+    kernel::has_landlock()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn landlock_works() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests;

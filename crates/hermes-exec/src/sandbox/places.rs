@@ -1,0 +1,151 @@
+//! Which directories a command may write to, and what of our homes it may read.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+
+/// What of a home is no secret: a list of what may be read, so that a credential store that appears
+/// tomorrow is hidden too.
+const SHARED: &[&str] = &[
+    "SOUL.md",
+    "audio_cache",
+    "bin",
+    "cache",
+    "checkpoints",
+    "cron",
+    "document_cache",
+    "hermes-agent",
+    "hooks",
+    "image_cache",
+    "logs",
+    "lsp",
+    "memories",
+    "node",
+    "optional-skills",
+    "plugins",
+    "sandboxes",
+    "scripts",
+    "skills",
+    "skins",
+    "templates",
+    "workspace",
+];
+
+/// Caches of common tools, relative to the person's directory. None of them is on a search path for
+/// programs.
+const CACHES: &[&str] = &[
+    ".cache",
+    ".cargo/registry",
+    ".cargo/git",
+    ".cargo/.package-cache",
+    ".cargo/.package-cache-mutate",
+    ".cargo/.global-cache",
+    ".npm",
+    ".pnpm-store",
+    ".local/share/pnpm/store",
+    ".yarn/berry/cache",
+    ".bun/install/cache",
+    ".gradle/caches",
+    ".m2/repository",
+    ".ivy2",
+    "go/pkg",
+    ".nuget/packages",
+    ".deno",
+];
+
+/// A directory of which only some entries may be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Private {
+    pub(super) dir: PathBuf,
+    pub(super) shared: Vec<String>,
+}
+
+impl Private {
+    /// A home of ours.
+    pub(super) fn of(dir: &Path) -> Self {
+        Self {
+            dir: canonical(dir),
+            shared: SHARED.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+}
+
+/// The path with its links resolved as far as it exists.
+pub(super) fn canonical(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => canonical(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Where a command that starts in `cwd` may write, sorted.
+pub(super) fn writable(cwd: &Path, settings: &Settings) -> Vec<PathBuf> {
+    let home = settings.user_home.as_deref().map(canonical);
+    let mut places: Vec<PathBuf> = workspace(cwd, home.as_deref()).into_iter().collect();
+    places.extend(["/tmp", "/var/tmp"].map(PathBuf::from));
+    if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| Path::new(dir).is_absolute()) {
+        places.push(dir.into());
+    }
+    if let Some(home) = &home {
+        places.extend(CACHES.iter().map(|name| home.join(name)));
+    }
+    places.extend(settings.writable.iter().cloned());
+    let mut places: Vec<PathBuf> = places
+        .iter()
+        .map(|place| canonical(place))
+        .filter(|place| place.exists() && place.parent().is_some())
+        .collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// The project around `cwd`: the nearest directory with a `.git`, else `cwd`. A directory that holds
+/// everybody's (or everything) is nobody's workspace.
+pub(super) fn workspace(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let cwd = canonical(cwd);
+    let too_wide = |dir: &Path| dir.parent().is_none() || home.is_some_and(|home| above(dir, home));
+    if too_wide(&cwd) {
+        return None;
+    }
+    let root = cwd
+        .ancestors()
+        .take_while(|dir| !too_wide(dir) && Some(*dir) != home)
+        .find(|dir| dir.join(".git").exists());
+    Some(root.map_or_else(|| cwd.clone(), Path::to_owned))
+}
+
+fn above(dir: &Path, home: &Path) -> bool {
+    home != dir && home.starts_with(dir)
+}
+
+/// What cannot be read: what was named, and where links in our homes lead that are not shared.
+pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = unreadable.iter().map(|path| canonical(path)).collect();
+    for home in private {
+        let Ok(entries) = std::fs::read_dir(&home.dir) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            let shared = home
+                .shared
+                .iter()
+                .any(|name| entry.file_name() == name.as_str());
+            if is_link
+                && !shared
+                && let Ok(target) = entry.path().canonicalize()
+            {
+                paths.push(target);
+            }
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}

@@ -1,0 +1,135 @@
+//! Rules for files. The kernel knows only permissions, so "everything but" is spelled out: the way
+//! down to what is hidden is walked, and on it every other entry is permitted by itself.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::places::Private;
+
+/// Devices that commands use; the disks and memory that lie beside them are not for them.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
+    "/dev/dri",
+    "/dev/kfd",
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia0",
+    "/dev/nvidia1",
+];
+
+/// What a command may do with files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Files {
+    pub(super) writable: Vec<PathBuf>,
+    pub(super) unreadable: Vec<PathBuf>,
+    pub(super) private: Vec<Private>,
+    /// When this is itself writable, its hidden entries (keys, shell start files) are not.
+    pub(super) user_home: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Access {
+    Read,
+    Write,
+    Device,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rule {
+    pub(super) path: PathBuf,
+    pub(super) access: Access,
+    pub(super) is_dir: bool,
+}
+
+impl Files {
+    /// The permissions, looked up now. What cannot be looked at gets none.
+    pub(super) fn rules(&self) -> Vec<Rule> {
+        let mut rules = Vec::with_capacity(128);
+        self.grant(Path::new("/"), true, Access::Read, &mut rules);
+        for place in &self.writable {
+            if let Ok(metadata) = place.metadata() {
+                self.grant(place, metadata.is_dir(), Access::Write, &mut rules);
+            }
+        }
+        for device in DEVICES.iter().map(Path::new) {
+            if let Ok(metadata) = device.metadata() {
+                rules.push(Rule {
+                    path: device.to_owned(),
+                    access: Access::Device,
+                    is_dir: metadata.is_dir(),
+                });
+            }
+        }
+        rules
+    }
+
+    fn grant(&self, path: &Path, is_dir: bool, access: Access, rules: &mut Vec<Rule>) {
+        if path == Path::new("/dev") || self.unreadable.iter().any(|hidden| hidden == path) {
+            return;
+        }
+        if !is_dir || !self.must_descend(path, access) {
+            rules.push(Rule {
+                path: path.to_owned(),
+                access,
+                is_dir,
+            });
+            return;
+        }
+        let shared = self
+            .private
+            .iter()
+            .find(|private| private.dir == path)
+            .map(|private| &private.shared);
+        let is_home = self.user_home.as_deref() == Some(path);
+        let Ok(entries) = std::fs::read_dir(path) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            // A link grants nothing: what it leads to is permitted, or not, where it lies.
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_symlink() {
+                continue;
+            }
+            let name = entry.file_name();
+            let path = entry.path();
+            let is_shared = |shared: &Vec<String>| {
+                // A profile lies in a home of which it is no part.
+                shared.iter().any(|one| name == one.as_str())
+                    || self
+                        .private
+                        .iter()
+                        .any(|other| other.dir.starts_with(&path))
+            };
+            if !shared.is_none_or(is_shared) {
+                continue;
+            }
+            if access == Access::Write && is_home && name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            self.grant(&path, kind.is_dir(), access, rules);
+        }
+    }
+
+    fn must_descend(&self, dir: &Path, access: Access) -> bool {
+        let devices = Path::new("/dev");
+        self.unreadable.iter().any(|hidden| hidden.starts_with(dir))
+            || self
+                .private
+                .iter()
+                .any(|private| private.dir.starts_with(dir))
+            || devices.starts_with(dir)
+            || (access == Access::Write && self.user_home.as_deref() == Some(dir))
+    }
+}

@@ -1,0 +1,60 @@
+//! The calls by what they are for.
+
+pub(super) const CLONE: i64 = libc::SYS_clone;
+pub(super) const CLONE3: i64 = libc::SYS_clone3;
+pub(super) const UNSHARE: i64 = libc::SYS_unshare;
+pub(super) const SOCKET: i64 = libc::SYS_socket;
+
+/// Refused whatever their arguments. Looking into other processes (`ptrace`, `process_vm_readv`) is
+/// not here: Landlock limits it to the command's own processes, so that debuggers work.
+pub(super) const DENIED: &[i64] = &[
+    // Other views of the file system.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    // Code in the kernel, or calls made where no filter looks.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    // The person's keys.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // The machine.
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// Their first argument is whom they reach.
+pub(super) const SIGNALLING: &[i64] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_open,
+];

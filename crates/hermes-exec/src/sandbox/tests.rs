@@ -1,0 +1,1 @@
+//! Choice of tier, places and rules.
