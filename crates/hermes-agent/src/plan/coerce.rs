@@ -54,10 +54,10 @@ fn within(value: &mut Value, schema: &Value, depth: usize) {
 }
 
 fn read(value: &Value, wanted: &Wanted<'_>) -> Option<Value> {
-    if let Value::String(text) = value {
-        if let Some(better) = read_text(text.trim(), wanted) {
-            return Some(better);
-        }
+    if let Value::String(text) = value
+        && let Some(better) = read_text(text.trim(), wanted)
+    {
+        return Some(better);
     }
     // A bare value for a list of one. An object may as well be a mistake in the nesting.
     let scalar = !matches!(value, Value::Array(_) | Value::Object(_) | Value::Null);
@@ -160,9 +160,9 @@ mod tests {
 
     use super::*;
 
-    fn coerced(schema: Value, value: Value) -> Value {
+    fn coerced(schema: &Value, value: &Value) -> Value {
         let mut args = Map::new();
-        args.insert("x".to_owned(), value);
+        args.insert("x".to_owned(), value.clone());
         coerce(
             &mut args,
             &json!({"type": "object", "properties": {"x": schema}}),
@@ -218,11 +218,7 @@ mod tests {
                 json!(5),
             ),
         ] {
-            assert_eq!(
-                coerced(schema.clone(), written.clone()),
-                taken,
-                "{schema} {written}"
-            );
+            assert_eq!(coerced(&schema, &written), taken, "{schema} {written}");
         }
     }
 
@@ -238,11 +234,7 @@ mod tests {
             (json!({"type": "array"}), json!({"a": 1})),
             (json!({}), json!("42")),
         ] {
-            assert_eq!(
-                coerced(schema.clone(), written.clone()),
-                written,
-                "{schema} {written}"
-            );
+            assert_eq!(coerced(&schema, &written), written, "{schema} {written}");
         }
     }
 
@@ -252,8 +244,8 @@ mod tests {
         #[test]
         fn it_settles(text in ".{0,20}", kind in prop::sample::select(vec!["string", "integer", "number", "boolean", "array", "object"])) {
             let schema = json!({"type": kind, "items": {"type": "string"}});
-            let once = coerced(schema.clone(), json!(text));
-            prop_assert_eq!(coerced(schema, once.clone()), once.clone());
+            let once = coerced(&schema, &json!(text));
+            prop_assert_eq!(coerced(&schema, &once), once.clone());
             if kind == "string" {
                 prop_assert_eq!(once, json!(text));
             }
