@@ -13,9 +13,15 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use commands::Context;
 use exit::{Exit, Failure, Outcome};
+use hermes_exec::sandbox;
 use output::Output;
 
 fn main() -> ExitCode {
+    let mut first = std::env::args_os().skip(1);
+    // Between every command and its start: nothing may happen before.
+    if first.next().is_some_and(|arg| arg == sandbox::CONFINE) {
+        return sandbox::confine_main(first);
+    }
     // The commonest question of scripts is answered before anything is set up.
     let mut plain = std::env::args_os().skip(1);
     if plain
