@@ -77,7 +77,7 @@ impl Terminal {
         self.press(&format!("{line}\r"));
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
@@ -89,6 +89,24 @@ impl Terminal {
                 let _ = self.child.kill();
             }
             assert!(next.is_ok(), "no {text:?} on the screen:\n{}", self.screen);
+            let bytes = next.unwrap_or_default();
+            self.screen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    pub(crate) fn shows(&self, text: &str) -> bool {
+        self.screen.contains(text)
+    }
+
+    /// Reads on until one of them comes after what was seen so far.
+    pub(crate) fn wait_for_either(&mut self, one: &str, other: &str) {
+        let times = self.screen.matches(one).count();
+        while self.screen.matches(one).count() == times && !self.screen.contains(other) {
+            let next = self.output.recv_timeout(PATIENCE);
+            if next.is_err() {
+                let _ = self.child.kill();
+            }
+            assert!(next.is_ok(), "no {one:?} on the screen:\n{}", self.screen);
             let bytes = next.unwrap_or_default();
             self.screen.push_str(&String::from_utf8_lossy(&bytes));
         }

@@ -1,5 +1,6 @@
 //! MCP servers through the binary.
 
+mod asking;
 mod commands;
 mod long_lived;
 mod serve;
