@@ -1,1 +1,13 @@
-//! The web, guarded.
+//! The web: guarded fetching, pages as text, search services, images made fit for models.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`guard`] | decides what may be fetched: addresses, names, redirects, the website blocklist |
+//! | [`Fetcher`] | the HTTP client that obeys it |
+
+mod body;
+mod fetcher;
+pub mod guard;
+
+pub use fetcher::{Call, FetchError, Fetched, Fetcher, HttpBuilder, Want};
+pub use guard::{Blocked, Blocklist, Guard, Policy};

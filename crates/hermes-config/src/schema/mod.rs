@@ -17,7 +17,7 @@ pub use field::{Named, Secret, Word};
 pub use model::{Endpoint, EndpointModel, Fallback, Model};
 pub use surface::{
     Approvals, Checkpoints, Cron, Curator, CuratorBackup, Display, Gateway, Logging, Network,
-    Security, SessionReset, Sessions, Streaming, Terminal, WebsiteBlocklist,
+    Security, SessionReset, Sessions, Streaming, Terminal, Web, WebsiteBlocklist,
 };
 
 use crate::warning::ConfigWarning;
@@ -70,6 +70,7 @@ section! {
         hooks_auto_accept: bool = false,
         personalities: Map<String, Value> = Map::new(),
         security: Security = Security::default(),
+        web: Web = Web::default(),
         cron: Cron = Cron::default(),
         logging: Logging = Logging::default(),
         network: Network = Network::default(),

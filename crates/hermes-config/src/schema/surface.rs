@@ -173,6 +173,24 @@ section! {
         acked_advisories: Vec<String> = Vec::new(),
         allow_lazy_installs: bool = true,
     }
+    optional {
+        /// Ranges that this network's DNS answers with for public names (VPNs, transparent
+        /// proxies), mostly 198.18.0.0/15: names may lead there, literal addresses may not.
+        fake_ip_ranges: Vec<String>,
+    }
+}
+
+section! {
+    /// `web`: who searches and who reads pages.
+    struct Web {
+        /// For both, unless the next two say otherwise.
+        backend: Word = Word::default(),
+        search_backend: Word = Word::default(),
+        /// `native` is the built-in reader.
+        extract_backend: Word = Word::default(),
+        /// Characters of a page that go into the conversation.
+        extract_char_limit: u64 = 15_000,
+    }
 }
 
 section! {
