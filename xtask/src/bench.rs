@@ -3,6 +3,7 @@
 //! Everything is measured from outside, on release binaries, against the scripted model server:
 //! programs take turns within a run, figures are medians, and what counts are the ratios.
 
+mod hands;
 mod history;
 mod mcp;
 mod process;
@@ -27,6 +28,10 @@ const SCENARIOS: &[Scenario] = &[
     ("idle", scenario::idle),
     ("history", history::preparation),
     ("search", history::search),
+    ("terminal", hands::terminal),
+    ("search-files", hands::search),
+    ("code", hands::program_calls),
+    ("flood", hands::flood),
     ("mcp-call", mcp::overhead),
     ("mcp-expiry", mcp::callers),
     ("mcp-recovery", mcp::recovery),
