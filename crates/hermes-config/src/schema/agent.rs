@@ -201,6 +201,30 @@ section! {
 }
 
 section! {
+    /// `code_execution`: programs that call tools.
+    struct CodeExecution {
+        /// `project` (the session's directory and its virtual environment) or `strict` (a directory
+        /// of its own and the system's interpreter).
+        mode: Word = "project".into(),
+        /// Seconds.
+        timeout: u64 = 300,
+        max_tool_calls: u32 = 50,
+    }
+}
+
+section! {
+    /// `moa`: several models answer one question.
+    struct Moa {
+        default_preset: String = "default".to_owned(),
+        active_preset: String = String::new(),
+        save_traces: bool = false,
+        trace_dir: String = String::new(),
+        /// Name → `reference_models`, `aggregator`, `max_tokens`, `enabled`.
+        presets: Map<String, Value> = Map::new(),
+    }
+}
+
+section! {
     /// The model for one kind of side work.
     struct AuxTask {
         provider: String = "auto".to_owned(),

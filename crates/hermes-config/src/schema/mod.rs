@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 pub use agent::{
-    Agent, AuxTask, Auxiliary, Compression, Delegation, LoopLimits, Memory, PromptCaching, Skills,
-    ToolLoopGuardrails, ToolOutput,
+    Agent, AuxTask, Auxiliary, CodeExecution, Compression, Delegation, LoopLimits, Memory, Moa,
+    PromptCaching, Skills, ToolLoopGuardrails, ToolOutput,
 };
 pub use field::{Named, Secret, Word};
 pub use model::{Endpoint, EndpointModel, Fallback, Model};
@@ -56,6 +56,8 @@ section! {
         display: Display = Display::default(),
         memory: Memory = Memory::default(),
         delegation: Delegation = Delegation::default(),
+        code_execution: CodeExecution = CodeExecution::default(),
+        moa: Moa = Moa::default(),
         prefill_messages_file: String = String::new(),
         skills: Skills = Skills::default(),
         curator: Curator = Curator::default(),
