@@ -23,6 +23,7 @@ pub mod scrub;
 pub mod session;
 pub mod settings;
 pub mod spill;
+pub mod subagent;
 pub mod title;
 pub mod tokens;
 pub mod tools;

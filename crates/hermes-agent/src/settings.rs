@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_core::model::ReasoningEffort;
+use hermes_core::tool::Taint;
 
 use crate::compress;
 
@@ -38,6 +39,8 @@ pub struct AgentSettings {
     pub user_home: Option<PathBuf>,
     /// How long `Close` waits for background work.
     pub close_grace: Duration,
+    /// Shared with the session that delegated to this one. `None`: its own.
+    pub taint: Option<Taint>,
 }
 
 impl Default for AgentSettings {
@@ -60,6 +63,7 @@ impl Default for AgentSettings {
             directory_hints: true,
             user_home: None,
             close_grace: Duration::from_secs(5),
+            taint: None,
         }
     }
 }
@@ -123,6 +127,8 @@ pub struct ToolSettings {
     pub cancel_grace: Duration,
     /// Where oversized results go: the home's cache directory. `None`: they are cut instead.
     pub spill_dir: Option<PathBuf>,
+    /// Whether what looks like a key is cut in results; the secrets of the home always are.
+    pub redact: bool,
     /// Characters of one result; scaled down to the model's window.
     pub result_chars: usize,
     /// Characters of all results of a step; scaled down to the model's window.
@@ -137,6 +143,7 @@ impl Default for ToolSettings {
             alone_deadline: Some(Duration::from_hours(1)),
             cancel_grace: Duration::from_secs(3),
             spill_dir: None,
+            redact: true,
             result_chars: 100_000,
             step_chars: 200_000,
         }

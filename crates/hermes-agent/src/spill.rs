@@ -41,6 +41,8 @@ pub struct Oversized<'a> {
     pub call_id: &'a str,
     pub text: &'a str,
     pub untrusted: bool,
+    /// What a scan for orders found in it; it is then fenced, whoever brought it.
+    pub suspicious: &'a [String],
 }
 
 impl Oversized<'_> {
@@ -84,8 +86,8 @@ impl Oversized<'_> {
     }
 
     fn fenced(&self, text: &str) -> String {
-        if self.untrusted {
-            fence::fence(self.tool, text)
+        if self.untrusted || !self.suspicious.is_empty() {
+            fence::fence_flagged(self.tool, text, self.suspicious)
         } else {
             text.to_owned()
         }
@@ -119,7 +121,8 @@ pub fn file_name(id: &str) -> String {
     }
 }
 
-async fn write(dir: &Path, path: &Path, text: String) -> std::io::Result<()> {
+/// Writes a file that only this user can read.
+pub(crate) async fn write(dir: &Path, path: &Path, text: String) -> std::io::Result<()> {
     tokio::fs::create_dir_all(dir).await?;
     let mut options = tokio::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -168,6 +171,7 @@ mod tests {
             call_id,
             text,
             untrusted: tool == "web",
+            suspicious: &[],
         }
     }
 

@@ -14,6 +14,8 @@
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`clock`] | injected time and randomness |
 //! | [`redact`] | hiding secrets in text |
+//! | [`fence`] | marking text from outside |
+//! | [`taint`] | lasting changes after reading from outside |
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
@@ -22,11 +24,13 @@ pub mod ask;
 pub mod clock;
 pub mod edit;
 pub mod event;
+pub mod fence;
 pub mod ids;
 pub mod message;
 pub mod model;
 pub mod redact;
 pub mod store;
+pub mod taint;
 pub mod task;
 pub mod tool;
 pub mod usage;

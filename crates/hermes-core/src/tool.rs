@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +13,7 @@ use crate::clock::Clock;
 use crate::event::ProgressSink;
 use crate::ids::{SessionId, TurnId};
 use crate::message::Content;
+pub use crate::taint::Taint;
 
 /// What the model is told of a tool, and what the planner needs to know of it.
 #[derive(Clone, Debug)]
@@ -72,21 +72,6 @@ pub struct ToolContext {
     /// The tools of this turn, for a tool that runs programs which call tools.
     pub registry: Registry,
     pub taint: Taint,
-}
-
-/// Whether a conversation has read something from outside (web, MCP, mail). From then on a lasting
-/// change of what the agent believes or does by itself needs a person.
-#[derive(Clone, Debug, Default)]
-pub struct Taint(Arc<AtomicBool>);
-
-impl Taint {
-    pub fn mark(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_marked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// What the model reads back. A Rust error out of a tool would be our bug, so there is none.

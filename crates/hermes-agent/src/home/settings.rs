@@ -24,6 +24,7 @@ pub fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings 
         guard: guard(config),
         tools: ToolSettings {
             spill_dir: Some(cache.join("tool-results")),
+            redact: config.security.redact_secrets,
             ..ToolSettings::default()
         },
         compression: compression(config),

@@ -24,9 +24,11 @@ use crate::compress::{Cause, Compactor, Window};
 use crate::context_files::Hints;
 use crate::events::EventSink;
 use crate::lean::Mode;
-use crate::log::{Log, Origin};
+use crate::log::{Item, Log, Origin};
 use crate::spill;
+use crate::subagent::mend::mend;
 use crate::tokens;
+use crate::turn::outside::{self, Spending};
 use crate::turn::{Compaction, Conversation, RouteFixes, Scope, Turn};
 
 pub(super) struct Actor {
@@ -36,6 +38,8 @@ pub(super) struct Actor {
     cancel: CancellationToken,
     background: TaskTracker,
     turns: u64,
+    /// What the processes before this one left undone was looked at.
+    mended: bool,
     /// The session has a title, or one is being made.
     titled: bool,
     warned_small: bool,
@@ -57,9 +61,9 @@ impl Actor {
         events: EventSink,
     ) -> Result<Self, RouteError> {
         let client = deps.router.primary()?;
-        let titled = match &start {
-            SessionStart::New(_) => false,
-            SessionStart::Resume { session, .. } => session.title.is_some(),
+        let (mended, titled) = match &start {
+            SessionStart::New(_) => (true, false),
+            SessionStart::Resume { session, .. } => (false, session.title.is_some()),
         };
         let conv = match start {
             SessionStart::New(new) => begin(&deps, client, *new),
@@ -80,6 +84,7 @@ impl Actor {
             },
             background: TaskTracker::new(),
             turns: 0,
+            mended,
             titled: titled || !deps.settings.titles,
             warned_small: false,
             deps,
@@ -134,7 +139,7 @@ impl Actor {
         }
     }
 
-    async fn turn(&mut self, input: UserInput) {
+    async fn turn(&mut self, mut input: UserInput) {
         self.turns += 1;
         let id = TurnId(self.turns);
         self.desk.events.set_turn(Some(id));
@@ -144,7 +149,11 @@ impl Actor {
             self.notice(NoticeLevel::Warning, text).await;
         }
         let registry = deps.tools.registry();
-        if let Err(error) = self.settle_prompt(&registry).await {
+        let ready = match self.settle_prompt(&registry).await {
+            Ok(()) => self.mend(&mut input).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ready {
             self.fail_turn(&error).await;
             return;
         }
@@ -173,6 +182,7 @@ impl Actor {
             approver,
             asker,
             cancel: cancel.clone(),
+            spending: Spending::default(),
         };
         let turn = Turn::new(scope, &mut self.conv, registry).run(input);
         // Boxed: what a turn needs is given back when it ends, however long the session lives.
@@ -212,6 +222,25 @@ impl Actor {
         if summary.exit == TurnExit::Answered {
             self.name_session(summary.text);
         }
+    }
+
+    /// Takes in what subagents did for a process that ended before it knew.
+    async fn mend(&mut self, input: &mut UserInput) -> Result<(), StoreError> {
+        if std::mem::replace(&mut self.mended, true) {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.deps.store);
+        let mended = mend(&self.conv.log, &self.conv.id, &*store).await?;
+        let now = self.deps.clock.epoch_seconds();
+        for result in mended.results {
+            let item = Item::new(Message::Tool(result), Origin::Tool, now);
+            self.conv.commit(&*store, item, None).await?;
+        }
+        if !mended.reports.is_empty() {
+            let known = input.context.take().into_iter().chain(mended.reports);
+            input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
+        }
+        Ok(())
     }
 
     /// A turn that could not begin still begins for whoever watches.
@@ -473,6 +502,10 @@ fn compactor(deps: &SessionDeps, client: &Arc<dyn ModelClient>) -> Compactor {
     Compactor::new(settings, window, Arc::clone(&deps.clock))
 }
 
+fn taint(deps: &SessionDeps) -> Taint {
+    deps.settings.taint.clone().unwrap_or_default()
+}
+
 fn hints(deps: &SessionDeps, cwd: &Path) -> Hints {
     let home = deps.settings.user_home.as_deref();
     Hints::new(cwd, home, deps.settings.directory_hints)
@@ -497,7 +530,7 @@ fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) 
         context_used: 0,
         told_route: None,
         told_day: None,
-        taint: Taint::default(),
+        taint: taint(deps),
         hints,
     }
 }
@@ -518,6 +551,10 @@ fn resume(
             }
         }
     }
+    let taint = taint(deps);
+    if outside::read_before(&session.items) {
+        taint.mark();
+    }
     let mut compactor = compactor(deps, &client);
     compactor.restore(session.compacted_before, session.compaction_cooldown_until);
     let hints = hints(deps, &cwd);
@@ -535,7 +572,7 @@ fn resume(
         context_used: 0,
         told_route: None,
         told_day: None,
-        taint: Taint::default(),
+        taint,
         hints,
     }
 }

@@ -72,6 +72,14 @@ impl SessionHandle {
         self.commands.send(command).await.map_err(|_| SessionClosed)
     }
 
+    /// A handle that does not keep the session open.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession {
+            id: self.id.clone(),
+            commands: self.commands.downgrade(),
+        }
+    }
+
     /// Sends without waiting: for signal handlers. `Ok(false)`: the inbox is full.
     pub fn try_send(&self, command: AgentCommand) -> Result<bool, SessionClosed> {
         match self.commands.try_send(command) {
@@ -79,6 +87,24 @@ impl SessionHandle {
             Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SessionClosed),
         }
+    }
+}
+
+/// Speaks to a session as long as somebody else keeps it open.
+#[derive(Clone, Debug)]
+pub struct WeakSession {
+    id: SessionId,
+    commands: mpsc::WeakSender<AgentCommand>,
+}
+
+impl WeakSession {
+    /// `None`: the session is over.
+    pub fn upgrade(&self) -> Option<SessionHandle> {
+        let commands = self.commands.upgrade()?;
+        (!commands.is_closed()).then(|| SessionHandle {
+            id: self.id.clone(),
+            commands,
+        })
     }
 }
 

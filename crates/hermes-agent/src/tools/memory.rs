@@ -11,7 +11,7 @@ use hermes_store::memory::{MemoryError, Operation, Saved, Target};
 use hermes_store::pending::Subsystem;
 use serde_json::{Value, json};
 
-use super::{StoreTools, blocking, done, failed, spec};
+use super::{StoreTools, blocking, done, failed, spec, waits};
 use hermes_core::args::Args;
 
 const NAME: &str = "memory";
@@ -86,8 +86,9 @@ impl Memory {
             Ok(request) => request,
             Err((target, why)) => return Err(self.inventory(target, &why).await),
         };
-        if self.deps.memory_approval {
-            return self.stage(request, cx).await;
+        let setting = (self.deps.memory_approval).then_some("memory.write_approval");
+        if let Some(why) = waits(cx, NAME, setting, &lines(&request)).await? {
+            return self.stage(request, cx, &why).await;
         }
         match self.apply(request).await? {
             Ok(saved) => {
@@ -202,7 +203,12 @@ impl Memory {
         count
     }
 
-    async fn stage(&self, request: Request, cx: &ToolContext) -> Result<Value, ToolOutcome> {
+    async fn stage(
+        &self,
+        request: Request,
+        cx: &ToolContext,
+        why: &str,
+    ) -> Result<Value, ToolOutcome> {
         let deps = Arc::clone(&self.deps);
         let clock = Arc::clone(&cx.clock);
         let staged = blocking(move || {
@@ -229,7 +235,7 @@ impl Memory {
             "success": true,
             "staged": true,
             "pending_id": staged.id,
-            "message": "Not saved yet: the person approves changes of memory first (memory.write_approval). Go on without it.",
+            "message": format!("Not saved yet: {why}. Go on without it."),
         }))
     }
 }
@@ -274,6 +280,17 @@ fn operation(fields: &ToolArgs) -> Result<Operation, String> {
 }
 
 /// The change as a pending record holds it, and a line about it.
+/// What would be changed, for the person.
+fn lines(request: &Request) -> String {
+    let line = |operation: &Operation| match operation {
+        Operation::Add { content } => format!("add: {content}"),
+        Operation::Replace { old_text, content } => format!("replace: {old_text} → {content}"),
+        Operation::Remove { old_text } => format!("remove: {old_text}"),
+    };
+    let lines: Vec<String> = request.operations.iter().map(line).collect();
+    format!("{}: {}", request.target.as_str(), lines.join("; "))
+}
+
 fn payload(request: &Request) -> (Value, String) {
     let one = |operation: &Operation| match operation {
         Operation::Add { content } => json!({ "action": "add", "content": content }),
@@ -282,17 +299,8 @@ fn payload(request: &Request) -> (Value, String) {
         }
         Operation::Remove { old_text } => json!({ "action": "remove", "old_text": old_text }),
     };
-    let line = |operation: &Operation| match operation {
-        Operation::Add { content } => format!("add: {content}"),
-        Operation::Replace { old_text, content } => format!("replace: {old_text} → {content}"),
-        Operation::Remove { old_text } => format!("remove: {old_text}"),
-    };
     let target = request.target.as_str();
-    let lines: Vec<String> = request.operations.iter().map(line).collect();
-    let summary: String = format!("{target}: {}", lines.join("; "))
-        .chars()
-        .take(160)
-        .collect();
+    let summary: String = lines(request).chars().take(160).collect();
     let payload = match &request.operations[..] {
         [single] if !request.batch => {
             let mut payload = one(single);

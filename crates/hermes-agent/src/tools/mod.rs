@@ -1,19 +1,23 @@
 //! Tools that work on what a home holds: memory, skills, past conversations, the task list; and
 //! the reader of files that also pages through spilled results.
 
+mod clarify;
 mod memory;
+pub mod moa;
 mod read_file;
 mod session_search;
 mod skills;
 mod todo;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_config::Config;
 use hermes_config::home::Home;
 use hermes_core::clock::Rng;
 use hermes_core::message::Content;
-use hermes_core::tool::{Effects, Tool, ToolErrorKind, ToolOutcome, ToolSpec};
+use hermes_core::taint::Lasting;
+use hermes_core::tool::{Effects, Tool, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
 use hermes_store::Store;
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::pending::PendingWrites;
@@ -112,6 +116,16 @@ pub fn store_backed(deps: StoreTools) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
+/// A task list of its own, for a session whose other tools are somebody else's.
+pub fn todo_tool(list: TodoList) -> Arc<dyn Tool> {
+    Arc::new(todo::Todo::new(list))
+}
+
+/// `clarify`; without a timeout the person may take their time.
+pub fn clarify_tool(timeout: Option<Duration>) -> Arc<dyn Tool> {
+    Arc::new(clarify::Clarify::new(timeout))
+}
+
 /// The first sentence of `description` must say it all: small contexts see no more.
 fn spec(
     name: &str,
@@ -128,6 +142,27 @@ fn spec(
         effects,
         untrusted: false,
         result_limit: None,
+    }
+}
+
+/// Why a lasting change waits for the person, if it does. `setting` is on: every change does.
+async fn waits(
+    cx: &ToolContext,
+    tool: &str,
+    setting: Option<&str>,
+    action: &str,
+) -> Result<Option<String>, ToolOutcome> {
+    if let Some(setting) = setting {
+        let why = format!("the person approves such changes first ({setting})");
+        return Ok(Some(why));
+    }
+    match cx.lasting(tool, action).await {
+        Lasting::Allowed => Ok(None),
+        Lasting::Denied { why } => Err(ToolOutcome::error(ToolErrorKind::Denied, why)),
+        Lasting::Unattended { .. } => Ok(Some(
+            "this conversation has read material from outside, so the person looks at it first"
+                .to_owned(),
+        )),
     }
 }
 

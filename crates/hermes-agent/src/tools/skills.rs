@@ -11,10 +11,12 @@ use hermes_store::skills::usage::Event;
 use hermes_store::skills::{Library, Managed, SkillError};
 use serde_json::{Value, json};
 
-use super::{StoreTools, blocking, done, failed, spec};
+use super::{StoreTools, blocking, done, failed, spec, waits};
 use hermes_core::args::Args;
 
 const TOOLSET: &str = "skills";
+/// Of a change, when the person is asked about it.
+const SHOWN_CHARS: usize = 4_000;
 
 pub(super) struct SkillsList {
     spec: ToolSpec,
@@ -182,8 +184,9 @@ impl SkillManage {
 
     async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<Value, ToolOutcome> {
         let change = Change::parse(args)?;
-        if self.deps.skills_approval {
-            return self.stage(&change, args, cx).await;
+        let setting = (self.deps.skills_approval).then_some("skills.write_approval");
+        if let Some(why) = waits(cx, "skill_manage", setting, &shown(&change, args)).await? {
+            return self.stage(&change, args, cx, &why).await;
         }
         let library = self.deps.skills.clone();
         let background = self.deps.background;
@@ -198,6 +201,7 @@ impl SkillManage {
         change: &Change,
         args: &ToolArgs,
         cx: &ToolContext,
+        why: &str,
     ) -> Result<Value, ToolOutcome> {
         let mut payload = args.clone();
         payload.retain(|_, value| !value.is_null());
@@ -222,7 +226,7 @@ impl SkillManage {
             "staged": true,
             "pending_id": staged.id,
             "gist": gist,
-            "message": "Not saved yet: the person approves changes of skills first (skills.write_approval). Go on without it.",
+            "message": format!("Not saved yet: {why}. Go on without it."),
         }))
     }
 }
@@ -239,6 +243,16 @@ pub fn apply_pending_skill(library: &Library, payload: &Value) -> Result<Managed
     change
         .apply(library, false)
         .map_err(|error| error.to_string())
+}
+
+/// What would be written, for the person.
+fn shown(change: &Change, args: &ToolArgs) -> String {
+    let text = ["content", "new_string", "file_content"]
+        .iter()
+        .find_map(|field| args.get(*field)?.as_str())
+        .unwrap_or_default();
+    let text: String = text.chars().take(SHOWN_CHARS).collect();
+    format!("{}\n{text}", change.gist()).trim_end().to_owned()
 }
 
 /// A call of `skill_manage` that was understood.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::call::{Ran, Start, progress};
 use super::judge::UNKNOWN_TOOLS;
 use super::result::{Room, append, content_of, disposition, message, preview};
-use super::{Flow, Scope, State, Turn, millis, words};
+use super::{Flow, Scope, State, Turn, millis, outside, words};
 use crate::guard::Finding;
 use crate::log::{Item, Origin};
 use crate::plan::{Prepared, Segment, Work, segments};
@@ -163,13 +163,16 @@ impl Turn<'_> {
     }
 
     async fn finish_call(&mut self, at: usize, ran: Ran, batch: &mut Batch) -> Flow<()> {
+        self.count_spending().await?;
+        let patterns = self.scope.deps.settings.tools.redact;
+        let outcome = outside::without_secrets(ran.outcome, patterns);
         let call = &batch.calls[at].call;
         let (call_id, name) = (call.id.clone(), call.name.clone());
-        let error = match &ran.outcome {
+        let error = match &outcome {
             ToolOutcome::Done(_) => None,
             ToolOutcome::Error { kind, .. } => Some(*kind),
         };
-        let shown = content_of(ran.outcome.clone()).0;
+        let shown = content_of(outcome.clone()).0;
         self.emit(AgentEvent::ToolFinished {
             call_id,
             name,
@@ -178,7 +181,7 @@ impl Turn<'_> {
             millis: millis(ran.elapsed),
         })
         .await;
-        self.take_result(at, ran.outcome, batch).await
+        self.take_result(at, outcome, batch).await
     }
 
     /// Makes the result ready and commits every result that is next in order.

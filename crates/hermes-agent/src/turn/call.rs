@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Scope, millis, words};
+use super::{Scope, millis, outside, words};
 
 /// What a call came to.
 pub(super) struct Ran {
@@ -84,11 +84,15 @@ impl Start<'_> {
 /// Where a tool reports progress.
 pub(super) fn progress(scope: &Scope, call_id: &str) -> ProgressSink {
     let events = scope.events.clone();
+    let spending = scope.spending.clone();
+    let patterns = scope.deps.settings.tools.redact;
     let call_id = call_id.to_owned();
     ProgressSink::new(move |text| {
         let call_id = call_id.clone();
+        let text = outside::hidden(text, patterns);
         events.emit_or_drop(AgentEvent::ToolProgress { call_id, text });
     })
+    .counting(move |spent| spending.add(spent))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

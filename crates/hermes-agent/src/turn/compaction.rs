@@ -12,6 +12,7 @@ use hermes_core::store::{NewItem, SessionUpdate, StoreError, UsageEntry};
 use hermes_core::usage::{Cost, Usage};
 use tokio_util::sync::CancellationToken;
 
+use super::outside::READ_OUTSIDE;
 use super::{Conversation, Flow, State, Turn, exit};
 use crate::compress::{Cause, Compacted, Job, Summary, Unchanged};
 use crate::events::EventSink;
@@ -71,7 +72,11 @@ impl Compaction<'_> {
             .await;
         let provider = conv.client.route().provider.clone();
         let view = project(conv.log.items(), &ViewCaps::all(provider));
-        let todo = self.deps.tools.carried_over();
+        let mut todo = self.deps.tools.carried_over();
+        if conv.taint.is_marked() {
+            let todo = todo.get_or_insert_default();
+            *todo = format!("{READ_OUTSIDE}\n{todo}");
+        }
         let clients = self.clients(conv);
         let job = Job {
             session: conv.id.clone(),

@@ -13,6 +13,7 @@ mod compaction;
 mod conversation;
 mod exit;
 mod judge;
+pub(crate) mod outside;
 mod recovery;
 mod result;
 mod sample;
@@ -64,6 +65,7 @@ pub(crate) struct Scope {
     pub approver: Arc<dyn Approver>,
     pub asker: Arc<dyn Asker>,
     pub cancel: CancellationToken,
+    pub spending: outside::Spending,
 }
 
 /// Either the way goes on, or the turn ends.
@@ -346,7 +348,7 @@ impl<'a> Turn<'a> {
 
     async fn record_usage(&mut self, raw: u64, usage: Option<Usage>, failed: bool) -> Flow<()> {
         let info = self.conv.client.info();
-        let (local, prices, context_length) = (info.local, info.prices, info.context_length);
+        let (local, prices) = (info.local, info.prices);
         let Some(usage) = usage else {
             if !failed {
                 let cost = if local { Cost::Included } else { Cost::Unknown };
@@ -371,15 +373,19 @@ impl<'a> Turn<'a> {
                 self.notice(NoticeLevel::Warning, note).await;
             }
         }
+        self.report_usage().await;
+        self.warn_of_blind_cap().await;
+        Ok(())
+    }
+
+    async fn report_usage(&self) {
         self.emit(AgentEvent::UsageUpdated {
             usage: self.budget.usage(),
             cost: self.budget.cost(),
             context_used: self.conv.context_used,
-            context_length,
+            context_length: self.conv.client.info().context_length,
         })
         .await;
-        self.warn_of_blind_cap().await;
-        Ok(())
     }
 
     async fn warn_of_blind_cap(&mut self) {

@@ -3,7 +3,8 @@
 use hermes_core::message::{Content, Part, ToolCall, ToolMessage};
 use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome, ToolSpec};
 
-use super::Turn;
+use super::{Turn, outside};
+use crate::fence;
 use crate::session::steer;
 use crate::spill::{Limits, Oversized, file_name};
 
@@ -111,11 +112,17 @@ impl Turn<'_> {
         room: &mut Room,
     ) -> String {
         let text = steer::defang(text);
+        let suspicious = outside::suspicious(spec, &text);
+        let untrusted = spec.is_some_and(|spec| spec.untrusted);
+        if untrusted || !suspicious.is_empty() || fence::is_fenced(&text) {
+            self.conv.taint.mark();
+        }
         let result = Oversized {
             tool: &call.name,
             call_id: &call.id,
             text: &text,
-            untrusted: spec.is_some_and(|spec| spec.untrusted),
+            untrusted,
+            suspicious: &suspicious,
         };
         let limit = spec
             .and_then(|spec| spec.result_limit)

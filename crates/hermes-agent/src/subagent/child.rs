@@ -1,0 +1,238 @@
+//! One child, from its first message to its report.
+
+use std::sync::Arc;
+
+use hermes_core::event::{AgentCommand, AgentEvent, Spent, TurnSummary};
+use hermes_core::ids::SessionId;
+use hermes_core::store::{NewSession, SessionUpdate, UsageEntry};
+use hermes_core::tool::{Registry, ToolContext};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::approve::Voices;
+use super::report::{Entry, Status, trace};
+use super::request::Task;
+use super::{RUNS, SubagentDeps, child_id};
+use crate::events::EventReceiver;
+use crate::session::{Session, SessionDeps, SessionHandle, SessionStart};
+
+const GOAL_CHARS: usize = 40;
+const DETAIL_CHARS: usize = 80;
+
+/// A child that is about to work.
+pub(super) struct Child<'a> {
+    pub deps: &'a SubagentDeps,
+    pub cx: &'a ToolContext,
+    pub task: &'a Task,
+    pub index: usize,
+    pub count: usize,
+    pub tools: Registry,
+    /// The parent waits for it.
+    pub waiting: bool,
+    pub cancel: CancellationToken,
+}
+
+impl Child<'_> {
+    /// Works to the end. Whatever goes wrong is in the entry; nothing of it reaches the siblings.
+    pub(super) async fn run(self) -> Entry {
+        let began = Instant::now();
+        let mut entry = match self.start().await {
+            Ok((id, handle, events)) => self.attend(id, &handle, events).await,
+            Err(error) => Entry::broken(self.index, error),
+        };
+        entry.seconds = began.elapsed().as_secs_f64();
+        self.progress(&format!("ended: {:?}", entry.status).to_lowercase());
+        entry
+    }
+
+    async fn start(&self) -> Result<(SessionId, SessionHandle, EventReceiver), String> {
+        let id = self.free_id().await?;
+        let deps = self.deps;
+        let mut settings = deps.settings.clone();
+        settings.max_turns = deps.limits.max_iterations;
+        settings.titles = false;
+        settings.taint = Some(self.cx.taint.clone());
+        if deps.limits.reasoning.is_some() {
+            settings.reasoning = deps.limits.reasoning;
+        }
+        // A child must have stopped before its parent gives up waiting for it.
+        settings.tools.cancel_grace /= 2;
+        let label = self.label();
+        let voices = Voices::of(self.cx, &label, self.waiting, deps.limits.auto_approve);
+        let parts = SessionDeps {
+            router: Arc::clone(&deps.router),
+            store: Arc::clone(&deps.store),
+            tools: Arc::new(self.tools.clone()),
+            prompt: Arc::clone(&deps.prompt),
+            approver: Some(voices.approver),
+            asker: Some(voices.asker),
+            settings,
+            clock: Arc::clone(&deps.clock),
+            rng: Arc::clone(&deps.rng),
+            cancel: self.cancel.clone(),
+        };
+        let start = SessionStart::New(Box::new(NewSession {
+            id: Some(id.clone()),
+            source: "subagent".to_owned(),
+            parent: Some(self.cx.session.clone()),
+            // Keeps it out of lists of conversations even when its parent is deleted.
+            model_config: Some(json!({ "_delegate_from": self.cx.session.as_str() })),
+            cwd: Some(self.cx.cwd.clone()),
+            started_at: deps.clock.epoch_seconds(),
+            ..NewSession::default()
+        }));
+        let (handle, events) = Session::start(parts, start).map_err(|error| error.to_string())?;
+        Ok((id, handle, events))
+    }
+
+    async fn free_id(&self) -> Result<SessionId, String> {
+        for run in 0..RUNS {
+            let id = child_id(&self.cx.session, &self.cx.call_id, self.index, run);
+            match self.deps.store.load(&id).await {
+                Ok(None) => return Ok(id),
+                Ok(Some(_)) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err("no session id is free for the subagent".to_owned())
+    }
+
+    async fn attend(
+        &self,
+        id: SessionId,
+        handle: &SessionHandle,
+        mut events: EventReceiver,
+    ) -> Entry {
+        let mut entry = Entry {
+            session: Some(id.clone()),
+            status: Status::Failed,
+            exit_reason: "error",
+            ..Entry::broken(self.index, String::new())
+        };
+        let message = match &self.task.context {
+            Some(context) => format!("{}\n\nContext:\n{context}", self.task.goal),
+            None => self.task.goal.clone(),
+        };
+        // A session that is already over answers with the end of its events.
+        let _ = handle
+            .send(AgentCommand::Submit(message.as_str().into()))
+            .await;
+        let mut timed_out = false;
+        let ended = match self.deps.limits.timeout {
+            None => self.follow(&mut events, &mut entry).await,
+            Some(limit) => {
+                let in_time = tokio::time::timeout(limit, self.follow(&mut events, &mut entry));
+                if let Ok(ended) = in_time.await {
+                    ended
+                } else {
+                    timed_out = true;
+                    let _ = handle.send(AgentCommand::Interrupt).await;
+                    self.follow(&mut events, &mut entry).await
+                }
+            }
+        };
+        match ended {
+            Some(ended) => entry.judge(ended, timed_out),
+            None if self.cancel.is_cancelled() => {
+                entry.status = Status::Interrupted;
+                entry.exit_reason = "interrupted";
+                entry.error = Some("it was stopped before it began".to_owned());
+            }
+            None => entry.error = Some("it ended without a word; see logs/errors.log".to_owned()),
+        }
+        let _ = handle.send(AgentCommand::Close).await;
+        while events.recv().await.is_some() {}
+        self.close(&id, &mut entry).await;
+        entry
+    }
+
+    /// Reads what happens in the child until its turn ends.
+    async fn follow(&self, events: &mut EventReceiver, entry: &mut Entry) -> Option<TurnSummary> {
+        while let Some(next) = events.recv().await {
+            match next.event {
+                AgentEvent::TurnStarted { route, .. } => {
+                    entry.model = Some(route.model.clone());
+                }
+                AgentEvent::RouteChanged { to, .. } => entry.model = Some(to.model),
+                AgentEvent::ToolStarted {
+                    name, arguments, ..
+                } => self.progress(&format!("{name} {}", cut(&arguments, DETAIL_CHARS))),
+                AgentEvent::ToolProgress { text, .. } if text.starts_with('[') => {
+                    // A child of the child.
+                    self.progress(&text);
+                }
+                AgentEvent::Retrying { message, .. } => self.progress(&message),
+                AgentEvent::TurnFinished { summary } => {
+                    self.count(entry, &summary);
+                    return Some(summary);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// What the child spent counts for its parent too; it stands in the child's own row.
+    fn count(&self, entry: &Entry, summary: &TurnSummary) {
+        if summary.calls == 0 {
+            return;
+        }
+        let Ok(client) = self.deps.router.primary() else {
+            return;
+        };
+        let mut route = client.route().clone();
+        if let Some(model) = &entry.model {
+            route.model.clone_from(model);
+        }
+        self.cx.progress.spent(Spent {
+            entry: UsageEntry {
+                route,
+                task: "delegation".to_owned(),
+                usage: summary.usage,
+                cost: summary.cost,
+                at: self.deps.clock.epoch_seconds(),
+            },
+            recorded: true,
+        });
+    }
+
+    async fn close(&self, id: &SessionId, entry: &mut Entry) {
+        let store = &self.deps.store;
+        match store.load(id).await {
+            Ok(Some(stored)) => entry.trace = trace(&stored.items),
+            // It never said anything, so there is no row.
+            Ok(None) => return,
+            Err(error) => tracing::warn!(%error, "a subagent's session could not be read"),
+        }
+        let end = SessionUpdate::End {
+            reason: "agent_close".to_owned(),
+            at: self.deps.clock.epoch_seconds(),
+        };
+        if let Err(error) = store.update(id, end).await {
+            tracing::warn!(%error, "a subagent's session was not marked as ended");
+        }
+    }
+
+    fn label(&self) -> String {
+        let goal = cut(&self.task.goal, GOAL_CHARS);
+        format!("subagent {} of {}: {goal}", self.index + 1, self.count)
+    }
+
+    fn progress(&self, what: &str) {
+        let place = format!("[{}/{}]", self.index + 1, self.count);
+        self.cx.progress.report(format!("{place} {what}"));
+    }
+}
+
+/// The beginning, on one line.
+pub(super) fn cut(text: &str, chars: usize) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    match line.char_indices().nth(chars) {
+        Some((at, _)) => format!("{}…", line[..at].trim_end()),
+        None => line,
+    }
+}

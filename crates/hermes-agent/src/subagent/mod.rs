@@ -1,0 +1,163 @@
+//! `delegate_task`: children that work in sessions of their own.
+//!
+//! A child is a session like any other, with its own row, a fresh conversation, its own task list
+//! and the tools of its parent without those of [`BLOCKED`]. It runs one turn; what it says last
+//! is its report. The parent waits, or goes on and gets the reports as a message later
+//! ([`Post`]).
+//!
+//! The id of a child follows from the call that made it ([`child_id`]), so that a parent that was
+//! killed finds the work of its children again when it is resumed ([`mend`]).
+
+mod approve;
+mod background;
+mod child;
+pub(crate) mod mend;
+mod report;
+mod request;
+mod tool;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::Config;
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::ids::SessionId;
+use hermes_core::model::{ModelRouter, ReasoningEffort};
+use hermes_core::store::SessionStore;
+use hermes_core::tool::{Registry, Tool};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::home::settings::parse_effort;
+use crate::session::PromptSource;
+use crate::settings::AgentSettings;
+use crate::tools::{TodoList, todo_tool};
+
+pub use background::Post;
+
+/// The name of the tool.
+pub const NAME: &str = "delegate_task";
+
+/// What children do not get: to delegate (unless they are told to), to ask the person, to change
+/// what lasts, to speak for the person, to run programs that call tools.
+pub const BLOCKED: [&str; 6] = [
+    NAME,
+    "clarify",
+    "memory",
+    "send_message",
+    "execute_code",
+    "cronjob",
+];
+
+/// Calls of one conversation that may come to have the same id.
+const RUNS: usize = 100;
+
+/// The beginning of the toolset of an MCP server.
+const MCP: &str = "mcp-";
+
+/// `delegation` of config.yaml.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub max_concurrent: usize,
+    pub max_depth: u32,
+    pub max_iterations: u32,
+    pub max_summary_chars: usize,
+    /// `None`: a child may take as long as it needs.
+    pub timeout: Option<Duration>,
+    pub orchestrators: bool,
+    pub inherit_mcp: bool,
+    /// What children ask is approved unseen.
+    pub auto_approve: bool,
+    /// Delegations in the background at one time.
+    pub max_background: usize,
+    pub reasoning: Option<ReasoningEffort>,
+}
+
+impl Limits {
+    pub fn from_config(config: &Config) -> Self {
+        let section = &config.delegation;
+        let seconds = section.child_timeout_seconds;
+        Self {
+            max_concurrent: section.max_concurrent_children.max(1) as usize,
+            max_depth: section.max_spawn_depth.max(1),
+            max_iterations: section.max_iterations.max(1),
+            max_summary_chars: usize::try_from(section.max_summary_chars).unwrap_or(usize::MAX),
+            timeout: (seconds > 0).then(|| Duration::from_secs(seconds.max(30))),
+            orchestrators: section.orchestrator_enabled,
+            inherit_mcp: section.inherit_mcp_toolsets,
+            auto_approve: section.subagent_auto_approve,
+            max_background: section
+                .max_async_children
+                .unwrap_or(section.max_concurrent_children)
+                .max(1) as usize,
+            reasoning: parse_effort(section.reasoning_effort.as_str()),
+        }
+    }
+}
+
+/// What children are made of. The tools are the parent's, as they are when it delegates.
+#[derive(Clone)]
+pub struct SubagentDeps {
+    /// The parent's, or another one where `delegation.model` names a model of its own.
+    pub router: Arc<dyn ModelRouter>,
+    pub store: Arc<dyn SessionStore>,
+    /// Writes the system prompt of children; their source is `subagent`.
+    pub prompt: Arc<dyn PromptSource>,
+    /// The parent's.
+    pub settings: AgentSettings,
+    pub limits: Limits,
+    /// Where reports go that are too long: `<cache>/delegation`.
+    pub spill_dir: Option<PathBuf>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    /// Ends children that work in the background.
+    pub cancel: CancellationToken,
+    /// Brings reports of background work to the parent. Without an attached session everything
+    /// is waited for.
+    pub post: Post,
+}
+
+/// The tool of a session that a person talks to.
+pub fn delegate_task(deps: SubagentDeps) -> Arc<dyn Tool> {
+    Arc::new(tool::DelegateTask::new(deps, 0))
+}
+
+/// The session id of the `index`th child of a call. `run` counts calls that happened to get the
+/// same id, from 0.
+pub fn child_id(parent: &SessionId, call_id: &str, index: usize, run: usize) -> SessionId {
+    let mut hash = Sha256::new();
+    hash.update(parent.as_str());
+    hash.update([0]);
+    hash.update(call_id);
+    let mut id = "sub_".to_owned();
+    for byte in hash.finalize().iter().take(8) {
+        let _ = std::fmt::Write::write_fmt(&mut id, format_args!("{byte:02x}"));
+    }
+    let again = if run == 0 {
+        String::new()
+    } else {
+        format!("r{run}")
+    };
+    SessionId::new(format!("{id}_{index}{again}"))
+}
+
+/// What a child may use of what its parent has.
+fn child_tools(
+    parent: &Registry,
+    deps: &SubagentDeps,
+    orchestrator: Option<Arc<dyn Tool>>,
+) -> Registry {
+    let inherited = parent.iter().filter(|tool| {
+        let spec = tool.spec();
+        !BLOCKED.contains(&spec.name.as_str())
+            && (deps.limits.inherit_mcp || !spec.toolset.starts_with(MCP))
+    });
+    // Of two tools with one name the first counts: a child keeps a list of its own.
+    let own = parent.get("todo").map(|_| todo_tool(TodoList::default()));
+    Registry::new(
+        own.into_iter()
+            .chain(orchestrator)
+            .chain(inherited.cloned()),
+    )
+}

@@ -1,0 +1,236 @@
+//! What a parent reads of its children.
+
+use std::path::Path;
+
+use hermes_core::event::{TurnExit, TurnSummary};
+use hermes_core::ids::SessionId;
+use hermes_core::message::{Message, ToolCall};
+use hermes_core::store::StoredItem;
+use serde_json::{Map, Value, json};
+
+use crate::fence;
+use crate::turn::cause;
+
+/// Calls of a child that the parent is told of, the last ones.
+const TRACE: usize = 30;
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Completed,
+    Failed,
+    Interrupted,
+    TimedOut,
+    /// It could not even begin.
+    Error,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::TimedOut => "timeout",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The report of one child.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub index: usize,
+    pub session: Option<SessionId>,
+    pub status: Status,
+    pub exit_reason: &'static str,
+    pub summary: String,
+    pub error: Option<String>,
+    pub model: Option<String>,
+    pub ended: Option<TurnSummary>,
+    pub seconds: f64,
+    pub trace: Vec<Value>,
+}
+
+impl Entry {
+    /// A child that never ran.
+    pub(super) fn broken(index: usize, error: String) -> Self {
+        Self {
+            index,
+            session: None,
+            status: Status::Error,
+            exit_reason: "error",
+            summary: String::new(),
+            error: Some(error),
+            model: None,
+            ended: None,
+            seconds: 0.0,
+            trace: Vec::new(),
+        }
+    }
+
+    /// What the end of its turn says about it.
+    pub(super) fn judge(&mut self, ended: TurnSummary, timed_out: bool) {
+        let text = ended.text.trim();
+        let said = !text.is_empty();
+        (self.status, self.exit_reason) = match &ended.exit {
+            TurnExit::Interrupted if timed_out => (Status::TimedOut, "timeout"),
+            TurnExit::Interrupted => (Status::Interrupted, "interrupted"),
+            TurnExit::Answered if said => (Status::Completed, "completed"),
+            TurnExit::BudgetExhausted { .. } if said => (Status::Completed, "max_iterations"),
+            TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if said => {
+                (Status::Completed, "incomplete")
+            }
+            _ => (Status::Failed, "error"),
+        };
+        if self.status != Status::Completed {
+            let why = match self.status {
+                Status::TimedOut => Some(
+                    "it took longer than delegation.child_timeout_seconds allows and was stopped"
+                        .to_owned(),
+                ),
+                Status::Interrupted => Some("it was stopped together with this turn".to_owned()),
+                _ => cause(&ended.exit),
+            };
+            self.error = why.or_else(|| Some("it gave no answer".to_owned()));
+        } else if self.exit_reason == "incomplete" {
+            self.error = cause(&ended.exit);
+        }
+        text.clone_into(&mut self.summary);
+        self.ended = Some(ended);
+    }
+
+    /// `fenced`: the child may have read orders that are not the person's.
+    pub(super) async fn to_json(&self, limits: &Shown<'_>) -> Value {
+        let mut entry = Map::new();
+        let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
+        put("task_index", json!(self.index));
+        put("status", json!(self.status.as_str()));
+        put(
+            "session_id",
+            json!(self.session.as_ref().map(SessionId::as_str)),
+        );
+        let (summary, file) = limits.fit(self).await;
+        put(
+            "summary",
+            match summary {
+                text if text.is_empty() => Value::Null,
+                text if limits.fenced => json!(fence::fence(super::NAME, &text)),
+                text => json!(text),
+            },
+        );
+        if let Some(file) = file {
+            put("summary_truncated", json!(true));
+            put("summary_full_path", json!(file));
+        }
+        if let Some(error) = &self.error {
+            put("error", json!(error));
+        }
+        put("exit_reason", json!(self.exit_reason));
+        put(
+            "api_calls",
+            json!(self.ended.as_ref().map_or(0, |ended| ended.calls)),
+        );
+        put("duration_seconds", json!(rounded(self.seconds)));
+        put("model", json!(self.model));
+        if let Some(ended) = &self.ended {
+            put(
+                "tokens",
+                json!({ "input": ended.usage.prompt_tokens(), "output": ended.usage.output }),
+            );
+            if let Some(usd) = ended.cost.usd() {
+                put("cost_usd", json!(usd));
+            }
+        }
+        if !self.trace.is_empty() {
+            put("tool_trace", json!(self.trace));
+        }
+        Value::Object(entry)
+    }
+}
+
+pub(super) fn rounded(seconds: f64) -> f64 {
+    (seconds * 100.0).round() / 100.0
+}
+
+/// How reports are shown.
+pub(super) struct Shown<'a> {
+    pub max_chars: usize,
+    pub dir: Option<&'a Path>,
+    pub fenced: bool,
+}
+
+impl Shown<'_> {
+    /// The summary as it fits, and the file that holds the whole of a longer one.
+    async fn fit(&self, entry: &Entry) -> (String, Option<String>) {
+        let text = &entry.summary;
+        let Some((cut, _)) = text.char_indices().nth(self.max_chars) else {
+            return (text.clone(), None);
+        };
+        let id = entry.session.as_ref().map_or("child", SessionId::as_str);
+        let path = match self.dir {
+            Some(dir) => {
+                let path = dir.join(format!("{}.txt", crate::spill::file_name(id)));
+                crate::spill::write(dir, &path, text.clone())
+                    .await
+                    .map(|()| path)
+                    .inspect_err(|error| tracing::warn!(%error, "a report could not be spilled"))
+                    .ok()
+            }
+            None => None,
+        };
+        let total = text.chars().count();
+        let more = match &path {
+            Some(path) => format!("the whole is in {}", path.display()),
+            None => "the rest was given up".to_owned(),
+        };
+        let shown = format!("{}\n[… {total} characters; {more}]", &text[..cut]);
+        (shown, path.map(|path| path.display().to_string()))
+    }
+}
+
+/// The calls of a child, from what it stored.
+pub(super) fn trace(items: &[StoredItem]) -> Vec<Value> {
+    let mut calls: Vec<(&ToolCall, Option<Value>)> = Vec::new();
+    for item in items {
+        match &item.message {
+            Message::Assistant(answer) => {
+                calls.extend(answer.tool_calls.iter().map(|call| (call, None)));
+            }
+            Message::Tool(result) => {
+                let text = result.content.text();
+                let failed = text.starts_with("Error: ");
+                let known = json!({
+                    "result_bytes": text.len(),
+                    "status": if failed { "error" } else { "ok" },
+                });
+                let open = |(call, result): &&mut (&ToolCall, Option<Value>)| {
+                    call.id == known_id(&item.message) && result.is_none()
+                };
+                if let Some((_, result)) = calls.iter_mut().find(open) {
+                    *result = Some(known);
+                }
+            }
+            Message::User(_) => {}
+        }
+    }
+    let skipped = calls.len().saturating_sub(TRACE);
+    calls
+        .into_iter()
+        .skip(skipped)
+        .map(|(call, result)| {
+            let mut entry = json!({ "tool": call.name, "args_bytes": call.arguments.len() });
+            if let (Value::Object(entry), Some(Value::Object(result))) = (&mut entry, result) {
+                entry.extend(result);
+            }
+            entry
+        })
+        .collect()
+}
+
+fn known_id(message: &Message) -> &str {
+    match message {
+        Message::Tool(result) => &result.call_id,
+        _ => "",
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a conversation has read something from outside, and what follows from it.
+//!
+//! A page or a mail can hold orders. What the agent does about them in the conversation is seen
+//! by the person; what it writes into memory, skills or the schedule acts later, unseen. So from
+//! the first word from outside on, such a write needs a person.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::approval::{ApprovalRequest, Presence, Verdict};
+use crate::tool::ToolContext;
+
+const MARKED: u8 = 1;
+const WAIVED: u8 = 2;
+
+/// Whether a conversation has read something from outside (web, MCP, mail). Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Taint(Arc<AtomicU8>);
+
+impl Taint {
+    pub fn mark(&self) {
+        self.0.fetch_or(MARKED, Ordering::Relaxed);
+    }
+
+    pub fn is_marked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & MARKED != 0
+    }
+
+    /// The person trusts this conversation with lasting changes in spite of what it read.
+    pub fn waive(&self) {
+        self.0.fetch_or(WAIVED, Ordering::Relaxed);
+    }
+
+    fn asks(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (MARKED | WAIVED) == MARKED
+    }
+}
+
+/// Whether a lasting change may be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    Allowed,
+    /// The person said no.
+    Denied {
+        why: String,
+    },
+    /// It would have to be asked, and nobody is there.
+    Unattended {
+        why: String,
+    },
+}
+
+impl ToolContext {
+    /// Asks the person about a change that outlasts the conversation, if it needs asking. `action`
+    /// says exactly what would be changed.
+    pub async fn lasting(&self, tool: &str, action: &str) -> Lasting {
+        if !self.taint.asks() {
+            return Lasting::Allowed;
+        }
+        if self.approver.presence() == Presence::Nobody {
+            return Lasting::Unattended {
+                why: format!(
+                    "{tool}: this conversation has read material from outside, so a lasting change needs the person, and nobody is here to ask"
+                ),
+            };
+        }
+        let request = ApprovalRequest {
+            id: format!("{}:lasting", self.call_id),
+            tool: tool.to_owned(),
+            action: action.to_owned(),
+            reasons: vec![
+                "this conversation has read material from outside, and the change outlasts it"
+                    .to_owned(),
+            ],
+            rule: None,
+            posture: None,
+        };
+        match self.approver.decide(request).await {
+            Verdict::Once => Lasting::Allowed,
+            Verdict::Session | Verdict::Always(_) => {
+                self.taint.waive();
+                Lasting::Allowed
+            }
+            Verdict::Deny { why } => {
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                Lasting::Denied {
+                    why: format!(
+                        "{tool}: the person did not allow this change{why}. Do not try it in another way"
+                    ),
+                }
+            }
+        }
+    }
+}
