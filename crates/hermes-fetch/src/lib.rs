@@ -4,10 +4,14 @@
 //! |---|---|
 //! | [`guard`] | decides what may be fetched: addresses, names, redirects, the website blocklist |
 //! | [`Fetcher`] | the HTTP client that obeys it |
+//! | [`page`] | what was fetched, as text: HTML, PDF, JSON, plain |
+//! | [`image`] | images made fit for models |
 
 mod body;
 mod fetcher;
 pub mod guard;
+pub mod image;
+pub mod page;
 
 pub use fetcher::{Call, FetchError, Fetched, Fetcher, HttpBuilder, Want};
 pub use guard::{Blocked, Blocklist, Guard, Policy};

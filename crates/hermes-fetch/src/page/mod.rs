@@ -1,0 +1,176 @@
+//! What was fetched, as text that a model can read.
+
+mod charset;
+mod html;
+mod kind;
+mod pdf;
+mod plain;
+
+use url::Url;
+
+use crate::Fetched;
+pub use kind::Kind;
+
+/// A page as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub title: String,
+    /// Markdown for HTML, otherwise the text itself.
+    pub text: String,
+    pub kind: Kind,
+}
+
+/// Why there is no text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    #[error("this is an image ({mime}); look at it with vision_analyze and the same address")]
+    Image { mime: String },
+    #[error(
+        "this is {mime}, which has no text to read; download it with the terminal if it is needed"
+    )]
+    Binary { mime: String },
+    #[error("the page has no text{hint}", hint = if *.scripted { ": it is drawn by scripts; try the browser tool" } else { "" })]
+    Empty { scripted: bool },
+    #[error("the PDF cannot be read: {0}")]
+    Pdf(String),
+    #[error("the PDF is larger than {mb} MB; download it with the terminal", mb = .limit / 1_000_000)]
+    TooLarge { limit: usize },
+    #[error("the page cannot be read: {0}")]
+    Broken(String),
+}
+
+/// Turns what was fetched into text, on a thread for such work. Whatever the bytes are, the worst
+/// outcome is an error.
+pub async fn read(fetched: Fetched) -> Result<Page, PageError> {
+    let work = tokio::task::spawn_blocking(move || {
+        let content_type = fetched.content_type.as_deref();
+        read_bytes(&fetched.body, content_type, &fetched.url, fetched.truncated)
+    });
+    match work.await {
+        Ok(page) => page,
+        Err(error) => Err(PageError::Broken(format!(
+            "reading it failed half way ({})",
+            if error.is_panic() {
+                "a fault of the reader"
+            } else {
+                "it was stopped"
+            }
+        ))),
+    }
+}
+
+/// The same here and now. `truncated`: more bytes would follow.
+pub fn read_bytes(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    url: &Url,
+    truncated: bool,
+) -> Result<Page, PageError> {
+    let kind = kind::of(content_type, bytes, url);
+    let page = match kind {
+        Kind::Image(mime) => {
+            return Err(PageError::Image {
+                mime: mime.to_owned(),
+            });
+        }
+        Kind::Binary => {
+            let mime = content_type
+                .and_then(kind::mime)
+                .unwrap_or("binary data".to_owned());
+            return Err(PageError::Binary { mime });
+        }
+        Kind::Pdf if truncated => return Err(PageError::TooLarge { limit: bytes.len() }),
+        Kind::Pdf => pdf::read(bytes)?,
+        Kind::Html => html::read(&charset::decode(bytes, content_type, true), url),
+        Kind::Json => plain::json(&charset::decode(bytes, content_type, false)),
+        Kind::Text => plain::text(&charset::decode(bytes, content_type, false)),
+    };
+    let text = tidy(&drop_inline_images(&page.text));
+    if text.is_empty() {
+        let scripted = kind == Kind::Html && html::has_scripts(bytes);
+        return Err(PageError::Empty { scripted });
+    }
+    Ok(Page { text, ..page })
+}
+
+/// Images inside the text (`data:` addresses) are thousands of characters that say nothing. What
+/// they are called stays; links to images on the web stay whole.
+pub fn drop_inline_images(text: &str) -> String {
+    const MARK: &str = "data:image/";
+    if !text.contains(MARK) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len().min(1 << 20));
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        let (before, from) = rest.split_at(at);
+        let after_head = from
+            .find(',')
+            .filter(|&comma| comma <= 100 && from[..comma].is_ascii())
+            .map(|comma| &from[comma + 1..]);
+        let Some(payload) = after_head else {
+            out.push_str(before);
+            out.push_str(MARK);
+            rest = &from[MARK.len()..];
+            continue;
+        };
+        let end = payload
+            .find(|c: char| c.is_whitespace() || "()<>[]\"'`".contains(c))
+            .unwrap_or(payload.len());
+        rest = &payload[end..];
+        push_placeholder(&mut out, before, &mut rest);
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Writes `[IMAGE: alt]` for what stood between `before` and `rest`.
+fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
+    let opening = before.trim_end_matches([' ', '<']);
+    let Some(before_paren) = opening.strip_suffix('(') else {
+        out.push_str(before);
+        out.push_str("[IMAGE]");
+        return;
+    };
+    // Up to the parenthesis that closes the link, over an optional title.
+    let line = rest.lines().next().unwrap_or_default();
+    if let Some(close) = line.find(')') {
+        *rest = &rest[close + 1..];
+    }
+    let alt = before_paren
+        .strip_suffix(']')
+        .and_then(|text| text.rsplit_once("!["))
+        .filter(|(_, alt)| !alt.contains('\n'));
+    let (text, alt) = alt.unwrap_or((before_paren, ""));
+    out.push_str(text);
+    match alt.trim() {
+        "" => out.push_str("[IMAGE]"),
+        alt => {
+            out.push_str("[IMAGE: ");
+            out.push_str(alt);
+            out.push(']');
+        }
+    }
+}
+
+/// No trailing blanks, at most one empty line in a row, no control characters.
+fn tidy(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut empty = 0;
+    for line in text.lines() {
+        let line = line.trim_end();
+        if line.is_empty() {
+            empty += 1;
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(if empty > 0 { "\n\n" } else { "\n" });
+        }
+        empty = 0;
+        out.extend(line.chars().filter(|c| !c.is_control() || *c == '\t'));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;
