@@ -13,6 +13,7 @@
 
 pub mod confinement;
 pub mod environment;
+pub mod local;
 pub mod output;
 pub mod sandbox;
 pub mod shell;

@@ -87,6 +87,8 @@ section! {
         timeout: u64 = 180,
         daemon_term_grace_seconds: f64 = 2.0,
         env_passthrough: Vec<String> = Vec::new(),
+        /// Commands get every variable of the process but the keys of Hermes, not only the usual ones.
+        env_inherit: bool = false,
         home_mode: Word = "auto".into(),
         shell_init_files: Vec<String> = Vec::new(),
         auto_source_bashrc: bool = true,

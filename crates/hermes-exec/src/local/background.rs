@@ -1,0 +1,406 @@
+//! A command in the background. Its output goes to a file and its input comes from a named pipe, so
+//! that it does not notice when this program is restarted; a small shell around it notes its exit
+//! code and keeps the input open.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_core::{BoxFuture, task};
+use rustix::fs::{FallocateFlags, FileType, Mode, fallocate, mknodat};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+use super::family::{self, Family};
+use super::pty;
+use super::source::{Source, Terminal, watched, write_terminal};
+use crate::confinement::Launch;
+use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit};
+use crate::shell::quote_path;
+
+/// Of a log, at most about this much stays on disk; it is looked at this often.
+const MAX_LOG: u64 = 16 << 20;
+const KEEP_LOG: u64 = 1 << 20;
+const LOG_LOOK: Duration = Duration::from_secs(30);
+/// A program that does not read its input is not waited for longer.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Where no better way exists to learn of the end of a process.
+const ALIVE_LOOK: Duration = Duration::from_millis(500);
+
+/// What is kept of one process.
+pub(super) struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    pub(super) fn create(processes: &Path, id: &str) -> Result<Self, ExecError> {
+        let dir = processes.join(id);
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|error| ExecError::file(&dir, error))?;
+        Ok(Self { dir })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    fn input(&self) -> PathBuf {
+        self.dir.join("in")
+    }
+
+    fn exit(&self) -> PathBuf {
+        self.dir.join("exit")
+    }
+
+    /// The program that runs `program`, holds its input open until USR1 and notes its exit code.
+    pub(super) fn around(&self, program: &str) -> String {
+        let input = quote_path(&self.input());
+        let exit = quote_path(&self.exit());
+        // job control gives the command ordinary signals: without it, `&` makes it ignore INT
+        format!(
+            "exec 9<>{input}\n\
+             trap 'exec 9>&-; woken=1' USR1\n\
+             set -m\n\
+             ( set +m; trap - USR1\n{program}\n) <{input} 9>&- &\n\
+             exec >/dev/null 2>&1\n\
+             set +m\n\
+             wait $!; code=$?\n\
+             while [ \"$woken\" ]; do woken=; wait $!; code=$?; done\n\
+             echo $code >{exit}\n\
+             exit $code"
+        )
+    }
+
+    fn open_log(&self) -> Result<File, ExecError> {
+        let path = self.log();
+        File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| ExecError::file(&path, error))
+    }
+
+    fn make_input(&self) -> Result<(), ExecError> {
+        let path = self.input();
+        let mode = Mode::RUSR | Mode::WUSR;
+        match mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(ExecError::file(&path, error.into())),
+        }
+    }
+
+    fn noted_exit(&self) -> Option<Exit> {
+        let text = std::fs::read_to_string(self.exit()).ok()?;
+        let code: i32 = text.strip_suffix('\n')?.parse().ok()?;
+        Some(Exit::Code(code))
+    }
+}
+
+/// Starts it.
+pub(super) fn start(
+    launch: &Launch,
+    place: Place,
+    id: &str,
+    pty: bool,
+) -> Result<LocalBackground, ExecError> {
+    let could_not = || ExecError::io("the command could not be started");
+    let log = place.open_log()?;
+    let mut command = super::command(launch);
+    let mut terminal = None;
+    if pty {
+        let (near, far) = pty::open().map_err(could_not())?;
+        let copy = |file: &File| file.try_clone().map_err(could_not());
+        command.stdin(copy(&far)?).stdout(copy(&far)?).stderr(far);
+        terminal = Some(Source::terminal(near).map_err(could_not())?);
+    } else {
+        place.make_input()?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(could_not())?)
+            .stderr(log.try_clone().map_err(could_not())?);
+    }
+    let mut child = command.spawn().map_err(could_not())?;
+    drop(command);
+    let pid = child.id().unwrap_or_default();
+    let start_time = start_time(pid);
+    let (ended, end) = watch::channel(End::Running);
+    let near = terminal.as_ref().and_then(Source::as_terminal);
+    let background = LocalBackground {
+        record: BackgroundRecord {
+            id: id.to_owned(),
+            pid,
+            start_time,
+            pty,
+            dir: Some(place.dir.clone()),
+        },
+        family: Family::new(pid, start_time, id),
+        terminal: near,
+        stdin_closed: AtomicBool::new(false),
+        end,
+        place,
+    };
+    let keeping = log.try_clone().map_err(could_not())?;
+    let name = format!("process {id}");
+    task::spawn(&name, async move {
+        let status = tokio::select! {
+            status = child.wait() => status,
+            // a terminal's output does not end before the program
+            never = copy_terminal(terminal, log) => match never {},
+            never = keep_small(keeping) => match never {},
+        };
+        let exit = match status {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => Some(Exit::Code(code)),
+                (None, Some(signal)) => Some(Exit::Signal(signal)),
+                (None, None) => None,
+            },
+            Err(error) => {
+                tracing::warn!("a background process was lost: {error}");
+                None
+            }
+        };
+        ended.send_replace(End::Over(exit));
+    });
+    Ok(background)
+}
+
+/// Finds it again by its number and start time.
+pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalBackground> {
+    let dir = record
+        .dir
+        .clone()
+        .unwrap_or_else(|| processes.join(&record.id));
+    let place = Place { dir };
+    let alive = record.start_time.is_some() && family::is_alive(record.pid, record.start_time);
+    let noted = place.noted_exit();
+    if !alive && noted.is_none() {
+        return None;
+    }
+    let (ended, end) = watch::channel(End::Running);
+    if alive {
+        let (pid, start_time) = (record.pid, record.start_time);
+        let exit = Place {
+            dir: place.dir.clone(),
+        };
+        let log = place.open_log().ok();
+        let name = format!("process {}", record.id);
+        task::spawn(&name, async move {
+            let keep = async {
+                match log {
+                    Some(log) => keep_small(log).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = gone(pid, start_time) => {}
+                never = keep => match never {},
+            }
+            ended.send_replace(End::Over(exit.noted_exit()));
+        });
+    } else {
+        ended.send_replace(End::Over(noted));
+    }
+    Some(LocalBackground {
+        family: Family::new(record.pid, record.start_time, &record.id),
+        record,
+        terminal: None,
+        stdin_closed: AtomicBool::new(false),
+        end,
+        place,
+    })
+}
+
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = family::stat(i32::try_from(pid).ok()?)?;
+    Some(stat.start_time)
+}
+
+/// Waits for the end of a process that is no child of ours.
+async fn gone(pid: u32, start_time: Option<u64>) {
+    let handle = Pid::from_raw(pid as i32)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .and_then(|fd| watched(fd, tokio::io::Interest::READABLE).ok());
+    if !family::is_alive(pid, start_time) {
+        return;
+    }
+    if let Some(handle) = handle
+        && handle.readable().await.is_ok()
+    {
+        return;
+    }
+    while family::is_alive(pid, start_time) {
+        tokio::time::sleep(ALIVE_LOOK).await;
+    }
+}
+
+enum Never {}
+
+/// Writes what a terminal shows to the log, for as long as it is open.
+async fn copy_terminal(source: Option<Source>, log: File) -> Never {
+    use std::io::Write as _;
+    let mut log = log;
+    if let Some(mut source) = source {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(count) = source.read(&mut buffer).await {
+            if count == 0 || log.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Gives the beginning of a long log back to the file system. Offsets stay as they are.
+async fn keep_small(log: File) -> Never {
+    loop {
+        tokio::time::sleep(LOG_LOOK).await;
+        let Ok(meta) = log.metadata() else { continue };
+        if meta.blocks() * 512 > MAX_LOG {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // a file system that cannot do this keeps the whole log
+            let _ = fallocate(log.as_fd(), flags, 0, meta.len() - KEEP_LOG);
+        }
+    }
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Running,
+    /// `None`: nobody knows how.
+    Over(Option<Exit>),
+}
+
+pub(super) struct LocalBackground {
+    record: BackgroundRecord,
+    family: Family,
+    terminal: Option<Terminal>,
+    stdin_closed: AtomicBool,
+    end: watch::Receiver<End>,
+    place: Place,
+}
+
+impl LocalBackground {
+    fn read_log(&self, from: u64, max: usize) -> Result<Chunk, ExecError> {
+        let path = self.place.log();
+        let wrong = |error| ExecError::file(&path, error);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chunk::default()),
+            Err(error) => return Err(wrong(error)),
+        };
+        let total = file.metadata().map_err(wrong)?.len();
+        // what was given back to the file system reads as zeros: begin behind it
+        let first = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from.min(total)));
+        let from = first.unwrap_or(from).max(from).min(total);
+        let length = (total - from).min(max as u64) as usize;
+        let mut bytes = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match file.read_at(&mut bytes[filled..], from + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(Chunk {
+            bytes: Bytes::from(bytes),
+            total,
+            from,
+        })
+    }
+
+    async fn feed(&self, bytes: Bytes) -> Result<(), ExecError> {
+        if self.stdin_closed.load(Ordering::Acquire) {
+            return Err(ExecError::Unsupported(
+                "its input was closed before".to_owned(),
+            ));
+        }
+        let writing = async {
+            if let Some(terminal) = &self.terminal {
+                return write_terminal(terminal, &bytes).await;
+            }
+            let mut pipe = pipe::OpenOptions::new().open_sender(self.place.input())?;
+            pipe.write_all(&bytes).await
+        };
+        match tokio::time::timeout(WRITE_LIMIT, writing).await {
+            Ok(result) => result.map_err(ExecError::io("its input cannot be written")),
+            Err(_) => Err(ExecError::Unavailable(format!(
+                "it did not read its input for {} s; some of it may have arrived",
+                WRITE_LIMIT.as_secs()
+            ))),
+        }
+    }
+
+    async fn finish_input(&self) -> Result<(), ExecError> {
+        if let Some(terminal) = &self.terminal {
+            return write_terminal(terminal, pty::END_OF_INPUT)
+                .await
+                .map_err(ExecError::io("its input cannot be written"));
+        }
+        self.stdin_closed.store(true, Ordering::Release);
+        if !family::is_alive(self.record.pid, self.record.start_time) {
+            return Ok(());
+        }
+        let Some(pid) = Pid::from_raw(self.record.pid as i32) else {
+            return Ok(());
+        };
+        kill_process(pid, Signal::USR1)
+            .map_err(io::Error::from)
+            .map_err(ExecError::io("its input cannot be closed"))
+    }
+}
+
+impl Background for LocalBackground {
+    fn record(&self) -> BackgroundRecord {
+        self.record.clone()
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Chunk, ExecError>> {
+        Box::pin(std::future::ready(self.read_log(from, max)))
+    }
+
+    fn write(&self, bytes: Bytes) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(self.feed(bytes))
+    }
+
+    fn close_stdin(&self) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(self.finish_input())
+    }
+
+    fn kill(&self, grace: Duration) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(async move {
+            self.family.end(grace).await;
+            Ok(())
+        })
+    }
+
+    fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
+        let mut end = self.end.clone();
+        Box::pin(async move {
+            match *end.wait_for(|end| *end != End::Running).await.ok()? {
+                End::Running => None,
+                End::Over(exit) => exit,
+            }
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! The processes of one command: its session, its descendants, and those that left both but still
+//! carry its mark.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::shell::MARK;
+
+/// Rounds of killing what a dying program still starts.
+const ROUNDS: u32 = 50;
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+const LATER_LOOK: Duration = Duration::from_millis(100);
+
+/// A process as the kernel describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// Ticks since boot.
+    pub(crate) start_time: u64,
+    pub(crate) dead: bool,
+}
+
+/// Reads `/proc/<pid>/stat`.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // the name in parentheses may hold anything, also parentheses
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some(Stat {
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        start_time: fields.get(19)?.parse().ok()?,
+        dead: matches!(*fields.first()?, "Z" | "X" | "x"),
+    })
+}
+
+/// Whether `pid` is still the process that was started at `start_time`.
+pub(crate) fn is_alive(pid: u32, start_time: Option<u64>) -> bool {
+    i32::try_from(pid)
+        .ok()
+        .and_then(stat)
+        .is_some_and(|stat| !stat.dead && start_time.is_none_or(|start| start == stat.start_time))
+}
+
+/// All processes that belong to one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    /// The leader of its session.
+    leader: i32,
+    /// When the leader started: a later process of that number is a stranger.
+    start_time: Option<u64>,
+    /// The value of [`MARK`] in their environment.
+    mark: String,
+}
+
+impl Family {
+    pub(crate) fn new(leader: u32, start_time: Option<u64>, mark: &str) -> Self {
+        Self {
+            leader: i32::try_from(leader).unwrap_or(-1),
+            start_time,
+            mark: mark.to_owned(),
+        }
+    }
+
+    /// Ends them all: TERM, `grace`, KILL. Returns when none is left, or nothing more can be done.
+    pub(crate) async fn end(&self, grace: Duration) {
+        let deadline = tokio::time::Instant::now() + grace;
+        let mut left = self.signal(Signal::TERM).await;
+        let mut pause = FIRST_LOOK;
+        while left > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(pause.min(deadline - tokio::time::Instant::now())).await;
+            pause = (pause * 2).min(LATER_LOOK);
+            left = self.living().await.len();
+        }
+        let mut round = 0;
+        while left > 0 && round < ROUNDS {
+            left = self.signal(Signal::KILL).await;
+            round += 1;
+            tokio::time::sleep(FIRST_LOOK).await;
+        }
+    }
+
+    /// Ends them without waiting. The leader must not have been reaped.
+    pub(crate) fn kill_now(&self) {
+        if let Some(leader) = Pid::from_raw(self.leader) {
+            // an error means that there is nobody to kill
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+        for pid in self.members() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Sends a signal to all; how many there were.
+    async fn signal(&self, signal: Signal) -> usize {
+        let family = self.clone();
+        blocking(move || {
+            let members = family.members();
+            if let (Some(leader), true) = (Pid::from_raw(family.leader), family.leads()) {
+                let _ = kill_process_group(leader, signal);
+            }
+            for pid in &members {
+                let in_group = stat(pid.as_raw_nonzero().get())
+                    .is_some_and(|stat| stat.group == family.leader);
+                if !in_group {
+                    let _ = kill_process(*pid, signal);
+                }
+            }
+            members.len()
+        })
+        .await
+        .unwrap_or(0)
+    }
+
+    async fn living(&self) -> Vec<Pid> {
+        let family = self.clone();
+        blocking(move || family.members()).await.unwrap_or_default()
+    }
+
+    /// Whether the group is still ours: its leader lives (or waits to be reaped), or others of the
+    /// session do.
+    fn leads(&self) -> bool {
+        match stat(self.leader) {
+            Some(stat) => self.start_time.is_none_or(|start| start == stat.start_time),
+            // a number is not given to a new process as long as a group has it
+            None => true,
+        }
+    }
+
+    /// Who is alive.
+    fn members(&self) -> Vec<Pid> {
+        let processes = all();
+        let ours = std::process::id() as i32;
+        let mark = format!("{MARK}={}", self.mark);
+        let leads = self.leads();
+        let mut members: BTreeSet<i32> = processes
+            .iter()
+            .filter(|(pid, stat)| {
+                leads && (stat.session == self.leader || **pid == self.leader)
+                    || has_mark(**pid, mark.as_bytes())
+            })
+            .map(|(pid, _)| *pid)
+            .collect();
+        // children of members, and theirs
+        loop {
+            let before = members.len();
+            for (pid, stat) in &processes {
+                if members.contains(&stat.parent) {
+                    members.insert(*pid);
+                }
+            }
+            if members.len() == before {
+                break;
+            }
+        }
+        members
+            .into_iter()
+            .filter(|pid| *pid != ours && *pid > 1)
+            .filter(|pid| processes.get(pid).is_some_and(|stat| !stat.dead))
+            .filter_map(Pid::from_raw)
+            .collect()
+    }
+}
+
+fn all() -> BTreeMap<i32, Stat> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return BTreeMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect()
+}
+
+fn has_mark(pid: i32, mark: &[u8]) -> bool {
+    let path = format!("/proc/{pid}/environ");
+    std::fs::read(Path::new(&path))
+        .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|one| one == mark))
+}
+
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

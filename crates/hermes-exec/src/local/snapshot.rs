@@ -1,0 +1,128 @@
+//! What a login shell of the person sets up, taken once: variables in memory, functions and aliases
+//! in a file that commands source only when there are any.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::confinement::{Confine, Confinement, Launch};
+use crate::environment::Variables;
+use crate::local::variables::Policy;
+use crate::shell::{self, quote_path};
+
+/// A login script that hangs must not hang the first command for ever.
+const LIMIT: Duration = Duration::from_secs(15);
+/// Larger collections of functions are completion machinery, not what people call.
+const MAX_PRELUDE: u64 = 512 * 1024;
+
+/// Which scripts make up the login.
+#[derive(Clone, Debug, Default)]
+pub struct Login {
+    /// Sourced in order where they exist.
+    pub files: Vec<PathBuf>,
+    /// Whether bash runs as a login shell at all.
+    pub login: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) variables: Variables,
+    pub(super) prelude: Option<PathBuf>,
+}
+
+/// Runs the login scripts. When they fail, commands get the plain variables.
+pub(super) async fn take(
+    bash: &Path,
+    login: &Login,
+    policy: &Policy,
+    confine: &dyn Confine,
+    dir: &Path,
+) -> Snapshot {
+    let plain = Snapshot {
+        variables: policy.base().clone(),
+        prelude: None,
+    };
+    if !login.login && login.files.is_empty() {
+        return plain;
+    }
+    match run(bash, login, policy, confine, dir).await {
+        Ok(snapshot) => snapshot,
+        Err(why) => {
+            tracing::warn!("the login shell could not be read, commands run without it: {why}");
+            plain
+        }
+    }
+}
+
+async fn run(
+    bash: &Path,
+    login: &Login,
+    policy: &Policy,
+    confine: &dyn Confine,
+    dir: &Path,
+) -> Result<Snapshot, String> {
+    let report = dir.join("login");
+    let prelude = dir.join("prelude");
+    let mut args: Vec<OsString> = Vec::new();
+    if login.login {
+        args.push("-l".into());
+    }
+    args.extend(["-c".into(), script(login, &report, &prelude).into()]);
+    let launch = Launch {
+        program: bash.into(),
+        args,
+        env: policy
+            .base()
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        cwd: "/".into(),
+        terminal: false,
+    };
+    let launch = confine
+        .wrap(launch, &Confinement::Off)
+        .map_err(|error| error.to_string())?;
+    let mut command = super::command(&launch);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    match tokio::time::timeout(LIMIT, child.wait()).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err(format!("it took longer than {} s", LIMIT.as_secs())),
+    }
+    let bytes = std::fs::read(&report).map_err(|error| error.to_string())?;
+    let state = shell::read_report(&bytes).ok_or("it ended early")?;
+    let mut variables = state.exports;
+    policy.scrub(&mut variables);
+    let size = std::fs::metadata(&prelude).map_or(0, |meta| meta.len());
+    Ok(Snapshot {
+        variables,
+        prelude: (1..=MAX_PRELUDE).contains(&size).then_some(prelude),
+    })
+}
+
+fn script(login: &Login, report: &Path, prelude: &Path) -> String {
+    let mut lines: Vec<String> = login
+        .files
+        .iter()
+        .map(|file| {
+            let file = quote_path(file);
+            format!("[ -r {file} ] && . {file}")
+        })
+        .collect();
+    lines.push(format!(
+        "{{ for f in $(compgen -A function); do case $f in _*) ;; *) declare -f -- \"$f\";; esac; done; \
+         alias -p; }} >|{} 2>/dev/null",
+        quote_path(prelude)
+    ));
+    lines.push(format!(
+        "{{ builtin printf '%s\\0' \"$PWD\"; builtin declare -px; }} >|{}",
+        quote_path(report)
+    ));
+    lines.join("\n")
+}

@@ -1,0 +1,11 @@
+//! Environments with real shells.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions shared by tests"
+)]
+
+mod behaviour;
+mod local;
+mod support;

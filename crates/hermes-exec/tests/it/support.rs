@@ -1,0 +1,55 @@
+//! What the tests run in.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_exec::environment::Variables;
+use hermes_exec::local::{LocalEnvironment, LocalSettings, Login, Policy};
+use hermes_exec::output::Collector;
+use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
+use hermes_exec::{Environment, Exec, Finished};
+
+pub(crate) fn variables(home: &Path) -> Variables {
+    Variables::from([
+        ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("HOME".to_owned(), home.display().to_string()),
+        ("LC_ALL".to_owned(), "C.UTF-8".to_owned()),
+    ])
+}
+
+/// A sandbox that only starts sessions, by the helper that cargo built for these tests.
+pub(crate) fn unconfined() -> Arc<Sandbox> {
+    Arc::new(Sandbox::detect(Settings {
+        choice: Choice::Off,
+        unknown: None,
+        network: true,
+        writable: Vec::new(),
+        unreadable: Vec::new(),
+        limits: Limits::default(),
+        homes: Vec::new(),
+        user_home: None,
+        helper: Some(env!("CARGO_BIN_EXE_confine").into()),
+    }))
+}
+
+pub(crate) fn settings(dir: &Path) -> LocalSettings {
+    LocalSettings {
+        bash: "/bin/bash".into(),
+        variables: Policy::fixed(variables(dir)),
+        login: Login::default(),
+        grace: Duration::from_millis(500),
+        processes: dir.join("processes"),
+    }
+}
+
+pub(crate) fn local(dir: &Path) -> LocalEnvironment {
+    LocalEnvironment::new(settings(dir), unconfined()).unwrap()
+}
+
+/// Runs it and gives its output as a reader sees it.
+pub(crate) async fn run(env: &dyn Environment, command: Exec) -> (Finished, String) {
+    let mut collector = Collector::new(50_000);
+    let finished = env.exec(command, &mut collector).await.unwrap();
+    (finished, collector.finish().text())
+}
