@@ -19,7 +19,7 @@ use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransport,
@@ -104,7 +104,7 @@ impl Http {
         session: Option<Arc<str>>,
         headers: HeaderMap,
     ) -> HttpResult<StreamableHttpPostResponse> {
-        let (id, kind) = describe(&message);
+        let (asked, kind) = describe(&message);
         let body = serde_json::to_vec(&message)?;
         if kind == Kind::Greeting {
             self.greet(session, headers, body);
@@ -119,8 +119,8 @@ impl Http {
             Ok(response) => response,
             Err(refused) => {
                 if kind == Kind::Discover
-                    && let Some(id) = id
-                    && let Some(message) = answer::discover_refused(&refused, id)
+                    && let Some(asked) = asked
+                    && let Some(message) = answer::discover_refused(&refused, asked.id)
                 {
                     return Ok(StreamableHttpPostResponse::Json(message, None));
                 }
@@ -128,7 +128,7 @@ impl Http {
                 return Err(StreamableHttpError::Client(Fault(refused.failure)));
             }
         };
-        let answered = self.answered(response, id).await;
+        let answered = self.answered(response, asked).await;
         if let Err(StreamableHttpError::Client(Fault(failure))) = &answered {
             self.shared().note_refusal(failure);
         }
@@ -157,7 +157,7 @@ impl Http {
     async fn answered(
         &self,
         response: reqwest::Response,
-        id: Option<RequestId>,
+        asked: Option<answer::Asked>,
     ) -> HttpResult<StreamableHttpPostResponse> {
         let session = header(response.headers(), SESSION_ID);
         if session.is_some() {
@@ -168,14 +168,14 @@ impl Http {
         }
         let content_type = header(response.headers(), "content-type").unwrap_or_default();
         if content_type.starts_with("text/event-stream") {
-            let stream = answer::repaired(events(response, self.shared()), id, self.shared());
+            let stream = answer::repaired(events(response, self.shared()), asked, self.shared());
             return Ok(StreamableHttpPostResponse::Sse(stream, session));
         }
         let body = match bounded_body(response, self.shared()).await {
             Ok(body) => body,
             Err(cause) => return Err(self.broke(Break::AfterSend, &cause)),
         };
-        let Some(id) = id else {
+        let Some(asked) = asked else {
             // Nothing was asked, so nothing is read.
             return Ok(StreamableHttpPostResponse::Accepted);
         };
@@ -183,7 +183,7 @@ impl Http {
             let cause = not_mcp(&content_type, &body);
             return Err(self.broke(Break::NotMcp, &cause));
         }
-        match answer::messages(&body, &id, Some(self.shared())) {
+        match answer::messages(&body, &asked, Some(self.shared())) {
             Ok(mut messages) if messages.len() == 1 => Ok(StreamableHttpPostResponse::Json(
                 messages.remove(0),
                 session,
@@ -219,7 +219,7 @@ pub(crate) enum Kind {
     Listen,
 }
 
-fn describe(message: &ClientJsonRpcMessage) -> (Option<RequestId>, Kind) {
+fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
     let request = match message {
         ClientJsonRpcMessage::Request(request) => request,
         message if is_greeting(message) => return (None, Kind::Greeting),
@@ -231,7 +231,11 @@ fn describe(message: &ClientJsonRpcMessage) -> (Option<RequestId>, Kind) {
         ClientRequest::SubscriptionsListenRequest(_) => Kind::Other,
         _ => Kind::Operation,
     };
-    (Some(request.id.clone()), kind)
+    let asked = answer::Asked {
+        id: request.id.clone(),
+        call: crate::peer::is_call(&request.request),
+    };
+    (Some(asked), kind)
 }
 
 /// Whether it is `notifications/initialized`.

@@ -26,7 +26,7 @@ use crate::link::{Call, Era, LinkEvent, TransportKind};
 
 pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::{Inbox, keep};
+pub(crate) use inbox::{Answer, Inbox, is_call, keep};
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
 pub(crate) use subscribe::subscribe;
 
@@ -230,15 +230,17 @@ impl Shared {
         faults.remove(id)
     }
 
-    /// Keeps the result of an operation for whoever waits for it.
-    pub(crate) fn keep_result(&self, id: RequestId, result: Value) {
+    /// Keeps the result of an operation for whoever waits for it; says whether it did.
+    pub(crate) fn keep_result(&self, id: RequestId, result: Value) -> bool {
         if !self.ready.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
-        if !raw.unwanted.remove(&id) && raw.results.len() < FAULTS_KEPT {
+        let kept = !raw.unwanted.remove(&id) && raw.results.len() < FAULTS_KEPT;
+        if kept {
             raw.results.insert(id, result);
         }
+        kept
     }
 
     pub(crate) fn take_result(&self, id: &RequestId) -> Option<Value> {

@@ -8,6 +8,7 @@ mod child;
 mod env;
 mod guard;
 mod lines;
+mod pen;
 mod stderr;
 mod transport;
 

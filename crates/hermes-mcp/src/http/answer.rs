@@ -15,14 +15,35 @@ use sse_stream::Sse;
 use super::Refused;
 use super::body::chain;
 use crate::classify::Break;
-use crate::peer::{Shared, keep};
+use crate::peer::{Answer, Shared, keep};
 
-/// The messages of a JSON body. Whatever answers in it answers the request `id`.
+/// The request that an answer belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: RequestId,
+    /// It calls a tool: rmcp need not understand the result.
+    pub(crate) call: bool,
+}
+
+impl Asked {
+    /// The result of a tool is read once, by us; rmcp gets a notice that it is there.
+    fn notice(&self, text: &[u8], shared: Option<&Shared>) -> Option<ServerJsonRpcMessage> {
+        let shared = shared.filter(|_| self.call)?;
+        let answer = Answer::read(text).filter(|answer| answer.id == self.id)?;
+        answer.hand_over(shared)
+    }
+}
+
+/// The messages of a JSON body. Whatever answers in it answers the request.
 pub(crate) fn messages(
     body: &[u8],
-    id: &RequestId,
+    asked: &Asked,
     shared: Option<&Shared>,
 ) -> Result<Vec<ServerJsonRpcMessage>, String> {
+    if let Some(notice) = asked.notice(body, shared) {
+        return Ok(vec![notice]);
+    }
+    let id = &asked.id;
     // The usual case needs no second look.
     if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
         && answered_id(&message) == Some(id)
@@ -68,20 +89,20 @@ pub(crate) fn as_stream(
 /// ended is kept for the link.
 pub(crate) fn repaired(
     events: impl Stream<Item = Result<Sse, SseError>> + Send + 'static,
-    id: Option<RequestId>,
+    asked: Option<Asked>,
     shared: &Arc<Shared>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let Some(id) = id else {
+    let Some(asked) = asked else {
         return events.boxed();
     };
     let shared = Arc::clone(shared);
     events
         .filter_map(move |event| {
             let event = match event {
-                Ok(event) => own_event(event, &id, Some(&shared)).map(Ok),
+                Ok(event) => own_event(event, &asked, Some(&shared)).map(Ok),
                 Err(error) => {
                     let why = shared.broke(Break::AfterSend, &chain(&error));
-                    shared.fault(id.clone(), why);
+                    shared.fault(asked.id.clone(), why);
                     Some(Err(error))
                 }
             };
@@ -100,10 +121,17 @@ struct Outline {
 
 /// The event, repaired if need be. An answer to somebody else's request is dropped: rmcp would
 /// take it for the end of this stream.
-fn own_event(mut event: Sse, id: &RequestId, shared: Option<&Shared>) -> Option<Sse> {
+fn own_event(mut event: Sse, asked: &Asked, shared: Option<&Shared>) -> Option<Sse> {
+    let id = &asked.id;
     let Some(data) = &event.data else {
         return Some(event);
     };
+    if let Some(notice) = asked.notice(data.as_bytes(), shared)
+        && let Ok(notice) = serde_json::to_string(&notice)
+    {
+        event.data = Some(notice);
+        return Some(event);
+    }
     let Ok(outline) = serde_json::from_str::<Outline>(data) else {
         return Some(event);
     };
@@ -189,21 +217,29 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
         return None;
     }
-    if let Ok(mut messages) = messages(&refused.body, &id, None)
+    let asked = Asked { id, call: false };
+    if let Ok(mut messages) = messages(&refused.body, &asked, None)
         && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
     {
         return Some(messages.remove(0));
     }
     let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
-    Some(ServerJsonRpcMessage::error(error, Some(id)))
+    Some(ServerJsonRpcMessage::error(error, Some(asked.id)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn asked(number: i64) -> Asked {
+        Asked {
+            id: RequestId::Number(number),
+            call: false,
+        }
+    }
+
     fn one(body: &str) -> Value {
-        let messages = messages(body.as_bytes(), &RequestId::Number(7), None).unwrap();
+        let messages = messages(body.as_bytes(), &asked(7), None).unwrap();
         assert_eq!(messages.len(), 1);
         serde_json::to_value(&messages[0]).unwrap()
     }
@@ -231,7 +267,7 @@ mod tests {
 
     #[test]
     fn results_pass_and_batches_are_taken_apart() {
-        let id = RequestId::Number(7);
+        let id = asked(7);
         assert_eq!(
             one(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#)["result"]["a"],
             1
@@ -246,7 +282,7 @@ mod tests {
 
     #[test]
     fn events_with_errors_are_repaired_and_others_left_alone() {
-        let id = RequestId::Number(3);
+        let id = asked(3);
         let event = |data: &str| Sse::default().data(data);
         let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#;
         let repaired = own_event(event(error), &id, None).unwrap();

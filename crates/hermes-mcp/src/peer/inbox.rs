@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::bytes::Regex;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, RequestId,
+    ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::Shared;
@@ -16,7 +18,15 @@ use crate::failure::{Certainty, FailureClass, McpFailure};
 pub(crate) struct Inbox {
     shared: Arc<Shared>,
     /// Requests without an answer, oldest first.
-    waiting: Mutex<Vec<RequestId>>,
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+struct Waiting {
+    id: RequestId,
+    /// A call of a tool: rmcp need not understand its result.
+    call: bool,
+    /// Where its line ended, counted in bytes, once it is written.
+    end: Option<u64>,
 }
 
 impl Inbox {
@@ -31,21 +41,45 @@ impl Inbox {
     pub(crate) fn sending(&self, message: &ClientJsonRpcMessage) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
-            ClientJsonRpcMessage::Request(request) => waiting.push(request.id.clone()),
+            ClientJsonRpcMessage::Request(request) => waiting.push(Waiting {
+                id: request.id.clone(),
+                call: is_call(&request.request),
+                end: None,
+            }),
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) =
                     &notification.notification
                 {
                     let id = cancelled.params.request_id.as_ref();
-                    waiting.retain(|one| Some(one) != id);
+                    waiting.retain(|one| Some(&one.id) != id);
                 }
             }
             _ => {}
         }
     }
 
+    /// The request was written whole; its line ended at this byte.
+    pub(crate) fn sent(&self, id: &RequestId, end: u64) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(one) = waiting.iter_mut().find(|one| one.id == *id) {
+            one.end = Some(end);
+        }
+    }
+
+    /// Requests of which the server cannot know, having read so many bytes.
+    pub(crate) fn unread(&self, read: u64) -> Vec<RequestId> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let unread = waiting
+            .iter()
+            .filter(|one| one.end.is_some_and(|end| end > read));
+        unread.map(|one| one.id.clone()).collect()
+    }
+
     /// The messages in `text`; `None` if it is not JSON.
     pub(crate) fn read(&self, text: &[u8]) -> Option<Vec<ServerJsonRpcMessage>> {
+        if let Some(message) = self.answer_of_call(text) {
+            return Some(vec![message]);
+        }
         let messages = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
             Ok(message) if !is_lost(&message) => {
                 if let ServerJsonRpcMessage::Response(response) = &message {
@@ -64,9 +98,28 @@ impl Inbox {
         };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for id in messages.iter().filter_map(answered) {
-            waiting.retain(|one| one != id);
+            waiting.retain(|one| one.id != *id);
         }
         Some(messages)
+    }
+
+    /// The usual case: the result of a tool, which is kept as it came and read only once.
+    fn answer_of_call(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let expected = {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.iter().any(|one| one.call)
+        };
+        let answer = expected.then(|| Answer::read(text))??;
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = waiting
+                .iter()
+                .position(|one| one.call && one.id == answer.id)?;
+            waiting.remove(at);
+        }
+        answer
+            .hand_over(&self.shared)
+            .or_else(|| serde_json::from_slice(text).ok())
     }
 
     /// A message that rmcp cannot read as it is.
@@ -95,7 +148,7 @@ impl Inbox {
     fn only_waiting(&self) -> Option<RequestId> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.as_slice() {
-            [id] => Some(id.clone()),
+            [one] => Some(one.id.clone()),
             _ => None,
         }
     }
@@ -121,9 +174,39 @@ impl Inbox {
         failure.rpc_code = Some(-32603);
         self.shared.fault(id.clone(), failure);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|one| *one != id);
+        waiting.retain(|one| one.id != id);
         let error = ErrorData::internal_error(text, None);
         Some(ServerJsonRpcMessage::error(error, Some(id)))
+    }
+}
+
+/// Whether a request calls a tool. rmcp passes the result on and looks at nothing in it.
+pub(crate) fn is_call(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::CustomRequest(custom) if custom.method == "tools/call")
+}
+
+/// A plain answer to a request.
+#[derive(Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) id: RequestId,
+    result: Value,
+    #[serde(default)]
+    method: Option<IgnoredAny>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+impl Answer {
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        let answer: Self = serde_json::from_slice(text).ok()?;
+        (answer.method.is_none() && answer.error.is_none()).then_some(answer)
+    }
+
+    /// Keeps the result for whoever asked and gives rmcp the notice that it is there. `None`:
+    /// nobody takes it.
+    pub(crate) fn hand_over(self, shared: &Shared) -> Option<ServerJsonRpcMessage> {
+        let notice = ServerJsonRpcMessage::response(ServerResult::empty(()), self.id.clone());
+        shared.keep_result(self.id, self.result).then_some(notice)
     }
 }
 
@@ -159,7 +242,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
 }
 
 /// The id of a message of which only the ends are known: it stands near one of them.
-fn id_in(head: &[u8], tail: &[u8], waiting: &[RequestId]) -> Option<RequestId> {
+fn id_in(head: &[u8], tail: &[u8], waiting: &[Waiting]) -> Option<RequestId> {
     let first = Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d+)"#);
     let last = Regex::new(r#""id"\s*:\s*"?(\d+)"?\s*\}\s*$"#);
     for (pattern, end) in [(first, head), (last, tail)] {
@@ -168,7 +251,7 @@ fn id_in(head: &[u8], tail: &[u8], waiting: &[RequestId]) -> Option<RequestId> {
             std::str::from_utf8(&found[1]).ok()?.parse::<i64>().ok()
         });
         let id = found.map(RequestId::Number);
-        if let Some(id) = id.filter(|id| waiting.contains(id)) {
+        if let Some(id) = id.filter(|id| waiting.iter().any(|one| one.id == *id)) {
             return Some(id);
         }
     }
@@ -181,7 +264,11 @@ mod tests {
 
     #[test]
     fn the_id_of_a_cut_message_is_found_at_either_end() {
-        let waiting = [RequestId::Number(4), RequestId::Number(5)];
+        let waiting = [4, 5].map(|number| Waiting {
+            id: RequestId::Number(number),
+            call: false,
+            end: None,
+        });
         let find = |head: &str, tail: &str| id_in(head.as_bytes(), tail.as_bytes(), &waiting);
         let five = Some(RequestId::Number(5));
         assert_eq!(

@@ -9,10 +9,11 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::pen::Pen;
 use super::{Children, StderrRing};
 use crate::classify::Break;
 use crate::ledger::{group_exists, signal_group};
-use crate::peer::Shared;
+use crate::peer::{Inbox, Shared};
 
 /// After its stdin is closed a child may take this long to end by itself.
 const EOF_TIME: Duration = Duration::from_secs(2);
@@ -165,6 +166,32 @@ impl Inner {
     }
 }
 
+/// What the end of a child is told to.
+pub(super) struct Watched {
+    pub(super) inner: Arc<Inner>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ring: Arc<StderrRing>,
+    pub(super) pen: Arc<Pen>,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl Watched {
+    fn died(&self, how: &str) {
+        let mut text = format!("the server's process {how}");
+        if let Some(line) = self.ring.last_line() {
+            text = format!("{text}; it last wrote: {line}");
+        }
+        // What it never read cannot have run.
+        if let Some(read) = self.pen.read_for_good() {
+            for id in self.inbox.unread(read) {
+                let why = self.shared.broke(Break::BeforeSend, &text);
+                self.shared.fault(id, why);
+            }
+        }
+        self.shared.die(self.shared.broke(Break::AfterSend, &text));
+    }
+}
+
 /// The ends of the child's pipes.
 pub(super) struct PipeEnds {
     pub(super) stdout: CancellationToken,
@@ -173,12 +200,11 @@ pub(super) struct PipeEnds {
 
 /// Waits for the child, tells the link at once, and cleans up after it.
 pub(super) async fn supervise(
-    inner: Arc<Inner>,
+    watched: Watched,
     mut process: tokio::process::Child,
-    shared: Arc<Shared>,
-    ring: Arc<StderrRing>,
     ends: PipeEnds,
 ) {
+    let inner = Arc::clone(&watched.inner);
     let how = match process.wait().await {
         Ok(status) => describe(status),
         Err(error) => format!("was lost sight of: {error}"),
@@ -189,11 +215,9 @@ pub(super) async fn supervise(
         ends.stderr.cancelled().await;
     };
     let _ = tokio::time::timeout(PIPE_TIME, drained).await;
-    let mut text = format!("the server's process {how}");
-    if let Some(line) = ring.last_line() {
-        text = format!("{text}; it last wrote: {line}");
-    }
-    shared.die(shared.broke(Break::AfterSend, &text));
+    watched.died(&how);
+    // Nothing of it is needed any more.
+    drop(watched);
     inner.end_leftovers().await;
     inner.children.guard.remove(inner.pid);
     let books = Arc::clone(&inner);

@@ -1,19 +1,20 @@
 //! JSON-RPC over the pipes of a child.
 
+use std::collections::VecDeque;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::ServerJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, ChildStdout, Command};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::child::{self, Child, PipeEnds};
+use super::child::{self, Child, PipeEnds, Watched};
 use super::lines::{Line, Lines};
+use super::pen::Pen;
 use super::stderr::Logger;
 use super::{StderrRing, env};
 use crate::classify::Break;
@@ -22,17 +23,12 @@ use crate::failure::McpFailure;
 use crate::http::Fault;
 use crate::peer::{Inbox, Shared};
 
-/// Messages on their way in each direction; more wait in the pipe.
-const QUEUE: usize = 64;
-
 /// A child that closed its stdout and lives on for longer than this is of no use.
 const REASON_TIME: Duration = Duration::from_secs(2);
 
-type Written = oneshot::Sender<Result<(), String>>;
-
 pub(crate) struct StdioTransport {
-    writer: mpsc::Sender<(Vec<u8>, Written)>,
-    incoming: mpsc::Receiver<ServerJsonRpcMessage>,
+    pen: Arc<Pen>,
+    reader: Reader,
     inbox: Arc<Inbox>,
     child: Arc<Child>,
     shared: Arc<Shared>,
@@ -89,36 +85,36 @@ pub(crate) async fn spawn(
         stdout: CancellationToken::new(),
         stderr: CancellationToken::new(),
     };
-    let transport = wire(&child, shared, ring, (stdin, stdout, stderr), &ends);
-    let inner = Arc::clone(&child.inner);
-    let supervisor = child::supervise(inner, process, Arc::clone(shared), Arc::clone(ring), ends);
+    let pen = Pen::new(stdin, child.inner.close_stdin.clone())
+        .map_err(|error| shared.broke(Break::BeforeSend, &error.to_string()))?;
+    let inbox = Inbox::new(shared);
+    let transport = StdioTransport {
+        pen: Arc::clone(&pen),
+        reader: Reader {
+            lines: Some((Lines::new(stdout), ends.stdout.clone().drop_guard())),
+            read: VecDeque::new(),
+            shared: Arc::clone(shared),
+            ring: Arc::clone(ring),
+            inbox: Arc::clone(&inbox),
+        },
+        inbox: Arc::clone(&inbox),
+        child: Arc::clone(&child),
+        shared: Arc::clone(shared),
+    };
+    listen_to_stderr(&child, ring, stderr, &ends);
+    let watched = Watched {
+        inner: Arc::clone(&child.inner),
+        shared: Arc::clone(shared),
+        ring: Arc::clone(ring),
+        pen,
+        inbox,
+    };
+    let supervisor = child::supervise(watched, process, ends);
     drop(hermes_core::task::spawn("mcp-child", supervisor));
     Ok((transport, child))
 }
 
-fn wire(
-    child: &Arc<Child>,
-    shared: &Arc<Shared>,
-    ring: &Arc<StderrRing>,
-    (stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr),
-    ends: &PipeEnds,
-) -> StdioTransport {
-    let inbox = Inbox::new(shared);
-    let (writer, outgoing) = mpsc::channel(QUEUE);
-    let (received, incoming) = mpsc::channel(QUEUE);
-    let writing = write(stdin, outgoing, child.inner.close_stdin.clone());
-    drop(hermes_core::task::spawn("mcp-stdin", writing));
-    let reader = Reader {
-        shared: Arc::clone(shared),
-        ring: Arc::clone(ring),
-        inbox: Arc::clone(&inbox),
-        received,
-    };
-    let end = ends.stdout.clone().drop_guard();
-    drop(hermes_core::task::spawn("mcp-stdout", async move {
-        reader.run(stdout).await;
-        drop(end);
-    }));
+fn listen_to_stderr(child: &Child, ring: &Arc<StderrRing>, stderr: ChildStderr, ends: &PipeEnds) {
     let inner = Arc::clone(&child.inner);
     let ring = Arc::clone(ring);
     let end = ends.stderr.clone().drop_guard();
@@ -127,46 +123,6 @@ fn wire(
         read_stderr(stderr, &ring, &mut logger).await;
         drop(end);
     }));
-    StdioTransport {
-        writer,
-        incoming,
-        inbox,
-        child: Arc::clone(child),
-        shared: Arc::clone(shared),
-    }
-}
-
-async fn write(
-    mut stdin: ChildStdin,
-    mut outgoing: mpsc::Receiver<(Vec<u8>, Written)>,
-    close: CancellationToken,
-) {
-    loop {
-        let (line, written) = tokio::select! {
-            biased;
-            () = close.cancelled() => return,
-            next = outgoing.recv() => match next {
-                Some(next) => next,
-                None => return,
-            },
-        };
-        // A child that does not read must not keep us from closing its stdin.
-        let result = tokio::select! {
-            biased;
-            () = close.cancelled() => return,
-            result = write_line(&mut stdin, &line) => result,
-        };
-        let broken = result.is_err();
-        let _ = written.send(result.map_err(|error| error.to_string()));
-        if broken {
-            return;
-        }
-    }
-}
-
-async fn write_line(stdin: &mut ChildStdin, line: &[u8]) -> std::io::Result<()> {
-    stdin.write_all(line).await?;
-    stdin.flush().await
 }
 
 async fn read_stderr(mut stderr: ChildStderr, ring: &StderrRing, logger: &mut Logger<'_>) {
@@ -177,21 +133,28 @@ async fn read_stderr(mut stderr: ChildStderr, ring: &StderrRing, logger: &mut Lo
     }
 }
 
+/// Reads when rmcp asks: no task and no queue between the pipe and whoever waits for an answer.
 struct Reader {
+    /// Until its end; the guard tells that it was read to there.
+    lines: Option<(Lines<ChildStdout>, DropGuard)>,
+    /// Messages of a line that held several.
+    read: VecDeque<ServerJsonRpcMessage>,
     shared: Arc<Shared>,
     ring: Arc<StderrRing>,
     inbox: Arc<Inbox>,
-    received: mpsc::Sender<ServerJsonRpcMessage>,
 }
 
 impl Reader {
-    async fn run(&self, stdout: ChildStdout) {
-        let mut lines = Lines::new(stdout);
-        while let Some(line) = lines.next(|| self.shared.hear()).await {
-            for message in self.messages(&line) {
-                if self.received.send(message).await.is_err() {
-                    return;
-                }
+    /// The next message. Losing the future loses nothing.
+    async fn next(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.read.pop_front() {
+                return Some(message);
+            }
+            let (lines, _) = self.lines.as_mut()?;
+            match lines.next(|| self.shared.hear()).await {
+                Some(line) => self.read.extend(self.messages(&line)),
+                None => self.lines = None,
             }
         }
     }
@@ -229,20 +192,24 @@ impl Transport<RoleClient> for StdioTransport {
             line
         });
         self.inbox.sending(&item);
-        let writer = self.writer.clone();
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let line = line.map(|line| self.pen.write(line));
         let shared = Arc::clone(&self.shared);
+        let inbox = Arc::clone(&self.inbox);
         async move {
             // A line that was not written whole was not read as a message.
             let line = line.map_err(|error| unsent(&shared, &error.to_string()))?;
-            let (written, done) = oneshot::channel();
-            let cause = if writer.send((line, written)).await.is_err() {
-                "the server's process takes no more requests".to_owned()
-            } else {
-                match done.await {
-                    Ok(Ok(())) => return Ok(()),
-                    Ok(Err(error)) => error,
-                    Err(_) => "the server's process is being stopped".to_owned(),
+            let cause = match line.written().await {
+                Ok(end) => {
+                    if let Some(id) = id {
+                        inbox.sent(&id, end);
+                    }
+                    return Ok(());
                 }
+                Err(cause) => cause,
             };
             // The end of the process says more than that of the pipe.
             let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
@@ -252,7 +219,7 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if let Some(message) = self.incoming.recv().await {
+        if let Some(message) = self.reader.next().await {
             return Some(message);
         }
         // The child is ending: why follows at once, and should be what everybody is told.

@@ -1,12 +1,14 @@
-//! Sending: the request runs in a task of its own, so that the caller can leave at once while the
-//! link tells the server about the cancellation.
+//! Sending: the request runs in the caller's task, and if the caller leaves it goes on for a moment
+//! elsewhere, so that the link can tell the server about the cancellation.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hermes_core::task;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use hermes_core::{BoxFuture, task};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::shared::{InFlight, LiveLink};
@@ -41,10 +43,7 @@ impl Attempt<'_> {
             ));
         }
         let cancel = CancellationToken::new();
-        // Dropping the call cancels the request.
-        let _guard = cancel.clone().drop_guard();
         let (progress, mut reports) = mpsc::channel(PROGRESS);
-        let (done, mut result) = oneshot::channel();
         let (permit, inflight) = held;
         let slot = Slot::new(self.shared.queue(), permit);
         let call = Call {
@@ -58,19 +57,18 @@ impl Attempt<'_> {
             behalf: self.options.behalf.clone(),
             slot: Some(slot.clone()),
         };
-        let request = request(Arc::clone(live), Arc::clone(&self.op), call);
-        task::spawn("mcp-request", async move {
+        let (link, op) = (Arc::clone(&live.link), Arc::clone(&self.op));
+        let mut request = UnderWay::new(cancel, async move {
             let _held = (slot, inflight);
-            // The receiver is gone if the caller left.
-            let _ = done.send(request.await);
+            let result = task::catch("mcp-request", link.request(&op, call)).await;
+            result.unwrap_or_else(|_| Err(broken()))
         });
         let mut thought = live.link.person_time();
         let mut look_at = started;
         loop {
             tokio::select! {
                 biased;
-                result = &mut result => {
-                    let result = result.unwrap_or_else(|_| Err(broken()));
+                result = &mut request => {
                     if result.is_ok() {
                         self.shared.metrics.round_trip(started.elapsed());
                     }
@@ -135,19 +133,50 @@ impl Attempt<'_> {
     }
 }
 
-async fn request(
-    live: Arc<LiveLink>,
-    op: Arc<crate::op::Op>,
-    call: Call,
-) -> Result<OpOutput, McpFailure> {
-    let cancel = call.cancel.clone();
-    let left = async {
-        cancel.cancelled().await;
-        tokio::time::sleep(FAREWELL).await;
-    };
-    tokio::select! {
-        result = live.link.request(&op, call) => result,
-        () = left => Err(cancelled(Certainty::MaybeExecuted)),
+/// A request in the caller's own task. Left before its end it is cancelled, and goes on for a
+/// moment in a task of its own while the link tells the server.
+struct UnderWay {
+    work: Option<BoxFuture<'static, Result<OpOutput, McpFailure>>>,
+    cancel: CancellationToken,
+}
+
+impl UnderWay {
+    fn new(
+        cancel: CancellationToken,
+        work: impl Future<Output = Result<OpOutput, McpFailure>> + Send + 'static,
+    ) -> Self {
+        Self {
+            work: Some(Box::pin(work)),
+            cancel,
+        }
+    }
+}
+
+impl Future for UnderWay {
+    type Output = Result<OpOutput, McpFailure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else {
+            return Poll::Pending;
+        };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else {
+            return;
+        };
+        self.cancel.cancel();
+        // Without a runtime the program is ending, and the link with it.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            drop(task::spawn("mcp-farewell", timeout(FAREWELL, work)));
+        }
     }
 }
 

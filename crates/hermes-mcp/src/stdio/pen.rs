@@ -1,0 +1,284 @@
+//! Writing to a child: at once where its pipe has room, else in a task that waits for it. And,
+//! when the child is dead, how much of what was written it has read.
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::unix::pipe;
+use tokio::process::ChildStdin;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Lines that wait for room; more wait with whoever sends them.
+const QUEUE: usize = 64;
+
+pub(super) struct Pen {
+    state: Mutex<State>,
+    queue: mpsc::Sender<Rest>,
+}
+
+struct State {
+    /// `None` once it is closed.
+    pipe: Option<Arc<pipe::Sender>>,
+    /// Lines on their way to the pipe or still waiting for it.
+    waiting: usize,
+    /// Bytes that the pipe took so far.
+    written: u64,
+}
+
+/// What the pipe did not take at once.
+struct Rest {
+    bytes: Vec<u8>,
+    written: oneshot::Sender<Written>,
+    _place: Place,
+}
+
+/// Where the line ended, counted in bytes from the first one written.
+pub(super) type Written = Result<u64, String>;
+
+/// A line on its way.
+pub(super) enum Line {
+    /// The pipe took it, or will never.
+    Done(Written),
+    /// Its turn comes when there is room.
+    Queued(oneshot::Receiver<Written>),
+    /// The queue is full, or somebody waits for it already.
+    Waits(Waiting),
+}
+
+pub(super) struct Waiting {
+    queue: mpsc::Sender<Rest>,
+    rest: Rest,
+    written: oneshot::Receiver<Written>,
+}
+
+/// While it lives, nobody may write past the queue.
+struct Place(Arc<Pen>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
+    }
+}
+
+const CLOSED: &str = "the server's process is being stopped";
+
+impl Pen {
+    /// Writes until `close`, which also closes the child's stdin.
+    pub(super) fn new(stdin: ChildStdin, close: CancellationToken) -> io::Result<Arc<Self>> {
+        let pipe = Arc::new(pipe::Sender::from_owned_fd(stdin.into_owned_fd()?)?);
+        let (queue, queued) = mpsc::channel(QUEUE);
+        let pen = Arc::new(Self {
+            state: Mutex::new(State {
+                pipe: Some(Arc::clone(&pipe)),
+                waiting: 0,
+                written: 0,
+            }),
+            queue,
+        });
+        let writing = Arc::clone(&pen);
+        drop(hermes_core::task::spawn("mcp-stdin", async move {
+            // A child that does not read must not keep us from closing its stdin.
+            tokio::select! {
+                biased;
+                () = close.cancelled() => {}
+                () = writing.write_queued(&pipe, queued) => {}
+            }
+            writing.state().pipe = None;
+        }));
+        Ok(pen)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to write a line. Lines do not mix.
+    pub(super) fn write(self: &Arc<Self>, mut line: Vec<u8>) -> Line {
+        let mut state = self.state();
+        let Some(pipe) = state.pipe.clone() else {
+            return Line::Done(Err(CLOSED.to_owned()));
+        };
+        let alone = state.waiting == 0;
+        if alone {
+            match pipe.try_write(&line) {
+                Ok(count) => {
+                    state.written += count as u64;
+                    if count == line.len() {
+                        return Line::Done(Ok(state.written));
+                    }
+                    line.drain(..count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Line::Done(Err(error.to_string())),
+            }
+        }
+        state.waiting += 1;
+        let (done, written) = oneshot::channel();
+        let rest = Rest {
+            bytes: line,
+            written: done,
+            _place: Place(Arc::clone(self)),
+        };
+        if !alone {
+            let queue = self.queue.clone();
+            return Line::Waits(Waiting {
+                queue,
+                rest,
+                written,
+            });
+        }
+        // The rest of a line must come before any other: alone, it finds the queue empty.
+        let refused = self.queue.try_send(rest);
+        drop(state);
+        drop(refused);
+        Line::Queued(written)
+    }
+
+    async fn write_queued(&self, pipe: &pipe::Sender, mut queued: mpsc::Receiver<Rest>) {
+        while let Some(rest) = queued.recv().await {
+            let result = self.write_all(pipe, &rest.bytes).await;
+            let broken = result.is_err();
+            // Whoever sent it may have left.
+            let _ = rest.written.send(result.map_err(|error| error.to_string()));
+            if broken {
+                return;
+            }
+        }
+    }
+
+    async fn write_all(&self, pipe: &pipe::Sender, mut bytes: &[u8]) -> io::Result<u64> {
+        loop {
+            match pipe.try_write(bytes) {
+                Ok(count) => {
+                    let mut state = self.state();
+                    state.written += count as u64;
+                    bytes = &bytes[count..];
+                    if bytes.is_empty() {
+                        return Ok(state.written);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => pipe.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How many bytes were read, if nobody is left who could read more.
+    pub(super) fn read_for_good(&self) -> Option<u64> {
+        let mut state = self.state();
+        let pipe = state.pipe.clone()?;
+        // An empty line means nothing to a server; without readers it is refused.
+        match pipe.try_write(b"\n") {
+            Ok(count) => {
+                state.written += count as u64;
+                return None;
+            }
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => return None,
+            Err(_) => {}
+        }
+        // Elsewhere the unread bytes are not told at this end of the pipe.
+        if !cfg!(target_os = "linux") {
+            return None;
+        }
+        let unread = rustix::io::ioctl_fionread(&*pipe).ok()?;
+        state.written.checked_sub(unread)
+    }
+}
+
+impl Line {
+    /// Waits until it is written.
+    pub(super) async fn written(self) -> Written {
+        let written = match self {
+            Self::Done(written) => return written,
+            Self::Queued(written) => written,
+            Self::Waits(waiting) => {
+                // Refused only when nobody writes any more; then the answer below says so.
+                let _ = waiting.queue.send(waiting.rest).await;
+                waiting.written
+            }
+        };
+        written.await.unwrap_or_else(|_| Err(CLOSED.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use tokio::io::AsyncReadExt as _;
+    use tokio::process::{Child, Command};
+
+    use super::*;
+
+    fn start(program: &str, args: &[&str]) -> (Child, Arc<Pen>, CancellationToken) {
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let close = CancellationToken::new();
+        let pen = Pen::new(child.stdin.take().unwrap(), close.clone()).unwrap();
+        (child, pen, close)
+    }
+
+    #[tokio::test]
+    async fn lines_arrive_whole_however_full_the_pipe_is() {
+        let (mut child, pen, close) = start("cat", &[]);
+        let mut output = child.stdout.take().unwrap();
+        let lines: Vec<Vec<u8>> = (0..200_u32)
+            .map(|number| {
+                let mut line = number.to_string().into_bytes();
+                line.resize(4000, b'x');
+                line.push(b'\n');
+                line
+            })
+            .collect();
+        let writes = lines.iter().map(|line| pen.write(line.clone()).written());
+        let writing = async {
+            let all = futures_util::future::join_all(writes).await;
+            assert!(all.iter().all(Result::is_ok), "{all:?}");
+            close.cancel();
+        };
+        let mut text = Vec::new();
+        let ((), read) = tokio::join!(writing, output.read_to_end(&mut text));
+        read.unwrap();
+        let mut found: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut expected: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert!(found == expected, "{} lines", found.len());
+    }
+
+    #[tokio::test]
+    async fn a_child_that_does_not_read_does_not_keep_its_stdin_open() {
+        let (mut child, pen, close) = start("sh", &["-c", "sleep 1000 & wait"]);
+        let line = pen.write(vec![b'x'; 1 << 20]);
+        assert!(matches!(line, Line::Queued(_)));
+        let next = pen.write(b"next\n".to_vec());
+        close.cancel();
+        assert_eq!(line.written().await, Err(CLOSED.to_owned()));
+        assert_eq!(next.written().await, Err(CLOSED.to_owned()));
+        let last = pen.write(b"last\n".to_vec()).written().await;
+        assert_eq!(last, Err(CLOSED.to_owned()));
+        child.kill().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_child_has_read_is_known() {
+        // It reads one line, says so, and reads no more.
+        let script = "head -n 1 >/dev/null; echo read; exec sleep 1000";
+        let (mut child, pen, _close) = start("sh", &["-c", script]);
+        let first = pen.write(b"first\n".to_vec()).written().await.unwrap();
+        let mut said = [0; 5];
+        let mut output = child.stdout.take().unwrap();
+        output.read_exact(&mut said).await.unwrap();
+        let second = pen.write(b"second\n".to_vec()).written().await.unwrap();
+        assert_eq!(pen.read_for_good(), None, "it could read on");
+        child.kill().await.unwrap();
+        let read = pen.read_for_good().unwrap();
+        assert!(read >= first && read < second, "{first} {read} {second}");
+    }
+}
