@@ -191,6 +191,8 @@ pub(crate) enum Command {
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home
     Skills(commands::skills::SkillsArgs),
+    /// Which tools each platform has
+    Tools(commands::tools::ToolsArgs),
     /// MCP servers: add, test, log in, look at
     Mcp(commands::mcp::McpArgs),
     /// What is configured

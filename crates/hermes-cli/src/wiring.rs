@@ -1,9 +1,11 @@
 //! The composition root: everything a conversation needs is put together here.
 
+pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
 mod sampler;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
+use self::hands::Hands;
 use self::mcp::Mcp;
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
@@ -344,6 +347,33 @@ fn store_tools<'a>(
     deps.read_limits.chars = limits.result;
     deps.todos.restore(history);
     deps
+}
+
+/// The tools of this home on this machine, whether or not a platform has them switched on.
+pub(crate) struct Offer {
+    pub(crate) names: BTreeSet<String>,
+    /// Those that cannot be offered, with the reason.
+    pub(crate) missing: Vec<(&'static str, String)>,
+}
+
+/// What a conversation could be given here.
+pub(crate) fn offer(cx: &Context, config: &Config) -> Result<Offer, Failure> {
+    let hands = Hands::new(cx, config);
+    let store = if cx.home.state_db().exists() {
+        Some(open_for_reading(cx)?)
+    } else {
+        None
+    };
+    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+    let deps = StoreTools::from_config(&cx.home, config, None, store.clone(), rng);
+    let tools = HomeTools::new(deps, hands.tools, &ToolChoice::named(&["all".to_owned()]));
+    let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
+    // There is a history to search as soon as there is a conversation.
+    names.insert("session_search".to_owned());
+    Ok(Offer {
+        names,
+        missing: hands.missing,
+    })
 }
 
 fn tool_choice(args: &TurnArgs, config: &Config) -> ToolChoice {

@@ -10,6 +10,7 @@ pub(crate) mod model;
 pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod status;
+pub(crate) mod tools;
 pub(crate) mod version;
 pub(crate) mod waiting;
 

@@ -17,6 +17,7 @@ mod oneshot;
 mod oracle;
 mod resume;
 mod sessions;
+mod tools;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::ModelServer;

@@ -1,0 +1,260 @@
+//! `hermes tools`: which toolsets a platform has, and switching them.
+
+use std::collections::BTreeSet;
+
+use clap::{Args, Subcommand};
+use hermes_agent::home::toolsets::{self, PLATFORMS, Toolset};
+use hermes_config::Config;
+use hermes_config::edit::{ConfigDoc, EditError, KeyPath};
+use serde_json::json;
+
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+use crate::wiring;
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Toolsets, their tools and whether they are on (the default)
+    List {
+        #[command(flatten)]
+        on: On,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Switch toolsets on; SERVER:TOOL for a tool of an MCP server
+    Enable(Change),
+    /// Switch toolsets off; SERVER:TOOL for a tool of an MCP server
+    Disable(Change),
+}
+
+#[derive(Debug, Args)]
+struct On {
+    /// The platform whose tools are meant
+    #[arg(long, default_value = "cli")]
+    platform: String,
+}
+
+#[derive(Debug, Args)]
+struct Change {
+    #[arg(required = true, value_name = "TOOLSET")]
+    names: Vec<String>,
+    #[command(flatten)]
+    on: On,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: ToolsArgs, cx: &Context) -> Outcome {
+    let action = args.action.unwrap_or_else(|| Action::List {
+        on: On {
+            platform: "cli".to_owned(),
+        },
+        json: false,
+    });
+    match action {
+        Action::List { on, json } => list(cx, &on.platform, json),
+        Action::Enable(change) => switch(cx, &change, true),
+        Action::Disable(change) => switch(cx, &change, false),
+    }
+}
+
+fn known_platform(platform: &str) -> Outcome {
+    if PLATFORMS.contains(&platform) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "no platform {platform}; there are: {}",
+        PLATFORMS.join(", ")
+    )))
+}
+
+/// A tool of a set, as it stands on this machine.
+enum Standing {
+    Here,
+    /// It exists and cannot be offered, for this reason.
+    Missing(String),
+    /// Hermes has no such tool yet.
+    NotBuilt,
+}
+
+fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
+    known_platform(platform)?;
+    let config = cx.config()?;
+    let enabled = toolsets::enabled(&config, platform);
+    let offer = wiring::offer(cx, &config)?;
+    let standing = |tool: &str| {
+        if offer.names.contains(tool) {
+            return Standing::Here;
+        }
+        let missing = offer.missing.iter().find(|(name, _)| *name == tool);
+        missing.map_or(Standing::NotBuilt, |(_, why)| {
+            Standing::Missing(why.clone())
+        })
+    };
+    let mut rows = Vec::new();
+    for set in toolsets::switchable(platform) {
+        let on = enabled.contains(set.name);
+        let tools: Vec<(&str, Standing)> = set
+            .tools
+            .iter()
+            .map(|tool| (*tool, standing(tool)))
+            .collect();
+        if as_json {
+            rows.push(row(set, on, &tools));
+        } else {
+            cx.out.line(line(set, on, &tools))?;
+        }
+    }
+    let servers = config.mcp_servers.unwrap_or_default();
+    if as_json {
+        let value = json!({"platform": platform, "toolsets": rows, "mcp_servers": servers.keys().collect::<Vec<_>>()});
+        cx.out.json(&value)?;
+    } else if !servers.is_empty() {
+        let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+        cx.out.line(format!(
+            "MCP servers: {} (see: hermes mcp list)",
+            names.join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
+fn row(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> serde_json::Value {
+    let tools: Vec<_> = tools
+        .iter()
+        .map(|(name, standing)| match standing {
+            Standing::Here => json!({"name": name, "available": true}),
+            Standing::Missing(why) => json!({"name": name, "available": false, "why": why}),
+            Standing::NotBuilt => json!({"name": name, "available": false, "why": "not built yet"}),
+        })
+        .collect();
+    json!({"name": set.name, "about": set.label, "enabled": on, "tools": tools})
+}
+
+fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
+    let here: Vec<&str> = tools
+        .iter()
+        .filter(|(_, standing)| matches!(standing, Standing::Here))
+        .map(|(name, _)| *name)
+        .collect();
+    let missing: Vec<String> = tools
+        .iter()
+        .filter_map(|(name, standing)| match standing {
+            Standing::Missing(why) => Some(format!("{name}: {why}")),
+            _ => None,
+        })
+        .collect();
+    let mut what = if here.is_empty() && missing.is_empty() {
+        format!("({}; not built yet)", set.label)
+    } else {
+        here.join(", ")
+    };
+    for why in missing {
+        if !what.is_empty() {
+            what.push_str("; ");
+        }
+        what.push_str(&why);
+    }
+    format!(
+        "{:<4} {:<16} {what}",
+        if on { "on" } else { "off" },
+        set.name
+    )
+}
+
+fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
+    let platform = change.on.platform.as_str();
+    known_platform(platform)?;
+    let config = cx.config()?;
+    let (of_servers, sets): (Vec<&String>, Vec<&String>) =
+        change.names.iter().partition(|name| name.contains(':'));
+    let known: Vec<&str> = toolsets::switchable(platform).map(|set| set.name).collect();
+    if let Some(unknown) = sets.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(Failure::usage(format!(
+            "no toolset {unknown} on {platform}; there are: {}",
+            known.join(", ")
+        )));
+    }
+    let failed = |error: EditError| Failure::failed(error.to_string());
+    let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(failed)?;
+    if !sets.is_empty() {
+        switch_sets(&mut doc, &config, platform, &sets, on).map_err(failed)?;
+    }
+    for target in of_servers {
+        switch_server_tool(&mut doc, &config, target, on)?;
+    }
+    doc.save().map_err(failed)?;
+    let word = if on { "on" } else { "off" };
+    if change.json {
+        return Ok(cx
+            .out
+            .json(&json!({"platform": platform, word: change.names}))?);
+    }
+    Ok(cx.out.line(format!(
+        "{} {word} for {platform}; it counts from the next conversation",
+        change.names.join(", ")
+    ))?)
+}
+
+fn switch_sets(
+    doc: &mut ConfigDoc,
+    config: &Config,
+    platform: &str,
+    sets: &[&String],
+    on: bool,
+) -> Result<(), EditError> {
+    let mut enabled: BTreeSet<String> = toolsets::enabled(config, platform);
+    for name in sets {
+        if on {
+            enabled.insert((*name).clone());
+        } else {
+            enabled.remove(*name);
+        }
+    }
+    doc.set(
+        &KeyPath::new(["platform_toolsets", platform]),
+        &json!(enabled),
+    )?;
+    // A set that is off everywhere would stay off: switching it on here must count.
+    let off = &config.agent.disabled_toolsets;
+    if on && off.iter().any(|name| sets.contains(&name)) {
+        let left: Vec<&String> = off.iter().filter(|name| !sets.contains(name)).collect();
+        doc.set(&KeyPath::new(["agent", "disabled_toolsets"]), &json!(left))?;
+    }
+    Ok(())
+}
+
+/// Tools of a server are on unless its list of exclusions names them.
+fn switch_server_tool(doc: &mut ConfigDoc, config: &Config, target: &str, on: bool) -> Outcome {
+    let (server, tool) = target.split_once(':').unwrap_or((target, ""));
+    let Some(entry) = config.mcp_servers.as_ref().and_then(|all| all.get(server)) else {
+        return Err(Failure::not_found(format!(
+            "no MCP server {server}; see: hermes mcp list"
+        )));
+    };
+    let mut excluded: Vec<String> = entry
+        .pointer("/tools/exclude")
+        .and_then(|list| list.as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .filter(|name| name != tool)
+        .collect();
+    if !on {
+        excluded.push(tool.to_owned());
+    }
+    doc.set(
+        &KeyPath::new(["mcp_servers", server, "tools", "exclude"]),
+        &json!(excluded),
+    )
+    .map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(())
+}

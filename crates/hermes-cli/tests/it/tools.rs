@@ -1,0 +1,55 @@
+//! `hermes tools`.
+
+use crate::Setup;
+
+fn enabled(setup: &Setup, platform: &str) -> Vec<String> {
+    let value = setup
+        .run(["tools", "list", "--platform", platform, "--json"])
+        .ok()
+        .json();
+    value["toolsets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|set| set["enabled"] == true)
+        .map(|set| set["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn toolsets_are_switched_per_platform_and_comments_stay() {
+    let setup = Setup::with_config("# mine\nagent:\n  disabled_toolsets: [memory]\n");
+    let before = enabled(&setup, "cli");
+    assert!(before.contains(&"todo".to_owned()) && !before.contains(&"memory".to_owned()));
+    let _ = setup.run(["tools", "disable", "todo"]).ok();
+    let _ = setup.run(["tools", "enable", "memory", "moa"]).ok();
+    let after = enabled(&setup, "cli");
+    assert!(!after.contains(&"todo".to_owned()));
+    assert!(after.contains(&"memory".to_owned()) && after.contains(&"moa".to_owned()));
+    assert!(enabled(&setup, "telegram").contains(&"todo".to_owned()));
+    assert!(setup.home.read("config.yaml").contains("# mine"));
+}
+
+#[test]
+fn unknown_names_are_refused_with_what_there_is() {
+    let setup = Setup::new();
+    let done = setup.run(["tools", "disable", "everything"]);
+    assert_eq!(done.code, Some(64));
+    assert!(
+        done.stderr
+            .contains("no toolset everything on cli; there are: web")
+    );
+    assert_eq!(
+        setup.run(["tools", "list", "--platform", "fax"]).code,
+        Some(64)
+    );
+    // Discord's own tools make no sense elsewhere.
+    assert_eq!(
+        setup.run(["tools", "enable", "discord_admin"]).code,
+        Some(64)
+    );
+    assert_eq!(
+        setup.run(["tools", "disable", "nowhere:tool"]).code,
+        Some(4)
+    );
+}
