@@ -147,6 +147,14 @@ impl ServerHandle {
         self.shared.metrics.counters()
     }
 
+    /// Waits until the listening stream of the live link is open, or known not to be had.
+    pub async fn listening(&self) {
+        let live = self.shared.view.borrow().live.clone();
+        if let Some(live) = live {
+            live.link.listening().await;
+        }
+    }
+
     /// Tokens changed (the file was written): a server that waits for a login tries again.
     pub fn auth_changed(&self) {
         self.shared.inbox.wake(Wake::Auth);

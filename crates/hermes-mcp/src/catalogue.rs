@@ -11,7 +11,8 @@ use hermes_core::tool::{Effects, Tool, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::actor::CatalogueSnapshot;
-use crate::config::{ServerConfig, ToolFilter};
+use crate::config::{ServerConfig, ToolFilter, Transport};
+use crate::link::Era;
 use crate::naming;
 use crate::result::MediaStore;
 use crate::schema::{self, Sanitised};
@@ -116,10 +117,25 @@ impl Shelf<'_> {
                 Some(name) if !seen.insert(name) => {
                     self.remark(format!("{name} is offered twice; the first one counts"));
                 }
-                Some(name) => self.remote(name, raw),
+                Some(name) => match self.unfit(raw) {
+                    None => self.remote(name, raw),
+                    Some(why) => {
+                        let text = format!("{name} is not offered: {why}");
+                        tracing::warn!(server = config.name, "{text}");
+                        self.remark(text);
+                    }
+                },
             }
         }
         self.utilities();
+    }
+
+    /// Why a tool must not be offered. Annotations for headers matter only where there are headers.
+    fn unfit(&self, raw: &Value) -> Option<String> {
+        let over_http = matches!(self.source.config.transport, Transport::Http { .. });
+        let stateless = self.source.snapshot.facts.era == Era::Modern;
+        let schema = raw.get("inputSchema").filter(|_| over_http && stateless)?;
+        schema::header_problem(schema)
     }
 
     fn remark(&mut self, text: impl Into<String>) {

@@ -91,6 +91,8 @@ pub struct ServerConfig {
     pub session_error_markers: Vec<String>,
     pub hide_when_parked: bool,
     pub sse_idle_timeout: Option<Duration>,
+    /// Not started before the first call, where its tools are known from the last time.
+    pub lazy: bool,
     /// Of everything that needs another connection when it changes.
     pub connection_fingerprint: String,
     /// Of the whole entry.

@@ -17,11 +17,14 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::actor::CatalogueSnapshot;
 use crate::behalf::Person;
 use crate::classify::SessionMarkers;
 use crate::era::EraCache;
 use crate::failure::McpFailure;
 use crate::link::{ConnectRequest, Connector, Link, TransportDetails, TransportKind};
+use crate::osv::MalwareCheck;
+use crate::remembered::SchemaFile;
 use crate::stdio::{Children, StderrRing};
 
 /// Where access tokens come from.
@@ -170,6 +173,14 @@ pub struct McpConnector {
     pub rng: Arc<dyn Rng>,
     /// What its children wrote to stderr last.
     pub stderr: Arc<StderrRing>,
+    /// A listening stream that is silent for so long is opened again; `None`: silence is fine.
+    pub sse_idle_timeout: Option<Duration>,
+    /// Answers of a wrong content type are read all the same.
+    pub any_content_type: bool,
+    /// Who knows malware, for packages that are fetched and run.
+    pub malware: Option<Arc<MalwareCheck>>,
+    /// Where the lists of a lazy server are kept.
+    pub schemas: Option<SchemaFile>,
     /// What we call ourselves: name and version.
     pub client: (String, String),
 }
@@ -187,6 +198,10 @@ impl McpConnector {
             markers: SessionMarkers::default(),
             rng: Arc::new(SystemRng),
             stderr: Arc::default(),
+            sse_idle_timeout: None,
+            any_content_type: false,
+            malware: None,
+            schemas: None,
             client: ("hermes".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         }
     }
@@ -228,6 +243,16 @@ impl Target {
 impl Connector for McpConnector {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>> {
         Box::pin(handshake::connect(self, request))
+    }
+
+    fn remembered(&self) -> Option<CatalogueSnapshot> {
+        self.schemas.as_ref()?.load(&self.fingerprint)
+    }
+
+    fn remember(&self, snapshot: &CatalogueSnapshot) {
+        if let Some(schemas) = &self.schemas {
+            schemas.store(&self.fingerprint, snapshot);
+        }
     }
 
     fn details(&self) -> TransportDetails {

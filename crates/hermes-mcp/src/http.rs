@@ -32,7 +32,7 @@ use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
 use crate::peer::{Greeting, Shared};
 
-pub(crate) use body::{bounded_body, chain, events};
+pub(crate) use body::{bounded_body, chain, events, watched_events};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
@@ -179,7 +179,8 @@ impl Http {
             // Nothing was asked, so nothing is read.
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        if !content_type.starts_with("application/json") {
+        let known = content_type.starts_with("application/json");
+        if !known && !self.shared().manners().any_content_type {
             let cause = not_mcp(&content_type, &body);
             return Err(self.broke(Break::NotMcp, &cause));
         }
@@ -256,7 +257,10 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
     } else {
         content_type.to_owned()
     };
-    format!("the server answered with {what}, not with MCP: {start}")
+    format!(
+        "the server answered with {what}, not with MCP (if it is MCP all the same, set \
+         `skip_preflight: true`): {start}"
+    )
 }
 
 pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {

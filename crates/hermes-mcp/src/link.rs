@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::actor::CatalogueSnapshot;
 use crate::behalf::{Behalf, Slot};
 use crate::failure::McpFailure;
 use crate::op::{Op, OpOutput};
@@ -32,6 +33,11 @@ pub trait Link: Send + Sync {
     fn waits_for_person(&self) -> bool {
         false
     }
+    /// Waits until its listening stream is open, or known not to be had. At once where there is
+    /// none.
+    fn listening(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// How long it has waited for a person so far, in all.
     fn person_time(&self) -> Duration {
         Duration::ZERO
@@ -52,7 +58,7 @@ pub struct Call {
 }
 
 /// What the handshake told.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LinkFacts {
     pub era: Era,
     pub protocol_version: String,
@@ -107,6 +113,12 @@ pub enum TransportKind {
 /// then reports `AuthExpired` (another token is there, one retry makes sense) or `NeedsAuth`.
 pub trait Connector: Send + Sync {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
+    /// The lists of the last time, in this process or an earlier one.
+    fn remembered(&self) -> Option<CatalogueSnapshot> {
+        None
+    }
+    /// Keeps the lists for the next time.
+    fn remember(&self, _snapshot: &CatalogueSnapshot) {}
     /// What only the transport knows, for the status. Outlives the links, so the last words of a
     /// dead child are still there.
     fn details(&self) -> TransportDetails {

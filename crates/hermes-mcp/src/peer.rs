@@ -56,6 +56,10 @@ pub(crate) struct Shared {
     callers: Mutex<Callers>,
     /// Counts the times the machine woke up.
     wakes: watch::Sender<u64>,
+    /// Whether the listening stream is settled: open, or refused.
+    listening: watch::Sender<bool>,
+    /// What the config says about streams and answers.
+    manners: Mutex<Manners>,
     /// Ends everything that belongs to the connection.
     pub(crate) stop: CancellationToken,
 }
@@ -111,6 +115,8 @@ impl Shared {
             asking: Mutex::default(),
             callers: Mutex::default(),
             wakes: watch::Sender::new(0),
+            listening: watch::Sender::new(false),
+            manners: Mutex::default(),
             stop: CancellationToken::new(),
         });
         let forward = forward_changes(Arc::clone(&shared));
@@ -343,6 +349,25 @@ impl Shared {
         Ok((last.clone(), slot.clone()))
     }
 
+    pub(crate) fn set_manners(&self, manners: Manners) {
+        *self.manners.lock().unwrap_or_else(PoisonError::into_inner) = manners;
+    }
+
+    pub(crate) fn manners(&self) -> Manners {
+        *self.manners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The listening stream is open, or will not be.
+    pub(crate) fn listens(&self) {
+        self.listening.send_replace(true);
+    }
+
+    pub(crate) async fn listening(&self) {
+        let mut listening = self.listening.subscribe();
+        // The sender lives in `self`.
+        let _ = listening.wait_for(|settled| *settled).await;
+    }
+
     /// The machine slept: streams may be dead without a word.
     pub(crate) fn woke(&self) {
         self.wakes.send_modify(|count| *count += 1);
@@ -377,6 +402,15 @@ impl Drop for Asking {
             thinking.before += since.elapsed();
         }
     }
+}
+
+/// How a server's streams and answers are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manners {
+    /// A listening stream that is silent for so long is opened again.
+    pub(crate) silence: Option<Duration>,
+    /// Answers count by what they are, not by the type they claim to be.
+    pub(crate) any_content_type: bool,
 }
 
 /// How long people have been asked.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::catalogue::Catalogue;
 use crate::config::{Problem, ServerEntry};
 use crate::metrics::Counters;
-use crate::state::status::ServerStatus;
+use crate::state::status::{LastError, ServerStatus};
 
 pub use details::details;
 
@@ -122,7 +122,10 @@ impl LinkReport {
             server: status.server,
             tools_offered: status.tools,
             last_ok: status.last_ok,
-            last_error: status.last_error,
+            last_error: status.last_error.map(|error| LastError {
+                text: clean(error.text),
+                ..error
+            }),
             rtt_p50_ms: status.rtt_p50.map(millis),
             rtt_p95_ms: status.rtt_p95.map(millis),
             inflight: status.inflight,

@@ -4,6 +4,7 @@
 //! whole request fail. The model therefore gets a repaired copy; the wire gets what the server
 //! asked for. Where a property had to be renamed, [`Sanitised::restore`] takes it back.
 
+mod headers;
 mod repair;
 mod scan;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+pub use headers::header_problem;
 pub use scan::suspicious_phrases;
 
 /// Nested deeper than this, a schema is cut.

@@ -19,7 +19,7 @@ use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
 use crate::http::{
-    Exchange, Fault, Kind, Outgoing, bounded_body, chain, events, header, is_greeting,
+    Exchange, Fault, Kind, Outgoing, bounded_body, chain, header, is_greeting, watched_events,
 };
 use crate::peer::{Greeting, Inbox, Shared};
 
@@ -53,7 +53,7 @@ pub(crate) async fn transport(
         );
         return Err(shared.broke(Break::NotMcp, &text));
     }
-    let mut events = events(response, shared);
+    let mut events = watched_events(response, shared);
     let endpoint = endpoint(&mut events, &target.url, shared).await?;
     shared.session_seen();
     let inbox = Inbox::new(shared);

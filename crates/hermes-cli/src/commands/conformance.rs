@@ -8,10 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_core::ask::{Answer, Asker, Question, Want};
 use hermes_mcp::actor::{CallOptions, ServerHandle};
+use hermes_mcp::behalf::Behalf;
 use hermes_mcp::config;
+use hermes_mcp::naming;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
 use hermes_mcp::op::Op;
+use hermes_mcp::toolbox::Toolbox;
 use hermes_models::http::{self, HttpSettings, Redirects};
 use serde_json::{Map, Value, json};
 
@@ -25,9 +29,6 @@ const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.js
 /// What connecting, and one call, may take; the suite gives up after 30 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STOPPING: Duration = Duration::from_secs(2);
-/// The listening stream opens beside the first call. A suite that waits for the resumption of
-/// another stream takes it for that if it is late.
-const LISTENING: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConformanceArgs {
@@ -54,18 +55,11 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
         let lists = catalogue.and_then(|lists| lists.borrow().clone());
         let outcome = match (handle, lists) {
             (Some(handle), Some(lists)) => {
-                // The only scenario that looks at the listening stream.
-                if scenario == "sse-retry" {
-                    tokio::time::sleep(LISTENING).await;
-                }
-                exercise(
-                    &handle,
-                    &lists.tools,
-                    &lists.facts.capabilities,
-                    &context,
-                    cx,
-                )
-                .await;
+                // The listening stream opens beside the first call. A suite that waits for the
+                // resumption of another stream takes it for that if it is late.
+                let _ = tokio::time::timeout(PATIENCE, handle.listening()).await;
+                let offered = offered(&toolbox, &name, &lists.tools);
+                exercise(&handle, &offered, &lists.facts.capabilities, &context, cx).await;
                 Ok(())
             }
             (Some(handle), None) => {
@@ -79,6 +73,16 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
         toolbox.shutdown(STOPPING).await;
         outcome
     })
+}
+
+/// What a model would see of the server's tools.
+fn offered(toolbox: &Toolbox, server: &str, tools: &[Value]) -> Vec<Value> {
+    let catalogue = toolbox.catalogue();
+    let is_offered = |tool: &&Value| {
+        let name = naming::tool_name(server, tool["name"].as_str().unwrap_or_default());
+        catalogue.tools.iter().any(|tool| tool.spec().name == name)
+    };
+    tools.iter().filter(is_offered).cloned().collect()
 }
 
 fn context(cx: &Context) -> Result<Value, Failure> {
@@ -181,7 +185,14 @@ fn sample(tool: &Value, tools: &[Value]) -> Value {
 /// One request; what comes back is of no interest to anybody but the suite's log.
 async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     let what = op.name();
-    match handle.call(op, CallOptions::default()).await {
+    let options = CallOptions {
+        behalf: Some(Behalf {
+            session: "conformance".to_owned(),
+            asker: Arc::new(Agreeable),
+        }),
+        ..CallOptions::default()
+    };
+    match handle.call(op, options).await {
         Ok(output) => {
             cx.out.error(format!("{what}: {}", output.result));
             output.result
@@ -190,6 +201,25 @@ async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
             cx.out.error(format!("{what}: {error}"));
             Value::Null
         }
+    }
+}
+
+/// A person who takes every default.
+struct Agreeable;
+
+impl Asker for Agreeable {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        let answer = match question.want {
+            Want::Form { fields } => Answer::Form {
+                values: fields
+                    .iter()
+                    .filter_map(|field| Some((field.name.clone(), field.read("").ok()??)))
+                    .collect(),
+            },
+            Want::Visit { .. } => Answer::Agreed,
+            Want::Text | Want::Choice { .. } => Answer::Declined { why: None },
+        };
+        Box::pin(std::future::ready(answer))
     }
 }
 

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use hermes_config::{Env, Home};
 use hermes_core::clock::{Clock, SystemClock};
-use hermes_core::task;
+use hermes_core::{redact, task};
 use hermes_mcp::classify::SessionMarkers;
 use hermes_mcp::config::{Auth, Problem, ServerConfig, Transport, Verify};
 use hermes_mcp::connect::{
     CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target, TokenSource,
 };
 use hermes_mcp::era::{EraCache, FileEraCache};
+use hermes_mcp::naming;
 use hermes_mcp::oauth::{AuthPrompt, OAuthClient, OAuthParts};
+use hermes_mcp::osv::{self, MalwareCheck};
+use hermes_mcp::remembered::SchemaFile;
 use hermes_mcp::requests::Answers;
 use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::stdio::Children;
@@ -34,6 +37,7 @@ pub(crate) struct Workshop {
     clock: Arc<dyn Clock>,
     prompt: Option<Arc<dyn AuthPrompt>>,
     sampler: Option<Arc<dyn Sampler>>,
+    malware: Option<Arc<MalwareCheck>>,
 }
 
 impl Workshop {
@@ -49,6 +53,7 @@ impl Workshop {
             idle_connections: Some(IDLE_SOCKETS),
             ..HttpSettings::from_env(|name| env.get(name).map(str::to_owned))
         };
+        let malware = malware_check(home, env, &http);
         let vars = env
             .iter()
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -60,6 +65,7 @@ impl Workshop {
             clock: Arc::new(SystemClock),
             prompt,
             sampler,
+            malware,
         }
     }
 
@@ -91,6 +97,14 @@ impl Workshop {
         let mut connector = McpConnector::new(config.name.clone(), target, Arc::clone(&self.eras));
         connector.protocol = config.protocol;
         connector.markers = SessionMarkers::with_extra(&config.session_error_markers);
+        connector.sse_idle_timeout = config.sse_idle_timeout;
+        connector.any_content_type = config.skip_preflight;
+        connector.malware.clone_from(&self.malware);
+        if config.lazy {
+            let file = format!("mcp-schemas/{}.json", naming::component(&config.name));
+            connector.schemas = Some(SchemaFile::new(self.home.cache_dir().join(file)));
+        }
+        hide_secrets(config);
         connector.requests = Some(Arc::new(Answers::new(config, self.sampler.clone())));
         Ok(Reach {
             connector: Arc::new(connector),
@@ -150,6 +164,65 @@ impl Workshop {
             // It could be built once; where the files are gone since, the old one must do.
             http::client(&settings).unwrap_or_else(|_| first.clone())
         }))
+    }
+}
+
+/// `None`: the person turned it off.
+fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<MalwareCheck>> {
+    let endpoint = match env.get("OSV_ENDPOINT").map(str::trim).unwrap_or_default() {
+        "" => osv::ENDPOINT,
+        "off" => return None,
+        other => other,
+    };
+    let settings = http.clone();
+    Some(Arc::new(MalwareCheck::new(
+        endpoint,
+        Box::new(move || http::client(&settings).map_err(|error| error.to_string())),
+        Arc::new(SystemClock),
+        home.cache_dir().join("mcp-malware.json"),
+    )))
+}
+
+/// What the entry of a server gives away must not come back in errors and logs.
+fn hide_secrets(config: &ServerConfig) {
+    let values: Vec<(String, &str)> = match &config.transport {
+        Transport::Stdio { env, .. } => env
+            .iter()
+            .filter(|(name, _)| is_secret_name(name))
+            .map(|(name, value)| (format!("{} of {}", name, config.name), value.as_str()))
+            .collect(),
+        Transport::Http { headers, .. } | Transport::Sse { headers, .. } => headers
+            .iter()
+            .filter(|(name, _)| is_secret_name(name))
+            .map(|(name, value)| (format!("{} of {}", name, config.name), bare(value)))
+            .collect(),
+    };
+    let client = config.oauth.client_secret.as_deref();
+    let client = client.map(|secret| (format!("client secret of {}", config.name), secret));
+    redact::remember(values.into_iter().chain(client));
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [
+        "key",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "auth",
+        "cookie",
+        "credential",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
+}
+
+/// The secret itself, without the scheme in front of it.
+fn bare(value: &str) -> &str {
+    match value.split_once(' ') {
+        Some((scheme, secret)) if scheme.chars().all(char::is_alphanumeric) => secret.trim(),
+        _ => value,
     }
 }
 

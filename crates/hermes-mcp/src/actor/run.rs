@@ -56,10 +56,10 @@ pub(super) async fn run(shared: &Arc<Shared>) {
         revision: shared.catalogue.borrow().as_ref().map_or(0, |c| c.revision),
         token_tried: false,
     };
-    let mut phase = if shared.settings().enabled {
-        Phase::Connect("start")
-    } else {
-        Phase::Rest(LinkState::Disabled)
+    let mut phase = match &shared.view.borrow().standing.state {
+        LinkState::Disabled => Phase::Rest(LinkState::Disabled),
+        LinkState::Recycled => Phase::Rest(LinkState::Recycled),
+        _ => Phase::Connect("start"),
     };
     loop {
         phase = match phase {
@@ -238,6 +238,9 @@ impl Actor {
             epoch: snapshot.epoch,
             revision: snapshot.revision,
         };
+        if self.shared.settings().lazy {
+            self.shared.connector().remember(&snapshot);
+        }
         self.shared.catalogue.send_replace(Some(Arc::new(snapshot)));
         self.shared.tell(kind);
     }

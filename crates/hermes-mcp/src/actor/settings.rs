@@ -33,6 +33,8 @@ pub struct ServerSettings {
     /// Whether the lists of resources and prompts are kept as well, where offered.
     pub list_resources: bool,
     pub list_prompts: bool,
+    /// Not started before the first call, where its lists are remembered.
+    pub lazy: bool,
 }
 
 impl ServerSettings {
@@ -59,6 +61,7 @@ impl ServerSettings {
             max_lifetime: None,
             list_resources: false,
             list_prompts: false,
+            lazy: false,
         }
     }
 

@@ -157,10 +157,14 @@ struct Journal {
 
 impl Shared {
     pub(super) fn new(spec: ServerSpec, env: Env) -> Self {
-        let state = if spec.settings.enabled {
-            LinkState::Connecting { attempt: 1 }
-        } else {
-            LinkState::Disabled
+        let remembered = (spec.settings.enabled && spec.settings.lazy)
+            .then(|| spec.connector.remembered())
+            .flatten();
+        let state = match &remembered {
+            _ if !spec.settings.enabled => LinkState::Disabled,
+            // As after a rest: the first call starts it.
+            Some(_) => LinkState::Recycled,
+            None => LinkState::Connecting { attempt: 1 },
         };
         let standing = Standing {
             state,
@@ -175,7 +179,7 @@ impl Shared {
                 standing,
                 live: None,
             }),
-            catalogue: watch::Sender::new(None),
+            catalogue: watch::Sender::new(remembered.map(Arc::new)),
             inbox: Inbox::default(),
             breaker: Mutex::default(),
             metrics: Metrics::default(),

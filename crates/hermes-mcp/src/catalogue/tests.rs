@@ -268,3 +268,24 @@ fn descriptions_that_talk_to_the_model_are_told_but_kept() {
     assert_eq!(catalogue.count("s"), 1);
     assert!(catalogue.remarks[0].text.contains("disregard instructions"));
 }
+
+#[test]
+fn tools_with_wrong_annotations_for_headers_are_left_out_where_there_are_headers() {
+    let mut tools = named(&["fine"]);
+    tools.push(
+        json!({"name": "odd", "inputSchema": {"type": "object", "properties": {
+            "a": {"type": "string", "x-mcp-header": "no name"},
+        }}}),
+    );
+    let remote = server("s", json!({"url": "http://127.0.0.1/mcp"}));
+    let local = server("s", json!({}));
+    let legacy = snapshot(&tools, json!({}));
+    let mut modern = legacy.clone();
+    modern.facts.era = Era::Modern;
+    let offered = build(&[(remote.clone(), modern.clone())]);
+    assert_eq!(names(&offered), ["mcp__s__fine"]);
+    assert!(offered.remarks[0].text.contains("odd is not offered"));
+    for other in [(remote, legacy), (local, modern)] {
+        assert_eq!(names(&build(&[other])), ["mcp__s__fine", "mcp__s__odd"]);
+    }
+}

@@ -61,7 +61,7 @@ pub fn suspicions(command: &str, args: &[String]) -> Vec<String> {
     SIGNS
         .iter()
         .filter(|(_, sign)| sign.is_match(&script))
-        .map(|(what, _)| format!("its {shell} script {what}; no MCP server needs that"))
+        .map(|(what, _)| format!("its {shell} script {what}, which MCP servers do not need"))
         .collect()
 }
 

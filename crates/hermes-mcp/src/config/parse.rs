@@ -48,8 +48,8 @@ const KNOWN: &[&str] = &[
     "session_error_markers",
     "hide_when_parked",
     "sse_idle_timeout",
-    // Upstream's, without a meaning here.
     "identity_header",
+    "allow_unsafe_command",
 ];
 
 /// Keepalives come no more often.
@@ -108,14 +108,10 @@ fn read(
     home: &Home,
 ) -> Option<ServerConfig> {
     reader.unknown(KNOWN);
-    if reader.flag("lazy", false) {
-        let text = "has no effect: servers start in the background and hold nothing up";
-        reader.problem("lazy", text, false);
-    }
     if name.trim().is_empty() {
         reader.problem("", "a server needs a name", true);
     }
-    let transport = transport(reader);
+    let transport = transport(reader, home);
     let timeout = reader.span("timeout", 300);
     let max_timeout = reader
         .optional_span("max_timeout")
@@ -179,13 +175,14 @@ fn read(
         session_error_markers: markers(reader),
         hide_when_parked: reader.flag("hide_when_parked", false),
         sse_idle_timeout: reader.optional_span("sse_idle_timeout"),
+        lazy: reader.flag("lazy", false),
         connection_fingerprint: fingerprint(map, SOFT_KEYS),
         fingerprint: fingerprint(map, &[]),
         transport: transport?,
     })
 }
 
-fn transport(reader: &mut Reader<'_>) -> Option<Transport> {
+fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<Transport> {
     let sse = reader.word(
         "transport",
         false,
@@ -215,7 +212,8 @@ fn transport(reader: &mut Reader<'_>) -> Option<Transport> {
             let url = remote(&url)
                 .map_err(|why| reader.problem("url", why, true))
                 .ok()?;
-            let headers = headers(reader);
+            let mut headers = headers(reader);
+            headers.extend(identity(reader, home));
             Some(if sse {
                 Transport::Sse { url, headers }
             } else {
@@ -224,8 +222,17 @@ fn transport(reader: &mut Reader<'_>) -> Option<Transport> {
         }
         (None, Some(command)) => {
             let args = reader.texts("args");
+            let allowed = reader.flag("allow_unsafe_command", false);
             for why in gate::suspicions(&command, &args) {
-                reader.problem("command", format!("not started: {why}"), true);
+                let text = if allowed {
+                    format!("{why}; started because allow_unsafe_command is set")
+                } else {
+                    format!(
+                        "not started: {why}. If you wrote this line yourself and mean it, set \
+                         allow_unsafe_command: true beside it"
+                    )
+                };
+                reader.problem("command", text, !allowed);
             }
             let env = reader.table("env").into_iter().collect();
             Some(Transport::Stdio { command, args, env })
@@ -237,11 +244,7 @@ fn transport(reader: &mut Reader<'_>) -> Option<Transport> {
 fn headers(reader: &mut Reader<'_>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for (name, value) in reader.table("headers") {
-        let token = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-        if !token {
+        if !is_header_name(&name) {
             reader.problem(
                 &format!("headers.{name}"),
                 "no name of a header; left out",
@@ -255,6 +258,33 @@ fn headers(reader: &mut Reader<'_>) -> Vec<(String, String)> {
         }
     }
     out
+}
+
+/// `identity_header`: the name of a header that tells the server who asks. The value is the profile
+/// of this home, or what `{name: …, value: …}` says.
+fn identity(reader: &mut Reader<'_>, home: &Home) -> Option<(String, String)> {
+    let own = || home.profile().unwrap_or("default").to_owned();
+    let (name, value) = match reader.raw("identity_header")? {
+        Value::Object(_) => {
+            let mut section = reader.section("identity_header");
+            section.unknown(&["name", "value"]);
+            let pair = (section.text("name"), section.text("value"));
+            reader.problems.append(&mut section.problems);
+            (pair.0?, pair.1.unwrap_or_else(own))
+        }
+        _ => (reader.text("identity_header")?, own()),
+    };
+    if !is_header_name(&name) || value.contains(['\r', '\n', '\0']) {
+        let text = "no name of a header, or a value that cannot be sent; left out";
+        reader.problem("identity_header", text, false);
+        return None;
+    }
+    Some((name, value))
+}
+
+fn is_header_name(name: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(token)
 }
 
 fn remote(text: &str) -> Result<Url, String> {

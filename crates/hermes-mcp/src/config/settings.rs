@@ -46,6 +46,7 @@ impl ServerConfig {
             },
             idle_timeout: self.idle_timeout,
             max_lifetime: self.max_lifetime,
+            lazy: self.lazy,
             ..ServerSettings::new(
                 self.name.clone(),
                 self.kind(),

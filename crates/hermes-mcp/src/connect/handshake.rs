@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{McpConnector, Protocol, Target};
 use crate::classify::{self, Break};
-use crate::failure::{FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::http::Fault;
 use crate::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
-use crate::peer::{Handler, LinkParts, RmcpLink, Shared, client_info, era_of, subscribe};
+use crate::peer::{Handler, LinkParts, Manners, RmcpLink, Shared, client_info, era_of, subscribe};
 use crate::stdio::Child;
 use crate::{http, sse, stdio};
 
@@ -40,6 +40,7 @@ pub(super) async fn connect(
     connector: &McpConnector,
     request: ConnectRequest,
 ) -> Result<Arc<dyn Link>, McpFailure> {
+    screen(connector, &request).await?;
     let kind = connector.target.kind();
     let known = match connector.protocol {
         Protocol::Auto => connector.eras.get(&connector.fingerprint),
@@ -65,6 +66,30 @@ pub(super) async fn connect(
         connector.eras.put(&connector.fingerprint, era);
     }
     Ok(link)
+}
+
+/// A package that is known to be malware is not even fetched.
+async fn screen(connector: &McpConnector, request: &ConnectRequest) -> Result<(), McpFailure> {
+    let (Target::Stdio(target), Some(malware)) = (&connector.target, &connector.malware) else {
+        return Ok(());
+    };
+    let objection = tokio::select! {
+        biased;
+        () = request.cancel.cancelled() => return Err(McpFailure::new(
+            FailureClass::Cancelled,
+            Certainty::NotSent,
+            "the attempt was given up",
+        )),
+        objection = malware.objection(&target.command, &target.args) => objection,
+    };
+    match objection {
+        None => Ok(()),
+        Some(why) => Err(McpFailure::new(
+            FailureClass::Permanent,
+            Certainty::NotSent,
+            why,
+        )),
+    }
 }
 
 /// Over HTTP a probe costs one refused request. Over stdio it may cost ten seconds, because some
@@ -118,6 +143,10 @@ async fn attempt(
         connector.markers.clone(),
         request.events.clone(),
     );
+    shared.set_manners(Manners {
+        silence: connector.sse_idle_timeout,
+        any_content_type: connector.any_content_type,
+    });
     // Whoever drops this future, or gets an error, leaves nothing running.
     let guard = shared.stop.clone().drop_guard();
     let link = tokio::select! {

@@ -1,8 +1,9 @@
 //! Reading bodies, with an end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::{Sse, SseStream};
@@ -22,6 +23,8 @@ pub(crate) const MAX_REFUSAL: usize = 256 << 10;
 pub(crate) enum BodyError {
     #[error("the stream broke: {0}")]
     Broken(String),
+    #[error("nothing was heard for {} s", .0.as_secs_f64())]
+    Silent(Duration),
     #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT >> 20)]
     TooLarge,
 }
@@ -74,6 +77,34 @@ pub(crate) fn events(
         chunk.map_err(|error| BodyError::Broken(chain(&error)))
     });
     SseStream::from_bytes_stream(bounded_events(chunks)).boxed()
+}
+
+/// The events of a listening stream, which ends when not even a comment comes for the time that
+/// `sse_idle_timeout` allows.
+pub(crate) fn watched_events(
+    response: reqwest::Response,
+    shared: &Arc<Shared>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let Some(silence) = shared.manners().silence else {
+        return events(response, shared);
+    };
+    let shared = Arc::clone(shared);
+    let chunks = response.bytes_stream().boxed();
+    let chunks = stream::unfold(Some(chunks), move |chunks| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let mut chunks = chunks?;
+            match tokio::time::timeout(silence, chunks.next()).await {
+                Ok(chunk) => {
+                    shared.hear();
+                    let chunk = chunk?.map_err(|error| BodyError::Broken(chain(&error)));
+                    Some((chunk, Some(chunks)))
+                }
+                Err(_) => Some((Err(BodyError::Silent(silence)), None)),
+            }
+        }
+    });
+    SseStream::from_bytes_stream(bounded_events(chunks).boxed()).boxed()
 }
 
 fn bounded_events<B: AsRef<[u8]>>(

@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 use tokio::sync::watch;
 
-use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, events, header};
+use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, header, watched_events};
 use crate::classify::Break;
 use crate::link::LinkEvent;
 
@@ -102,8 +102,10 @@ impl State {
         let exchange = Arc::clone(&self.listener.exchange);
         let headers = self.listener.headers.clone();
         let session = self.listener.session.as_deref();
-        match open(&exchange, headers, session, self.last_id.as_deref()).await {
-            Ok(response) => self.current = Some(events(response, &exchange.shared)),
+        let opened = open(&exchange, headers, session, self.last_id.as_deref()).await;
+        exchange.shared.listens();
+        match opened {
+            Ok(response) => self.current = Some(watched_events(response, &exchange.shared)),
             Err(refused) => {
                 let wait = self.refused(&refused);
                 tracing::debug!(

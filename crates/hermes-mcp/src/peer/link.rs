@@ -19,7 +19,7 @@ use crate::classify::{self, Break};
 use crate::connect::HttpClients;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::http::Fault;
-use crate::link::{Call, Era, Link, LinkFacts};
+use crate::link::{Call, Era, Link, LinkFacts, TransportKind};
 use crate::op::{Op, OpOutput};
 use crate::stdio::Child;
 
@@ -285,6 +285,17 @@ impl Link for RmcpLink {
 
     fn waits_for_person(&self) -> bool {
         self.parts.shared.waits_for_person()
+    }
+
+    fn listening(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let listens = self.parts.shared.kind() == TransportKind::Http
+                && self.parts.facts.era == Era::Legacy
+                && self.parts.facts.session;
+            if listens {
+                self.parts.shared.listening().await;
+            }
+        })
     }
 
     fn person_time(&self) -> Duration {

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_core::clock::SystemRng;
-use hermes_mcp::classify::SessionMarkers;
 use hermes_mcp::connect::{
     HttpClients, HttpTarget, McpConnector, Protocol, Target, TokenAnswer, TokenSource as _,
 };
@@ -428,23 +426,14 @@ async fn a_401_during_initialize_heals_the_connection() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     let client = bench.alone();
-    let connector = McpConnector {
-        server: "srv".to_owned(),
-        target: Target::Http(HttpTarget {
-            url: bench.url.parse().unwrap(),
-            headers: reqwest::header::HeaderMap::new(),
-            clients: Arc::new(HttpClients::new(http)),
-            tokens: Some(Arc::new(client)),
-        }),
-        protocol: Protocol::Legacy,
-        fingerprint: "f".to_owned(),
-        eras: Arc::new(MemoryEraCache::default()),
-        requests: None,
-        markers: SessionMarkers::default(),
-        rng: Arc::new(SystemRng),
-        stderr: Arc::default(),
-        client: ("hermes".to_owned(), "0".to_owned()),
-    };
+    let target = Target::Http(HttpTarget {
+        url: bench.url.parse().unwrap(),
+        headers: reqwest::header::HeaderMap::new(),
+        clients: Arc::new(HttpClients::new(http)),
+        tokens: Some(Arc::new(client)),
+    });
+    let mut connector = McpConnector::new("srv", target, Arc::new(MemoryEraCache::default()));
+    connector.protocol = Protocol::Legacy;
     let connect = |epoch| {
         let (events, _) = mpsc::channel(8);
         connector.connect(ConnectRequest {

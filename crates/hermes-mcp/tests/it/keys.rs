@@ -1,0 +1,209 @@
+//! Keys of `mcp_servers.<name>` and what they do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::{Env, Home, ProcessEnv};
+use hermes_mcp::actor::ServerSpec;
+use hermes_mcp::config::{self, ServerConfig, Transport};
+use hermes_mcp::connect::{McpConnector, StdioTarget, Target};
+use hermes_mcp::era::MemoryEraCache;
+use hermes_mcp::failure::FailureClass;
+use hermes_mcp::remembered::SchemaFile;
+use hermes_mcp::state::LinkState;
+use hermes_mcp::stdio::Children;
+use reqwest::header::{HeaderMap, HeaderName};
+use serde_json::{Value, json};
+
+use crate::mini::{Asked, Mini, Say};
+use crate::rig::{Rig, http_target};
+
+fn read(entry: &Value) -> ServerConfig {
+    let env = Env::from_process(&ProcessEnv::from_vars([("A", "b")]));
+    let entry = config::server("srv", entry, &env, &Home::at("/nowhere"));
+    entry
+        .config
+        .unwrap_or_else(|| panic!("{:?}", entry.problems))
+}
+
+/// A server of before 2026, whose answers have this content type.
+fn legacy(asked: &Asked, content_type: &str) -> Say {
+    let id = &asked.body["id"];
+    let result = match asked.body["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "mini", "version": "1"},
+        }),
+        Some("tools/list") => json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}),
+        Some("tools/call") => json!({"content": [{"type": "text", "text": "ran"}]}),
+        _ if id.is_null() => return Say::status("202 Accepted"),
+        _ => json!({}),
+    };
+    let mut say = Say::typed(
+        content_type,
+        &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
+    );
+    say.head.push_str("\r\nmcp-session-id: s1");
+    say
+}
+
+fn spec(server: &Mini, more: &Value) -> ServerSpec {
+    let mut entry = json!({"url": server.url("/mcp"), "protocol": "legacy"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        entry[key] = value.clone();
+    }
+    let config = read(&entry);
+    let mut target = http_target(&server.url("/mcp"), false);
+    if let (Target::Http(target), Transport::Http { headers, .. }) =
+        (&mut target, &config.transport)
+    {
+        let named = headers.iter().map(|(name, value)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, value.parse().unwrap())
+        });
+        target.headers = named.collect::<HeaderMap>();
+    }
+    let mut connector = McpConnector::new("srv", target, Arc::new(MemoryEraCache::default()));
+    connector.protocol = config.protocol;
+    connector.sse_idle_timeout = config.sse_idle_timeout;
+    connector.any_content_type = config.skip_preflight;
+    ServerSpec {
+        settings: config.settings(),
+        connector: Arc::new(connector),
+    }
+}
+
+#[tokio::test]
+async fn skip_preflight_reads_answers_of_a_wrong_type() {
+    let server = Mini::start(|asked| legacy(asked, "text/plain")).await;
+    let mut strict = Rig::start(spec(&server, &json!({})));
+    let parked = strict
+        .until(|standing| matches!(standing.state, LinkState::Parked { .. }))
+        .await;
+    let why = parked.state.why().unwrap_or_default().to_owned();
+    assert!(why.contains("skip_preflight"), "{why}");
+    let error = strict.server.status().last_error.unwrap();
+    assert_eq!(error.class, FailureClass::Permanent);
+    strict.stop().await;
+    let mut lenient = Rig::start(spec(&server, &json!({"skip_preflight": true})));
+    lenient.ready().await;
+    assert_eq!(lenient.text("t", json!({})).await, "ran");
+    lenient.stop().await;
+}
+
+#[tokio::test]
+async fn sse_idle_timeout_opens_a_silent_stream_again() {
+    let silent = |asked: &Asked| match asked.method.as_str() {
+        "get" => Say::silence(),
+        "delete" => Say::status("200 OK"),
+        _ => legacy(asked, "application/json"),
+    };
+    let gets = |server: &Mini| {
+        let asked = server.asked();
+        asked.iter().filter(|asked| asked.method == "get").count()
+    };
+    let server = Mini::start(silent).await;
+    let mut rig = Rig::start(spec(&server, &json!({"sse_idle_timeout": 0.2})));
+    rig.ready().await;
+    let again = async {
+        while gets(&server) < 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again)
+        .await
+        .expect("the stream is opened again");
+    // It is a courtesy: the link is the same.
+    assert_eq!(rig.text("t", json!({})).await, "ran");
+    assert_eq!(rig.server.standing().epoch, 1);
+    rig.stop().await;
+    // Silence is legal where nothing is said about it.
+    let server = Mini::start(silent).await;
+    let mut rig = Rig::start(spec(&server, &json!({})));
+    rig.ready().await;
+    rig.server.listening().await;
+    assert_eq!(gets(&server), 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn identity_header_tells_the_server_who_asks() {
+    let server = Mini::start(|asked| legacy(asked, "application/json")).await;
+    for (identity, line) in [
+        (json!("X-Hermes-Profile"), "x-hermes-profile: default"),
+        (json!({"name": "X-Who", "value": "ada"}), "x-who: ada"),
+    ] {
+        let mut rig = Rig::start(spec(&server, &json!({ "identity_header": identity })));
+        rig.ready().await;
+        rig.text("t", json!({})).await;
+        let asked = server.asked();
+        assert!(
+            asked.last().unwrap().head.contains(line),
+            "{}",
+            asked.last().unwrap().head
+        );
+        rig.stop().await;
+    }
+}
+
+/// A server that notes each of its starts.
+const LOCAL: &str = r#"
+echo started >> "$STARTS"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"local","version":"1"}}' ;;
+    *'"tools/list"'*) answer '{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) answer '{"content":[{"type":"text","text":"ran"}]}' ;;
+  esac
+done
+"#;
+
+fn local(home: &std::path::Path, script: &str) -> ServerSpec {
+    let config = read(&json!({"command": "/bin/sh", "lazy": true}));
+    let starts = home.join("starts").to_string_lossy().into_owned();
+    let target = Target::Stdio(StdioTarget {
+        command: "/bin/sh".into(),
+        args: vec!["-c".into(), script.into()],
+        env: [("STARTS".to_owned(), starts)].into(),
+        cwd: None,
+        children: Children::new(home, std::env::vars()),
+    });
+    let mut connector = McpConnector::new("srv", target, Arc::new(MemoryEraCache::default()));
+    connector.schemas = Some(SchemaFile::new(home.join("cache/mcp-schemas/srv.json")));
+    ServerSpec {
+        settings: config.settings(),
+        connector: Arc::new(connector),
+    }
+}
+
+#[tokio::test]
+async fn a_lazy_server_starts_with_its_first_call_once_its_tools_are_known() {
+    let home = tempfile::tempdir().unwrap();
+    let starts = || {
+        let text = std::fs::read_to_string(home.path().join("starts"));
+        text.unwrap_or_default().lines().count()
+    };
+    let mut first = Rig::start(local(home.path(), LOCAL));
+    first.ready().await;
+    assert_eq!(starts(), 1, "nothing is known yet");
+    first.stop().await;
+
+    let second = Rig::start(local(home.path(), LOCAL));
+    let standing = second.server.settled().await;
+    assert_eq!(standing.state, LinkState::Recycled);
+    let known = second.server.catalogue().borrow().clone().unwrap();
+    assert!(known.has_tool("t"));
+    assert_eq!(starts(), 1, "offered without being started");
+    assert_eq!(second.text("t", json!({})).await, "ran");
+    assert_eq!(starts(), 2);
+    second.stop().await;
+
+    // Another command is another server.
+    let other = format!("{LOCAL}\n# changed");
+    let mut third = Rig::start(local(home.path(), &other));
+    third.ready().await;
+    assert_eq!(starts(), 3);
+    third.stop().await;
+}
