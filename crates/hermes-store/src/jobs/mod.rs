@@ -6,6 +6,7 @@
 //! next write.
 
 mod json;
+mod next;
 mod record;
 pub mod schedule;
 
@@ -20,6 +21,7 @@ use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
+pub use next::GRACE;
 pub use record::Job;
 pub use schedule::{Schedule, ScheduleError};
 

@@ -134,7 +134,7 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
 }
 
 /// As Python's `isoformat` writes it: microseconds only when there are any.
-pub(super) fn iso(at: &DateTime<FixedOffset>) -> String {
+pub fn iso(at: &DateTime<FixedOffset>) -> String {
     if at.timestamp_subsec_micros() == 0 {
         at.format("%Y-%m-%dT%H:%M:%S%:z").to_string()
     } else {
@@ -282,7 +282,10 @@ fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
 
 /// A wall-clock time in a zone. Twice on the clock: the first. Never on the clock (the hour that
 /// is skipped in spring): the moment that comes after the same time has passed.
-fn in_zone<Tz: TimeZone>(naive: NaiveDateTime, zone: &Tz) -> Option<DateTime<FixedOffset>> {
+pub(super) fn in_zone<Tz: TimeZone>(
+    naive: NaiveDateTime,
+    zone: &Tz,
+) -> Option<DateTime<FixedOffset>> {
     match zone.from_local_datetime(&naive) {
         LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => Some(at.fixed_offset()),
         LocalResult::None => {

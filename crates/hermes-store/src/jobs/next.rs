@@ -1,0 +1,310 @@
+//! When a job runs next.
+
+use chrono::{
+    DateTime, Datelike as _, Days, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, TimeDelta,
+    TimeZone,
+};
+
+use super::schedule::{Schedule, in_zone, iso};
+
+/// A moment this long ago still counts as now: writing and reading take time.
+pub const GRACE: TimeDelta = TimeDelta::seconds(120);
+
+/// February 29th of a weekday comes again within this time.
+const HORIZON_DAYS: u64 = 366 * 40;
+
+impl Schedule {
+    /// The next run after `now`, as it is stored; `None`: it never runs again. Times of day are
+    /// those of `now`'s time zone, also across a change of its offset.
+    pub fn next_after<Tz: TimeZone>(&self, now: &DateTime<Tz>) -> Option<String> {
+        let at = match self {
+            Self::Once { run_at } => {
+                let at = moment(run_at, &now.timezone())?;
+                (at >= now.fixed_offset() - GRACE).then_some(at)?
+            }
+            Self::Interval { minutes } => {
+                let step = i64::try_from(*minutes)
+                    .ok()
+                    .and_then(TimeDelta::try_minutes)?;
+                now.clone().checked_add_signed(step)?.fixed_offset()
+            }
+            Self::Cron { expr } => Fields::parse(expr)?.next_after(now)?,
+        };
+        Some(iso(&at))
+    }
+}
+
+/// A stored time; without an offset (old records) it is local.
+fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<FixedOffset>> {
+    if let Ok(at) = DateTime::parse_from_rfc3339(text) {
+        return Some(at);
+    }
+    let naive = text.parse::<NaiveDateTime>().ok()?;
+    in_zone(naive, zone)
+}
+
+/// The values that each field of a cron expression allows, as bits.
+struct Fields {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    seconds: u64,
+    /// Either of the two is enough when both are restricted.
+    any_day: bool,
+    every_hour: bool,
+}
+
+impl Fields {
+    fn parse(expr: &str) -> Option<Self> {
+        let fields: Vec<&str> = expr.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays, rest @ ..] = &fields[..] else {
+            return None;
+        };
+        let weekdays_bits = bits(weekdays, 0, 7)?;
+        Some(Self {
+            minutes: bits(minutes, 0, 59)?,
+            hours: bits(hours, 0, 23)?,
+            days: bits(days, 1, 31)?,
+            months: bits(months, 1, 12)?,
+            // Sunday is 0 and 7.
+            weekdays: (weekdays_bits | weekdays_bits >> 7) & 0x7f,
+            seconds: match rest {
+                [] => 1,
+                [seconds] => bits(seconds, 0, 59)?,
+                _ => return None,
+            },
+            any_day: !days.starts_with('*') && !weekdays.starts_with('*'),
+            every_hour: *hours == "*",
+        })
+    }
+
+    fn next_after<Tz: TimeZone>(&self, now: &DateTime<Tz>) -> Option<DateTime<FixedOffset>> {
+        let after = now.fixed_offset();
+        // A day earlier: the last hours of a day may be repeated when clocks go back.
+        let first = now.naive_local().date().pred_opt()?;
+        (0..HORIZON_DAYS)
+            .map_while(|days| first.checked_add_days(Days::new(days)))
+            .filter(|day| self.has_day(*day))
+            .find_map(|day| self.on_day(day, &now.timezone(), &after))
+    }
+
+    fn has_day(&self, day: NaiveDate) -> bool {
+        let in_month = has(self.months, day.month());
+        let by_date = has(self.days, day.day());
+        let by_weekday = has(self.weekdays, day.weekday().num_days_from_sunday());
+        in_month
+            && if self.any_day {
+                by_date || by_weekday
+            } else {
+                by_date && by_weekday
+            }
+    }
+
+    /// The first moment of that day after `after`.
+    fn on_day<Tz: TimeZone>(
+        &self,
+        day: NaiveDate,
+        zone: &Tz,
+        after: &DateTime<FixedOffset>,
+    ) -> Option<DateTime<FixedOffset>> {
+        let times = ones(self.hours).flat_map(|hour| {
+            ones(self.minutes).flat_map(move |minute| {
+                ones(self.seconds).filter_map(move |second| day.and_hms_opt(hour, minute, second))
+            })
+        });
+        let mut best: Option<DateTime<FixedOffset>> = None;
+        for naive in times {
+            for at in self.moments(naive, zone) {
+                if at > *after && best.is_none_or(|best| at < best) {
+                    best = Some(at);
+                }
+            }
+        }
+        best
+    }
+
+    /// The moments of a time on the clock. What runs every hour also runs in a repeated one; what
+    /// runs at an hour runs once.
+    fn moments<Tz: TimeZone>(
+        &self,
+        naive: NaiveDateTime,
+        zone: &Tz,
+    ) -> impl Iterator<Item = DateTime<FixedOffset>> {
+        let again = match zone.from_local_datetime(&naive) {
+            LocalResult::Ambiguous(_, second) if self.every_hour => Some(second.fixed_offset()),
+            _ => None,
+        };
+        in_zone(naive, zone).into_iter().chain(again)
+    }
+}
+
+fn has(bits: u64, value: u32) -> bool {
+    bits >> value & 1 == 1
+}
+
+fn ones(bits: u64) -> impl Iterator<Item = u32> {
+    (0..64).filter(move |value| has(bits, *value))
+}
+
+fn bits(field: &str, low: u32, high: u32) -> Option<u64> {
+    let mut all = 0;
+    for item in field.split(',') {
+        let (range, step) = match item.split_once('/') {
+            Some((range, step)) => (range, step.parse::<u32>().ok().filter(|step| *step > 0)?),
+            None => (item, 1),
+        };
+        let number = |text: &str| {
+            let value: u32 = text.parse().ok()?;
+            (low..=high).contains(&value).then_some(value)
+        };
+        let (from, to) = match range.split_once('-') {
+            _ if range == "*" => (low, high),
+            Some((from, to)) => (number(from)?, number(to)?),
+            // `5/10`: from 5 on.
+            None if item.contains('/') => (number(range)?, high),
+            None => (number(range)?, number(range)?),
+        };
+        let values: Vec<u32> = if from <= to {
+            (from..=to).collect()
+        } else {
+            (from..=high).chain(low..=to).collect()
+        };
+        for value in values.into_iter().step_by(step as usize) {
+            all |= 1_u64 << value;
+        }
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+    use chrono_tz::Europe::Berlin;
+
+    use super::*;
+
+    fn next(expr: &str, now: &str) -> String {
+        let now = DateTime::parse_from_rfc3339(now).unwrap();
+        let schedule = Schedule::Cron { expr: expr.into() };
+        schedule.next_after(&now.with_timezone(&Berlin)).unwrap()
+    }
+
+    #[test]
+    fn cron_expressions() {
+        for (expr, now, wanted) in [
+            (
+                "0 9 * * *",
+                "2027-01-10T09:00:00+01:00",
+                "2027-01-11T09:00:00+01:00",
+            ),
+            (
+                "*/15 * * * *",
+                "2027-01-10T09:01:30+01:00",
+                "2027-01-10T09:15:00+01:00",
+            ),
+            // Weekdays, over a weekend: 2027-01-08 is a Friday.
+            (
+                "0 9 * * 1-5",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-11T09:00:00+01:00",
+            ),
+            (
+                "0 9 * * 7",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-10T09:00:00+01:00",
+            ),
+            // The 13th, or any Friday.
+            (
+                "0 0 13 * 5",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-13T00:00:00+01:00",
+            ),
+            (
+                "0 0 29 2 *",
+                "2027-01-08T10:00:00+01:00",
+                "2028-02-29T00:00:00+01:00",
+            ),
+            (
+                "30 22-1 * * *",
+                "2027-01-08T23:31:00+01:00",
+                "2027-01-09T00:30:00+01:00",
+            ),
+            (
+                "0 9 * * * 30",
+                "2027-01-08T08:00:00+01:00",
+                "2027-01-08T09:00:30+01:00",
+            ),
+        ] {
+            assert_eq!(next(expr, now), wanted, "{expr} after {now}");
+        }
+    }
+
+    #[test]
+    fn the_clock_on_the_wall_counts_when_the_offset_changes() {
+        // Clocks go forward on 2027-03-28 at 02:00 and back on 2027-10-31 at 03:00.
+        for (expr, now, wanted) in [
+            (
+                "0 9 * * *",
+                "2027-03-27T10:00:00+01:00",
+                "2027-03-28T09:00:00+02:00",
+            ),
+            (
+                "30 2 * * *",
+                "2027-03-27T10:00:00+01:00",
+                "2027-03-28T03:30:00+02:00",
+            ),
+            (
+                "30 2 * * *",
+                "2027-10-31T00:00:00+02:00",
+                "2027-10-31T02:30:00+02:00",
+            ),
+            (
+                "30 2 * * *",
+                "2027-10-31T02:30:00+02:00",
+                "2027-11-01T02:30:00+01:00",
+            ),
+            (
+                "30 * * * *",
+                "2027-10-31T02:30:00+02:00",
+                "2027-10-31T02:30:00+01:00",
+            ),
+        ] {
+            let found = next(expr, now);
+            let same = |text: &str| DateTime::parse_from_rfc3339(text).unwrap();
+            assert_eq!(same(&found), same(wanted), "{expr} after {now}");
+        }
+    }
+
+    #[test]
+    fn one_shots_intervals_and_what_never_comes() {
+        let now = DateTime::parse_from_rfc3339("2027-01-10T09:00:00+00:00")
+            .unwrap()
+            .with_timezone(&Utc);
+        let once = |run_at: &str| {
+            Schedule::Once {
+                run_at: run_at.into(),
+            }
+            .next_after(&now)
+        };
+        assert_eq!(
+            once("2027-01-10T08:59:00+00:00").as_deref(),
+            Some("2027-01-10T08:59:00+00:00")
+        );
+        assert_eq!(once("2027-01-10T08:50:00+00:00"), None);
+        assert_eq!(
+            once("2027-01-11T08:50:00").as_deref(),
+            Some("2027-01-11T08:50:00+00:00")
+        );
+        let often = Schedule::Interval { minutes: 90 };
+        assert_eq!(
+            often.next_after(&now).as_deref(),
+            Some("2027-01-10T10:30:00+00:00")
+        );
+        let never = Schedule::Cron {
+            expr: "0 0 31 2 *".into(),
+        };
+        assert_eq!(never.next_after(&now), None);
+    }
+}
