@@ -5,7 +5,6 @@ pub(crate) mod mcp;
 pub(crate) mod reach;
 mod sampler;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::model::{ModelRouter, Route, RouteError};
 use hermes_core::store::{NewSession, SessionStore, SessionUpdate, StoredSession};
+use hermes_core::tool::Tool;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_store::db::{ListFilter, Order};
@@ -31,7 +31,7 @@ use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
-use self::hands::Hands;
+use self::hands::{Hands, HandsDeps};
 use self::mcp::Mcp;
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
@@ -205,28 +205,30 @@ impl Chat {
             .map(|item| &item.message);
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
-        let deps = store_tools(args, cx, &config, &store, window, history);
-        let tools = Arc::new(home_tools(args, &config, deps, mcp.clone())?);
-        let prompt = HomePrompt {
-            home: cx.home.clone(),
-            config: Arc::clone(&config),
-            memory: MemoryFiles::of_home(&cx.home, &config),
-            skills: Library::of_home(&cx.home, &config, Some(&source)),
-            clock: Arc::clone(&clock),
-            options: PromptOptions {
-                ignore_rules: args.ignore_rules,
-                bare: args.safe_mode,
-                session_id: args.pass_session_id,
-                system_message: skills_text(args, cx, &config, &source)?,
-            },
-        };
+        let store_tools = store_tools(args, cx, &config, &store, window, history);
+        let prompt = home_prompt(args, cx, &config, &source, &clock)?;
         let mut settings = settings::from_config(&config, &cx.home.cache_dir(), &route.model);
         settings.titles &= mode != Mode::Oneshot;
         settings.directory_hints = !args.ignore_rules && !args.safe_mode;
         settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
+        let router = router as Arc<dyn ModelRouter>;
+        let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
+        let cancel = CancellationToken::new();
+        let hands = Hands::new(&HandsDeps {
+            cx,
+            config: &config,
+            router: Arc::clone(&router),
+            store: Arc::clone(&rows),
+            settings: &settings,
+            clock: Arc::clone(&clock),
+            rng: Arc::clone(&rng),
+            cancel: cancel.clone(),
+        });
+        let others = hands.tools.clone();
+        let tools = Arc::new(home_tools(args, &config, store_tools, others, mcp.clone())?);
         let deps = SessionDeps {
-            router: Arc::clone(&router) as Arc<dyn ModelRouter>,
-            store: Arc::new(store.clone()) as Arc<dyn SessionStore>,
+            router,
+            store: rows,
             tools: Arc::clone(&tools) as Arc<dyn ToolSource>,
             prompt: Arc::new(prompt),
             approver: approver(args, mode),
@@ -234,11 +236,15 @@ impl Chat {
             settings,
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
-            cancel: CancellationToken::new(),
+            cancel,
         };
         let used = stored.is_some();
         let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
         let (handle, events) = Session::start(deps, start)?;
+        // One answer is all there will be: nobody would read what comes later.
+        if mode == Mode::Repl {
+            hands.attach(&handle);
+        }
         let id = handle.id().clone();
         Ok(Self {
             id,
@@ -349,33 +355,6 @@ fn store_tools<'a>(
     deps
 }
 
-/// The tools of this home on this machine, whether or not a platform has them switched on.
-pub(crate) struct Offer {
-    pub(crate) names: BTreeSet<String>,
-    /// Those that cannot be offered, with the reason.
-    pub(crate) missing: Vec<(&'static str, String)>,
-}
-
-/// What a conversation could be given here.
-pub(crate) fn offer(cx: &Context, config: &Config) -> Result<Offer, Failure> {
-    let hands = Hands::new(cx, config);
-    let store = if cx.home.state_db().exists() {
-        Some(open_for_reading(cx)?)
-    } else {
-        None
-    };
-    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-    let deps = StoreTools::from_config(&cx.home, config, None, store.clone(), rng);
-    let tools = HomeTools::new(deps, hands.tools, &ToolChoice::named(&["all".to_owned()]));
-    let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
-    // There is a history to search as soon as there is a conversation.
-    names.insert("session_search".to_owned());
-    Ok(Offer {
-        names,
-        missing: hands.missing,
-    })
-}
-
 fn tool_choice(args: &TurnArgs, config: &Config) -> ToolChoice {
     match &args.toolsets {
         Some(names) => ToolChoice::named(names),
@@ -387,10 +366,11 @@ fn home_tools(
     args: &TurnArgs,
     config: &Config,
     deps: StoreTools,
+    others: Vec<Arc<dyn Tool>>,
     mcp: Option<Arc<Mcp>>,
 ) -> Result<HomeTools, Failure> {
     let choice = tool_choice(args, config);
-    let mut tools = HomeTools::new(deps, Vec::new(), &choice);
+    let mut tools = HomeTools::new(deps, others, &choice);
     if let Some(mcp) = mcp {
         tools = tools.with_feed(mcp as Arc<dyn ToolFeed>);
     }
@@ -407,6 +387,28 @@ fn home_tools(
         unknown.join(", "),
         known.join(", ")
     )))
+}
+
+fn home_prompt(
+    args: &TurnArgs,
+    cx: &Context,
+    config: &Arc<Config>,
+    source: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<HomePrompt, Failure> {
+    Ok(HomePrompt {
+        home: cx.home.clone(),
+        config: Arc::clone(config),
+        memory: MemoryFiles::of_home(&cx.home, config),
+        skills: Library::of_home(&cx.home, config, Some(source)),
+        clock: Arc::clone(clock),
+        options: PromptOptions {
+            ignore_rules: args.ignore_rules,
+            bare: args.safe_mode,
+            session_id: args.pass_session_id,
+            system_message: skills_text(args, cx, config, source)?,
+        },
+    })
 }
 
 /// The text of the skills named by `--skills`.

@@ -1,6 +1,7 @@
 //! `hermes tools`: which toolsets a platform has, and switching them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use hermes_agent::home::toolsets::{self, PLATFORMS, Toolset};
@@ -87,9 +88,9 @@ enum Standing {
 
 fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     known_platform(platform)?;
-    let config = cx.config()?;
+    let config = Arc::new(cx.config()?);
     let enabled = toolsets::enabled(&config, platform);
-    let offer = wiring::offer(cx, &config)?;
+    let offer = wiring::hands::offer(cx, &config)?;
     let standing = |tool: &str| {
         if offer.names.contains(tool) {
             return Standing::Here;
@@ -113,7 +114,7 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
             cx.out.line(line(set, on, &tools))?;
         }
     }
-    let servers = config.mcp_servers.unwrap_or_default();
+    let servers = config.mcp_servers.clone().unwrap_or_default();
     if as_json {
         let value = json!({"platform": platform, "toolsets": rows, "mcp_servers": servers.keys().collect::<Vec<_>>()});
         cx.out.json(&value)?;

@@ -1,22 +1,144 @@
-//! The tools that act: files, commands, programs, web, jobs. Put together once per conversation.
+//! The tools that act: subagents, files, commands, programs, web, jobs. Put together once per
+//! conversation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
+use hermes_agent::session::{SessionHandle, ToolSource as _};
+use hermes_agent::settings::AgentSettings;
+use hermes_agent::subagent::{Limits, Post, SubagentDeps, delegate_task};
+use hermes_agent::tools::moa::{Preset, mixture_of_agents};
+use hermes_agent::tools::{StoreTools, clarify_tool};
 use hermes_config::Config;
+use hermes_core::clock::{Clock, Rng, SystemRng};
+use hermes_core::model::ModelRouter;
+use hermes_core::store::SessionStore;
 use hermes_core::tool::Tool;
+use hermes_models::router::Overrides;
+use hermes_store::memory::MemoryFiles;
+use hermes_store::skills::Library;
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::Context;
+use crate::exit::Failure;
+
+/// What the hands of a conversation are made of.
+pub(crate) struct HandsDeps<'a> {
+    pub(crate) cx: &'a Context,
+    pub(crate) config: &'a Arc<Config>,
+    pub(crate) router: Arc<dyn ModelRouter>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) settings: &'a AgentSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rng: Arc<dyn Rng>,
+    /// Ends what goes on in the background.
+    pub(crate) cancel: CancellationToken,
+}
 
 /// What a conversation can act with.
-#[derive(Default)]
 pub(crate) struct Hands {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// Tools that exist and cannot be offered here, with the reason.
-    pub(crate) missing: Vec<(&'static str, String)>,
+    post: Post,
 }
 
 impl Hands {
-    pub(crate) fn new(_cx: &Context, _config: &Config) -> Self {
-        Self::default()
+    pub(crate) fn new(deps: &HandsDeps<'_>) -> Self {
+        let post = Post::default();
+        let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
+        tools.extend(several_models(deps.cx, deps.config).ok());
+        Self { tools, post }
     }
+
+    /// What goes on in the background reports to this session from now on.
+    pub(crate) fn attach(&self, session: &SessionHandle) {
+        self.post.attach(session);
+    }
+}
+
+fn clarify(config: &Config) -> Arc<dyn Tool> {
+    let seconds = config.agent.clarify_timeout;
+    clarify_tool((seconds > 0).then(|| Duration::from_secs(seconds)))
+}
+
+/// `delegate_task`. Children know the home's rules and nothing of the conversation.
+fn children(deps: &HandsDeps<'_>, post: Post) -> Arc<dyn Tool> {
+    let home = &deps.cx.home;
+    let prompt = HomePrompt {
+        home: home.clone(),
+        config: Arc::clone(deps.config),
+        memory: MemoryFiles::of_home(home, deps.config),
+        skills: Library::of_home(home, deps.config, Some("subagent")),
+        clock: Arc::clone(&deps.clock),
+        options: PromptOptions::default(),
+    };
+    delegate_task(SubagentDeps {
+        router: router_of_children(deps),
+        store: Arc::clone(&deps.store),
+        prompt: Arc::new(prompt),
+        settings: deps.settings.clone(),
+        limits: Limits::from_config(deps.config),
+        spill_dir: Some(home.cache_dir().join("delegation")),
+        clock: Arc::clone(&deps.clock),
+        rng: Arc::clone(&deps.rng),
+        cancel: deps.cancel.clone(),
+        post,
+    })
+}
+
+/// Children use the conversation's model unless `delegation` names another.
+fn router_of_children(deps: &HandsDeps<'_>) -> Arc<dyn ModelRouter> {
+    let section = &deps.config.delegation;
+    let said = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let overrides = Overrides {
+        model: said(&section.model),
+        provider: said(&section.provider),
+        base_url: said(&section.base_url),
+        api_key: said(section.api_key.expose()).map(Into::into),
+    };
+    if overrides.model.is_none() && overrides.provider.is_none() && overrides.base_url.is_none() {
+        return Arc::clone(&deps.router);
+    }
+    super::router(deps.cx, deps.config, overrides)
+}
+
+/// `mixture_of_agents`, or why it cannot be offered.
+fn several_models(cx: &Context, config: &Arc<Config>) -> Result<Arc<dyn Tool>, String> {
+    mixture_of_agents(&Preset::from_config(config)?, |slot| {
+        let overrides = Overrides {
+            model: Some(slot.model.clone()),
+            provider: slot.provider.clone(),
+            ..Overrides::default()
+        };
+        super::router(cx, config, overrides)
+    })
+}
+
+/// The tools of this home on this machine, whether or not a platform has them switched on.
+pub(crate) struct Offer {
+    pub(crate) names: BTreeSet<String>,
+    /// Those that cannot be offered, with the reason.
+    pub(crate) missing: Vec<(&'static str, String)>,
+}
+
+/// What a conversation could be given here.
+pub(crate) fn offer(cx: &Context, config: &Arc<Config>) -> Result<Offer, Failure> {
+    let store = if cx.home.state_db().exists() {
+        Some(super::open_for_reading(cx)?)
+    } else {
+        None
+    };
+    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+    let deps = StoreTools::from_config(&cx.home, config, None, store, rng);
+    let tools = HomeTools::new(deps, Vec::new(), &ToolChoice::named(&["all".to_owned()]));
+    let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
+    // These need a conversation, which there is none of here.
+    names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
+    let mut missing = Vec::new();
+    match several_models(cx, config) {
+        Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),
+        Err(why) => missing.push(("mixture_of_agents", why)),
+    }
+    Ok(Offer { names, missing })
 }
