@@ -2,6 +2,7 @@
 //! placed. Tables and columns come out in the order of the file.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use lopdf::content::Content;
 use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId};
@@ -30,7 +31,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
     let mut failed = 0;
     for (number, id) in pages.into_iter().take(MAX_PAGES) {
         if text.len() > MAX_TEXT {
-            text += &format!("\n\n[the text of pages {number} to {count} is left out]");
+            let _ = write!(
+                text,
+                "\n\n[the text of pages {number} to {count} is left out]"
+            );
             break;
         }
         match page_text(&document, id) {
@@ -54,7 +58,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
         )));
     }
     if failed > 0 {
-        text += &format!("\n\n[{failed} of {count} pages are damaged and missing]");
+        let _ = write!(
+            text,
+            "\n\n[{failed} of {count} pages are damaged and missing]"
+        );
     }
     Ok(Page {
         title: title(&document).unwrap_or_default(),
