@@ -3,6 +3,7 @@
 pub mod category;
 
 use std::fmt;
+use std::ops::Range;
 
 use hermes_core::approval::Rule;
 use serde::Serialize;
@@ -79,9 +80,9 @@ pub struct Assessment {
     /// The simple commands, for rules that cover them one by one.
     #[serde(skip)]
     pub(crate) parts: Vec<Part>,
-    /// The normalised text, for deny globs.
+    /// The text and every program in it, in lower case, for deny globs.
     #[serde(skip)]
-    pub(crate) variants: Vec<String>,
+    pub(crate) texts: Vec<String>,
 }
 
 /// A simple command of a list.
@@ -90,7 +91,7 @@ pub(crate) struct Part {
     /// Its words, when they are all known and nothing else (redirection, assignment) belongs to it.
     pub argv: Option<Vec<String>>,
     /// Findings of its own: indices into [`Assessment::findings`].
-    pub findings: Vec<usize>,
+    pub findings: Range<usize>,
 }
 
 impl Assessment {
@@ -105,7 +106,11 @@ impl Assessment {
         reasons
     }
 
-    pub(crate) fn worst(&self) -> Option<&Finding> {
-        self.findings.iter().max_by_key(|finding| finding.weight)
+    /// Findings that make the command ask: all of them, or without a sandbox's.
+    pub(crate) fn asking(&self, soft: bool) -> impl Iterator<Item = (usize, &Finding)> {
+        self.findings
+            .iter()
+            .enumerate()
+            .filter(move |(_, finding)| soft || finding.weight > Weight::Soft)
     }
 }

@@ -10,15 +10,21 @@
 //! | [`judge`] | a model's opinion in smart mode |
 //! | [`rules`] | stored permissions: exact commands, prefixes, and what older homes hold |
 
+mod assess;
 pub mod assessment;
+mod classify;
 pub mod config;
 pub mod gate;
 pub mod judge;
+mod live;
+mod memory;
 pub mod request;
 pub mod rules;
+mod shell;
 
+pub use assess::is_hidden;
 pub use assessment::{Assessment, Category, Class, Finding, Weight};
 pub use config::{Mode, PolicyConfig, Unattended};
 pub use gate::{Gate, How, Permit, Refusal, RefusalKind};
-pub use judge::{Judge, JudgeQuestion, Opinion};
+pub use judge::{Judge, JudgeQuestion, ModelJudge, Opinion};
 pub use request::{CommandRequest, Confinement, Kind};

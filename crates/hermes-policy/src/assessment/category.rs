@@ -19,9 +19,14 @@ impl Category {
         ORIGINAL.iter().copied().find(|known| known.0 == name)
     }
 
-    /// No model and no prefix rule decides about these.
+    /// No model decides about these.
     pub fn needs_person(self) -> bool {
         PERSONAL.contains(&self)
+    }
+
+    /// No prefix covers these: only a rule for exactly that command.
+    pub fn beyond_prefix(self) -> bool {
+        BEYOND_PREFIX.contains(&self)
     }
 }
 
@@ -188,6 +193,16 @@ const PERSONAL: &[Category] = &[
     Category::EDIT_HERMES,
     Category::EDIT_SENSITIVE,
     Category::COPY_TO_SENSITIVE,
+    Category::HIDDEN,
+];
+
+const BEYOND_PREFIX: &[Category] = &[
+    Category::EXFILTRATION,
+    Category::SECRET_READ,
+    Category::REVERSE_SHELL,
+    Category::DOWNLOAD_RUN,
+    Category::HERMES_SETTINGS,
+    Category::EDIT_HERMES,
     Category::HIDDEN,
 ];
 

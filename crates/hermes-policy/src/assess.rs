@@ -1,0 +1,208 @@
+//! From a request to an [`Assessment`]: a pure function of the request and the configuration.
+
+use std::path::PathBuf;
+
+use hermes_core::approval::Rule;
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::assessment::{Assessment, Category, Class, Finding, Weight};
+use crate::classify::Look;
+use crate::request::{CommandRequest, Confinement, Kind};
+use crate::rules;
+use crate::shell::Surroundings;
+use crate::shell::text::quote_all;
+
+/// Longer commands never run: put them into a file.
+pub(crate) const LIMIT: usize = 128_000;
+/// Rules are for people to read.
+const RULE: usize = 500;
+
+pub(crate) fn assess(
+    request: &CommandRequest,
+    user_home: PathBuf,
+    hermes_home: PathBuf,
+) -> Assessment {
+    if request.command.len() > LIMIT {
+        return too_long(request);
+    }
+    let around = Surroundings {
+        cwd: request.cwd.clone(),
+        user_home,
+        hermes_home,
+    };
+    let clean = clean(&request.command);
+    let mut look = Look::new(&around, &request.roots);
+    if clean != request.command.replace("\r\n", "\n") {
+        look.firm(
+            Category::HIDDEN,
+            "it has characters that do not show or that change what is shown",
+        );
+    }
+    if request.kind == Kind::Code {
+        look.soft(Category::PROGRAM_CODE, "runs Python code");
+        look.program_text(&clean);
+    } else {
+        look.script(&clean);
+    }
+    let mut texts = vec![clean.clone()];
+    for variant in variants(&clean) {
+        let mut other = Look::new(&around, &request.roots);
+        if request.kind == Kind::Code {
+            other.program_text(&variant);
+        } else {
+            other.script(&variant);
+        }
+        merge(&mut look, other);
+        texts.push(variant);
+    }
+    if look.overflow {
+        look.firm(Category::TOO_DEEP, "it has more parts than are looked at");
+    }
+    texts.append(&mut look.seen);
+    let soft = match (request.confinement, request.kind) {
+        // What the configuration names was chosen by the person.
+        (Confinement::Sandboxed, _) | (_, Kind::Spawn) => false,
+        _ => true,
+    };
+    let class = class(&look.findings, look.writes, soft);
+    let rule = (class == Class::Ask && request.kind != Kind::Code)
+        .then(|| rule(&look, &clean))
+        .flatten();
+    Assessment {
+        class,
+        findings: look.findings,
+        rule,
+        parts: look.parts,
+        texts: texts.into_iter().map(|text| text.to_lowercase()).collect(),
+    }
+}
+
+/// Whether soft findings make this request ask.
+pub(crate) fn soft_asks(request: &CommandRequest) -> bool {
+    request.confinement == Confinement::None && request.kind != Kind::Spawn
+}
+
+fn too_long(request: &CommandRequest) -> Assessment {
+    let finding = Finding {
+        category: Category::PARSER_LIMIT,
+        weight: Weight::Forbidden,
+        why: format!("it is longer than {LIMIT} bytes; write the text to a file and run that"),
+        excerpt: request.command.chars().take(80).collect(),
+    };
+    Assessment {
+        class: Class::Forbidden,
+        findings: vec![finding],
+        rule: None,
+        parts: Vec::new(),
+        texts: Vec::new(),
+    }
+}
+
+fn class(findings: &[Finding], writes: bool, soft_asks: bool) -> Class {
+    let worst = findings.iter().map(|finding| finding.weight).max();
+    match worst {
+        Some(Weight::Forbidden) => Class::Forbidden,
+        Some(Weight::Firm) => Class::Ask,
+        Some(Weight::Soft) if soft_asks => Class::Ask,
+        Some(Weight::Soft) => Class::WorkspaceWrite,
+        None if writes => Class::WorkspaceWrite,
+        None => Class::ReadOnly,
+    }
+}
+
+/// Without characters that a person would not see. What is left means the same, or the difference is
+/// a finding.
+fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let text = text.replace("\r\n", "\n");
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            // A colour or cursor sequence: up to its final letter.
+            if chars.next_if_eq(&'[').is_some() {
+                while chars.next_if(|c| !c.is_ascii_alphabetic()).is_some() {}
+                chars.next();
+            }
+            continue;
+        }
+        if !is_hidden(c) {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Does not show, or reorders what is shown. Private characters are ours to mark with.
+pub fn is_hidden(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e000}'..='\u{f8ff}'
+                | '\u{e0000}'..='\u{e007f}'
+                | '\u{3164}'
+                | '\u{115f}'
+                | '\u{1160}'
+        )
+}
+
+/// The same command as a shell joins its lines, and as an eye reads its letters.
+fn variants(text: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut add = |variant: String| {
+        if variant != text && !out.contains(&variant) {
+            out.push(variant);
+        }
+    };
+    if text.contains("\\\n") {
+        add(text.replace("\\\n", ""));
+    }
+    if !text.is_ascii() {
+        add(text.nfkc().collect());
+    }
+    out
+}
+
+/// Adds what another reading of the same command found.
+fn merge(look: &mut Look<'_>, other: Look<'_>) {
+    look.writes |= other.writes;
+    look.dynamic |= other.dynamic;
+    look.overflow |= other.overflow;
+    look.seen.extend(other.seen);
+    for finding in other.findings {
+        let same = |known: &Finding| {
+            known.category == finding.category
+                && known.weight == finding.weight
+                && known.why == finding.why
+        };
+        if !look.findings.iter().any(same) {
+            look.findings.push(finding);
+        }
+    }
+}
+
+/// What "always" would store: the words of a single command, else the whole text.
+fn rule(look: &Look<'_>, text: &str) -> Option<Rule> {
+    let hidden = [Category::HIDDEN, Category::UNPARSED, Category::TOO_DEEP];
+    let uncertain = look.dynamic
+        || look
+            .findings
+            .iter()
+            .any(|finding| hidden.contains(&finding.category));
+    let text = text.trim();
+    if uncertain || text.len() > RULE || text.contains('\n') {
+        return None;
+    }
+    let whole = match look.parts.as_slice() {
+        [part] => part.argv.as_deref().map(quote_all),
+        _ => None,
+    };
+    Some(rules::exact(&whole.unwrap_or_else(|| text.to_owned())))
+}

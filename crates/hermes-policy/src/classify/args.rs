@@ -1,0 +1,117 @@
+//! Options and operands.
+
+use crate::shell::Word;
+
+/// Whether one of `options` (names separated by blanks) stands among `args`. Long ones may be
+/// abbreviated and carry a value; short ones may stand in a cluster. A name that starts with `=` must
+/// stand alone, exactly.
+pub(super) fn has(args: &[Word], options: &str) -> bool {
+    let mut rest = args.iter();
+    rest.by_ref()
+        .take_while(|word| word.text != "--")
+        .any(|word| {
+            options
+                .split(' ')
+                .any(|option| is_option(&word.text, option))
+        })
+}
+
+fn is_option(word: &str, option: &str) -> bool {
+    if let Some(exact) = option.strip_prefix('=') {
+        return word == exact;
+    }
+    if let Some(long) = option.strip_prefix("--") {
+        let Some(given) = word.strip_prefix("--") else {
+            return false;
+        };
+        let given = given.split('=').next().unwrap_or(given);
+        return given == long || (given.len() > 1 && long.starts_with(given));
+    }
+    let Some(short) = option.strip_prefix('-') else {
+        return word == option;
+    };
+    word.len() > 1 && word.starts_with('-') && !word.starts_with("--") && word[1..].contains(short)
+}
+
+/// What an option is given: `-o x`, `-ox`, `--output x`, `--output=x`.
+pub(super) fn value<'w>(args: &'w [Word], options: &str) -> Option<Word> {
+    let cut = |word: &'w Word, from: usize| Word {
+        text: word.text[from..].to_owned(),
+        ..word.clone()
+    };
+    for (at, word) in args.iter().enumerate() {
+        for option in options.split(' ') {
+            let text = word.text.as_str();
+            if text == option {
+                return args.get(at + 1).cloned();
+            }
+            if option.starts_with("--") {
+                if let Some(rest) = text.strip_prefix(option)
+                    && rest.starts_with('=')
+                {
+                    return Some(cut(word, option.len() + 1));
+                }
+                continue;
+            }
+            let letter = option.trim_start_matches('-');
+            if letter.len() != 1 || !text.starts_with('-') || text.starts_with("--") {
+                continue;
+            }
+            // In a cluster the letter takes what follows it, else the next word.
+            if let Some(found) = text[1..].find(letter) {
+                let end = 1 + found + letter.len();
+                return match text.len() > end {
+                    true => Some(cut(word, end)),
+                    false => args.get(at + 1).cloned(),
+                };
+            }
+        }
+    }
+    None
+}
+
+/// Words that are no options. `with_value` names the options that take the next word.
+pub(super) fn operands<'w>(args: &'w [Word], with_value: &str) -> Vec<&'w Word> {
+    let mut out = Vec::new();
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let text = word.text.as_str();
+        if text == "--" {
+            out.extend(words);
+            break;
+        }
+        if text.len() > 1 && text.starts_with('-') {
+            let takes = with_value.split(' ').any(|option| {
+                option == text
+                    || (option.len() == 2
+                        && !text.starts_with("--")
+                        && text.len() > 2
+                        && text.ends_with(&option[1..])
+                        && option.starts_with('-'))
+            });
+            if takes {
+                words.next();
+            }
+            continue;
+        }
+        out.push(word);
+    }
+    out
+}
+
+/// The first word that is no option: the subcommand, and what follows it.
+pub(super) fn subcommand<'w>(args: &'w [Word], with_value: &str) -> Option<(&'w str, &'w [Word])> {
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        let text = word.text.as_str();
+        if !text.starts_with('-') {
+            return Some((text, &args[at + 1..]));
+        }
+        at += if with_value.split(' ').any(|option| option == text) {
+            2
+        } else {
+            1
+        };
+    }
+    None
+}

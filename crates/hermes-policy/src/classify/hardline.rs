@@ -1,0 +1,289 @@
+//! What never runs, whatever is configured: there is no way back from it.
+
+use super::args::{has, operands};
+use super::place::is_block_device;
+use super::{Call, Look};
+use crate::assessment::Category;
+use crate::shell::Word;
+use crate::shell::text::basename;
+
+/// Programs that end or restart the machine.
+const POWER: [&str; 5] = ["shutdown", "reboot", "halt", "poweroff", "kexec"];
+
+/// Programs that run others, for text that is not understood.
+const ROUGH_WRAPS: [&str; 21] = [
+    "sudo", "doas", "env", "timeout", "nice", "nohup", "setsid", "exec", "command", "builtin",
+    "time", "stdbuf", "xargs", "busybox", "sh", "bash", "zsh", "dash", "ksh", "eval", "ionice",
+];
+/// Words of a piece of such text that are looked at.
+const ROUGH_WORDS: usize = 16;
+
+impl Look<'_> {
+    pub(super) fn hardline(&mut self, call: Call<'_>) {
+        let args = call.args();
+        let asks = has(args, "--help --version =-h =-V") && args.len() == 1;
+        match call.name {
+            name if POWER.contains(&name) && !asks && !(name == "shutdown" && has(args, "-c")) => {
+                self.forbid(Category::SHUTDOWN, "ends or restarts the machine");
+            }
+            "init" if matches!(call.arg(0), "0" | "6") => {
+                self.forbid(Category::INIT_SHUTDOWN, "ends or restarts the machine");
+            }
+            "telinit" if matches!(call.arg(0), "0" | "6") => {
+                self.forbid(Category::TELINIT, "ends or restarts the machine");
+            }
+            "systemctl" | "loginctl" => {
+                let verbs = ["poweroff", "reboot", "halt", "kexec", "soft-reboot"];
+                let targets = [
+                    "poweroff.target",
+                    "reboot.target",
+                    "halt.target",
+                    "kexec.target",
+                ];
+                if args.iter().any(|word| {
+                    verbs.contains(&word.text.as_str()) || targets.contains(&word.text.as_str())
+                }) {
+                    self.forbid(Category::SYSTEMCTL_POWER, "ends or restarts the machine");
+                }
+            }
+            name if (name == "mkfs"
+                || name.starts_with("mkfs.")
+                || name == "wipefs"
+                || name == "blkdiscard")
+                && !asks =>
+            {
+                self.forbid(Category::MKFS, "erases a file system");
+            }
+            "mke2fs" | "mkswap" | "mkntfs" | "newfs" if !asks => {
+                self.forbid(Category::MKFS, "erases a file system");
+            }
+            "diskutil"
+                if matches!(
+                    call.arg(0).to_lowercase().as_str(),
+                    "erasedisk" | "erasevolume" | "partitiondisk" | "zerodisk"
+                ) =>
+            {
+                self.forbid(Category::MKFS, "erases a disk");
+            }
+            "dd" if args
+                .iter()
+                .any(|word| word.text.strip_prefix("of=").is_some_and(is_block_device)) =>
+            {
+                self.forbid(Category::DD_DEVICE, "overwrites a disk");
+            }
+            "shred" | "cp" | "mv" | "tee" | "truncate" | "install"
+                if args.iter().any(|word| is_block_device(&word.text)) =>
+            {
+                let last = args.last().is_some_and(|word| is_block_device(&word.text));
+                if last || !matches!(call.name, "cp" | "mv" | "install") {
+                    self.forbid(Category::DEVICE_WRITE, "overwrites a disk");
+                }
+            }
+            "kill" => self.kill(args),
+            "rm" => self.delete(args),
+            "find" => self.find_delete(args),
+            "chmod" | "chown" | "chgrp" if has(args, "-R --recursive") => {
+                // The mode or owner comes first.
+                let targets = operands(args, "--reference");
+                if let Some(category) = targets.iter().skip(1).find_map(|word| self.precious(word))
+                    && category == Category::ROOT_DELETE
+                {
+                    self.forbid(category, "changes the rights of every file there is");
+                }
+            }
+            "mv" => {
+                let targets = operands(args, "-t --target-directory -S --suffix");
+                let sources = targets.len().saturating_sub(1);
+                if let Some(category) = targets
+                    .iter()
+                    .take(sources)
+                    .find_map(|word| self.precious(word))
+                {
+                    self.forbid(
+                        category,
+                        "moves a directory away that the system or the user cannot do without",
+                    );
+                }
+            }
+            "sudo" if has(args, "-S --stdin") && sudo_flag(args, 'S') => {
+                self.forbid(Category::SUDO_GUESS, "gives sudo a password to try; Hermes asks the person for it where that is set up");
+            }
+            _ => {}
+        }
+    }
+
+    fn kill(&mut self, args: &[Word]) {
+        // `-1` as the first word is a signal; after a signal or `--` it is everybody.
+        let mut words = args.iter().map(|word| word.text.as_str());
+        let mut signal = false;
+        while let Some(word) = words.next() {
+            match word {
+                "-s" | "-n" | "--signal" => {
+                    words.next();
+                    signal = true;
+                }
+                "--" => signal = true,
+                "-1" if signal || args.len() == 1 => {
+                    self.forbid(Category::KILL_ALL, "ends every process");
+                    return;
+                }
+                word if word.starts_with('-') => signal = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// `rm -r` of what nobody can do without.
+    fn delete(&mut self, args: &[Word]) {
+        let recursive = has(args, "-r -R --recursive");
+        for word in operands(args, "") {
+            if let Some(category) = self.precious(word)
+                && (recursive || word.text.ends_with('*'))
+            {
+                self.forbid(
+                    category,
+                    format!("deletes {} and everything in it", word.text),
+                );
+            }
+        }
+    }
+
+    /// `find / -delete`, without anything that narrows it.
+    fn find_delete(&mut self, args: &[Word]) {
+        let deletes = args.iter().any(|word| word.text == "-delete")
+            || args
+                .windows(2)
+                .any(|pair| pair[0].text.starts_with("-exec") && basename(&pair[1].text) == "rm");
+        let narrows = args.iter().any(|word| {
+            [
+                "-name",
+                "-iname",
+                "-path",
+                "-ipath",
+                "-regex",
+                "-iregex",
+                "-newer",
+                "-mtime",
+                "-mmin",
+                "-size",
+                "-user",
+                "-empty",
+                "-atime",
+                "-ctime",
+                "-perm",
+                "-links",
+                "-inum",
+                "-samefile",
+                "-wholename",
+            ]
+            .contains(&word.text.as_str())
+        });
+        if !deletes || narrows {
+            return;
+        }
+        let starts = args
+            .iter()
+            .take_while(|word| !word.text.starts_with(['-', '(', '!']));
+        let precious: Vec<Category> = starts.filter_map(|word| self.precious(word)).collect();
+        if let Some(category) = precious.first() {
+            self.forbid(*category, "deletes everything below");
+        }
+    }
+
+    /// For text that the grammar does not understand: bash runs what comes before the mistake.
+    pub(super) fn rough(&mut self, source: &str) {
+        const PIECES: usize = 2_000;
+        let pieces = source.split(['\n', ';', '|', '&', '(', ')', '`', '{', '}']);
+        for piece in pieces.take(PIECES) {
+            let words: Vec<Word> = piece
+                .split_whitespace()
+                .map(|word| Word::plain(word.replace(['"', '\'', '\\'], "")))
+                .skip_while(|word| {
+                    matches!(
+                        word.text.as_str(),
+                        "!" | "then" | "do" | "else" | "if" | "while" | "until" | "time" | ""
+                    ) || word.text.contains('=')
+                })
+                .collect();
+            if words.is_empty() {
+                continue;
+            }
+            piece.trim().clone_into(&mut self.excerpt);
+            let script = crate::shell::Script::default();
+            let command = crate::shell::Simple::default();
+            self.rough_run(Call {
+                name: "",
+                words: &words,
+                command: &command,
+                script: &script,
+            });
+            for pair in piece.split('>').skip(1) {
+                let target = pair
+                    .trim_start_matches(['>', '|', '&'])
+                    .split_whitespace()
+                    .next()
+                    .unwrap_or_default();
+                if is_block_device(target) {
+                    self.forbid(Category::REDIRECT_DEVICE, "writes to a disk itself");
+                }
+            }
+        }
+    }
+
+    fn rough_run(&mut self, call: Call<'_>) {
+        let Some(first) = call.words.first() else {
+            return;
+        };
+        let name = basename(&first.text).to_lowercase();
+        self.hardline(Call {
+            name: &name,
+            ..call
+        });
+        if !ROUGH_WRAPS.contains(&name.as_str()) {
+            return;
+        }
+        // Any later word may be the program.
+        for at in 1..call.words.len().min(ROUGH_WORDS) {
+            let words = &call.words[at..];
+            let name = basename(&words[0].text).to_lowercase();
+            self.hardline(Call {
+                name: &name,
+                words,
+                ..call
+            });
+        }
+    }
+}
+
+/// A short option of sudo itself, not of what it runs.
+fn sudo_flag(args: &[Word], flag: char) -> bool {
+    let takes = "-u --user -g --group -h --host -p --prompt -C -D -R -T -U -r -t";
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        let text = word.text.as_str();
+        if !text.starts_with('-') {
+            return false;
+        }
+        if text.starts_with("--st") || (!text.starts_with("--") && text.contains(flag)) {
+            return true;
+        }
+        at += if takes.split(' ').any(|option| option == text) {
+            2
+        } else {
+            1
+        };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_sudo_end_where_its_command_begins() {
+        let words = |text: &str| -> Vec<Word> { text.split(' ').map(Word::plain).collect() };
+        assert!(sudo_flag(&words("-u root -S whoami"), 'S'));
+        assert!(!sudo_flag(&words("-u root ls -S"), 'S'));
+    }
+}

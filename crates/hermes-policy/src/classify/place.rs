@@ -1,0 +1,555 @@
+//! Where a path leads, by its text alone, and what it means to read or write there.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Look;
+use crate::assessment::Category;
+use crate::shell::Word;
+
+/// How a path is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Redirect,
+    Tee,
+    Copy,
+    /// In place: `sed -i`.
+    Edit,
+    Create,
+    Delete,
+}
+
+/// What lies at a path; where it may be several, the first one here counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// `/dev/null` and friends.
+    Nowhere,
+    /// `/dev/tcp/…`
+    Socket,
+    BlockDevice,
+    /// Wherever: the text does not say.
+    Unknown,
+    /// Keys and passwords.
+    Credential,
+    /// What runs by itself: shell start files, autostart, timers, hooks.
+    Startup,
+    /// Hermes' configuration and keys.
+    Hermes,
+    SystemConfig,
+    /// `.env` and `config.yaml` of a project.
+    ProjectConfig,
+    Outside,
+    Workspace,
+}
+
+const NOWHERE: [&str; 9] = [
+    "/dev/null",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/stdin",
+    "/dev/tty",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+const BLOCK_DEVICES: [&str; 10] = [
+    "sd", "nvme", "hd", "mmcblk", "vd", "xvd", "disk", "rdisk", "mapper/", "md",
+];
+/// Directories whose loss ends the system. `/` is among them by itself.
+const SYSTEM_DIRS: [&str; 24] = [
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "home",
+    "lib",
+    "lib32",
+    "lib64",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "srv",
+    "sys",
+    "usr",
+    "var",
+    "Users",
+    "System",
+    "Library",
+    "Applications",
+    "private",
+    "nix",
+    "snap",
+];
+/// Below the user's directory.
+const CREDENTIALS: [&str; 27] = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".my.cnf",
+    ".vault-token",
+    ".password-store",
+    ".mozilla",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/rclone",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/op",
+    ".local/share/keyrings",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    "Library/Keychains",
+    ".terraform.d",
+    ".config/hub",
+];
+const STARTUP: [&str; 31] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".inputrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".pam_environment",
+    ".gitconfig",
+    ".config/git",
+    ".config/fish",
+    ".config/autostart",
+    ".config/systemd",
+    ".config/environment.d",
+    ".local/share/systemd",
+    ".config/nushell",
+    ".vimrc",
+    ".config/nvim",
+    "Library/LaunchAgents",
+    ".tmux.conf",
+    ".forward",
+    ".local/share/applications",
+];
+const SYSTEM_STARTUP: [&str; 9] = [
+    "/etc/cron",
+    "/var/spool/cron",
+    "/etc/systemd",
+    "/usr/lib/systemd",
+    "/etc/init",
+    "/etc/profile",
+    "/etc/rc.local",
+    "/Library/Launch",
+    "/etc/ld.so.preload",
+];
+/// Files of Hermes' home that decide what it may do or hold keys.
+const HERMES_FILES: [&str; 7] = [
+    "config.yaml",
+    ".env",
+    "auth.json",
+    "mcp-tokens",
+    "scripts",
+    "cron",
+    "hooks",
+];
+
+/// `.` and `..` taken out, without looking at the disk.
+pub(super) fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Normal(name) => out.push(name),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// A file that holds a secret by its name, wherever it lies.
+fn is_secret_name(name: &str) -> bool {
+    let env = name == ".env"
+        || name == ".envrc"
+        || name
+            .strip_prefix(".env.")
+            .is_some_and(|rest| !["example", "sample", "template", "dist", "test"].contains(&rest));
+    let key = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"]
+        .iter()
+        .any(|key| name.starts_with(key));
+    let kept = [
+        "credentials.json",
+        ".netrc",
+        ".pgpass",
+        ".git-credentials",
+        "shadow",
+        "gshadow",
+        "sudoers",
+    ];
+    let ends = [".pem", ".p12", ".pfx", ".kdbx", ".ppk"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    (env || key || ends || kept.contains(&name)) && !name.ends_with(".pub")
+}
+
+impl Look<'_> {
+    /// The paths that `text` may stand for.
+    pub(super) fn resolve(&self, text: &str) -> Vec<PathBuf> {
+        self.cwds
+            .iter()
+            .map(|cwd| lexical(&cwd.join(text)))
+            .collect()
+    }
+
+    pub(super) fn spot(&self, word: &Word) -> Spot {
+        let text = word.text.as_str();
+        if NOWHERE.contains(&text) || text.starts_with("/dev/fd/") || text.starts_with("/dev/pts/")
+        {
+            return Spot::Nowhere;
+        }
+        if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
+            return Spot::Socket;
+        }
+        if is_block_device(text) {
+            return Spot::BlockDevice;
+        }
+        let certain = word.known() && (text.starts_with('/') || !self.lost);
+        let worst = self
+            .resolve(text)
+            .into_iter()
+            .map(|path| self.spot_of(&path))
+            .min_by_key(|spot| *spot as u8);
+        match worst {
+            Some(Spot::Workspace | Spot::Outside) if !certain => Spot::Unknown,
+            Some(spot) => spot,
+            None => Spot::Unknown,
+        }
+    }
+
+    fn spot_of(&self, path: &Path) -> Spot {
+        let text = path.to_string_lossy();
+        let text = text.as_ref();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy())
+            .unwrap_or_default();
+        if let Ok(rest) = path.strip_prefix(&self.around.hermes_home) {
+            let first = rest
+                .components()
+                .next()
+                .map(|part| part.as_os_str().to_string_lossy());
+            if first
+                .is_none_or(|first| HERMES_FILES.contains(&first.as_ref()) || first.contains('*'))
+            {
+                return Spot::Hermes;
+            }
+        }
+        if let Ok(rest) = path.strip_prefix(&self.around.user_home) {
+            if CREDENTIALS.iter().any(|place| rest.starts_with(place)) {
+                return Spot::Credential;
+            }
+            if STARTUP.iter().any(|place| rest.starts_with(place)) {
+                return Spot::Startup;
+            }
+            if rest.starts_with(".hermes") && HERMES_FILES.contains(&name.as_ref()) {
+                return Spot::Hermes;
+            }
+        }
+        if text.contains("/.git/hooks/")
+            || text.ends_with("/.git/config")
+            || text.ends_with("/.git/hooks")
+        {
+            return Spot::Startup;
+        }
+        if SYSTEM_STARTUP.iter().any(|place| text.starts_with(place)) {
+            return Spot::Startup;
+        }
+        if text == "/etc"
+            || text.starts_with("/etc/")
+            || text.starts_with("/private/etc")
+            || text.starts_with("/proc/sys")
+            || text.starts_with("/sys/")
+        {
+            return Spot::SystemConfig;
+        }
+        if (name.starts_with(".env") && is_secret_name(&name)) || name == "config.yaml" {
+            return Spot::ProjectConfig;
+        }
+        let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm"].map(Path::new);
+        let inside = self
+            .roots
+            .iter()
+            .any(|root| path.starts_with(lexical(root)))
+            || temporary
+                .iter()
+                .any(|root| path.starts_with(root) && path != *root);
+        if inside {
+            Spot::Workspace
+        } else {
+            Spot::Outside
+        }
+    }
+
+    /// Writing to `word`.
+    pub(super) fn write(&mut self, word: &Word, verb: Verb) {
+        let path = shown(word);
+        match self.spot(word) {
+            Spot::Nowhere => {}
+            Spot::Socket => self.firm(
+                Category::REVERSE_SHELL,
+                format!("opens a network connection ({path})"),
+            ),
+            Spot::BlockDevice => self.forbid(
+                if verb == Verb::Redirect {
+                    Category::REDIRECT_DEVICE
+                } else {
+                    Category::DEVICE_WRITE
+                },
+                format!("writes to the disk {path} itself"),
+            ),
+            Spot::Workspace => self.writes = true,
+            Spot::Unknown => self.soft(
+                Category::OUTSIDE_WRITE,
+                format!("writes to {path}, which is not known before it runs"),
+            ),
+            Spot::Outside => self.firm(
+                outside(verb),
+                format!("writes to {path}, outside the workspace"),
+            ),
+            Spot::Credential => self.firm(
+                sensitive(verb),
+                format!("changes {path}, which holds keys or passwords"),
+            ),
+            Spot::Startup => {
+                self.firm(sensitive(verb), format!("changes {path}"));
+                self.firm(
+                    Category::PERSISTENCE,
+                    format!("{path} is run by itself later"),
+                );
+            }
+            Spot::Hermes => {
+                let category = if verb == Verb::Edit {
+                    Category::EDIT_HERMES
+                } else {
+                    Category::HERMES_SETTINGS
+                };
+                self.firm(
+                    category,
+                    format!("changes {path}, which decides what Hermes may do"),
+                );
+            }
+            Spot::SystemConfig => {
+                if word.text.starts_with("/proc/sysrq") {
+                    self.forbid(Category::SHUTDOWN, "triggers the kernel directly");
+                }
+                self.firm(
+                    system_config(verb),
+                    format!("changes {path}, which configures the system"),
+                );
+            }
+            Spot::ProjectConfig => {
+                self.firm(
+                    project(verb),
+                    format!("changes {path}, the project's own settings"),
+                );
+            }
+        }
+        if word.text.starts_with("/proc/sysrq-trigger") {
+            self.forbid(
+                Category::SHUTDOWN,
+                "makes the kernel stop or restart the machine",
+            );
+        }
+    }
+
+    /// Reading from `word`.
+    pub(super) fn read(&mut self, word: &Word) {
+        if word.text.starts_with("/dev/tcp/") || word.text.starts_with("/dev/udp/") {
+            self.facts.network = true;
+            self.firm(
+                Category::REVERSE_SHELL,
+                format!("opens a network connection ({})", shown(word)),
+            );
+        }
+        if self.is_secret(word) {
+            self.facts.secret = true;
+            self.firm(
+                Category::SECRET_READ,
+                format!("reads {}, which holds secrets", shown(word)),
+            );
+        }
+    }
+
+    pub(super) fn is_secret(&self, word: &Word) -> bool {
+        let text = word.text.as_str();
+        let name = text.rsplit('/').next().unwrap_or(text);
+        if is_secret_name(name) {
+            return true;
+        }
+        if text.starts_with("/proc/")
+            && ["environ", "mem", "maps"]
+                .iter()
+                .any(|end| text.ends_with(end))
+        {
+            return true;
+        }
+        let public = name.ends_with(".pub") || name.starts_with("known_hosts");
+        self.resolve(text).iter().any(|path| {
+            let hermes = path
+                .strip_prefix(&self.around.hermes_home)
+                .is_ok_and(|rest| {
+                    rest.starts_with("auth.json")
+                        || rest.starts_with("mcp-tokens")
+                        || rest.starts_with(".env")
+                });
+            let credential = path
+                .strip_prefix(&self.around.user_home)
+                .is_ok_and(|rest| CREDENTIALS.iter().any(|place| rest.starts_with(place)));
+            hermes || (credential && !public)
+        })
+    }
+
+    /// A directory that has secrets below it: the user's or Hermes' own.
+    pub(super) fn holds_secrets(&self, word: &Word) -> bool {
+        self.is_secret(word)
+            || self.resolve(&word.text).iter().any(|path| {
+                self.around.user_home.starts_with(path) || self.around.hermes_home.starts_with(path)
+            })
+    }
+
+    /// Which irreplaceable directory a recursive deletion of `word` would hit.
+    pub(super) fn precious(&self, word: &Word) -> Option<Category> {
+        if !word.known() {
+            return None;
+        }
+        self.resolve(&word.text)
+            .iter()
+            .find_map(|path| self.precious_path(path))
+    }
+
+    fn precious_path(&self, path: &Path) -> Option<Category> {
+        let mut parts: Vec<String> = path
+            .components()
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+                _ => None,
+            })
+            .collect();
+        // Everything in a directory is the directory.
+        while parts.last().is_some_and(|last| is_everything(last)) {
+            parts.pop();
+        }
+        let wild = |part: &String| part.contains(['*', '?', '[']);
+        let inside: PathBuf = std::iter::once("/".to_owned())
+            .chain(parts.iter().cloned())
+            .collect();
+        let home = lexical(&self.around.user_home);
+        if inside == home
+            || (home != Path::new("/") && home.starts_with(&inside) && parts.len() > 1)
+        {
+            return Some(Category::HOME_DELETE);
+        }
+        match parts.as_slice() {
+            [] => Some(Category::ROOT_DELETE),
+            [first] if wild(first) => Some(Category::ROOT_DELETE),
+            [first] if SYSTEM_DIRS.contains(&first.as_str()) => Some(Category::SYSTEM_DELETE),
+            [first, _] if first == "home" || first == "Users" => Some(Category::HOME_DELETE),
+            [first, _] if first == "usr" || first == "private" => Some(Category::SYSTEM_DELETE),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_fetched(&self, word: &Word) -> bool {
+        self.resolve(&word.text)
+            .iter()
+            .any(|path| self.facts.fetched.contains(path))
+    }
+
+    pub(super) fn is_made_executable(&self, word: &Word) -> bool {
+        self.resolve(&word.text)
+            .iter()
+            .any(|path| self.facts.executable.contains(path))
+    }
+
+    /// `cd`: relative paths may start there from now on.
+    pub(super) fn enter(&mut self, word: &Word) {
+        if !word.known() || word.text == "-" {
+            self.lost = true;
+            return;
+        }
+        let places = self.resolve(&word.text);
+        for place in places {
+            if !self.cwds.contains(&place) {
+                self.cwds.push(place);
+            }
+        }
+        if self.cwds.len() > 16 {
+            self.cwds.truncate(16);
+            self.lost = true;
+        }
+    }
+}
+
+/// `*`, `.*`, `{*,.*}`: everything in a directory.
+fn is_everything(part: &str) -> bool {
+    part.contains('*') && part.chars().all(|c| "*.[]!?".contains(c))
+}
+
+pub(super) fn is_block_device(text: &str) -> bool {
+    text.strip_prefix("/dev/")
+        .is_some_and(|device| BLOCK_DEVICES.iter().any(|kind| device.starts_with(kind)))
+}
+
+pub(super) fn shown(word: &Word) -> String {
+    word.text.replace(crate::shell::UNKNOWN, "…")
+}
+
+fn outside(verb: Verb) -> Category {
+    match verb {
+        Verb::Delete => Category::DELETE_IN_ROOT,
+        _ => Category::OUTSIDE_WRITE,
+    }
+}
+
+fn sensitive(verb: Verb) -> Category {
+    match verb {
+        Verb::Redirect => Category::REDIRECT_SYSTEM,
+        Verb::Tee => Category::TEE_SYSTEM,
+        Verb::Edit => Category::EDIT_SENSITIVE,
+        Verb::Delete => Category::DELETE_IN_ROOT,
+        Verb::Copy | Verb::Create => Category::COPY_TO_SENSITIVE,
+    }
+}
+
+fn system_config(verb: Verb) -> Category {
+    match verb {
+        Verb::Redirect => Category::SYSTEM_CONFIG,
+        Verb::Tee => Category::TEE_SYSTEM,
+        Verb::Edit => Category::EDIT_SYSTEM,
+        Verb::Delete => Category::DELETE_IN_ROOT,
+        Verb::Copy | Verb::Create => Category::COPY_TO_SYSTEM,
+    }
+}
+
+fn project(verb: Verb) -> Category {
+    match verb {
+        Verb::Redirect => Category::REDIRECT_PROJECT,
+        Verb::Tee => Category::TEE_PROJECT,
+        _ => Category::COPY_TO_PROJECT,
+    }
+}
