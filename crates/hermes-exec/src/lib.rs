@@ -15,6 +15,7 @@ pub mod confinement;
 pub mod environment;
 pub mod local;
 pub mod output;
+pub mod process;
 pub mod sandbox;
 pub mod shell;
 pub mod workspace;

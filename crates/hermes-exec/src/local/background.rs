@@ -3,7 +3,7 @@
 //! code and keeps the input open.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -31,8 +31,11 @@ use crate::shell::quote_path;
 const MAX_LOG: u64 = 16 << 20;
 const KEEP_LOG: u64 = 1 << 20;
 const LOG_LOOK: Duration = Duration::from_secs(30);
+/// After the end of a process, for the rest of its output.
+const DRAIN: Duration = Duration::from_millis(300);
 /// A program that does not read its input is not waited for longer.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
+const OPEN_LOOK: Duration = Duration::from_millis(10);
 /// Where no better way exists to learn of the end of a process.
 const ALIVE_LOOK: Duration = Duration::from_millis(500);
 
@@ -159,12 +162,22 @@ pub(super) fn start(
     let keeping = log.try_clone().map_err(could_not())?;
     let name = format!("process {id}");
     task::spawn(&name, async move {
-        let status = tokio::select! {
-            status = child.wait() => status,
-            // a terminal's output does not end before the program
-            never = copy_terminal(terminal, log) => match never {},
-            never = keep_small(keeping) => match never {},
+        let copying = copy_terminal(terminal, log);
+        tokio::pin!(copying);
+        let mut copied = false;
+        let keeping = keep_small(keeping);
+        tokio::pin!(keeping);
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status,
+                () = &mut copying, if !copied => copied = true,
+                never = &mut keeping => match never {},
+            }
         };
+        if !copied {
+            // the last words; a grandchild that keeps the terminal open is not waited for
+            let _ = tokio::time::timeout(DRAIN, copying).await;
+        }
         let exit = match status {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => Some(Exit::Code(code)),
@@ -253,18 +266,16 @@ async fn gone(pid: u32, start_time: Option<u64>) {
 enum Never {}
 
 /// Writes what a terminal shows to the log, for as long as it is open.
-async fn copy_terminal(source: Option<Source>, log: File) -> Never {
-    use std::io::Write as _;
-    let mut log = log;
-    if let Some(mut source) = source {
-        let mut buffer = vec![0; 16 * 1024];
-        while let Ok(count) = source.read(&mut buffer).await {
-            if count == 0 || log.write_all(&buffer[..count]).is_err() {
-                break;
-            }
+async fn copy_terminal(source: Option<Source>, mut log: File) {
+    let Some(mut source) = source else {
+        return;
+    };
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count) = source.read(&mut buffer).await {
+        if count == 0 || log.write_all(&buffer[..count]).is_err() {
+            break;
         }
     }
-    std::future::pending().await
 }
 
 /// Gives the beginning of a long log back to the file system. Offsets stay as they are.
@@ -329,6 +340,21 @@ impl LocalBackground {
         })
     }
 
+    /// Right after the start nobody may have opened the other end yet.
+    async fn open_input(&self) -> io::Result<pipe::Sender> {
+        loop {
+            match pipe::OpenOptions::new().open_sender(self.place.input()) {
+                Err(error)
+                    if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
+                        && *self.end.borrow() == End::Running =>
+                {
+                    tokio::time::sleep(OPEN_LOOK).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     async fn feed(&self, bytes: Bytes) -> Result<(), ExecError> {
         if self.stdin_closed.load(Ordering::Acquire) {
             return Err(ExecError::Unsupported(
@@ -339,7 +365,7 @@ impl LocalBackground {
             if let Some(terminal) = &self.terminal {
                 return write_terminal(terminal, &bytes).await;
             }
-            let mut pipe = pipe::OpenOptions::new().open_sender(self.place.input())?;
+            let mut pipe = self.open_input().await?;
             pipe.write_all(&bytes).await
         };
         match tokio::time::timeout(WRITE_LIMIT, writing).await {

@@ -8,4 +8,5 @@
 
 mod behaviour;
 mod local;
+mod process;
 mod support;

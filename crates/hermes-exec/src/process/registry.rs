@@ -1,0 +1,551 @@
+//! The background processes of this program.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::ids::SessionId;
+use hermes_core::task;
+use tokio::sync::watch as channel;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::checkpoint::{self, Saved};
+use super::entry::{Ended, Entry, LogPage, ProcessInfo, Shared};
+use super::notice::{Consumed, Notice, NoticeKind, Notices};
+use super::watch::{Admit, Breaker, Found, Watcher};
+use super::{Routing, checkpoint::our_start_time};
+use crate::environment::{Background, BackgroundRecord, Environment, ExecError, Start};
+
+/// Running and finished ones together.
+const MAX_TRACKED: usize = 64;
+/// A finished one can be asked about for so long.
+const KEEP_FINISHED: f64 = 1800.0;
+/// How often output is looked at for patterns: quickly while it comes, slowly while it does not.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LAST_LOOK: Duration = Duration::from_secs(1);
+const LOOK_BYTES: usize = 256 * 1024;
+/// What the notice of an end shows.
+const NOTICE_OUTPUT: usize = 2000;
+
+/// What a registry is made from.
+pub struct RegistryOptions {
+    /// `processes.json`; `None`: nothing survives.
+    pub checkpoint: Option<PathBuf>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    pub notices: Arc<dyn Notices>,
+    /// Between TERM and KILL.
+    pub grace: Duration,
+}
+
+/// A process to start.
+pub struct NewProcess {
+    pub session: SessionId,
+    pub routing: Routing,
+    /// Its id is chosen by the registry.
+    pub start: Start,
+    pub notify_on_complete: bool,
+    pub watch_patterns: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("there is no process {0}; process(action=list) shows those that are")]
+    Unknown(String),
+    #[error("{0} has ended already")]
+    Ended(String),
+    #[error(
+        "{MAX_TRACKED} background processes are running; end one with process(action=kill) first"
+    )]
+    TooMany,
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    Ended(Ended),
+    TimedOut,
+    Interrupted,
+}
+
+/// All background processes. Cheap to clone.
+#[derive(Clone)]
+pub struct ProcessRegistry(Arc<Inner>);
+
+struct Inner {
+    options: RegistryOptions,
+    table: Mutex<BTreeMap<String, Shared>>,
+    breaker: Mutex<Breaker>,
+}
+
+impl ProcessRegistry {
+    pub fn new(options: RegistryOptions) -> Self {
+        Self(Arc::new(Inner {
+            options,
+            table: Mutex::default(),
+            breaker: Mutex::default(),
+        }))
+    }
+
+    /// Whether notices about new processes can reach this session.
+    pub fn reaches(&self, session: &SessionId) -> bool {
+        self.0.options.notices.reaches(session)
+    }
+
+    pub async fn spawn(
+        &self,
+        environment: &dyn Environment,
+        new: NewProcess,
+    ) -> Result<ProcessInfo, ProcessError> {
+        self.make_room()?;
+        let id = self.new_id();
+        let mut start = new.start;
+        start.id.clone_from(&id);
+        let (command, cwd) = (start.script.clone(), start.cwd.clone());
+        let process = environment.spawn(start).await?;
+        let entry = Arc::new(Entry {
+            id,
+            session: new.session,
+            command,
+            cwd,
+            started_at: self.now(),
+            routing: new.routing,
+            backend: environment.info().kind,
+            adopted: false,
+            process,
+            notify: AtomicBool::new(new.notify_on_complete),
+            killed: AtomicBool::new(false),
+            consumed: Consumed::default(),
+            waiting: AtomicUsize::new(0),
+            watcher: Mutex::new(Watcher::new(&new.watch_patterns)),
+            patterns: new.watch_patterns,
+            end: channel::Sender::new(None),
+        });
+        Ok(self.track(entry))
+    }
+
+    /// Takes over processes that a program before this one left running. How many.
+    pub async fn adopt(&self, environment: &dyn Environment) -> usize {
+        let Some(path) = &self.0.options.checkpoint else {
+            return 0;
+        };
+        let kind = environment.info().kind;
+        let mut adopted = 0;
+        for saved in checkpoint::orphans(path) {
+            let of_here = match saved.backend.as_str() {
+                "" => kind == "local" && saved.pid_scope == "host",
+                backend => backend == kind,
+            };
+            if !of_here || self.find(&saved.session_id).is_ok() {
+                continue;
+            }
+            let record = BackgroundRecord {
+                id: saved.session_id.clone(),
+                pid: saved.pid.unwrap_or_default(),
+                start_time: saved.host_start_time,
+                pty: saved.pty,
+                dir: saved.dir.clone().map(PathBuf::from),
+            };
+            match environment.adopt(record).await {
+                Ok(Some(process)) => {
+                    self.track(Arc::new(entry_of(saved, process, kind)));
+                    adopted += 1;
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(process = saved.session_id, "not adopted: {error}"),
+            }
+        }
+        self.save();
+        adopted
+    }
+
+    fn track(&self, entry: Shared) -> ProcessInfo {
+        let info = entry.info(self.now());
+        self.with_table(|table| table.insert(entry.id.clone(), entry.clone()));
+        self.save();
+        let registry = self.clone();
+        let name = format!("watch {}", entry.id);
+        task::spawn(&name, async move { registry.follow(entry).await });
+        info
+    }
+
+    /// Looks after one process until it ends.
+    async fn follow(&self, entry: Shared) {
+        let watching = self.watch(&entry);
+        tokio::pin!(watching);
+        let mut watched = false;
+        let exit = loop {
+            tokio::select! {
+                exit = entry.process.wait() => break exit,
+                () = &mut watching, if !watched => watched = true,
+            }
+        };
+        let ended = entry.finished(exit);
+        // read before the end is known: whoever waits for it may forget the process
+        let tell = entry.notify.load(Ordering::Acquire);
+        let output = if tell {
+            entry.tail(NOTICE_OUTPUT).await
+        } else {
+            String::new()
+        };
+        entry.end.send_replace(Some((ended, self.now())));
+        self.save();
+        let asked_for = entry.waiting.load(Ordering::Acquire) > 0;
+        if tell && !asked_for && !entry.consumed.is_set() {
+            self.tell(&entry, NoticeKind::Completed { ended, output });
+        }
+    }
+
+    /// Looks for patterns for as long as there are any.
+    async fn watch(&self, entry: &Entry) {
+        let mut from = 0;
+        let mut pause = FIRST_LOOK;
+        while entry.lock_watcher().is_active() {
+            tokio::time::sleep(pause).await;
+            let Ok(chunk) = entry.process.read(from, LOOK_BYTES).await else {
+                return;
+            };
+            let came = !chunk.bytes.is_empty();
+            pause = if came {
+                FIRST_LOOK
+            } else {
+                (pause * 2).min(LAST_LOOK)
+            };
+            from = chunk.from + chunk.bytes.len() as u64;
+            let now = Instant::now();
+            let found = entry.lock_watcher().feed(&chunk.bytes, now);
+            match found {
+                Some(Found::Match {
+                    pattern,
+                    output,
+                    suppressed,
+                }) => {
+                    let kind = NoticeKind::Matched {
+                        pattern,
+                        output,
+                        suppressed,
+                    };
+                    self.tell_match(entry, kind, now);
+                }
+                Some(Found::Disabled { suppressed }) => {
+                    entry.notify.store(true, Ordering::Release);
+                    self.save();
+                    self.tell(entry, NoticeKind::WatchDisabled { suppressed });
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn tell_match(&self, entry: &Entry, kind: NoticeKind, now: Instant) {
+        let admit = self
+            .0
+            .breaker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .admit(now);
+        match admit {
+            Admit::Yes => {}
+            Admit::YesAgain { suppressed } => self.tell(entry, NoticeKind::Resumed { suppressed }),
+            Admit::Pause => return self.tell(entry, NoticeKind::Overflow),
+            Admit::No => return,
+        }
+        self.tell(entry, kind);
+    }
+
+    fn tell(&self, entry: &Entry, kind: NoticeKind) {
+        self.0.options.notices.deliver(Notice::new(
+            entry.session.clone(),
+            entry.routing.clone(),
+            (entry.id.clone(), entry.command.clone()),
+            kind,
+            entry.consumed.clone(),
+        ));
+    }
+
+    /// Those of one session, or all; oldest first.
+    pub fn list(&self, session: Option<&SessionId>) -> Vec<ProcessInfo> {
+        self.forget_old();
+        let now = self.now();
+        let mut all: Vec<ProcessInfo> = self.with_table(|table| {
+            table
+                .values()
+                .filter(|entry| session.is_none_or(|session| entry.session == *session))
+                .map(|entry| entry.info(now))
+                .collect()
+        });
+        all.sort_by(|a, b| a.started_at.total_cmp(&b.started_at).then(a.id.cmp(&b.id)));
+        all
+    }
+
+    pub fn running(&self) -> usize {
+        self.with_table(|table| {
+            table
+                .values()
+                .filter(|entry| entry.ended().is_none())
+                .count()
+        })
+    }
+
+    pub fn info(&self, id: &str) -> Result<ProcessInfo, ProcessError> {
+        Ok(self.find(id)?.info(self.now()))
+    }
+
+    /// The end of its output, at most `max` bytes.
+    pub async fn tail(&self, id: &str, max: usize) -> Result<String, ProcessError> {
+        Ok(self.find(id)?.tail(max).await)
+    }
+
+    /// Lines of its output. Reading the end of a finished one is as good as being told.
+    pub async fn log(
+        &self,
+        id: &str,
+        offset: usize,
+        limit: usize,
+    ) -> Result<LogPage, ProcessError> {
+        let entry = self.find(id)?;
+        let ended = entry.ended().is_some();
+        let page = entry.log(offset, limit).await;
+        if ended && page.complete {
+            entry.consumed.set();
+        }
+        Ok(page)
+    }
+
+    /// Waits for the end.
+    pub async fn wait(
+        &self,
+        id: &str,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Waited, ProcessError> {
+        let entry = self.find(id)?;
+        let mut end = entry.end.subscribe();
+        let _waiting = Waiting::new(&entry);
+        let waited = tokio::select! {
+            biased;
+            ended = end.wait_for(Option::is_some) => match ended.ok().and_then(|end| *end) {
+                Some((ended, _)) => Waited::Ended(ended),
+                None => Waited::Interrupted,
+            },
+            () = cancel.cancelled() => Waited::Interrupted,
+            () = tokio::time::sleep(limit) => Waited::TimedOut,
+        };
+        if matches!(waited, Waited::Ended(_)) {
+            entry.consumed.set();
+        }
+        Ok(waited)
+    }
+
+    /// Ends it with all it started. `false`: it had ended before.
+    pub async fn kill(&self, id: &str) -> Result<bool, ProcessError> {
+        let entry = self.find(id)?;
+        entry.consumed.set();
+        if entry.ended().is_some() {
+            return Ok(false);
+        }
+        entry.killed.store(true, Ordering::Release);
+        entry.process.kill(self.0.options.grace).await?;
+        let mut end = entry.end.subscribe();
+        let ended = end.wait_for(Option::is_some);
+        if tokio::time::timeout(self.0.options.grace, ended)
+            .await
+            .is_err()
+        {
+            tracing::warn!(process = id, "killed, but its end was not seen");
+        }
+        Ok(true)
+    }
+
+    /// Ends all of a session.
+    pub async fn kill_all(&self, session: &SessionId) -> usize {
+        let mut killed = 0;
+        for info in self.list(Some(session)) {
+            if info.ended.is_none() && self.kill(&info.id).await.unwrap_or(false) {
+                killed += 1;
+            }
+        }
+        killed
+    }
+
+    pub async fn write(&self, id: &str, bytes: Bytes) -> Result<(), ProcessError> {
+        let entry = self.running_one(id)?;
+        Ok(entry.process.write(bytes).await?)
+    }
+
+    pub async fn close_stdin(&self, id: &str) -> Result<(), ProcessError> {
+        let entry = self.running_one(id)?;
+        Ok(entry.process.close_stdin().await?)
+    }
+
+    fn running_one(&self, id: &str) -> Result<Shared, ProcessError> {
+        let entry = self.find(id)?;
+        match entry.ended() {
+            None => Ok(entry),
+            Some(_) => Err(ProcessError::Ended(id.to_owned())),
+        }
+    }
+
+    fn find(&self, id: &str) -> Result<Shared, ProcessError> {
+        self.with_table(|table| table.get(id).cloned())
+            .ok_or_else(|| ProcessError::Unknown(id.to_owned()))
+    }
+
+    fn new_id(&self) -> String {
+        format!(
+            "proc_{:012x}",
+            self.0.options.rng.next_u64() & 0xffff_ffff_ffff
+        )
+    }
+
+    fn now(&self) -> f64 {
+        self.0.options.clock.epoch_seconds()
+    }
+
+    /// Forgets what ended long ago, and the oldest finished one where there is no room.
+    fn make_room(&self) -> Result<(), ProcessError> {
+        self.forget_old();
+        let gone = self.with_table(|table| {
+            if table.len() < MAX_TRACKED {
+                return Ok(None);
+            }
+            let oldest = table
+                .values()
+                .filter_map(|entry| Some((entry.ended_at()?, entry.id.clone())))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            match oldest {
+                Some((_, id)) => Ok(table.remove(&id)),
+                None => Err(ProcessError::TooMany),
+            }
+        })?;
+        discard(gone);
+        Ok(())
+    }
+
+    fn forget_old(&self) {
+        let before = self.now() - KEEP_FINISHED;
+        let old: Vec<Shared> = self.with_table(|table| {
+            let old: Vec<String> = table
+                .values()
+                .filter(|entry| entry.ended_at().is_some_and(|at| at < before))
+                .map(|entry| entry.id.clone())
+                .collect();
+            old.iter().filter_map(|id| table.remove(id)).collect()
+        });
+        discard(old);
+    }
+
+    /// Writes what runs to the checkpoint.
+    fn save(&self) {
+        let Some(path) = &self.0.options.checkpoint else {
+            return;
+        };
+        let start = our_start_time();
+        let running: Vec<Saved> = self.with_table(|table| {
+            table
+                .values()
+                .filter(|entry| entry.ended().is_none())
+                .map(|entry| saved_of(entry, start))
+                .collect()
+        });
+        if let Err(error) = checkpoint::save(path, &running) {
+            tracing::warn!(path = %path.display(), "background processes would not survive: {error}");
+        }
+    }
+
+    fn with_table<R>(&self, act: impl FnOnce(&mut BTreeMap<String, Shared>) -> R) -> R {
+        act(&mut self.0.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Counts a call that waits, for as long as it does.
+struct Waiting<'a>(&'a Entry);
+
+impl<'a> Waiting<'a> {
+    fn new(entry: &'a Entry) -> Self {
+        entry.waiting.fetch_add(1, Ordering::AcqRel);
+        Self(entry)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Removes what is kept of processes that nobody can ask about any more.
+fn discard(gone: impl IntoIterator<Item = Shared>) {
+    for entry in gone {
+        if entry.backend == "local"
+            && let Some(dir) = entry.process.record().dir
+            && dir.ends_with(&entry.id)
+            && let Err(error) = std::fs::remove_dir_all(&dir)
+        {
+            tracing::debug!(dir = %dir.display(), "not removed: {error}");
+        }
+    }
+}
+
+fn saved_of(entry: &Entry, our_start_time: Option<u64>) -> Saved {
+    let record = entry.process.record();
+    let host = entry.backend == "local";
+    Saved {
+        session_id: entry.id.clone(),
+        command: entry.command.clone(),
+        pid: Some(record.pid),
+        pid_scope: if host { "host" } else { "sandbox" }.to_owned(),
+        host_start_time: record.start_time,
+        cwd: Some(entry.cwd.display().to_string()),
+        started_at: entry.started_at,
+        task_id: entry.session.to_string(),
+        session_key: entry.session.to_string(),
+        watcher_interval: if entry.routing.watcher_platform.is_empty() {
+            0
+        } else {
+            5
+        },
+        routing: entry.routing.clone(),
+        notify_on_complete: entry.notify.load(Ordering::Acquire),
+        watch_patterns: entry.patterns.clone(),
+        dir: record.dir.map(|dir| dir.display().to_string()),
+        backend: entry.backend.to_owned(),
+        pty: record.pty,
+        owner_pid: Some(std::process::id()),
+        owner_start_time: our_start_time,
+        other: serde_json::Map::new(),
+    }
+}
+
+fn entry_of(saved: Saved, process: Box<dyn Background>, backend: &'static str) -> Entry {
+    let session = if saved.session_key.is_empty() {
+        saved.task_id
+    } else {
+        saved.session_key
+    };
+    Entry {
+        id: saved.session_id,
+        session: SessionId::new(session),
+        command: saved.command,
+        cwd: saved.cwd.unwrap_or_default().into(),
+        started_at: saved.started_at,
+        routing: saved.routing,
+        backend,
+        adopted: true,
+        process,
+        notify: AtomicBool::new(saved.notify_on_complete),
+        killed: AtomicBool::new(false),
+        consumed: Consumed::default(),
+        waiting: AtomicUsize::new(0),
+        watcher: Mutex::new(Watcher::new(&saved.watch_patterns)),
+        patterns: saved.watch_patterns,
+        end: channel::Sender::new(None),
+    }
+}
