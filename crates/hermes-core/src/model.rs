@@ -120,6 +120,11 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>>
 pub trait ModelClient: Send + Sync {
     fn route(&self) -> &Route;
     fn info(&self) -> &ModelInfo;
+    /// Whether images in results of tools reach the model. Many endpoints take them from people
+    /// only.
+    fn sees_tool_images(&self) -> bool {
+        self.info().images
+    }
     /// Starts the call. The stream ends at once when `cancel` fires.
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
 }

@@ -88,6 +88,11 @@ impl ModelClient for HttpModelClient {
         &self.shared.info
     }
 
+    fn sees_tool_images(&self) -> bool {
+        let quirks = &self.shared.quirks;
+        self.shared.info.images && quirks.images && quirks.list_tool_content
+    }
+
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         stream::start(Arc::clone(&self.shared), request, cancel)
     }

@@ -60,6 +60,22 @@ pub struct ProxySettings {
     pub no_proxy: Option<String>,
 }
 
+impl ProxySettings {
+    /// The hosts of the proxies.
+    pub fn hosts(&self) -> Vec<String> {
+        [&self.http, &self.https, &self.all]
+            .into_iter()
+            .flatten()
+            .filter_map(|text| {
+                // `host:port` without a scheme is understood as http.
+                let url = url::Url::parse(text).ok().filter(url::Url::has_host);
+                let url = url.or_else(|| url::Url::parse(&format!("http://{text}")).ok())?;
+                url.host_str().map(str::to_owned)
+            })
+            .collect()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirects {
     /// Followed on the same host only, and never out of TLS: a key header must not travel to
@@ -134,6 +150,11 @@ pub enum HttpError {
 
 /// Builds a client. Share it: it holds the connection pool.
 pub fn client(settings: &HttpSettings) -> Result<reqwest::Client, HttpError> {
+    builder(settings)?.build().map_err(HttpError::Build)
+}
+
+/// The client before it is built, for who sets more (a resolver of its own, other redirects).
+pub fn builder(settings: &HttpSettings) -> Result<reqwest::ClientBuilder, HttpError> {
     if let Some(path) = &settings.ca_file
         && !path.is_file()
     {
@@ -153,7 +174,7 @@ pub fn client(settings: &HttpSettings) -> Result<reqwest::Client, HttpError> {
     for proxy in proxies(&settings.proxy)? {
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(HttpError::Build)
+    Ok(builder)
 }
 
 fn tls(settings: &HttpSettings) -> Result<rustls::ClientConfig, HttpError> {
@@ -288,6 +309,7 @@ mod tests {
         );
         assert_eq!(settings.proxy.http, None);
         assert_eq!(settings.proxy.no_proxy.as_deref(), Some("internal.test"));
+        assert_eq!(settings.proxy.hosts(), ["proxy.test"]);
         client(&settings).unwrap();
     }
 

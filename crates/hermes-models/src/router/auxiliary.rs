@@ -15,6 +15,9 @@ use crate::providers::{self, PROVIDERS, Provider};
 /// Tried in this order when the main model's provider wants money first.
 const PREFERRED: &[&str] = &["openrouter", "nous", "anthropic"];
 
+/// The task of looking at images.
+const VISION: &str = "vision";
+
 impl Router {
     /// The client for `task`: as configured, else the main model, else what has a key.
     pub(super) fn helper(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
@@ -32,9 +35,12 @@ impl Router {
             .primary_target()
             .map(|target| with_model(target, &settings));
         let now = self.deps.clock.now();
+        // Who is to look at an image must see.
+        let fits = |client: &Arc<dyn ModelClient>| task != VISION || client.info().images;
         if let Ok(target) = &main
             && !self.state().is_shunned(&target.provider, now)
             && let Ok(client) = self.client_within(target, Some(within))
+            && fits(&client)
         {
             return Ok(client);
         }
@@ -48,6 +54,7 @@ impl Router {
             };
             let target = self.resolver().choose(provider.aux_model, &explicit);
             if let Ok(client) = target.and_then(|target| self.client_within(&target, Some(within)))
+                && fits(&client)
             {
                 return Ok(client);
             }

@@ -79,6 +79,10 @@ impl ModelClient for Learning {
         self.client.info()
     }
 
+    fn sees_tool_images(&self) -> bool {
+        self.client.sees_tool_images()
+    }
+
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let book = Arc::clone(&self.book);
         let (model, base_url) = (self.route().model.clone(), self.route().base_url.clone());

@@ -592,6 +592,9 @@ fn helpers_use_their_settings_then_the_main_model() {
     assert_eq!(helper("compression"), pair("zai", "glm-4.5-flash"));
     assert_eq!(helper("approval"), pair("zai", "glm-5.2"));
     assert_eq!(helper("broken"), pair("zai", "glm-5.2"));
+    // The main model is blind: somebody else looks at images.
+    assert!(!router.primary().unwrap().info().images);
+    assert!(router.auxiliary("vision").unwrap().info().images);
     // A provider that wants money is left alone for ten minutes.
     let main = router.primary().unwrap().route().clone();
     assert!(
