@@ -1,0 +1,74 @@
+//! Whole files for other tools, by the rules of `read_file`.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use hermes_core::BoxFuture;
+use hermes_core::tool::ToolContext;
+
+use super::place::{self, Disk, Probe};
+use super::{FileDeps, Shared};
+use crate::web::WholeFiles;
+
+/// Reads files as the file tools do: the same working directory, the same refusals.
+pub fn whole_files(deps: FileDeps) -> Arc<dyn WholeFiles> {
+    Arc::new(Whole(Shared::new(deps)))
+}
+
+struct Whole(Shared);
+
+impl Whole {
+    async fn load(&self, given: &str, limit: usize, cx: &ToolContext) -> Result<Vec<u8>, String> {
+        let refused = |why: &str| format!("{given} is not read: {why}");
+        let too_large = || format!("{given} is larger than {} MB", limit >> 20);
+        let path = self.0.cwd(cx).join(self.0.named(given));
+        if let Some(why) = self.0.guard.unreadable_as_named(&path) {
+            return Err(refused(why));
+        }
+        if let Disk::Remote(environment) = &self.0.disk {
+            let files = environment.files();
+            let path = files.resolve(&self.0.named(given), &self.0.cwd(cx)).await;
+            let path = path.map_err(|error| format!("{given}: {error}"))?;
+            if let Some(why) = self.0.guard.unreadable(&path) {
+                return Err(refused(why));
+            }
+            let bytes = files.read(&path, 0, limit + 1).await;
+            let bytes = bytes.map_err(|error| format!("{given}: {error}"))?;
+            return if bytes.len() > limit { Err(too_large()) } else { Ok(bytes.to_vec()) };
+        }
+        let guard = Arc::clone(&self.0.guard);
+        let given = given.to_owned();
+        let found = place::blocking(move || Ok(place::probe(&path))).await;
+        let found = match found.map_err(|error| format!("{given}: {error}"))? {
+            Ok(Probe::File(found)) => found,
+            Ok(Probe::Directory(_)) => return Err(format!("{given} is a directory")),
+            Ok(Probe::Other(_)) => return Err(refused("it is no ordinary file")),
+            Err(error) => return Err(format!("{given}: {error}")),
+        };
+        if let Some(why) = guard.unreadable(&found.path) {
+            return Err(refused(why));
+        }
+        if guard.is_secret_inode(found.id) {
+            return Err(refused("it holds credentials of Hermes"));
+        }
+        let bytes = place::blocking(move || {
+            let mut bytes = Vec::new();
+            let opened = found.open()?;
+            (&opened.file).take(limit as u64 + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        let bytes = bytes.await.map_err(|error| format!("{given}: {error}"))?;
+        if bytes.len() > limit { Err(too_large()) } else { Ok(bytes) }
+    }
+}
+
+impl WholeFiles for Whole {
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        limit: usize,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Vec<u8>, String>> {
+        Box::pin(self.load(path, limit, cx))
+    }
+}
