@@ -21,12 +21,12 @@ usage: cargo xtask <task>
 
   setup        install what the tests need under target/: the pinned original, real MCP servers
   test [args]  setup, then every test of the workspace; args go to the test runner
-  ci           fmt, clippy, tests, licences and bans; what .ci/run calls
+  ci           fmt, tests, soak, clippy, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
                --no-build takes the release binaries as they are
   soak [--minutes N]
-               real MCP servers killed and restarted under load (5 minutes unless told)
+               MCP servers killed, restarted and made to forget, under load (5 minutes unless told)
 ";
 
 fn main() -> ExitCode {

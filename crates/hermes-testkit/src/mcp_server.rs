@@ -6,7 +6,7 @@
 //! | tool | does |
 //! |---|---|
 //! | `echo` | says `text` again; read-only by its own word |
-//! | `bump` | counts an effect and says the count |
+//! | `bump` | counts an effect and says the count; keeps `token` as a mark |
 //! | `slow` | waits at the gate named by `gate` |
 //! | `fail` | reports `text` as an error of the tool |
 //! | `steps` | reports progress `count` times, `pause_ms` apart |
@@ -85,6 +85,10 @@ struct State {
     capabilities: Value,
     gates: HashMap<String, Gate>,
     listeners: Vec<Listener>,
+    /// Tokens that `bump` was given, in order.
+    marks: Vec<String>,
+    /// Whether requests are remembered.
+    remembers: bool,
     /// Ends every connection when cancelled.
     lines: CancellationToken,
 }
@@ -127,6 +131,8 @@ impl State {
             capabilities: protocol::capabilities(),
             gates: HashMap::new(),
             listeners: Vec::new(),
+            marks: Vec::new(),
+            remembers: true,
             lines: CancellationToken::new(),
         }
     }

@@ -3,6 +3,7 @@
 mod asking;
 mod commands;
 mod long_lived;
+mod restarts;
 mod serve;
 mod turns;
 

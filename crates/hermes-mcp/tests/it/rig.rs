@@ -204,8 +204,17 @@ pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Ta
 
 /// Settings of a test: nothing takes long, and no two tests share a host.
 pub(crate) fn spec(target: &Target, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
-    let connector = McpConnector::new("peer", target.clone(), Arc::new(MemoryEraCache::default()));
-    let mut settings = ServerSettings::new("peer", target.kind(), connector.fingerprint.clone());
+    named("peer", target, change)
+}
+
+/// One of several.
+pub(crate) fn named(
+    name: &str,
+    target: &Target,
+    change: impl FnOnce(&mut ServerSettings),
+) -> ServerSpec {
+    let connector = McpConnector::new(name, target.clone(), Arc::new(MemoryEraCache::default()));
+    let mut settings = ServerSettings::new(name, target.kind(), connector.fingerprint.clone());
     settings.timeout = Duration::from_secs(10);
     settings.connect_timeout = Duration::from_secs(20);
     change(&mut settings);

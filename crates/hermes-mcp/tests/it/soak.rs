@@ -1,27 +1,37 @@
-//! Real servers, killed and started again in turn, under steady load: `cargo xtask soak`.
+//! Servers that are killed, restarted and made to forget, in turn, under steady load:
+//! `cargo xtask soak`.
+
+mod holdings;
+mod load;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
-use hermes_mcp::actor::{CallOptions, ServerHandle};
-use hermes_mcp::op::Op;
-use hermes_testkit::mcp_server::peers::{self, Peer, RealServer};
-use serde_json::json;
+use hermes_mcp::actor::ServerSpec;
+use hermes_mcp::connect::Target;
+use hermes_mcp::manager::McpManager;
+use hermes_testkit::mcp_server::FaultyServer;
+use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
 use tempfile::TempDir;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Rig, call, http_target, spec, stdio_target};
+use crate::rig::{http, http_target, named, stdio_target};
+use holdings::{Holdings, Memory, marked_processes};
+use load::{Load, Member, Tally};
 
 /// How long it runs; `cargo xtask soak` sets it.
 const MINUTES: &str = "HERMES_SOAK_MINUTES";
-/// Between two calls, over all servers.
-const PACE: Duration = Duration::from_millis(50);
-/// Between two kills, over all servers.
-const KILLS: Duration = Duration::from_secs(3);
+/// Load without trouble before anything is measured, and after it.
+const WARM: Duration = Duration::from_secs(10);
+const CALM: Duration = Duration::from_secs(5);
+/// In the environment of children, to find what is left of them.
+const MARK: &str = "HERMES_SOAK_SCRATCH";
+
 const PEERS: [Peer; 6] = [
     Peer::Everything,
     Peer::EverythingSse,
@@ -30,118 +40,70 @@ const PEERS: [Peer; 6] = [
     Peer::PythonLegacy,
     Peer::PythonModern,
 ];
+const CHILD: &str = "Child";
+const FAULTY: &str = "Faulty";
 
-/// What became of the calls.
-#[derive(Default)]
-struct Tally {
-    reads: usize,
-    reads_failed: BTreeMap<String, usize>,
-    acknowledged: BTreeSet<String>,
-    unknown: BTreeSet<String>,
-    /// Known not to have run.
-    refused: BTreeMap<String, usize>,
+/// The servers.
+struct Stage {
+    real: Vec<(String, RealServer)>,
+    faulty: Arc<FaultyServer>,
+    scratch: TempDir,
+    specs: Vec<ServerSpec>,
+    members: Vec<Member>,
 }
 
-impl Tally {
-    fn failed(&self) -> usize {
-        self.reads_failed.values().sum()
-    }
-}
-
-/// What the process holds.
-#[derive(Clone, Copy, Debug)]
-struct Holdings {
-    rss_kib: usize,
-    files: usize,
-    children: usize,
-}
-
-impl Holdings {
-    fn now() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let rss = rss.unwrap().trim().trim_end_matches(" kB");
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-        let children = tasks
-            .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-            .map(|children| children.split_whitespace().count())
-            .sum();
-        Self {
-            rss_kib: rss.parse().unwrap(),
-            files: std::fs::read_dir("/proc/self/fd").unwrap().count(),
-            children,
+impl Stage {
+    fn set(peers: &Peers) -> Self {
+        let scratch = TempDir::new().unwrap();
+        let faulty = FaultyServer::start();
+        faulty.forget_requests();
+        let mut stage = Self {
+            real: Vec::new(),
+            faulty: Arc::new(faulty),
+            scratch,
+            specs: Vec::new(),
+            members: Vec::new(),
+        };
+        for peer in PEERS {
+            let server = peers.start(peer);
+            let target = http_target(&server.url(), peer == Peer::EverythingSse);
+            let writes = !matches!(peer, Peer::Everything | Peer::EverythingSse);
+            let name = format!("{peer:?}");
+            stage.add(&name, &target, writes);
+            stage.real.push((name, server));
         }
-    }
-}
-
-#[derive(Clone)]
-struct Member {
-    name: String,
-    handle: ServerHandle,
-    /// Whether it has `bump` with a token.
-    writes: bool,
-}
-
-/// One call; reads and writes take turns.
-async fn one(member: Member, number: usize, tally: Arc<Mutex<Tally>>) {
-    let token = format!("{}-{number}", member.name);
-    let write = member.writes && number.is_multiple_of(2);
-    let op = if write {
-        call("bump", json!({"token": token}))
-    } else {
-        Op::ListResources
-    };
-    let result = member.handle.call(op, CallOptions::default()).await;
-    let mut tally = tally.lock().unwrap();
-    if !write {
-        tally.reads += 1;
-    }
-    match result {
-        Ok(_) if write => drop(tally.acknowledged.insert(token)),
-        Ok(_) => {}
-        Err(error) if write && error.outcome_unknown => drop(tally.unknown.insert(token)),
-        Err(error) => {
-            let counts = if write {
-                &mut tally.refused
-            } else {
-                &mut tally.reads_failed
-            };
-            *counts.entry(format!("{error}")).or_default() += 1;
+        let (program, args) = peers.python_stdio(false, &stage.effects());
+        let mut child = stdio_target(&program, args, stage.scratch.path());
+        if let Target::Stdio(child) = &mut child {
+            let scratch = stage.scratch.path().to_string_lossy().into_owned();
+            child.env.insert(MARK.to_owned(), scratch);
         }
+        stage.add(CHILD, &child, true);
+        stage.add(FAULTY, &http(&stage.faulty.clone()), true);
+        stage
     }
-}
 
-/// Kills and starts the servers in turn until told to stop.
-fn restarts(servers: &mut [RealServer], stop: &AtomicBool) -> usize {
-    let mut count = 0;
-    for at in (0..servers.len()).cycle() {
-        // The pace of the scenario, not a way to wait for something.
-        std::thread::sleep(KILLS);
-        if stop.load(Ordering::Relaxed) {
-            return count;
-        }
-        servers[at].restart();
-        count += 1;
+    fn add(&mut self, name: &str, target: &Target, writes: bool) {
+        self.specs.push(named(name, target, |settings| {
+            settings.timeout = Duration::from_mins(1);
+        }));
+        self.members.push(Member {
+            name: name.to_owned(),
+            writes,
+        });
     }
-    count
-}
 
-async fn load(members: &[Member], number: &mut usize, length: Duration, tally: &Arc<Mutex<Tally>>) {
-    let mut ticks = interval(PACE);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let end = Instant::now() + length;
-    let mut calls = Vec::new();
-    while Instant::now() < end {
-        ticks.tick().await;
-        let member = members[*number % members.len()].clone();
-        // Each member reads and writes in turn.
-        let turn = *number / members.len();
-        calls.push(task::spawn("soak-call", one(member, turn, tally.clone())));
-        calls.retain(|call| !call.is_finished());
-        *number += 1;
+    fn effects(&self) -> std::path::PathBuf {
+        self.scratch.path().join("effects")
     }
-    for call in calls {
-        call.await.unwrap().unwrap();
+
+    /// One mark per run of a write, on whatever server.
+    fn marks(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.effects()).unwrap_or_default();
+        let mut marks: Vec<String> = text.lines().map(str::to_owned).collect();
+        marks.extend(self.faulty.marks());
+        marks.extend(self.real.iter().flat_map(|(_, server)| server.effects()));
+        marks
     }
 }
 
@@ -152,122 +114,115 @@ async fn real_servers_restarted_under_load() {
         return;
     };
     let minutes: f64 = std::env::var(MINUTES).map_or(1.0, |text| text.parse().unwrap());
-    let scratch = TempDir::new().unwrap();
-    let mut servers: Vec<RealServer> =
-        tokio::task::block_in_place(|| PEERS.iter().map(|peer| peers.start(*peer)).collect());
-    let mut rigs = Vec::new();
-    let mut members = Vec::new();
-    for (peer, server) in PEERS.iter().zip(&servers) {
-        let target = http_target(&server.url(), *peer == Peer::EverythingSse);
-        let everything = matches!(peer, Peer::Everything | Peer::EverythingSse);
-        rigs.push((format!("{peer:?}"), target, !everything));
-    }
-    let effects = scratch.path().join("effects");
-    let (program, args) = peers.python_stdio(false, &effects);
-    let child = stdio_target(&program, args, scratch.path());
-    rigs.push(("Stdio".to_owned(), child, true));
-    let mut running = Vec::new();
-    for (name, target, writes) in rigs {
-        let mut rig = Rig::start(spec(&target, |settings| {
-            settings.timeout = Duration::from_secs(30);
-        }));
-        rig.ready().await;
-        members.push(Member {
-            name,
-            handle: rig.server.clone(),
-            writes,
-        });
-        running.push(rig);
-    }
-    let tally = Arc::new(Mutex::new(Tally::default()));
-    let mut number = 0;
-    load(&members, &mut number, Duration::from_secs(5), &tally).await;
+    let mut stage = block_in_place(|| Stage::set(&peers));
+    let manager = Arc::new(McpManager::start(
+        stage.specs.clone(),
+        Arc::new(SystemClock),
+        Arc::new(SystemRng),
+    ));
+    assert!(manager.wait_ready(Duration::from_mins(2)).await);
+    let mut load = Load::new(&manager, stage.members.clone());
+    load.run(WARM).await;
     let before = Holdings::now();
 
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    let kills = tokio::task::spawn_blocking(move || {
-        let count = restarts(&mut servers, &stopped);
-        (servers, count)
-    });
-    load(
-        &members,
-        &mut number,
-        Duration::from_secs_f64(minutes * 60.0),
-        &tally,
-    )
-    .await;
-    stop.store(true, Ordering::Relaxed);
-    let (servers, kills) = kills.await.unwrap();
-    load(&members, &mut number, Duration::from_secs(5), &tally).await;
-    let after = Holdings::now();
+    let stop = CancellationToken::new();
+    let memory = task::spawn("soak-memory", Memory::watch(stop.clone()));
+    let troubles = trouble::begin(&mut stage, &manager, &load, &stop);
+    load.run(Duration::from_secs_f64(minutes * 60.0)).await;
+    stop.cancel();
+    let troubles = troubles.end(&mut stage).await;
+    let memory = memory.await.unwrap().unwrap();
+    load.run(CALM).await;
+    let after = Holdings::settled(before).await;
 
-    let mut marks: Vec<String> = servers.iter().flat_map(RealServer::effects).collect();
-    marks.extend(lines(&effects));
-    let reconnects: u64 = members
-        .iter()
-        .flat_map(|member| member.handle.status().reconnects.into_values())
-        .sum();
-    // The last handle ends what the server had of its own.
-    drop(members);
-    for rig in running {
-        rig.stop().await;
-    }
-    drop(servers);
-    let end = Holdings::now();
-    let tally = tally.lock().unwrap();
-    report(&tally, kills, reconnects, &marks, [before, after, end]);
-    verdict(&tally, &marks, [before, after, end]);
+    let reconnects = manager.status().into_iter();
+    let reconnects: u64 = reconnects.flat_map(|s| s.reconnects.into_values()).sum();
+    let tally = load.end().await;
+    manager.shutdown(Duration::from_secs(10)).await;
+    let left = marked_processes(MARK, stage.scratch.path());
+    let sessions = stage.faulty.live_sessions();
+    let marks = stage.marks();
+    drop(stage);
+    let end = Holdings::childless().await;
+
+    let report = Report {
+        troubles,
+        reconnects,
+        marks,
+        memory,
+        holdings: [before, after, end],
+    };
+    report.print(&tally);
+    report.judge(&tally);
+    assert!(left.is_empty(), "processes are left: {left:?}");
+    assert_eq!(sessions, 0, "sessions are left on the server");
 }
 
-fn lines(path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+struct Report {
+    troubles: BTreeMap<&'static str, usize>,
+    reconnects: u64,
+    marks: Vec<String>,
+    memory: Memory,
+    /// Warm, after the load, stopped.
+    holdings: [Holdings; 3],
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what it was started for")]
-fn report(tally: &Tally, kills: usize, reconnects: u64, marks: &[String], holdings: [Holdings; 3]) {
-    let answered = tally.reads - tally.failed();
-    let percent = 100.0 * answered as f64 / tally.reads as f64;
-    println!("{kills} kills, {reconnects} connects");
-    println!(
-        "reads: {answered} of {} answered ({percent:.2} %)",
-        tally.reads
-    );
-    for (why, count) in &tally.reads_failed {
-        println!("  {count} x {why}");
-    }
-    println!(
-        "writes: {} acknowledged, {} unknown, {} refused; {} effects",
-        tally.acknowledged.len(),
-        tally.unknown.len(),
-        tally.refused.values().sum::<usize>(),
-        marks.len()
-    );
-    for (why, count) in &tally.refused {
-        println!("  {count} x {why}");
-    }
-    for (when, held) in ["warm", "after the load", "stopped"].iter().zip(holdings) {
-        println!("{when}: {held:?}");
-    }
-}
-
-fn verdict(tally: &Tally, marks: &[String], [before, after, end]: [Holdings; 3]) {
-    let mut seen = BTreeSet::new();
-    for mark in marks {
-        assert!(seen.insert(mark), "{mark} ran twice");
-        let told = tally.acknowledged.contains(mark) || tally.unknown.contains(mark);
-        assert!(told, "{mark} ran and nobody was told");
-    }
-    for token in &tally.acknowledged {
-        assert!(
-            seen.contains(token),
-            "{token} was acknowledged and did not run"
+impl Report {
+    #[expect(clippy::print_stdout, reason = "the report is what it was started for")]
+    fn print(&self, tally: &Tally) {
+        println!("{:?}, {} connects", self.troubles, self.reconnects);
+        let answered = tally.reads - tally.lost.values().sum::<usize>();
+        let percent = 100.0 * answered as f64 / tally.reads.max(1) as f64;
+        println!(
+            "reads: {answered} of {} answered ({percent:.2} %)",
+            tally.reads
         );
+        for (why, count) in &tally.lost {
+            println!("  {count} x {why}");
+        }
+        for (why, count) in &tally.excused {
+            println!("  not counted, the server was away for long: {count} x {why}");
+        }
+        println!(
+            "writes: {} acknowledged, {} unknown, {} refused; {} effects",
+            tally.acknowledged.len(),
+            tally.unknown.len(),
+            tally.refused.values().sum::<usize>(),
+            self.marks.len()
+        );
+        for (why, count) in &tally.refused {
+            println!("  {count} x {why}");
+        }
+        for (when, held) in ["warm", "after", "stopped"].iter().zip(self.holdings) {
+            println!("{when}: {held:?}");
+        }
+        println!("{}", self.memory);
     }
-    assert!(tally.failed() * 1000 <= tally.reads, "reads were lost");
-    assert!(after.files <= before.files + 16, "files leak");
-    assert!(after.children <= before.children, "children leak");
-    assert!(after.rss_kib <= before.rss_kib + 32 * 1024, "memory grows");
-    assert_eq!(end.children, 0, "children are left");
+
+    fn judge(&self, tally: &Tally) {
+        let mut seen = BTreeSet::new();
+        for mark in &self.marks {
+            assert!(seen.insert(mark), "{mark} ran twice");
+            let told = tally.acknowledged.contains(mark) || tally.unknown.contains(mark);
+            assert!(told, "{mark} ran and nobody was told");
+        }
+        for token in &tally.acknowledged {
+            assert!(
+                seen.contains(token),
+                "{token} was acknowledged and did not run"
+            );
+        }
+        let lost: usize = tally.lost.values().sum();
+        assert!(
+            tally.reads > 0 && lost * 1000 <= tally.reads,
+            "reads were lost"
+        );
+        let [before, after, end] = self.holdings;
+        assert!(after.fits(before), "something leaks: {before:?}, {after:?}");
+        assert_eq!(end.children, 0, "children are left");
+        self.memory.judge();
+        for (what, count) in &self.troubles {
+            assert!(*count > 0, "no {what}: nothing was proven");
+        }
+    }
 }

@@ -141,6 +141,17 @@ impl FaultyServer {
         self.handle.block_on(self.wait_for(enough))
     }
 
+    /// Remembers no requests from now on: for runs that last.
+    pub fn forget_requests(&self) -> &Self {
+        self.shared.state().remembers = false;
+        self
+    }
+
+    /// Tokens that `bump` was given, one per run.
+    pub fn marks(&self) -> Vec<String> {
+        self.shared.state().marks.clone()
+    }
+
     /// Every request so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared

@@ -37,6 +37,8 @@ pub enum Peer {
     Gateway4,
     /// The Python SDK 1.26: sessions.
     PythonLegacy,
+    /// The same over HTTP+SSE.
+    PythonSse,
     /// The Python SDK 2.3: both eras.
     PythonModern,
 }
@@ -157,11 +159,11 @@ impl Peers {
                 .args(["--logLevel", "none", "--port", &port.to_string()]);
             command
         };
-        let python = |name: &str| {
+        let python = |name: &str, mode: &str| {
             let mut command = Command::new(self.python(name));
             command
                 .arg(self.python_server())
-                .args(["streamable-http", &port.to_string()])
+                .args([mode, &port.to_string()])
                 .arg(effects)
                 .env("PYTHONDONTWRITEBYTECODE", "1");
             command
@@ -171,8 +173,9 @@ impl Peers {
             Peer::EverythingSse => everything("sse"),
             Peer::Gateway3 => gateway("supergateway-3"),
             Peer::Gateway4 => gateway("supergateway-4"),
-            Peer::PythonLegacy => python("legacy"),
-            Peer::PythonModern => python("modern"),
+            Peer::PythonLegacy => python("legacy", "streamable-http"),
+            Peer::PythonSse => python("legacy", "sse"),
+            Peer::PythonModern => python("modern", "streamable-http"),
         }
     }
 }
@@ -189,7 +192,7 @@ pub struct RealServer {
 impl RealServer {
     pub fn url(&self) -> String {
         let path = match self.peer {
-            Peer::EverythingSse => "sse",
+            Peer::EverythingSse | Peer::PythonSse => "sse",
             _ => "mcp",
         };
         format!("http://{}/{path}", self.address)

@@ -206,6 +206,9 @@ async fn call(shared: &Shared, params: &Value) -> Done {
     let _running = Running::begin(shared);
     match name {
         "bump" => {
+            if let Some(token) = arguments["token"].as_str() {
+                shared.state().marks.push(token.to_owned());
+            }
             let mut number = 0;
             shared.count(|counts| {
                 counts.effects += 1;

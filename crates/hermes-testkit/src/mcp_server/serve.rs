@@ -128,9 +128,10 @@ fn record(shared: &Shared, incoming: Incoming) -> Seen {
         headers: incoming.headers,
         body: serde_json::from_slice(&incoming.body).unwrap_or(Value::Null),
     };
-    let mut all = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
-    all.push(seen.clone());
-    drop(all);
+    if shared.state().remembers {
+        let mut all = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(seen.clone());
+    }
     shared.count(|counts| match (seen.verb.as_str(), seen.method()) {
         ("POST", method) => {
             counts.posts += 1;

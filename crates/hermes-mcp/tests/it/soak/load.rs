@@ -1,0 +1,171 @@
+//! Reads and writes at a steady pace, and what became of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_core::task;
+use hermes_mcp::actor::CallOptions;
+use hermes_mcp::manager::McpManager;
+use hermes_mcp::op::Op;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::task::TaskTracker;
+
+use crate::rig::call;
+
+/// Between two calls, over all servers: 20 per second.
+const PACE: Duration = Duration::from_millis(50);
+/// A server that is away for longer than this (its start is not ours) may cost reads.
+const LONG: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) name: String,
+    /// Whether it has `bump` with a token.
+    pub(super) writes: bool,
+}
+
+/// What became of the calls.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) reads: usize,
+    /// Reads without an answer, by reason.
+    pub(super) lost: BTreeMap<String, usize>,
+    /// The same, where the server itself was away for long.
+    pub(super) excused: BTreeMap<String, usize>,
+    pub(super) acknowledged: BTreeSet<String>,
+    pub(super) unknown: BTreeSet<String>,
+    /// Writes known not to have run, by reason.
+    pub(super) refused: BTreeMap<String, usize>,
+}
+
+/// When a server was away: its name, from, until.
+type Outage = (String, Instant, Instant);
+
+/// What calls and troubles share.
+#[derive(Default)]
+pub(super) struct Book {
+    tally: Mutex<Tally>,
+    outages: Mutex<Vec<Outage>>,
+    /// Answers so far, by server.
+    answers: watch::Sender<BTreeMap<String, usize>>,
+}
+
+impl Book {
+    pub(super) fn away(&self, name: &str, since: Instant) {
+        let outage = (name.to_owned(), since, Instant::now());
+        self.outages.lock().unwrap().push(outage);
+    }
+
+    /// Waits until the server answered another call: nobody is hit twice in one recovery.
+    pub(super) async fn answers_again(&self, name: &str) {
+        let count = |answers: &BTreeMap<String, usize>| answers.get(name).copied().unwrap_or(0);
+        let mut answers = self.answers.subscribe();
+        let before = count(&answers.borrow());
+        // Two, because the first may have been under way before.
+        let _ = answers.wait_for(|now| count(now) > before + 1).await;
+    }
+
+    fn was_away_for_long(&self, name: &str, from: Instant) -> bool {
+        let outages = self.outages.lock().unwrap();
+        outages
+            .iter()
+            .any(|(who, begin, end)| who == name && *end > from && *end - *begin > LONG)
+    }
+
+    fn enter(&self, member: &Member, token: Option<String>, from: Instant, error: Option<Failed>) {
+        if error.is_none() {
+            self.answers
+                .send_modify(|answers| *answers.entry(member.name.clone()).or_default() += 1);
+        }
+        let away = self.was_away_for_long(&member.name, from);
+        let mut tally = self.tally.lock().unwrap();
+        let tally = &mut *tally;
+        tally.reads += usize::from(token.is_none());
+        let (counts, why) = match (token, error) {
+            (Some(token), None) => {
+                tally.acknowledged.insert(token);
+                return;
+            }
+            (Some(token), Some(failed)) if failed.unknown => {
+                tally.unknown.insert(token);
+                return;
+            }
+            (None, None) => return,
+            (Some(_), Some(failed)) => (&mut tally.refused, failed.why),
+            (None, Some(failed)) if away => (&mut tally.excused, failed.why),
+            (None, Some(failed)) => (&mut tally.lost, failed.why),
+        };
+        *counts.entry(why).or_default() += 1;
+    }
+}
+
+struct Failed {
+    why: String,
+    unknown: bool,
+}
+
+pub(super) struct Load {
+    manager: Arc<McpManager>,
+    members: Vec<Member>,
+    book: Arc<Book>,
+    calls: TaskTracker,
+    number: usize,
+}
+
+impl Load {
+    pub(super) fn new(manager: &Arc<McpManager>, members: Vec<Member>) -> Self {
+        Self {
+            manager: manager.clone(),
+            members,
+            book: Arc::default(),
+            calls: TaskTracker::new(),
+            number: 0,
+        }
+    }
+
+    pub(super) fn book(&self) -> Arc<Book> {
+        self.book.clone()
+    }
+
+    pub(super) async fn run(&mut self, length: Duration) {
+        let mut ticks = interval(PACE);
+        // Where the machine does not keep up, the load does not pile up.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let end = Instant::now() + length;
+        while Instant::now() < end {
+            ticks.tick().await;
+            let member = self.members[self.number % self.members.len()].clone();
+            let turn = self.number / self.members.len();
+            self.number += 1;
+            let one = one(self.manager.clone(), member, turn, self.book.clone());
+            drop(task::spawn("soak-call", self.calls.track_future(one)));
+        }
+    }
+
+    /// Waits for the calls under way.
+    pub(super) async fn end(self) -> Tally {
+        self.calls.close();
+        self.calls.wait().await;
+        std::mem::take(&mut *self.book.tally.lock().unwrap())
+    }
+}
+
+/// One call; reads and writes take turns.
+async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Book>) {
+    let write = member.writes && turn.is_multiple_of(2);
+    let token = write.then(|| format!("{}-{turn}", member.name));
+    let op = match &token {
+        Some(token) => call("bump", json!({"token": token})),
+        None => Op::ListResources,
+    };
+    let from = Instant::now();
+    let result = manager.call(&member.name, op, CallOptions::default()).await;
+    let error = result.err().map(|error| Failed {
+        why: error.to_string(),
+        unknown: error.outcome_unknown,
+    });
+    book.enter(&member, token, from, error);
+}

@@ -1,0 +1,117 @@
+//! What happens to the servers while they are called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::task::{self, Panicked};
+use hermes_mcp::manager::McpManager;
+use hermes_testkit::mcp_server::peers::RealServer;
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::{JoinHandle, block_in_place};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::load::{Book, Load};
+use super::{CHILD, FAULTY, Stage};
+
+/// Between two of a kind.
+const RESTARTS: Duration = Duration::from_secs(3);
+const KILLS: Duration = Duration::from_secs(4);
+const EXPIRIES: Duration = Duration::from_secs(1);
+
+type Real = Vec<(String, RealServer)>;
+
+pub(super) struct Troubles {
+    restarts: JoinHandle<Result<(Real, usize), Panicked>>,
+    kills: JoinHandle<Result<usize, Panicked>>,
+    expiries: JoinHandle<Result<usize, Panicked>>,
+}
+
+/// Begins all of them; they end soon after `stop`.
+pub(super) fn begin(
+    stage: &mut Stage,
+    manager: &Arc<McpManager>,
+    load: &Load,
+    stop: &CancellationToken,
+) -> Troubles {
+    let real = std::mem::take(&mut stage.real);
+    let (book, stop) = (load.book(), stop.clone());
+    Troubles {
+        restarts: task::spawn("soak-restarts", restarts(real, book.clone(), stop.clone())),
+        kills: task::spawn(
+            "soak-kills",
+            kills(manager.clone(), book.clone(), stop.clone()),
+        ),
+        expiries: task::spawn("soak-expiries", expiries(stage.faulty.clone(), book, stop)),
+    }
+}
+
+impl Troubles {
+    /// Gives the servers back and says how often what happened.
+    pub(super) async fn end(self, stage: &mut Stage) -> BTreeMap<&'static str, usize> {
+        let (real, restarts) = self.restarts.await.unwrap().unwrap();
+        stage.real = real;
+        let kills = self.kills.await.unwrap().unwrap();
+        let expiries = self.expiries.await.unwrap().unwrap();
+        BTreeMap::from([
+            ("restarts", restarts),
+            ("kills", kills),
+            ("expiries", expiries),
+        ])
+    }
+}
+
+/// Whether to go on: after the pause, and when the server has recovered from the last time.
+async fn next(pause: Duration, book: &Book, name: &str, stop: &CancellationToken) -> bool {
+    let ready = async {
+        // The pace of the scenario, not a way to wait for something.
+        sleep(pause).await;
+        book.answers_again(name).await;
+    };
+    stop.run_until_cancelled(ready).await.is_some()
+}
+
+/// Kills and starts the real servers in turn.
+async fn restarts(mut real: Real, book: Arc<Book>, stop: CancellationToken) -> (Real, usize) {
+    let mut count = 0;
+    for at in (0..real.len()).cycle() {
+        let (name, server) = &mut real[at];
+        if !next(RESTARTS, &book, name, &stop).await {
+            break;
+        }
+        let since = Instant::now();
+        block_in_place(|| server.restart());
+        book.away(name, since);
+        count += 1;
+    }
+    (real, count)
+}
+
+/// Kills the child of the stdio server.
+async fn kills(manager: Arc<McpManager>, book: Arc<Book>, stop: CancellationToken) -> usize {
+    let mut count = 0;
+    while next(KILLS, &book, CHILD, &stop).await {
+        let pid = manager.server(CHILD).and_then(|s| s.status().child_pid);
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        // Between two children there is none.
+        count += usize::from(pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()));
+    }
+    count
+}
+
+/// Forgets the sessions, in all shapes; now and then the answer to a call is lost instead.
+async fn expiries(server: Arc<FaultyServer>, book: Arc<Book>, stop: CancellationToken) -> usize {
+    let mut count = 0;
+    while next(EXPIRIES, &book, FAULTY, &stop).await {
+        if count % 4 == 3 {
+            server.fault("tools/call", Fault::ResetAfter);
+        } else {
+            server.lose_sessions_as(Loss::ALL[count % Loss::ALL.len()]);
+            server.expire_sessions();
+        }
+        count += 1;
+    }
+    count
+}
