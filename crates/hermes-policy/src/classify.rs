@@ -314,6 +314,16 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// Options before a subcommand that might take it as their value.
+    fn sure(&mut self, args: &[Word], known: &str) {
+        if args::unsure(args, known) {
+            self.firm(
+                Category::UNPARSED,
+                "options stand before the subcommand that are not known here",
+            );
+        }
+    }
+
     fn assignment(&mut self, name: &str, value: &Word, lasting: bool) {
         let name = name.split('[').next().unwrap_or(name);
         let loads = [

@@ -174,12 +174,11 @@ impl Gate {
             Some(Ok(how)) => how,
             Some(Err((kind, text))) => return Err(refusal(kind, text, assessment)),
             None if presence == Presence::Nobody => {
-                match self.unattended(request, &assessment, cx).await {
-                    Some(how) => how,
-                    None => {
-                        let text = words::unattended(&assessment);
-                        return Err(refusal(RefusalKind::Unattended, text, assessment));
-                    }
+                if let Some(how) = self.unattended(request, &assessment, cx).await {
+                    how
+                } else {
+                    let text = words::unattended(&assessment);
+                    return Err(refusal(RefusalKind::Unattended, text, assessment));
                 }
             }
             None => match self.ask(request, posture, &assessment, cx).await {

@@ -71,15 +71,14 @@ impl Live {
     }
 
     pub(crate) fn add(&self, rule: &Rule) -> Result<(), EditError> {
-        match &self.file {
-            Some(file) => add(file, rule).map(drop),
-            None => {
-                self.rules
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(rule.0.clone());
-                Ok(())
-            }
+        if let Some(file) = &self.file {
+            add(file, rule).map(drop)
+        } else {
+            self.rules
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(rule.0.clone());
+            Ok(())
         }
     }
 

@@ -60,9 +60,10 @@ pub(super) fn value<'w>(args: &'w [Word], options: &str) -> Option<Word> {
             // In a cluster the letter takes what follows it, else the next word.
             if let Some(found) = text[1..].find(letter) {
                 let end = 1 + found + letter.len();
-                return match text.len() > end {
-                    true => Some(cut(word, end)),
-                    false => args.get(at + 1).cloned(),
+                return if text.len() > end {
+                    Some(cut(word, end))
+                } else {
+                    args.get(at + 1).cloned()
                 };
             }
         }
@@ -97,6 +98,27 @@ pub(super) fn operands<'w>(args: &'w [Word], with_value: &str) -> Vec<&'w Word> 
         out.push(word);
     }
     out
+}
+
+/// Whether `args` begin with options that are neither among `known` nor carry their value: then the
+/// subcommand may be another word than it seems.
+pub(super) fn unsure(args: &[Word], known: &str) -> bool {
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        let text = word.text.as_str();
+        if !text.starts_with('-') {
+            return word.dynamic;
+        }
+        let takes = known.split_whitespace().any(|option| option == text);
+        let flag = known
+            .split_whitespace()
+            .any(|option| option.strip_prefix('=') == Some(text));
+        if !takes && !flag && !text.contains('=') {
+            return true;
+        }
+        at += if takes { 2 } else { 1 };
+    }
+    false
 }
 
 /// The first word that is no option: the subcommand, and what follows it.

@@ -37,6 +37,20 @@ const DESTROYS: [&str; 24] = [
     "nuke",
 ];
 
+/// Verbs that change something without destroying it.
+const CHANGES: &str = "create update set add deploy start stop restart run apply import export attach put modify \
+    enable resize scale ssh invoke submit edit patch replace rollout restore rotate push publish promote move copy \
+    login logout init exec call send upload sign activate use";
+
+fn is_verb(word: &str) -> bool {
+    let stem = word.split(['-', ':']).next().unwrap_or(word);
+    let known = |list: &str| {
+        list.split_whitespace()
+            .any(|verb| verb == stem || verb == word)
+    };
+    known(LOOKS) || known(CHANGES) || DESTROYS.contains(&stem)
+}
+
 enum Act {
     Look,
     Change,
@@ -91,6 +105,7 @@ impl Look<'_> {
         let Some((verb, rest)) = subcommand(args, options) else {
             return;
         };
+        self.sure(args, options);
         match (call.name, verb) {
             ("kubectl" | "oc" | "k", "exec" | "run" | "debug" | "attach") => {
                 self.firm(
@@ -105,7 +120,7 @@ impl Look<'_> {
             ("kubectl" | "oc" | "k", "scale")
                 if rest.iter().any(|word| word.text == "--replicas=0") =>
             {
-                self.gone(call.name, verb)
+                self.gone(call.name, verb);
             }
             ("kubectl" | "oc" | "k", "get" | "describe")
                 if rest.iter().any(|word| word.text.starts_with("secret")) =>
@@ -124,10 +139,10 @@ impl Look<'_> {
                     .iter()
                     .any(|word| word.text.trim_start_matches('-') == "destroy") =>
             {
-                self.gone(call.name, verb)
+                self.gone(call.name, verb);
             }
             ("terraform" | "tofu" | "terragrunt", "init" | "fmt") => {
-                self.soft(Category::PROGRAM, format!("runs {} {verb}", call.name))
+                self.soft(Category::PROGRAM, format!("runs {} {verb}", call.name));
             }
             ("vault", "read" | "kv") => self.firm(Category::SECRET_READ, "reads secrets"),
             _ => self.judge_verb(call.name, verb),
@@ -187,11 +202,15 @@ impl Look<'_> {
             );
             return;
         }
-        let looks = verbs
-            .iter()
-            .skip(1)
-            .any(|verb| matches!(act(verb), Act::Look))
-            || matches!(act(verbs[0]), Act::Look);
+        let verb = match call.name {
+            "aws" => verbs.get(1).copied(),
+            _ => verbs
+                .iter()
+                .skip(usize::from(verbs.len() > 1))
+                .copied()
+                .find(|verb| is_verb(verb)),
+        };
+        let looks = verb.is_some_and(|verb| matches!(act(verb), Act::Look));
         let copies = verbs
             .iter()
             .any(|verb| matches!(*verb, "cp" | "sync" | "mv" | "put" | "upload"));
@@ -209,13 +228,22 @@ impl Look<'_> {
         let args = call.args();
         self.facts.network = true;
         self.certain(args);
+        self.sure(args, "-R --repo =--version =--help");
+        if args
+            .get(1)
+            .is_some_and(|word| word.text.starts_with('-') && word.text != "--help")
+        {
+            self.firm(
+                Category::UNPARSED,
+                "options stand where the verb is expected",
+            );
+        }
         let words = operands(
             args,
             "-R --repo -H -f -F -X --method --jq -q -t --template --json -L --limit",
         );
         let verbs: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         match verbs.as_slice() {
-            [] => {}
             ["api", ..] => {
                 let method = value(args, "-X --method").map(|word| word.text.to_uppercase());
                 match method.as_deref() {
@@ -225,18 +253,18 @@ impl Look<'_> {
                 }
             }
             ["auth", "token", ..] => self.firm(Category::SECRET_READ, "prints an access token"),
-            ["auth", "status", ..] => {}
             [_, verb, ..]
                 if matches!(act(verb), Act::Destroy) || matches!(*verb, "archive" | "close") =>
             {
-                self.gone(call.name, &verbs[..2].join(" "))
+                self.gone(call.name, &verbs[..2].join(" "));
             }
             [
                 _,
                 "view" | "list" | "status" | "diff" | "checks" | "watch" | "ls" | "download",
                 ..,
             ]
-            | ["search" | "status" | "browse" | "version" | "help", ..] => {}
+            | ["search" | "status" | "browse" | "version" | "help", ..]
+            | [] => {}
             [_, "clone" | "checkout", ..] => self.writes = true,
             _ => self.firm(
                 Category::CLOUD_CHANGE,
@@ -256,6 +284,7 @@ impl Look<'_> {
         let Some((verb, rest)) = subcommand(args, options) else {
             return;
         };
+        self.sure(args, &format!("{options} =--debug =-D"));
         let (verb, rest, compose) = match verb {
             "compose" => match subcommand(rest, options) {
                 Some((verb, rest)) => (verb, rest, true),
@@ -274,7 +303,7 @@ impl Look<'_> {
                 self.firm(Category::COMPOSE_LIFECYCLE, "stops or restarts containers");
             }
             "restart" | "stop" | "kill" => {
-                self.firm(Category::DOCKER_LIFECYCLE, "stops or restarts containers")
+                self.firm(Category::DOCKER_LIFECYCLE, "stops or restarts containers");
             }
             "rm" | "rmi" | "prune" | "remove" | "delete" | "destroy" | "undefine" => {
                 self.firm(

@@ -38,17 +38,16 @@ const PROJECT: &str = "make gmake cmake ninja meson bazel cargo rustc rustup go 
 
 static SHELL_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r#"(?s)(?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)\s*[\(\{\[/]\s*\[?\s*["']((?:[^"'\\]|\\.){1,4000})["']((?:\s*,\s*["'][^"']{0,400}["']){0,20})"#,
+        r#"(?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)\s*[\(\{\[/]\s*\[?\s*["']((?:[^"'\\]|\\.)*)["']((?:\s*,\s*["'][^"']*["'])*)"#,
     )
     .ok()
 });
-static PERL_BACKTICKS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"`([^`]{1,4000})`").ok());
+static PERL_BACKTICKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`([^`]+)`").ok());
 static TREE_DELETE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"(?:rmtree|rmSync|rmdirSync|rm_rf|remove_tree|rimraf|delete_dir)\s*\(?\s*(?:Path\()?(?:os\.path\.expanduser\()?\s*["']([^"']{1,400})["']"#).ok()
+    Regex::new(r#"(?:rmtree|rmSync|rmdirSync|rm_rf|remove_tree|rimraf|delete_dir)\s*\(?\s*(?:Path\()?(?:os\.path\.expanduser\()?\s*["']([^"']+)["']"#).ok()
 });
 static STRING: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#""([^"\n]{1,400})"|'([^'\n]{1,400})'"#).ok());
+    LazyLock::new(|| Regex::new(r#""([^"\n]+)"|'([^'\n]+)'"#).ok());
 
 pub(super) fn is_interpreter(name: &str) -> bool {
     family(name).is_some()
@@ -167,7 +166,7 @@ impl Look<'_> {
             };
             match self.precious(&Word::plain(path.as_str())) {
                 Some(category) => {
-                    self.forbid(category, format!("deletes {path} and everything in it"))
+                    self.forbid(category, format!("deletes {path} and everything in it"));
                 }
                 None => self.firm(
                     Category::RECURSIVE_DELETE,
@@ -245,7 +244,9 @@ impl Look<'_> {
         if args.len() == 1 && has(args, "--version --help =-V =-v =-h =version") {
             return;
         }
-        if let Some((verb, rest)) = subcommand(args, "-C --prefix --manifest-path --cwd") {
+        let before = "-C --prefix --manifest-path --cwd";
+        let sure = !super::args::unsure(args, before);
+        if let Some((verb, rest)) = subcommand(args, before) {
             let publishes = matches!(
                 (call.name, verb),
                 (
@@ -285,13 +286,15 @@ impl Look<'_> {
                     "installs or removes software for the whole user or system",
                 );
             }
-            if matches!(
-                (call.name, verb),
-                (
-                    "pip" | "pip3" | "uv" | "npm" | "pnpm" | "yarn",
-                    "list" | "show" | "freeze" | "ls" | "view" | "outdated" | "why"
+            if sure
+                && matches!(
+                    (call.name, verb),
+                    (
+                        "pip" | "pip3" | "uv" | "npm" | "pnpm" | "yarn",
+                        "list" | "show" | "freeze" | "ls" | "view" | "outdated" | "why"
+                    )
                 )
-            ) {
+            {
                 return;
             }
         }
@@ -353,4 +356,16 @@ fn inline_text(args: &[Word], inline: &str, options: &str) -> Option<Word> {
         at += if takes { 2 } else { 1 };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patterns_are_valid() {
+        for pattern in [&SHELL_CALL, &PERL_BACKTICKS, &TREE_DELETE, &STRING] {
+            assert!(pattern.is_some());
+        }
+    }
 }

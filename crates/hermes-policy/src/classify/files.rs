@@ -54,9 +54,10 @@ impl Look<'_> {
     fn remove(&mut self, args: &[Word]) {
         let targets = operands(args, "");
         if has(args, "-r -R --recursive") {
-            let category = match args.iter().any(|word| word.text.starts_with("--rec")) {
-                true => Category::RECURSIVE_DELETE_LONG,
-                false => Category::RECURSIVE_DELETE,
+            let category = if args.iter().any(|word| word.text.starts_with("--rec")) {
+                Category::RECURSIVE_DELETE_LONG
+            } else {
+                Category::RECURSIVE_DELETE
             };
             self.firm(category, "deletes directories with everything in them");
         }
@@ -121,9 +122,10 @@ impl Look<'_> {
             return;
         }
         if opens_to_everybody(&mode.text) {
-            let category = match args.iter().any(|word| word.text.starts_with("--rec")) {
-                true => Category::WORLD_WRITABLE_LONG,
-                false => Category::WORLD_WRITABLE,
+            let category = if args.iter().any(|word| word.text.starts_with("--rec")) {
+                Category::WORLD_WRITABLE_LONG
+            } else {
+                Category::WORLD_WRITABLE
             };
             self.firm(category, "lets everybody on the machine change the files");
         }
@@ -181,15 +183,20 @@ impl Look<'_> {
         if !given && !words.is_empty() {
             scripts.push(words.remove(0).text.clone());
         }
-        if has(args, "-f --file")
-            || (given && args.iter().filter(|word| word.text == "-e").count() > 1)
-        {
+        if has(args, "-f --file") || (given && several_scripts(args)) {
             self.soft(
                 Category::PROGRAM_CODE,
                 "runs a sed script that is not looked at",
             );
         }
         for script in scripts {
+            for line in script.split([';', '\n']) {
+                let line =
+                    line.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$".contains(c));
+                if let Some(command) = line.strip_prefix("e ") {
+                    self.script(command);
+                }
+            }
             if !harmless_sed(&script) {
                 self.soft(
                     Category::PROGRAM_CODE,
@@ -247,6 +254,8 @@ impl Look<'_> {
                 );
             }
             self.write(&dir, Verb::Create);
+        } else if !mode('t', "--list") && !has(args, "--version --help") {
+            self.soft(Category::PROGRAM, "tar changes an archive");
         }
     }
 
@@ -258,7 +267,7 @@ impl Look<'_> {
         }
         match call.name {
             "unzip" => {
-                if !has(args, "-l -t -v -Z -p") {
+                if !has(args, "=-l =-t =-v =-Z =-p =-lv =-ql =-lq =-qqp") {
                     let dir = value(args, "-d").unwrap_or_else(|| Word::plain("."));
                     self.write(&dir, Verb::Create);
                 }
@@ -269,16 +278,32 @@ impl Look<'_> {
                         self.write(word, Verb::Create);
                     }
                 }
+                for word in args.iter().filter(|word| word.text.starts_with("-o")) {
+                    let dir = Word {
+                        text: word.text[2..].to_owned(),
+                        ..word.clone()
+                    };
+                    self.write(&dir, Verb::Create);
+                }
                 self.writes = true;
             }
             "split" | "csplit" | "cpio" | "unrar" => {
                 if has(args, "--filter") {
                     self.firm(Category::EXEC_FLAG, "split is told to run a program");
                 }
+                for word in operands(args, "-l -b -n -C -a -f").iter().skip(1) {
+                    self.write(word, Verb::Create);
+                }
+                if let Some(prefix) = value(args, "-f --prefix") {
+                    self.write(&prefix, Verb::Create);
+                }
                 self.writes = true;
             }
             _ => {
-                if !has(args, "-c --stdout -l --list -t --test") {
+                if !has(
+                    args,
+                    "=-c =--stdout =-l =--list =-t =--test =-dc =-cd =-kc =-ck =-tv",
+                ) {
                     self.write_all(&operands(args, "-S --suffix -T --threads"), Verb::Create);
                 }
             }
@@ -418,6 +443,16 @@ fn executable(mode: &str) -> bool {
         .any(|clause| clause.contains(['+', '=']) && clause.contains(['x', 'X']))
 }
 
+/// More than one script is given to sed.
+fn several_scripts(args: &[Word]) -> bool {
+    let scripts = args.iter().filter(|word| {
+        let text = word.text.as_str();
+        text.starts_with("--e")
+            || (text.starts_with('-') && !text.starts_with("--") && text.contains('e'))
+    });
+    scripts.count() > 1
+}
+
 /// A sed script without commands that write files or run programs.
 fn harmless_sed(script: &str) -> bool {
     script
@@ -453,8 +488,7 @@ fn harmless_sed(script: &str) -> bool {
                     let pieces: Vec<&str> = part[1 + mark.len_utf8()..].split(mark).collect();
                     pieces.len() == 3 && pieces[2].chars().all(|c| "gpiI0123456789".contains(c))
                 }
-                Some('a' | 'i' | 'c') => true,
-                Some('y') => true,
+                Some('a' | 'i' | 'c' | 'y') => true,
                 _ => false,
             }
         })

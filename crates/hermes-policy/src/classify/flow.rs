@@ -57,7 +57,7 @@ impl Look<'_> {
     /// Looks at `command` beside the others of its script.
     pub(super) fn flow(&mut self, script: &Script, command: &Simple) {
         if !command.pipes.is_empty() && runs_input(command) {
-            self.into_shell(script, command);
+            self.fed_to_shell(script, command);
         }
         let evaluates = matches!(name(command), "eval" | "source" | ".");
         for word in &command.words {
@@ -83,7 +83,7 @@ impl Look<'_> {
         }
     }
 
-    fn into_shell(&mut self, script: &Script, command: &Simple) {
+    fn fed_to_shell(&mut self, script: &Script, command: &Simple) {
         let before: Vec<&Simple> = command
             .pipes
             .iter()

@@ -36,6 +36,8 @@ impl Look<'_> {
         let Some((verb, rest)) = subcommand(args, options) else {
             return true;
         };
+        let flags = "=--no-pager =-P =-p =--paginate =--bare =--no-optional-locks =--literal-pathspecs =--no-replace-objects =--glob-pathspecs";
+        self.sure(args, &format!("{options} {flags}"));
         let own = &args[..args.len() - rest.len() - 1];
         self.git_options(own);
         if let Some(dir) = value(own, "-C") {
@@ -47,14 +49,18 @@ impl Look<'_> {
             "push" => self.git_push(rest),
             "reset" => self.git_reset(rest),
             "checkout" => self.git_checkout(rest),
-            "restore" if has(rest, "--staged -S") && !has(rest, "--worktree -W") => {
-                self.writes = true
+            "restore" if has(rest, "=--staged =-S") && !has(rest, "--worktree -W") => {
+                self.writes = true;
             }
             "restore" => self.firm(
                 Category::GIT_DISCARD,
                 "overwrites changes that were not committed",
             ),
-            "clean" if has(rest, "-n --dry-run") => {}
+            "clean"
+                if has(
+                    rest,
+                    "=-n =--dry-run =-nd =-dn =-ndx =-nfd =-fdn =-fdxn =-nfdx",
+                ) => {}
             "clean" => self.firm(Category::GIT_CLEAN, "deletes files that git does not know"),
             "branch" => self.git_branch(rest),
             "tag" => self.git_tag(rest),
@@ -62,7 +68,7 @@ impl Look<'_> {
             "remote" => self.git_remote(rest),
             "config" => self.git_config(rest),
             "reflog" | "worktree" | "bisect" | "rebase" | "symbolic-ref" | "update-ref" => {
-                self.git_other(verb, rest)
+                self.git_other(verb, rest);
             }
             "rm" => {
                 if has(rest, "-r -f --force") && !has(rest, "--cached") {
@@ -241,7 +247,7 @@ impl Look<'_> {
         match rest.first().map(|word| word.text.as_str()) {
             Some("list" | "show") => {}
             Some("drop" | "clear") => {
-                self.firm(Category::GIT_DISCARD, "throws away stashed changes")
+                self.firm(Category::GIT_DISCARD, "throws away stashed changes");
             }
             _ => self.writes = true,
         }
@@ -261,7 +267,7 @@ impl Look<'_> {
         let words = operands(rest, "-f --file --blob --type");
         if has(
             rest,
-            "--get --get-all --get-regexp --list -l --show-origin --get-urlmatch",
+            "=--get =--get-all =--get-regexp =--list =-l =--get-urlmatch",
         ) || matches!(
             words.first().map(|word| word.text.as_str()),
             Some("get" | "list")
@@ -326,8 +332,8 @@ impl Look<'_> {
         match (verb, first) {
             ("reflog", "" | "show") | ("worktree", "list") => {}
             ("symbolic-ref", _) if operands(rest, "-m").len() < 2 && !has(rest, "-d --delete") => {}
-            ("reflog", _) | ("update-ref", _) => {
-                self.firm(Category::GIT_DISCARD, "changes or removes references")
+            ("reflog" | "update-ref", _) => {
+                self.firm(Category::GIT_DISCARD, "changes or removes references");
             }
             ("bisect", "run") => {
                 let line: Vec<&str> = rest[1..].iter().map(|word| word.text.as_str()).collect();
@@ -341,7 +347,7 @@ impl Look<'_> {
                 self.writes = true;
             }
             ("worktree", "remove" | "prune") => {
-                self.firm(Category::GIT_DISCARD, "removes a working tree")
+                self.firm(Category::GIT_DISCARD, "removes a working tree");
             }
             ("worktree", "add") => {
                 if let Some(target) = operands(&rest[1..], "-b -B --reason").first() {

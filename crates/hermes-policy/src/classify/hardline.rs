@@ -22,8 +22,47 @@ impl Look<'_> {
     pub(super) fn hardline(&mut self, call: Call<'_>) {
         let args = call.args();
         let asks = has(args, "--help --version =-h =-V") && args.len() == 1;
+        self.power(call, asks);
+        self.disks(call, asks);
         match call.name {
-            name if POWER.contains(&name) && !asks && !(name == "shutdown" && has(args, "-c")) => {
+            "kill" => self.kill(args),
+            "rm" => self.delete(args),
+            "find" => self.find_delete(args),
+            "chmod" | "chown" | "chgrp" if has(args, "-R --recursive") => {
+                // The mode or owner comes first.
+                let targets = operands(args, "--reference");
+                if let Some(category) = targets.iter().skip(1).find_map(|word| self.precious(word))
+                    && category == Category::ROOT_DELETE
+                {
+                    self.forbid(category, "changes the rights of every file there is");
+                }
+            }
+            "mv" => {
+                let targets = operands(args, "-t --target-directory -S --suffix");
+                let sources = targets.len().saturating_sub(1);
+                if let Some(category) = targets
+                    .iter()
+                    .take(sources)
+                    .find_map(|word| self.precious(word))
+                {
+                    self.forbid(
+                        category,
+                        "moves a directory away that the system or the user cannot do without",
+                    );
+                }
+            }
+            "sudo" if has(args, "-S --stdin") && sudo_flag(args, 'S') => {
+                self.forbid(Category::SUDO_GUESS, "gives sudo a password to try; Hermes asks the person for it where that is set up");
+            }
+            _ => {}
+        }
+    }
+
+    /// What ends the machine.
+    fn power(&mut self, call: Call<'_>, asks: bool) {
+        let args = call.args();
+        match call.name {
+            name if POWER.contains(&name) && !asks && !(name == "shutdown" && has(args, "=-c")) => {
                 self.forbid(Category::SHUTDOWN, "ends or restarts the machine");
             }
             "init" if matches!(call.arg(0), "0" | "6") => {
@@ -46,6 +85,14 @@ impl Look<'_> {
                     self.forbid(Category::SYSTEMCTL_POWER, "ends or restarts the machine");
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// What erases a disk.
+    fn disks(&mut self, call: Call<'_>, asks: bool) {
+        let args = call.args();
+        match call.name {
             name if (name == "mkfs"
                 || name.starts_with("mkfs.")
                 || name == "wipefs"
@@ -78,35 +125,6 @@ impl Look<'_> {
                 if last || !matches!(call.name, "cp" | "mv" | "install") {
                     self.forbid(Category::DEVICE_WRITE, "overwrites a disk");
                 }
-            }
-            "kill" => self.kill(args),
-            "rm" => self.delete(args),
-            "find" => self.find_delete(args),
-            "chmod" | "chown" | "chgrp" if has(args, "-R --recursive") => {
-                // The mode or owner comes first.
-                let targets = operands(args, "--reference");
-                if let Some(category) = targets.iter().skip(1).find_map(|word| self.precious(word))
-                    && category == Category::ROOT_DELETE
-                {
-                    self.forbid(category, "changes the rights of every file there is");
-                }
-            }
-            "mv" => {
-                let targets = operands(args, "-t --target-directory -S --suffix");
-                let sources = targets.len().saturating_sub(1);
-                if let Some(category) = targets
-                    .iter()
-                    .take(sources)
-                    .find_map(|word| self.precious(word))
-                {
-                    self.forbid(
-                        category,
-                        "moves a directory away that the system or the user cannot do without",
-                    );
-                }
-            }
-            "sudo" if has(args, "-S --stdin") && sudo_flag(args, 'S') => {
-                self.forbid(Category::SUDO_GUESS, "gives sudo a password to try; Hermes asks the person for it where that is set up");
             }
             _ => {}
         }
@@ -195,8 +213,10 @@ impl Look<'_> {
         const PIECES: usize = 2_000;
         let pieces = source.split(['\n', ';', '|', '&', '(', ')', '`', '{', '}']);
         for piece in pieces.take(PIECES) {
+            let blanks = |c: char| c.is_whitespace() || c == ',';
             let words: Vec<Word> = piece
-                .split_whitespace()
+                .split(blanks)
+                .filter(|word| !word.is_empty())
                 .map(|word| Word::plain(word.replace(['"', '\'', '\\'], "")))
                 .skip_while(|word| {
                     matches!(

@@ -118,6 +118,12 @@ impl Look<'_> {
                 self.read(&file);
             }
         }
+        if args.iter().any(|word| word.text.contains("%output{")) {
+            self.firm(
+                Category::OUTSIDE_WRITE,
+                "curl writes to a file that its format names",
+            );
+        }
         if has(args, "-K --config") {
             self.soft(Category::DYNAMIC_ARGUMENT, "options come from a file");
         }
@@ -211,7 +217,7 @@ impl Look<'_> {
             || words.contains("system:");
         if runs || shells {
             self.firm(Category::REVERSE_SHELL, "connects a program to the network");
-        } else if call.name == "nc" && has(args, "-z") {
+        } else if call.name == "nc" && has(args, "=-z =-zv =-vz =-zvn =-vnz =-nzv") {
             self.certain(args);
         } else {
             self.firm(

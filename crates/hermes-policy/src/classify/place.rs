@@ -182,6 +182,10 @@ pub(super) fn lexical(path: &Path) -> PathBuf {
     out
 }
 
+fn is_public_key(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|end| end == "pub")
+}
+
 /// A file that holds a secret by its name, wherever it lies.
 fn is_secret_name(name: &str) -> bool {
     let env = name == ".env"
@@ -204,7 +208,7 @@ fn is_secret_name(name: &str) -> bool {
     let ends = [".pem", ".p12", ".pfx", ".kdbx", ".ppk"]
         .iter()
         .any(|end| name.ends_with(end));
-    (env || key || ends || kept.contains(&name)) && !name.ends_with(".pub")
+    (env || key || ends || kept.contains(&name)) && !is_public_key(name)
 }
 
 impl Look<'_> {
@@ -408,7 +412,7 @@ impl Look<'_> {
         {
             return true;
         }
-        let public = name.ends_with(".pub") || name.starts_with("known_hosts");
+        let public = is_public_key(name) || name.starts_with("known_hosts");
         self.resolve(text).iter().any(|path| {
             let hermes = path
                 .strip_prefix(&self.around.hermes_home)

@@ -132,8 +132,10 @@ impl Look<'_> {
                 self.facts.network = true;
                 self.firm(Category::NETWORK_SEND, "openssl opens a connection");
             }
-            "version" | "dgst" | "rand" | "x509" | "base64" if !has(args, "=-out") => {
-                self.certain(args)
+            "version" | "dgst" | "rand" | "x509" | "base64"
+                if !has(args, "=-out =-writerand =-engine =-provider =-signkey =-CA") =>
+            {
+                self.certain(args);
             }
             _ => self.soft(Category::PROGRAM, format!("runs openssl {verb}")),
         }

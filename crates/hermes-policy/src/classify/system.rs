@@ -13,24 +13,25 @@ const SYSTEM_TOOLS: &str = "mount umount swapon swapoff fdisk sfdisk gdisk parte
     hostnamectl localectl update-alternatives update-grub grub-install efibootmgr setcap chsh chfn newgrp \
     auditctl setenforce semanage restorecon losetup dmsetup tune2fs fsck xfs_repair busctl dbus-send gdbus gsettings \
     dconf defaults launchctl csrutil spctl nvram scutil networksetup pmset ip ifconfig route nmcli iw tc ethtool \
-    rfkill resolvectl ldconfig depmod dracut mkinitcpio initctl rc-service rc-update sv chkconfig update-rc.d";
+    rfkill resolvectl ldconfig depmod dracut mkinitcpio init telinit initctl rc-service rc-update sv chkconfig update-rc.d";
 
 impl Look<'_> {
     /// Builtins of the shell.
     pub(super) fn builtin(&mut self, call: Call<'_>) -> bool {
         let args = call.args();
         match call.name {
-            "cd" | "pushd" => match operands(args, "").first() {
-                Some(dir) => self.enter(dir),
-                None => {
+            "cd" | "pushd" => {
+                if let Some(dir) = operands(args, "").first() {
+                    self.enter(dir);
+                } else {
                     let home = Word::plain(self.around.user_home.to_string_lossy());
                     self.enter(&home);
                 }
-            },
+            }
             "popd" => self.lost = true,
             "source" | "." => match args.first() {
                 Some(file) if file.inner.is_some() => {
-                    self.firm(Category::DYNAMIC_COMMAND, "runs the output of a command")
+                    self.firm(Category::DYNAMIC_COMMAND, "runs the output of a command");
                 }
                 Some(file) => self.program_file(file),
                 None => {}
@@ -90,21 +91,21 @@ impl Look<'_> {
             }
             "crontab" => self.crontab(call),
             "at" | "batch" | "atrm" | "anacron" => {
-                if call.name != "atrm" && !has(args, "-l") {
+                if call.name != "atrm" && call.arg(0) != "-l" {
                     self.firm(Category::PERSISTENCE, "runs something later by itself");
                 }
             }
             "kill" => self.soft(Category::PROCESSES, "stops processes"),
             "pkill" | "killall" | "skill" | "xkill" | "fuser" => self.kill_by_name(call),
             "hermes" => self.hermes(args),
-            "date" if has(args, "-s --set") => self.firm(Category::SYSTEM_CHANGE, "sets the clock"),
+            "date" if has(args, "-s --set") || sets_clock(args) => self.firm(Category::SYSTEM_CHANGE, "sets the clock"),
             "hostname" if !operands(args, "").is_empty() || has(args, "-F --file -b --boot") => {
                 self.firm(Category::SYSTEM_CHANGE, "renames the machine");
             }
             "dmesg" if has(args, "-c -C --clear --read-clear") => {
-                self.firm(Category::SYSTEM_CHANGE, "removes logs")
+                self.firm(Category::SYSTEM_CHANGE, "removes logs");
             }
-            "ip" if reads_network(args) => self.certain(args),
+            "ip" if reads_network(args) && !has(args, "-b --batch") => self.certain(args),
             "mount" if args.is_empty() => {}
             "sysctl"
                 if !has(args, "-w --write -p --load --system")
@@ -118,7 +119,7 @@ impl Look<'_> {
                     "get" | "read" | "list-schemas" | "list-keys" | "list-recursively"
                 ) => {}
             name if PACKAGE_TOOLS.split_whitespace().any(|tool| tool == name) => {
-                self.packages(call)
+                self.packages(call);
             }
             name if SYSTEM_TOOLS.split_whitespace().any(|tool| tool == name) => {
                 self.firm(
@@ -141,7 +142,7 @@ impl Look<'_> {
                 );
             }
             "xdg-open" | "open" | "start" => {
-                self.soft(Category::PROGRAM, "opens something in another program")
+                self.soft(Category::PROGRAM, "opens something in another program");
             }
             "tmux" | "screen" | "byobu" => {
                 self.soft(Category::PROGRAM, format!("runs {}", call.name));
@@ -156,6 +157,11 @@ impl Look<'_> {
 
     fn service(&mut self, call: Call<'_>) {
         let args = call.args();
+        self.sure(
+            args,
+            "-t --type --state -p --property -H --host -M --machine -n --lines -o --output --job-mode --root =--user \
+             =--system =--no-pager =--all =-a =-l =--full =--now =--quiet =-q =--failed =--plain =--no-legend =-f =--force =--status-all",
+        );
         let words: Vec<&str> = args
             .iter()
             .map(|word| word.text.as_str())
@@ -213,7 +219,8 @@ impl Look<'_> {
 
     fn crontab(&mut self, call: Call<'_>) {
         let args = call.args();
-        if has(args, "-l") {
+        let words: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
+        if matches!(words.as_slice(), ["-l"] | ["-u", _, "-l"] | ["-l", "-u", _]) {
             return;
         }
         let what = if has(args, "-r") {
@@ -263,6 +270,7 @@ impl Look<'_> {
             "list", "search", "show", "info", "policy", "depends", "rdepends", "query", "provides",
             "repolist", "outdated", "deps", "leaves", "config", "doctor",
         ];
+        self.sure(args, "-o -c =--version =--help =-y =-q =-qq =--quiet =--yes =--list =-l =-L =-s =-S =-Q =-Qi =-Ql =-Ss =-Si =-q =-qa =-qi =-ql");
         let verb = subcommand(args, "-o -c").map_or("", |(verb, _)| verb);
         let queries = match call.name {
             "dpkg" => has(args, "-l -L -s -S --list --status --search --listfiles"),
@@ -298,10 +306,10 @@ impl Look<'_> {
         let inner = rest.first().map_or("", |word| word.text.as_str());
         match (verb, inner) {
             ("gateway", "stop" | "restart") => {
-                self.firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself")
+                self.firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself");
             }
             ("gateway", "run" | "start") => {
-                self.firm(Category::GATEWAY_OUTSIDE, "starts another gateway")
+                self.firm(Category::GATEWAY_OUTSIDE, "starts another gateway");
             }
             ("update", _) => self.firm(Category::HERMES_UPDATE, "replaces Hermes itself"),
             ("status" | "doctor" | "version" | "completion", _)
@@ -336,6 +344,13 @@ impl Look<'_> {
             self.firm(Category::KILL_PGREP, "stops processes found by name");
         }
     }
+}
+
+/// `date 01021304` sets it.
+fn sets_clock(args: &[Word]) -> bool {
+    operands(args, "-d --date -r --reference -f --file")
+        .iter()
+        .any(|word| !word.text.starts_with('+'))
 }
 
 fn reads_network(args: &[Word]) -> bool {

@@ -78,7 +78,7 @@ impl Look<'_> {
 
     fn plain(&mut self, call: Call<'_>, options: &str, skip: usize) -> bool {
         let args = call.args();
-        if call.name == "command" && has(args, "-v -V") {
+        if call.name == "command" && matches!(call.arg(0), "-v" | "-V") {
             return true;
         }
         if call.name == "taskset" || call.name == "chrt" {
@@ -207,12 +207,25 @@ impl Look<'_> {
         if basename(&words[0].text) == "rm" {
             self.firm(Category::XARGS_RM, "deletes whatever is fed to it");
         }
-        words.push(Word {
-            text: UNKNOWN.to_string(),
-            dynamic: true,
-            expanded: true,
-            ..Word::default()
-        });
+        let mark =
+            value(&args[..start], "-I --replace").map_or_else(|| "{}".to_owned(), |word| word.text);
+        let mut marked = false;
+        for word in &mut words {
+            if !mark.is_empty() && word.text.contains(&mark) {
+                word.text = word.text.replace(&mark, &UNKNOWN.to_string());
+                word.dynamic = true;
+                word.expanded = true;
+                marked = true;
+            }
+        }
+        if !marked {
+            words.push(Word {
+                text: UNKNOWN.to_string(),
+                dynamic: true,
+                expanded: true,
+                ..Word::default()
+            });
+        }
         if SHELLS.contains(&basename(&words[0].text)) && words.len() == 2 {
             self.firm(Category::DYNAMIC_COMMAND, "runs whatever is fed to it");
         }

@@ -327,9 +327,10 @@ impl<'a> Walker<'a> {
             );
             self.visit(body);
         }
-        let mut command = match self.script.commands.len() > before && joins {
-            true => self.script.commands.pop().unwrap_or_default(),
-            false => self.simple(node),
+        let mut command = if self.script.commands.len() > before && joins {
+            self.script.commands.pop().unwrap_or_default()
+        } else {
+            self.simple(node)
         };
         let mut cursor = node.walk();
         let others: Vec<Node<'_>> = node
@@ -368,10 +369,14 @@ impl<'a> Walker<'a> {
                     | "heredoc_end"
                     | "file_redirect"
                     | "herestring_redirect"
-                    | "file_descriptor",
+                    | "file_descriptor"
+                    | "word"
+                    | "string"
+                    | "raw_string"
+                    | "concatenation"
+                    | "number",
                     _,
                 ) => {}
-                ("word" | "string" | "raw_string" | "concatenation" | "number", _) => {}
                 _ => self.visit(child),
             }
         }

@@ -27,7 +27,7 @@ impl Walker<'_> {
         if last > first {
             word.inner = Some(first..last);
         }
-        split(word)
+        split(&word)
     }
 
     /// Like [`Self::evaluate`] where the shell does not split: one word.
@@ -62,8 +62,7 @@ impl Walker<'_> {
                 let inside = inside.strip_suffix('\'').unwrap_or(inside);
                 word.text.push_str(&unescape(inside));
             }
-            "string" => self.spans(node, word),
-            "heredoc_body" => self.spans(node, word),
+            "string" | "heredoc_body" => self.spans(node, word),
             "translated_string" | "concatenation" | "command_name" | "array" => {
                 let mut cursor = node.walk();
                 let parts: Vec<Node<'_>> = node.children(&mut cursor).collect();
@@ -215,13 +214,11 @@ impl Walker<'_> {
         }
         let (text, certain) = self.lookup(name);
         let text = match operator {
-            None => text,
             Some("#") => Some("0".to_owned()),
             Some("!") => None,
-            Some(_) if text.is_some() && !inside.text.is_empty() => text,
             // A default or a replacement is the best guess where the variable is not known.
-            Some(_) if !inside.text.is_empty() => Some(inside.text.clone()),
-            Some(_) => text,
+            Some(_) if text.is_none() && !inside.text.is_empty() => Some(inside.text.clone()),
+            _ => text,
         };
         word.dynamic |= operator.is_some() || !certain;
         match text {
@@ -322,7 +319,7 @@ impl Walker<'_> {
 }
 
 /// Fields and braces of a finished word.
-fn split(word: Word) -> Vec<Word> {
+fn split(word: &Word) -> Vec<Word> {
     let fields: Vec<&str> = word.text.split(BREAK).collect();
     let several = fields.len() > 1;
     let mut words = Vec::new();

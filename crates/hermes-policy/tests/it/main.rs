@@ -1,0 +1,12 @@
+//! The policy from outside.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "only tests use this: a broken precondition should end them loudly"
+)]
+
+mod asking;
+mod commands;
+mod properties;
+mod stored;
+mod support;
