@@ -8,6 +8,7 @@
 mod bench;
 mod ci;
 mod command;
+mod exec_setup;
 mod mcp_setup;
 mod setup;
 mod soak;
@@ -19,7 +20,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  setup        install what the tests need under target/: the pinned original, real MCP servers
+  setup        install what the tests need under target/: the pinned original, real MCP servers,
+               sshd, podman and bubblewrap
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, tests, soak, clippy, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
@@ -62,12 +64,15 @@ fn main() -> ExitCode {
 
 /// Everything the tests need, side by side.
 fn install_all() -> anyhow::Result<()> {
-    let (oracle, servers) = std::thread::scope(|scope| {
+    let (oracle, servers, environments) = std::thread::scope(|scope| {
         let servers = scope.spawn(mcp_setup::run);
-        (setup::run(), servers.join())
+        let environments = scope.spawn(exec_setup::run);
+        (setup::run(), servers.join(), environments.join())
     });
     let servers = servers.map_err(|_| anyhow::anyhow!("setting up the MCP servers panicked"))?;
-    if oracle?.is_none() || !servers? {
+    let environments =
+        environments.map_err(|_| anyhow::anyhow!("unpacking sshd and podman panicked"))?;
+    if oracle?.is_none() || !servers? || !environments? {
         anyhow::bail!("not everything could be installed");
     }
     Ok(())

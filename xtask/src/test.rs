@@ -6,16 +6,17 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, output, run as run_command};
-use crate::{in_ci, mcp_setup, setup, target_dir};
+use crate::{exec_setup, in_ci, mcp_setup, setup, target_dir};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let nextest = has_nextest();
     // Building and downloading do not wait for each other.
-    let (built, oracle, servers) = std::thread::scope(|scope| {
+    let (built, oracle, servers, environments) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
         let servers = scope.spawn(mcp_setup::run);
+        let environments = scope.spawn(exec_setup::run);
         let built = run_command(runner(nextest, args).arg("--no-run").args(args));
-        (built, oracle.join(), servers.join())
+        (built, oracle.join(), servers.join(), environments.join())
     });
     built?;
     let oracle = match oracle {
@@ -26,6 +27,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         // What is missing was said; the tests that need it say so too.
         Ok(result) => result.map(drop)?,
         Err(_) => bail!("setting up the MCP servers panicked"),
+    }
+    match environments {
+        Ok(result) => result.map(drop)?,
+        Err(_) => bail!("unpacking sshd and podman panicked"),
     }
 
     let log = target_dir().join("skipped.log");

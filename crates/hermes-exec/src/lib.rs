@@ -8,16 +8,21 @@
 //! | [`shell`] | the bash program around a command: enter, run, report the state it leaves |
 //! | [`output`] | bounded collection of output, made safe to read |
 //! | [`local`] | this machine |
+//! | [`ssh`], [`container`] | another machine, a container: both over `remote`, which needs only bash there |
 //! | [`sandbox`] | what confines commands on this machine |
 //! | [`process`] | background processes: registry, notifications, survival of a restart |
 
+pub mod backend;
 pub mod confinement;
+pub mod container;
 pub mod environment;
 pub mod local;
 pub mod output;
 pub mod process;
+mod remote;
 pub mod sandbox;
 pub mod shell;
+pub mod ssh;
 pub mod workspace;
 
 pub use confinement::{Confine, Confinement, Launch};

@@ -7,6 +7,7 @@
 )]
 
 mod behaviour;
+mod contract;
 mod local;
 mod process;
 mod support;

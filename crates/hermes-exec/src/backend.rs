@@ -1,0 +1,96 @@
+//! Which environment the configuration names. One that cannot be had is an error that says so: nothing
+//! runs somewhere else instead.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hermes_config::{Config, Env, Home};
+
+use crate::container::{self, ContainerSettings};
+use crate::environment::{Environment, ExecError};
+use crate::ssh::{self, SshSettings};
+
+/// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session began.
+pub fn select(
+    home: &Home,
+    config: &Config,
+    env: &Env,
+    cwd: &Path,
+) -> Result<Option<Arc<dyn Environment>>, ExecError> {
+    let terminal = &config.terminal;
+    let named = match &terminal.env_type {
+        Some(legacy) if terminal.backend.as_str() == "local" => legacy.as_str(),
+        _ => terminal.backend.as_str(),
+    };
+    match named {
+        "" | "local" => Ok(None),
+        "ssh" => {
+            let settings = SshSettings::from_config(home, config)?;
+            ssh::environment(settings, ssh::Sync::of_home(home, config)).map(Some)
+        }
+        "docker" | "podman" => {
+            let settings = ContainerSettings::from_config(home, config, env, cwd)?;
+            Ok(Some(container::environment(settings)))
+        }
+        "singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox" => {
+            Err(ExecError::Unavailable(format!(
+                "terminal.backend is {named}, which this version cannot use yet: \
+                 use local, docker or ssh; nothing was run"
+            )))
+        }
+        other => Err(ExecError::Unavailable(format!(
+            "terminal.backend is {other:?}, which is unknown: use local, docker or ssh; nothing was run"
+        ))),
+    }
+}
+
+/// Where a session begins in a far environment: `terminal.cwd` if it is a path there, else the home
+/// there. The directory that the person stands in here means nothing.
+pub async fn start_dir(
+    env: &dyn Environment,
+    config: &Config,
+) -> Result<std::path::PathBuf, ExecError> {
+    let wanted = config.terminal.cwd.as_str();
+    let path = if wanted.starts_with('/') || wanted.starts_with('~') {
+        Path::new(wanted)
+    } else if env.info().kind == "docker" {
+        Path::new("/workspace")
+    } else {
+        Path::new("~")
+    };
+    env.files().resolve(path, Path::new("/")).await
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::ProcessEnv;
+
+    use super::*;
+
+    fn selected(backend: &str, host: Option<&str>) -> Result<Option<&'static str>, String> {
+        let home = Home::at("/nonexistent/home");
+        let mut config = Config::default();
+        config.terminal.backend = backend.into();
+        config.terminal.ssh_host = host.map(str::to_owned);
+        let env = Env::from_process(&ProcessEnv::from_vars::<String, String>([]));
+        select(&home, &config, &env, Path::new("/"))
+            .map(|env| env.map(|env| env.info().kind))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        assert_eq!(selected("local", None), Ok(None));
+        for name in ["singularity", "modal", "daytona", "nonsense"] {
+            let error = selected(name, None).unwrap_err();
+            assert!(
+                error.contains(name) && error.contains("nothing was run"),
+                "{error}"
+            );
+        }
+        let error = selected("ssh", None).unwrap_err();
+        assert!(error.contains("terminal.ssh_host"), "{error}");
+        assert_eq!(selected("ssh", Some("example.org")), Ok(Some("ssh")));
+        assert!(selected("ssh", Some("-oProxyCommand=x")).is_err());
+    }
+}

@@ -1,0 +1,261 @@
+//! Commands in the background of the far side. A supervisor there keeps what is to be known of one in
+//! a directory: `out`, `in`, `pid`, `exit`. It outlives the link and this program.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_core::BoxFuture;
+
+use super::call::{self, Reply};
+use super::exec::{exit_of, variables};
+use super::script::kill_group;
+use super::{Remote, Transport, token};
+use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit, Start};
+use crate::shell::{MARK, Program, quote, quote_path};
+
+/// Between looks at whether it is over.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LATER_LOOK: Duration = Duration::from_secs(2);
+
+struct FarProcess {
+    link: Arc<dyn Transport>,
+    record: BackgroundRecord,
+    dir: PathBuf,
+}
+
+impl Remote {
+    pub(super) async fn start(&self, command: Start) -> Result<Box<dyn Background>, ExecError> {
+        let named = command
+            .id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        if !named || command.id.is_empty() {
+            let why = format!("{:?} cannot name a process", command.id);
+            return Err(ExecError::Unsupported(why));
+        }
+        let far = self.far().await?;
+        self.link.ready().await?;
+        let variables = variables(far, command.exports, command.extra_env);
+        let program = Program {
+            prelude: far.prelude.as_deref(),
+            exports: Some(&variables),
+            cwd: Some(&command.cwd),
+            report: None,
+        }
+        .around(&command.script);
+        // Not in our own directory, which ends with this environment.
+        let dir = PathBuf::from(format!("/tmp/hermes-bg-{}-{}", command.id, token()));
+        let reply = self
+            .ask(
+                &launch(&dir, &program, &command.id, command.pty),
+                Bytes::new(),
+                4096,
+            )
+            .await?;
+        match reply.code {
+            0 => {}
+            50 => {
+                return Err(ExecError::Unsupported(
+                    "a terminal in the background needs the `script` program there".to_owned(),
+                ));
+            }
+            _ => {
+                return Err(ExecError::Unavailable(format!(
+                    "the command could not be started there: {}",
+                    reply.said()
+                )));
+            }
+        }
+        let (pid, start_time) = read_pid(&reply)
+            .ok_or_else(|| ExecError::Unavailable("the started command has no pid".to_owned()))?;
+        let record = BackgroundRecord {
+            id: command.id,
+            pid,
+            start_time,
+            pty: command.pty,
+            dir: Some(dir.clone()),
+        };
+        Ok(Box::new(FarProcess {
+            link: Arc::clone(&self.link),
+            record,
+            dir,
+        }))
+    }
+
+    pub(super) async fn find(
+        &self,
+        record: BackgroundRecord,
+    ) -> Result<Option<Box<dyn Background>>, ExecError> {
+        let Some(dir) = record.dir.clone() else {
+            return Ok(None);
+        };
+        let text = format!(
+            "cd -- {} 2>/dev/null || exit 44; [ -e exit ] && exit 10\n\
+             echo {pid}; cat /proc/{pid}/stat",
+            quote_path(&dir),
+            pid = record.pid
+        );
+        let reply = self.ask(&text, Bytes::new(), 4096).await?;
+        let known = match reply.code {
+            10 => true,
+            0 => read_pid(&reply).is_some_and(|(_, start)| start == record.start_time),
+            _ => false,
+        };
+        Ok(known.then(|| -> Box<dyn Background> {
+            Box::new(FarProcess {
+                link: Arc::clone(&self.link),
+                record,
+                dir,
+            })
+        }))
+    }
+}
+
+/// Starts the supervisor and waits until it has started the command.
+fn launch(dir: &Path, program: &str, mark: &str, pty: bool) -> String {
+    let run =
+        format!("env -i \"PATH=$PATH\" {MARK}={mark} bash --noprofile --norc -c '. \"$0\"' ./sh");
+    let (check, run) = if pty {
+        (
+            "command -v script >/dev/null || exit 50",
+            format!("script -qefc {} /dev/null", quote(&run)),
+        )
+    } else {
+        (":", run)
+    };
+    let supervisor = format!(
+        "s=$(command -v setsid)\n\
+         sleep 2147483647 >in & h=$!; echo $h >holder\n\
+         $s {run} <in >out 2>&1 & p=$!\n\
+         echo $p >pid.new && mv pid.new pid\n\
+         wait $p; r=$?; kill $h 2>/dev/null\n\
+         echo $r >exit.new && mv exit.new exit"
+    );
+    format!(
+        "{check}\n\
+         umask 077; mkdir -- {dir} && cd -- {dir} && mkfifo in && printf %s {program} >sh || exit 1\n\
+         $(command -v setsid) bash -c {supervisor} </dev/null >/dev/null 2>&1 &\n\
+         n=0; while [ ! -e pid ] && [ $n -lt 250 ]; do sleep 0.02; n=$((n+1)); done\n\
+         cat pid && cat /proc/$(cat pid)/stat 2>/dev/null; [ -s pid ]",
+        dir = quote_path(dir),
+        program = quote(program),
+        supervisor = quote(&supervisor),
+    )
+}
+
+/// The pid, and when the kernel started it.
+fn read_pid(reply: &Reply) -> Option<(u32, Option<u64>)> {
+    let text = String::from_utf8_lossy(&reply.out).into_owned();
+    let (pid, stat) = text.split_once('\n')?;
+    let start = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
+    Some((pid.trim().parse().ok()?, start))
+}
+
+impl FarProcess {
+    async fn ask(&self, text: &str, stdin: Bytes, limit: usize) -> Result<Reply, ExecError> {
+        let text = format!("cd -- {} || exit 44\n{text}", quote_path(&self.dir));
+        let reply = call::ask(&self.link, &text, stdin, limit).await?;
+        if reply.code == 44 {
+            let why = "nothing is left of it on the far side";
+            return Err(ExecError::Unsupported(why.to_owned()));
+        }
+        Ok(reply)
+    }
+
+    async fn look(&self) -> Result<Option<Option<Exit>>, ExecError> {
+        let text = format!(
+            "if [ -e exit ]; then cat exit; elif kill -0 {} 2>/dev/null; then echo runs; \
+             else sleep 0.1; cat exit 2>/dev/null || echo gone; fi",
+            self.record.pid
+        );
+        let reply = match self.ask(&text, Bytes::new(), 64).await {
+            // What it left was cleared away: nobody will know more.
+            Err(ExecError::Unsupported(_)) => return Ok(Some(None)),
+            other => other?,
+        };
+        let said = String::from_utf8_lossy(&reply.out).trim().to_owned();
+        Ok(match said.as_str() {
+            "runs" => None,
+            code => Some(code.parse().ok().map(exit_of)),
+        })
+    }
+}
+
+impl Background for FarProcess {
+    fn record(&self) -> BackgroundRecord {
+        self.record.clone()
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Chunk, ExecError>> {
+        Box::pin(async move {
+            let text = format!(
+                "n=$(wc -c <out | tr -d ' '); echo \"$n\"; tail -c +{} out | head -c {max}",
+                from.saturating_add(1)
+            );
+            let reply = self.ask(&text, Bytes::new(), max + 32).await?;
+            let end = reply
+                .out
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(0);
+            let total = std::str::from_utf8(&reply.out[..end])
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
+            let reply_len = reply.out.len();
+            let bytes = Bytes::from(reply.out).slice((end + 1).min(reply_len)..);
+            // More may have come between the count and the piece.
+            let total = u64::max(total, from.min(total) + bytes.len() as u64);
+            Ok(Chunk { bytes, total, from })
+        })
+    }
+
+    fn write(&self, bytes: Bytes) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(async move {
+            let text = "[ -e exit ] && exit 45; [ -e holder ] || exit 46; exec cat >in";
+            match self.ask(text, bytes, 64).await?.code {
+                0 => Ok(()),
+                45 => Err(ExecError::Unsupported("it has ended".to_owned())),
+                _ => Err(ExecError::Unsupported("its input is closed".to_owned())),
+            }
+        })
+    }
+
+    fn close_stdin(&self) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(async move {
+            let text =
+                "h=$(cat holder 2>/dev/null) && rm -f holder && kill \"$h\" 2>/dev/null; true";
+            self.ask(text, Bytes::new(), 64).await.map(drop)
+        })
+    }
+
+    fn kill(&self, grace: Duration) -> BoxFuture<'_, Result<(), ExecError>> {
+        Box::pin(async move {
+            let text = format!(
+                "p=$(cat pid 2>/dev/null)\n{}\n\
+                 n=0; while [ ! -e exit ] && [ $n -lt 40 ]; do sleep 0.05; n=$((n+1)); done",
+                kill_group(&self.record.id, grace)
+            );
+            self.ask(&text, Bytes::new(), 64).await.map(drop)
+        })
+    }
+
+    fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
+        Box::pin(async move {
+            let mut pause = FIRST_LOOK;
+            loop {
+                match self.look().await {
+                    Ok(Some(exit)) => return exit,
+                    Ok(None) => {}
+                    Err(error) => tracing::debug!("{}: {error}", self.record.id),
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LATER_LOOK);
+            }
+        })
+    }
+}

@@ -1,0 +1,394 @@
+//! What a hostile command tries, inside the default sandbox.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
+use hermes_exec::{Confine, Confinement, Launch};
+use hermes_testkit::oracle::skip;
+
+use super::confined::{outside, settings};
+use super::rig;
+
+struct Prison {
+    sandbox: Sandbox,
+    dir: tempfile::TempDir,
+}
+
+/// What a command said and how it ended.
+struct Said {
+    code: Option<i32>,
+    text: String,
+}
+
+impl Prison {
+    fn new(test: &str, change: impl FnOnce(&mut Settings)) -> Option<Self> {
+        let dir = outside();
+        let path = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(path.join("home/.hermes/skills/demo")).unwrap();
+        std::fs::create_dir_all(path.join("work/.git/hooks")).unwrap();
+        std::fs::write(path.join("home/.hermes/.env"), "KEY=top-secret\n").unwrap();
+        std::fs::write(path.join("home/.hermes/auth.json"), "top-secret").unwrap();
+        std::fs::write(path.join("home/.hermes/skills/demo/SKILL.md"), "a skill\n").unwrap();
+        std::fs::write(path.join("home/notes.txt"), "notes\n").unwrap();
+        let mut settings = settings(Choice::Landlock, &path);
+        change(&mut settings);
+        let sandbox = Sandbox::detect(settings);
+        if sandbox.enforces() {
+            return Some(Self { sandbox, dir });
+        }
+        skip(&sandbox.posture(), test);
+        None
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn limits(&self) -> Confinement {
+        self.sandbox.confinement(&self.path("work"))
+    }
+
+    fn launch(&self, script: &str) -> Launch {
+        let home = self.path("home");
+        Launch {
+            program: "/bin/bash".into(),
+            args: vec!["-c".into(), script.into()],
+            env: [
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("HOME".into(), home.into_os_string()),
+                ("LC_ALL".into(), "C".into()),
+            ]
+            .into(),
+            cwd: self.path("work"),
+            terminal: false,
+        }
+    }
+
+    fn run(&self, script: &str) -> Said {
+        let launch = self
+            .sandbox
+            .wrap(self.launch(script), &self.limits())
+            .unwrap();
+        start(Command::new(&launch.program), &launch)
+    }
+
+    fn blocked(&self, said: &Said) -> Option<String> {
+        self.sandbox
+            .blocked(said.code.unwrap_or(1), &said.text, &self.limits())
+    }
+}
+
+fn start(mut command: Command, launch: &Launch) -> Said {
+    let output = command
+        .args(&launch.args)
+        .env_clear()
+        .envs(&launch.env)
+        .current_dir(&launch.cwd)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    Said {
+        code: output.status.code(),
+        text: text.into_owned(),
+    }
+}
+
+#[test]
+fn writing_is_for_the_workspace() {
+    let Some(prison) = Prison::new("writing_is_for_the_workspace", |_| {}) else {
+        return;
+    };
+    let said = prison.run("echo fine > inside && mkdir -p a/b && mv inside a/b/ && ln -s x y && cat a/b/inside && t=$(mktemp) && echo t > $t && rm $t");
+    assert_eq!((said.code, said.text.as_str()), (Some(0), "fine\n"));
+    for target in [
+        "home/evil",
+        "home/.bashrc",
+        "home/.hermes/skills/demo/SKILL.md",
+        "home/.hermes/config.yaml",
+    ] {
+        let path = prison.path(target);
+        let said = prison.run(&format!("echo evil > '{}'", path.display()));
+        assert_ne!(said.code, Some(0), "{target}");
+        let why = prison.blocked(&said).unwrap();
+        assert!(why.contains(target), "{why}");
+    }
+    assert!(!prison.path("home/evil").exists());
+    let moved = prison.run("mv ../home/notes.txt . ; rm -f ../home/notes.txt; truncate -s 0 ../home/notes.txt; chmod 777 ../home/nothing");
+    assert_ne!(moved.code, Some(0));
+    assert_eq!(
+        std::fs::read_to_string(prison.path("home/notes.txt")).unwrap(),
+        "notes\n"
+    );
+}
+
+#[test]
+fn secrets_of_the_home_cannot_be_read() {
+    let Some(prison) = Prison::new("secrets_of_the_home_cannot_be_read", |_| {}) else {
+        return;
+    };
+    let said = prison.run("cat ~/notes.txt ~/.hermes/skills/demo/SKILL.md");
+    assert_eq!(said.text, "notes\na skill\n");
+    for script in [
+        "cat ~/.hermes/.env",
+        "cat ~/.hermes/auth.json",
+        "cp ~/.hermes/.env stolen; cat stolen",
+        "ln -s ~/.hermes/.env link; cat link",
+        "ln ~/.hermes/.env hard; cat hard",
+        "mv ~/.hermes/.env moved; cat moved",
+        "mv ~/.hermes moved; cat moved/.env",
+        "cd ~/.hermes && cat ./.env",
+        "bash ~/.hermes/.env; . ~/.hermes/.env; echo $KEY",
+        "tar -cf - ~/.hermes",
+        "cat /proc/self/root$HOME/.hermes/.env",
+        "cat /proc/self/cwd/../home/.hermes/.env",
+        "cat /proc/$PPID/root$HOME/.hermes/.env",
+    ] {
+        let said = prison.run(script);
+        assert!(!said.text.contains("top-secret"), "{script}: {}", said.text);
+        assert!(!said.text.contains("KEY="), "{script}: {}", said.text);
+    }
+    let said = prison.run("cat ~/.hermes/.env");
+    assert!(
+        prison.blocked(&said).unwrap().contains("reading"),
+        "{}",
+        said.text
+    );
+}
+
+#[test]
+fn links_lead_nowhere_new() {
+    let Some(prison) = Prison::new("links_lead_nowhere_new", |_| {}) else {
+        return;
+    };
+    // A secret that is itself a link is hidden where it lies.
+    let elsewhere = prison.path("dotfiles");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("env"), "top-secret").unwrap();
+    std::fs::remove_file(prison.path("home/.hermes/.env")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.join("env"), prison.path("home/.hermes/.env")).unwrap();
+    let said = prison.run("cat ~/.hermes/.env ../dotfiles/env");
+    assert!(!said.text.contains("top-secret"), "{}", said.text);
+    // A link in the workspace that is swapped while the command runs.
+    let swap = "mkdir real; ln -sfn real swap; \
+        (i=0; while [ $i -lt 300 ]; do ln -sfn ../home swap; ln -sfn real swap; i=$((i+1)); done) & \
+        i=0; while [ $i -lt 300 ]; do echo evil 2>/dev/null > swap/swapped; i=$((i+1)); done; wait";
+    prison.run(swap);
+    assert!(!prison.path("home/swapped").exists());
+}
+
+#[test]
+fn other_processes_are_out_of_reach() {
+    let Some(prison) = Prison::new("other_processes_are_out_of_reach", |_| {}) else {
+        return;
+    };
+    // This test is the parent: its environment, memory and life are what is attacked.
+    let me = std::process::id();
+    for file in ["environ", "mem", "maps"] {
+        let said = prison.run(&format!("cat /proc/{me}/{file}"));
+        assert_ne!(said.code, Some(0), "{file}");
+        assert!(said.text.contains("ermission denied"), "{}", said.text);
+    }
+    let said = prison.run(&format!(
+        "kill -0 {me}; kill -9 {me}; kill -9 -1; kill -9 -{me}; echo alive"
+    ));
+    assert!(
+        said.text.ends_with("alive\n") && said.text.contains("not permitted"),
+        "{}",
+        said.text
+    );
+    // Its own children are its own.
+    let said = prison.run("sleep 100 & kill $! && wait $!; echo $?; cat /proc/self/environ | tr '\\0' '\\n' | grep -c PATH");
+    assert_eq!(said.text, "143\n1\n");
+}
+
+#[test]
+fn the_loader_obeys_nobody_before_the_limits() {
+    let Some(prison) = Prison::new("the_loader_obeys_nobody_before_the_limits", |_| {}) else {
+        return;
+    };
+    let mut launch = prison.launch("echo \"$LD_PRELOAD\"");
+    launch
+        .env
+        .insert("LD_PRELOAD".into(), "/nonexistent/evil.so".into());
+    let wrapped = prison.sandbox.wrap(launch, &prison.limits()).unwrap();
+    assert!(!wrapped.env.contains_key(std::ffi::OsStr::new("LD_PRELOAD")));
+    let said = start(Command::new(&wrapped.program), &wrapped);
+    // Only the command itself complains, once.
+    assert_eq!(
+        said.text.matches("cannot be preloaded").count(),
+        1,
+        "{}",
+        said.text
+    );
+    assert!(
+        said.text.contains("\n/nonexistent/evil.so")
+            || said.text.starts_with("/nonexistent/evil.so")
+    );
+}
+
+#[test]
+fn the_kernel_is_out_of_reach() {
+    let Some(prison) = Prison::new("the_kernel_is_out_of_reach", |_| {}) else {
+        return;
+    };
+    for script in [
+        "unshare -U true",
+        "unshare -r true",
+        "mount -t tmpfs x /mnt",
+        "mknod disk b 254 0 && cat disk",
+        "chroot . /bin/true",
+    ] {
+        let said = prison.run(script);
+        assert_ne!(said.code, Some(0), "{script}: {}", said.text);
+    }
+    let devices = prison.run("for d in /dev/vda /dev/sda /dev/nvme0n1 /dev/mem /dev/kmsg; do [ -e $d ] && head -c1 $d; done; true");
+    assert!(
+        devices
+            .text
+            .lines()
+            .all(|line| line.contains("ermission denied") || line.contains("not permitted")),
+        "{}",
+        devices.text
+    );
+}
+
+#[test]
+fn the_network_can_be_off() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
+    let Some(prison) = Prison::new("the_network_can_be_off", |_| {}) else {
+        return;
+    };
+    assert_eq!(prison.run(&connect).text, "connected\n");
+    let Some(prison) = Prison::new("the_network_can_be_off", |settings| {
+        settings.network = false;
+    }) else {
+        return;
+    };
+    let said = prison.run(&connect);
+    assert_ne!(said.code, Some(0));
+    assert!(!said.text.contains("connected\n"), "{}", said.text);
+    let said = Said {
+        code: Some(6),
+        text: "curl: (6) Could not resolve host: example.org".to_owned(),
+    };
+    assert!(prison.blocked(&said).unwrap().contains("network"));
+}
+
+#[test]
+fn memory_and_files_have_limits() {
+    let limits = Limits {
+        processes: 0,
+        memory: 200 << 20,
+        file: 1 << 20,
+    };
+    let Some(prison) = Prison::new("memory_and_files_have_limits", |settings| {
+        settings.limits = limits;
+    }) else {
+        return;
+    };
+    let said = prison.run("head -c 500000000 /dev/zero | tail | wc -c");
+    assert!(said.text.contains("memory"), "{}", said.text);
+    let said = prison.run("head -c 5000000 /dev/zero > big; stat -c %s big");
+    assert_eq!(said.text.lines().last(), Some("1048576"), "{}", said.text);
+}
+
+#[test]
+fn a_fork_bomb_stays_small() {
+    const WHO: u32 = 54_321;
+    let limits = Limits {
+        processes: 40,
+        ..Limits::default()
+    };
+    let test = "a_fork_bomb_stays_small";
+    let Some(prison) = Prison::new(test, |settings| settings.limits = limits) else {
+        return;
+    };
+    // The limit counts an account's processes and does not bind root: an account of its own.
+    if !rig::is_root() {
+        skip("only root can start it as an account of its own", test);
+        return;
+    }
+    let bomb = "n=0; bomb() { n=$((n+1)); bomb 2>/dev/null & bomb 2>/dev/null & sleep 1; }; bomb; echo over";
+    let mut launch = prison.launch(bomb);
+    launch.cwd = "/tmp".into();
+    let launch = prison.sandbox.wrap(launch, &prison.limits()).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "3", "setpriv", "--clear-groups"]);
+    command.args([format!("--reuid={WHO}"), format!("--regid={WHO}")]);
+    command.arg(&launch.program);
+    open_up(&launch.program);
+    let counter = std::thread::spawn(|| {
+        let mut most = 0;
+        for _ in 0..20 {
+            most = most.max(processes_of(WHO));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        most
+    });
+    let said = start(command, &launch);
+    let most = counter.join().unwrap();
+    for pid in pids_of(WHO) {
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    assert!(most <= 41, "{most} processes; {}", said.text);
+    assert!(most > 1, "it did not even start: {}", said.text);
+}
+
+/// Another account must be able to start the helper.
+fn open_up(program: &std::ffi::OsStr) {
+    let readable = Command::new("setpriv")
+        .args([
+            "--reuid=54321",
+            "--regid=54321",
+            "--clear-groups",
+            "test",
+            "-x",
+        ])
+        .arg(program)
+        .status()
+        .unwrap();
+    assert!(
+        readable.success(),
+        "{} is not for others",
+        Path::new(program).display()
+    );
+}
+
+fn pids_of(user: u32) -> Vec<u32> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.metadata().is_ok_and(|data| data.uid() == user))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn processes_of(user: u32) -> usize {
+    pids_of(user).len()
+}
+
+#[test]
+fn a_named_sandbox_that_is_missing_fails_closed() {
+    let dir = outside();
+    let mut settings = settings(Choice::Auto, dir.path());
+    settings.unknown = Some("fort-knox".to_owned());
+    let sandbox = Sandbox::detect(settings);
+    assert!(!sandbox.enforces());
+    let limits = sandbox.confinement(dir.path());
+    assert!(!limits.is_off());
+    let launch = Launch {
+        program: "/bin/true".into(),
+        args: Vec::new(),
+        env: [].into(),
+        cwd: "/".into(),
+        terminal: false,
+    };
+    let error = sandbox.wrap(launch, &limits).unwrap_err();
+    assert!(error.to_string().contains("fort-knox"), "{error}");
+    assert!(error.to_string().contains("nothing was run"), "{error}");
+}

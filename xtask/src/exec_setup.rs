@@ -1,0 +1,187 @@
+//! Unpacks what tests of environments run against under target/exec: sshd, podman with its parts and
+//! bubblewrap from Debian, and an image of busybox and bash. Nothing is installed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{output, retry, run as run_command};
+use crate::{in_ci, workspace};
+
+/// Programs, and the libraries of theirs that a small system may lack.
+const PACKAGES: &[&str] = &[
+    "bubblewrap",
+    "openssh-server",
+    "podman",
+    "runc",
+    "conmon",
+    "catatonit",
+    "busybox-static",
+    "bash-static",
+    "libwrap0",
+    "libgpgme11",
+    "libassuan0",
+    "libsubid4",
+    "libdevmapper1.02.1",
+    "libseccomp2",
+    "libglib2.0-0",
+];
+
+/// What must run afterwards.
+const PROGRAMS: &[&str] = &[
+    "usr/bin/bwrap",
+    "usr/sbin/sshd",
+    "usr/bin/podman",
+    "usr/bin/conmon",
+    "usr/sbin/runc",
+];
+
+/// Written last; its content changes with this recipe.
+const STAMP: &str = ".installed";
+const RECIPE: &str = "2";
+
+/// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
+/// reported as skipped.
+pub(crate) fn run() -> Result<bool> {
+    // Beside cargo's own directories, wherever those are, so that every build shares it.
+    let home = workspace().join("target/exec");
+    let stamp = home.join(STAMP);
+    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == RECIPE) {
+        eprintln!("sshd, podman, bubblewrap unpacked: {}", home.display());
+        return Ok(true);
+    }
+    let begun = Instant::now();
+    match install(&home)
+        .and_then(|()| std::fs::write(&stamp, RECIPE).with_context(|| stamp.display().to_string()))
+    {
+        Ok(()) => {
+            let took = begun.elapsed().as_secs_f64();
+            eprintln!("sshd, podman, bubblewrap unpacked in {took:.0} s");
+            Ok(true)
+        }
+        Err(error) if in_ci() => Err(error.context("sshd, podman, bubblewrap")),
+        Err(error) => {
+            eprintln!("warning: sshd, podman, bubblewrap cannot be had: {error:#}");
+            eprintln!("warning: tests that need them are skipped; `cargo xtask setup` tries again");
+            Ok(false)
+        }
+    }
+}
+
+fn install(home: &Path) -> Result<()> {
+    if output(Command::new("apt-get").arg("--version")).is_none() {
+        bail!("no apt-get here: they are taken from Debian's packages");
+    }
+    for name in ["root", "packages", "image"] {
+        let dir = home.join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        }
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    }
+    download(&home.join("packages"))?;
+    let root = home.join("root");
+    for entry in std::fs::read_dir(home.join("packages"))? {
+        let package = entry?.path();
+        run_command(Command::new("dpkg").arg("-x").arg(&package).arg(&root))?;
+    }
+    for program in PROGRAMS {
+        check(&root, program)?;
+    }
+    image(&root, &home.join("image"), &home.join("image.tar"))?;
+    for name in ["packages", "image"] {
+        std::fs::remove_dir_all(home.join(name))?;
+    }
+    Ok(())
+}
+
+/// The lists of packages on a fresh machine may be older than the packages: then they are fetched.
+fn download(dir: &Path) -> Result<()> {
+    let fetch = || {
+        run_command(
+            Command::new("apt-get")
+                .current_dir(dir)
+                .args(["-q", "download"])
+                .args(PACKAGES),
+        )
+    };
+    if fetch().is_ok() {
+        return Ok(());
+    }
+    retry(4, "fetching packages", || {
+        // Only root can refresh the lists; others take them as they are.
+        if let Err(error) = run_command(Command::new("apt-get").args(["-q", "update"])) {
+            eprintln!("apt-get update: {error:#}");
+        }
+        fetch()
+    })
+}
+
+fn check(root: &Path, program: &str) -> Result<()> {
+    let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let libraries = [
+        root.join("usr/lib").join(&triple),
+        root.join("lib").join(&triple),
+    ]
+    .map(|dir| dir.display().to_string())
+    .join(":");
+    let path = root.join(program);
+    let needed = output(
+        Command::new("ldd")
+            .arg(&path)
+            .env("LD_LIBRARY_PATH", libraries),
+    )
+    .with_context(|| format!("{} is not there or no program", path.display()))?;
+    let missing: Vec<&str> = needed
+        .lines()
+        .filter(|line| line.contains("not found"))
+        .map(str::trim)
+        .collect();
+    if !missing.is_empty() {
+        bail!("{program}: {}", missing.join(", "));
+    }
+    Ok(())
+}
+
+/// A root file system of two programs.
+fn image(root: &Path, tree: &Path, archive: &Path) -> Result<()> {
+    for dir in [
+        "bin",
+        "dev",
+        "etc",
+        "mnt",
+        "proc",
+        "root",
+        "run",
+        "sys",
+        "tmp",
+        "usr/bin",
+        "var/tmp",
+        "workspace",
+    ] {
+        std::fs::create_dir_all(tree.join(dir))?;
+    }
+    std::fs::copy(root.join("bin/bash-static"), tree.join("bin/bash"))?;
+    let busybox = root.join("bin/busybox");
+    std::fs::copy(&busybox, tree.join("bin/busybox"))?;
+    let tools = output(Command::new(&busybox).arg("--list")).context("busybox --list")?;
+    for tool in tools.lines() {
+        let link = tree.join("bin").join(tool);
+        if !link.exists() {
+            std::os::unix::fs::symlink("busybox", &link)?;
+        }
+    }
+    std::os::unix::fs::symlink("/bin/env", tree.join("usr/bin/env"))?;
+    std::fs::write(tree.join("etc/passwd"), "root:x:0:0:root:/root:/bin/bash\n")?;
+    std::fs::write(tree.join("etc/group"), "root:x:0:\n")?;
+    run_command(
+        Command::new("tar")
+            .arg("-C")
+            .arg(tree)
+            .args(["--owner=0", "--group=0", "-cf"])
+            .arg(archive)
+            .arg("."),
+    )
+}
