@@ -1,0 +1,398 @@
+//! One program: permission, preparation, run, report.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_core::BoxFuture;
+use hermes_core::args::Args;
+use hermes_core::fence;
+use hermes_core::tool::{
+    Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
+};
+use hermes_exec::output::{Collected, Collector};
+use hermes_exec::{Confinement, Exec, ExecError, Exit, Finished, Sink, Stream, WriteOptions};
+use hermes_policy::{CommandRequest, Confinement as Confined, Kind};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::module::{self, Transport};
+use super::rpc::Calls;
+use super::{CodeDeps, HELPERS, Mode, NAME, remote, rpc};
+use crate::spec;
+
+const STDOUT_BYTES: usize = 50_000;
+const STDERR_BYTES: usize = 10_000;
+
+pub(super) struct ExecuteCode {
+    spec: ToolSpec,
+    deps: Arc<CodeDeps>,
+}
+
+/// Both streams of a program.
+struct Output {
+    out: Collector,
+    err: Collector,
+}
+
+impl Sink for Output {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        match stream {
+            Stream::Out => self.out.feed(bytes),
+            Stream::Err => self.err.feed(bytes),
+        }
+    }
+}
+
+/// A program that ran.
+struct Ran {
+    finished: Finished,
+    out: Collected,
+    err: Collected,
+    confinement: Confinement,
+}
+
+impl ExecuteCode {
+    pub(super) fn new(deps: CodeDeps) -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "code": {
+                    "type": "string",
+                    "description": "The Python program. Print what you want to see.",
+                },
+            },
+            "required": ["code"],
+        });
+        let description = format!(
+            "Run a Python program that can call your tools; only what it prints comes back. \
+             Use it for three or more tool calls with logic between them, for filtering long \
+             results before you read them, and for loops over files or pages. Helpers, as far \
+             as you have the tools: from hermes_tools import {}; also json_parse, \
+             shell_quote, retry. Each takes the parameters of its tool and returns a dict, with \
+             \"error\" in it when the call failed; several threads may call at once. At most {} \
+             calls and {} seconds; nothing is kept between programs.",
+            HELPERS.join(", "),
+            deps.max_calls,
+            deps.timeout.as_secs()
+        );
+        Self {
+            spec: ToolSpec {
+                result_limit: Some(100_000),
+                ..spec(
+                    NAME,
+                    "code_execution",
+                    Effects::Exclusive,
+                    &description,
+                    parameters,
+                )
+            },
+            deps: Arc::new(deps),
+        }
+    }
+
+    async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<Value, ToolOutcome> {
+        let args = Args::new(NAME, args);
+        let code = args.required("code", "the program")?;
+        let began = Instant::now();
+        let helpers: Vec<&'static str> = HELPERS
+            .into_iter()
+            .filter(|name| cx.registry.get(name).is_some())
+            .collect();
+        let token = format!("{:032x}", rand::random::<u128>());
+        let mut inner = cx.clone();
+        let stop = cx.cancel.child_token();
+        inner.cancel = stop.clone();
+        let calls = Calls::new(inner, helpers, token.clone(), self.deps.max_calls);
+        // Calls that still run when the program ends have nobody to answer to.
+        let _guard = stop.drop_guard();
+        let program = Program {
+            deps: &self.deps,
+            cx,
+            code,
+            calls: &calls,
+            token: &token,
+        };
+        let ran = if self.deps.is_local() {
+            program.here().await?
+        } else {
+            program.elsewhere().await?
+        };
+        Ok(self.report(&ran, &calls, began))
+    }
+
+    fn report(&self, ran: &Ran, calls: &Calls, began: Instant) -> Value {
+        let kept = &ran.out.kept;
+        let (mut output, errors) = (ran.out.text(), ran.err.text());
+        let (mut status, mut error) = ("success", None);
+        match ran.finished.exit {
+            Exit::Code(0) => {}
+            Exit::TimedOut => {
+                status = "timeout";
+                let text = format!(
+                    "The program was killed after {} seconds (code_execution.timeout).",
+                    self.deps.timeout.as_secs()
+                );
+                output.push_str(&format!("\n[{text}]"));
+                error = Some(text);
+            }
+            Exit::Interrupted => {
+                status = "interrupted";
+                output.push_str("\n[The program was stopped.]");
+            }
+            exit => {
+                status = "error";
+                let text = errors.trim();
+                if !text.is_empty() {
+                    output.push_str(&format!("\n--- stderr ---\n{text}"));
+                }
+                error = Some(match text {
+                    "" => format!("The program ended with code {}.", exit.code()),
+                    text => last_line(text),
+                });
+            }
+        }
+        if calls.read_outside() {
+            output = fence::fence(NAME, &output);
+        }
+        let mut value = json!({
+            "status": status,
+            "output": output,
+            "exit_code": ran.finished.exit.code(),
+            "tool_calls_made": calls.made(),
+            "duration_seconds": (began.elapsed().as_secs_f64() * 100.0).round() / 100.0,
+            "stdout_truncated": kept.cut_bytes() > 0,
+            "stdout_bytes_captured": kept.total_bytes - kept.cut_bytes(),
+            "stdout_bytes_total": kept.total_bytes,
+            "stdout_bytes_omitted": kept.cut_bytes(),
+        });
+        if let Some(error) = error {
+            value["error"] = json!(error);
+        }
+        if kept.cut_bytes() > 0 {
+            value["warning"] = json!(
+                "The program ran to its end, but the middle of what it printed was left out. Print less if you need it."
+            );
+        }
+        let blocked = self.deps.sandbox.as_ref().and_then(|sandbox| {
+            use hermes_exec::Confine as _;
+            let exit = ran.finished.exit.code();
+            sandbox.blocked(exit, &errors, &ran.confinement)
+        });
+        if let Some(blocked) = blocked {
+            value["note"] = json!(blocked);
+        }
+        value
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+/// A program on its way.
+struct Program<'a> {
+    deps: &'a CodeDeps,
+    cx: &'a ToolContext,
+    code: &'a str,
+    calls: &'a Calls,
+    token: &'a str,
+}
+
+impl Program<'_> {
+    /// On this machine.
+    async fn here(&self) -> Result<Ran, ToolOutcome> {
+        let dir = tempfile::Builder::new()
+            .prefix("hermes-code-")
+            .tempdir()
+            .map_err(|error| failed(&format!("no temporary directory: {error}")))?;
+        let (cwd, confinement) = self.place(dir.path());
+        self.admit(&cwd, &confinement).await?;
+        let socket = dir.path().join("rpc");
+        let listener = rpc::listen(&socket)
+            .map_err(|error| failed(&format!("no socket for the program: {error}")))?;
+        let place = dir.path().to_string_lossy();
+        let transport = Transport::Socket(&socket.to_string_lossy()).module(self);
+        for (name, text) in self.files(&place, transport) {
+            let file = dir.path().join(name);
+            write(&file, &text).map_err(|error| failed(&format!("{}: {error}", file.display())))?;
+        }
+        let exec = self.command(&place, cwd, confinement.with_writable(dir.path()));
+        self.exec(exec, rpc::serve(listener, self.calls)).await
+    }
+
+    /// In another environment.
+    async fn elsewhere(&self) -> Result<Ran, ToolOutcome> {
+        let dir = PathBuf::from(format!("/tmp/hermes-code-{:016x}", rand::random::<u64>()));
+        let (cwd, confinement) = self.place(&dir);
+        self.admit(&cwd, &confinement).await?;
+        let place = dir.to_string_lossy();
+        self.aside(&format!("mkdir -m 700 -p '{place}/rpc'"))
+            .await?;
+        let exchange = dir.join("rpc");
+        let files = self.deps.environment.files();
+        let transport = Transport::Files(&exchange.to_string_lossy()).module(self);
+        for (name, text) in self.files(&place, transport) {
+            let options = WriteOptions {
+                mode: Some(0o600),
+                create_parents: true,
+                ..WriteOptions::default()
+            };
+            files
+                .write(&dir.join(name), Bytes::from(text), options)
+                .await
+                .map_err(|error| broken(&error))?;
+        }
+        let exec = self.command(&place, cwd, confinement.with_writable(&dir));
+        let ran = self
+            .exec(exec, remote::serve(files, &exchange, self.calls))
+            .await;
+        // What stays behind costs a few bytes; the result counts.
+        if self.aside(&format!("rm -rf '{place}'")).await.is_err() {
+            tracing::warn!(dir = %place, "files of a program were left behind");
+        }
+        ran
+    }
+
+    /// A small command of our own in the environment.
+    async fn aside(&self, script: &str) -> Result<(), ToolOutcome> {
+        let mut errors = Collector::new(STDERR_BYTES);
+        let exec = Exec::new(script, "/");
+        let finished = self.deps.environment.exec(exec, &mut errors).await;
+        match finished.map_err(|error| broken(&error))?.exit {
+            Exit::Code(0) => Ok(()),
+            _ => Err(failed(errors.finish().text().trim())),
+        }
+    }
+
+    /// Where the program starts and what it may touch.
+    fn place(&self, own: &Path) -> (PathBuf, Confinement) {
+        let cwd = match self.deps.mode {
+            Mode::Project => self.deps.workspaces.cwd(&self.cx.session, &self.cx.cwd),
+            Mode::Strict => own.to_owned(),
+        };
+        let confinement = match &self.deps.sandbox {
+            Some(sandbox) => sandbox.confinement(&cwd),
+            None => Confinement::Off,
+        };
+        (cwd, confinement)
+    }
+
+    /// The policy that gates commands gates programs.
+    async fn admit(&self, cwd: &Path, confinement: &Confinement) -> Result<(), ToolOutcome> {
+        let info = self.deps.environment.info();
+        let confined = if info.isolated {
+            Confined::Isolated
+        } else if confinement.is_off() {
+            Confined::None
+        } else {
+            Confined::Sandboxed
+        };
+        let request = CommandRequest::terminal(self.code, cwd)
+            .kind(Kind::Code)
+            .confined(confined);
+        self.deps
+            .gate
+            .admit(&request, &info.posture, self.cx)
+            .await
+            .map(drop)
+            .map_err(|refusal| refusal.outcome())
+    }
+
+    fn files(&self, dir: &str, module: String) -> [(&'static str, String); 3] {
+        [
+            ("lib/hermes_tools.py", module),
+            ("script.py", self.code.to_owned()),
+            ("main.py", module::starter(dir)),
+        ]
+    }
+
+    fn command(&self, dir: &str, cwd: PathBuf, confinement: Confinement) -> Exec {
+        let project = self.deps.mode == Mode::Project;
+        let workspace = self.deps.workspaces.get(&self.cx.session, &self.cx.cwd);
+        Exec {
+            exports: workspace.exports.filter(|_| project),
+            timeout: self.deps.timeout,
+            cancel: self.cx.cancel.clone(),
+            confinement,
+            split: true,
+            ..Exec::new(module::command(dir, project, &self.deps.passthrough), cwd)
+        }
+    }
+
+    /// Runs it while `serving` answers its calls.
+    async fn exec(
+        &self,
+        exec: Exec,
+        serving: impl Future<Output = ()>,
+    ) -> Result<Ran, ToolOutcome> {
+        let confinement = exec.confinement.clone();
+        let mut output = Output {
+            out: Collector::new(STDOUT_BYTES),
+            err: Collector::new(STDERR_BYTES),
+        };
+        let finished = {
+            let mut running = self.deps.environment.exec(exec, &mut output);
+            tokio::pin!(serving);
+            let mut served = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    finished = &mut running => break finished.map_err(|error| broken(&error))?,
+                    () = &mut serving, if !served => served = true,
+                }
+            }
+        };
+        Ok(Ran {
+            finished,
+            out: output.out.finish(),
+            err: output.err.finish(),
+            confinement,
+        })
+    }
+}
+
+impl Transport<'_> {
+    fn module(&self, program: &Program<'_>) -> String {
+        module::module(program.calls.helpers(), self, program.token)
+    }
+}
+
+/// A file of the program; only this user can read it.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn failed(text: &str) -> ToolOutcome {
+    ToolOutcome::error(ToolErrorKind::Failed, format!("{NAME}: {text}"))
+}
+
+fn broken(error: &ExecError) -> ToolOutcome {
+    failed(&error.to_string())
+}
+
+impl Tool for ExecuteCode {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(async move {
+            match self.run(&args, cx).await {
+                Ok(value) => ToolOutcome::json(&value),
+                Err(outcome) => outcome,
+            }
+        })
+    }
+}
