@@ -47,10 +47,62 @@ pub enum EditError {
 /// Lines named in [`EditError::Ambiguous`].
 const MAX_LINES: usize = 8;
 
+/// Where `old` was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Byte ranges, in order, not overlapping.
+    pub places: Vec<Range<usize>>,
+    pub strategy: Strategy,
+}
+
+/// What a place may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Any stretch of text.
+    Text,
+    /// Whole lines: nothing but white space around it on its first and last line.
+    Lines,
+}
+
+/// Finds `old` by the strictest strategy that finds anything.
+pub fn find(content: &str, old: &str, scope: Scope) -> Option<Found> {
+    Strategy::ALL.iter().find_map(|strategy| {
+        // White space alone fits everywhere in every loose way.
+        if *strategy != Strategy::Exact && old.trim().is_empty() {
+            return None;
+        }
+        let mut places = strategy.find(content, old);
+        if scope == Scope::Lines {
+            places.retain(|place| is_whole_lines(content, place, *strategy));
+        }
+        let places = without_overlaps(places);
+        (!places.is_empty()).then_some(Found {
+            places,
+            strategy: *strategy,
+        })
+    })
+}
+
+/// `new` as it belongs into `place` of `content`, which `strategy` found for `old`: with the
+/// indentation of the place, and its typographic characters where the edit does not concern them.
+pub fn fitted(
+    content: &str,
+    place: &Range<usize>,
+    old: &str,
+    new: &str,
+    strategy: Strategy,
+) -> Result<String, EditError> {
+    if strategy == Strategy::Exact {
+        return Ok(new.to_owned());
+    }
+    let place = &content[place.clone()];
+    match adapt::stray_backslash(place, old, new) {
+        Some(sequence) => Err(EditError::StrayBackslash(sequence)),
+        None => Ok(adapt::adapted(place, old, new, strategy)),
+    }
+}
+
 /// Replaces `old` by `new` in `content`: one place, or with `all` every place that fits.
-///
-/// What was found loosely is replaced with care: the new text takes the indentation of the place
-/// and keeps its typographic characters where the edit does not concern them.
 pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replaced, EditError> {
     if old.is_empty() {
         return Err(EditError::Empty);
@@ -58,51 +110,50 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     if old == new {
         return Err(EditError::Identical);
     }
-    for strategy in Strategy::ALL {
-        // White space alone fits everywhere in every loose way.
-        if *strategy != Strategy::Exact && old.trim().is_empty() {
-            break;
-        }
-        let found = without_overlaps(strategy.find(content, old));
-        if found.is_empty() {
-            continue;
-        }
-        if found.len() > 1 && !all {
-            return Err(ambiguous(content, &found));
-        }
-        if *strategy == Strategy::Exact {
-            let text = substitute(content, &found, |_| new.to_owned());
-            return Ok(done(text, found.len(), *strategy));
-        }
-        if let Some(sequence) = adapt::stray_backslash(content, &found, old, new) {
-            return Err(EditError::StrayBackslash(sequence));
-        }
-        let text = substitute(content, &found, |place| {
-            adapt::adapted(&content[place], old, new, *strategy)
-        });
-        return Ok(done(text, found.len(), *strategy));
+    let Some(found) = find(content, old, Scope::Text) else {
+        return Err(EditError::NotFound);
+    };
+    let Found { places, strategy } = found;
+    if places.len() > 1 && !all {
+        return Err(ambiguous(content, &places));
     }
-    Err(EditError::NotFound)
-}
-
-fn done(text: String, count: usize, strategy: Strategy) -> Replaced {
-    Replaced {
+    let mut text = String::with_capacity(content.len() + new.len());
+    let mut at = 0;
+    for place in &places {
+        text.push_str(&content[at..place.start]);
+        text.push_str(&fitted(content, place, old, new, strategy)?);
+        at = place.end;
+    }
+    text.push_str(&content[at..]);
+    Ok(Replaced {
         text,
-        count,
+        count: places.len(),
         strategy,
-    }
+    })
 }
 
-fn ambiguous(content: &str, found: &[Range<usize>]) -> EditError {
+/// The error for several places where one was meant.
+pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
     let line = |at: usize| content[..at].matches('\n').count() + 1;
     EditError::Ambiguous {
-        count: found.len(),
-        lines: found
+        count: places.len(),
+        lines: places
             .iter()
             .take(MAX_LINES)
             .map(|place| line(place.start))
             .collect(),
     }
+}
+
+fn is_whole_lines(content: &str, place: &Range<usize>, strategy: Strategy) -> bool {
+    let before = content[..place.start].rsplit('\n').next().unwrap_or("");
+    let after = content[place.end..].split('\n').next().unwrap_or("");
+    // A place that ends with its line end has nothing after it on that line.
+    let ended = content[..place.end].ends_with('\n');
+    if strategy == Strategy::Exact {
+        return before.is_empty() && (after.is_empty() || ended);
+    }
+    before.trim().is_empty() && (after.trim().is_empty() || ended)
 }
 
 /// The earlier of two places that overlap: replacing both would garble the text.
@@ -119,22 +170,6 @@ fn without_overlaps(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
         free
     });
     found
-}
-
-fn substitute(
-    content: &str,
-    found: &[Range<usize>],
-    new: impl Fn(Range<usize>) -> String,
-) -> String {
-    let mut text = String::with_capacity(content.len());
-    let mut at = 0;
-    for place in found {
-        text.push_str(&content[at..place.start]);
-        text.push_str(&new(place.clone()));
-        at = place.end;
-    }
-    text.push_str(&content[at..]);
-    text
 }
 
 #[cfg(test)]

@@ -1,24 +1,13 @@
 //! Fitting a new text to the place where the old one was found loosely.
 
-use std::ops::Range;
-
 use super::similarity::opcodes;
 use super::strategy::{Strategy, plain_of, unescaped};
 
-/// A `\'` or `\"` that old and new text have but the places do not: writing it would put
+/// A `\'` or `\"` that old and new text have but the place does not: writing it would put
 /// backslashes into the file that nobody meant.
-pub(super) fn stray_backslash(
-    content: &str,
-    found: &[Range<usize>],
-    old: &str,
-    new: &str,
-) -> Option<&'static str> {
+pub(super) fn stray_backslash(place: &str, old: &str, new: &str) -> Option<&'static str> {
     ["\\'", "\\\""].into_iter().find(|sequence| {
-        new.contains(sequence)
-            && old.contains(sequence)
-            && !found
-                .iter()
-                .any(|place| content[place.clone()].contains(sequence))
+        new.contains(sequence) && old.contains(sequence) && !place.contains(sequence)
     })
 }
 

@@ -1,1 +1,166 @@
 //! Files: reading, writing, patching, searching, checkpoints.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`checkpoints`] | snapshots of a project before it changes |
+//! | `place` | the files of this machine, held by handles; those of other environments |
+//! | `guard`, `access` | what is never read or written; asking before a write outside the workspace |
+//! | `text` | encodings and line ends, without losing a byte |
+//! | `read`, `write`, `patch`, `search` | the tools |
+//! | `change` | several files changed together or not at all |
+//! | `lint` | what an edit broke |
+//! | `ledger` | who read and wrote what, over all sessions of the process |
+
+mod access;
+mod change;
+pub mod checkpoints;
+mod guard;
+mod ledger;
+mod limits;
+mod lint;
+mod patch;
+mod place;
+mod read;
+mod search;
+mod text;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hermes_config::Config;
+use hermes_config::home::Home;
+use hermes_core::message::Content;
+use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
+use hermes_exec::{Confinement, Environment, Workspaces};
+use hermes_policy::Gate;
+use serde_json::{Value, json};
+
+pub use checkpoints::Checkpoints;
+pub use ledger::{FileLedger, Stale, Stamp};
+pub use limits::ReadLimits;
+pub use read::ReadMemory;
+
+use access::Access;
+use guard::Guard;
+use place::{Disk, FileError, Target};
+
+/// The limits of a command that starts in a directory: what may be changed there without asking
+/// may be changed by these tools, too.
+pub type Confining = Arc<dyn Fn(&Path) -> Confinement + Send + Sync>;
+
+/// What the file tools work with.
+#[derive(Clone)]
+pub struct FileDeps {
+    pub home: Home,
+    pub limits: ReadLimits,
+    pub environment: Arc<dyn Environment>,
+    pub workspaces: Workspaces,
+    /// One per process.
+    pub ledger: FileLedger,
+    /// One per process.
+    pub checkpoints: Checkpoints,
+    pub gate: Gate,
+    pub confining: Confining,
+    /// Whether the model takes images.
+    pub images: bool,
+    /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
+    pub safe_roots: Vec<PathBuf>,
+    /// What the model was shown already; empty it when a conversation is compacted.
+    pub memory: ReadMemory,
+}
+
+impl FileDeps {
+    /// As `config` says, on `environment`. The rest is to be set: the sandbox's `confining`,
+    /// `images` for a model that sees, the `ledger` that the process shares.
+    pub fn from_config(
+        home: &Home,
+        config: &Config,
+        environment: Arc<dyn Environment>,
+        workspaces: Workspaces,
+        gate: Gate,
+        checkpoints: Checkpoints,
+    ) -> Self {
+        Self {
+            home: home.clone(),
+            limits: ReadLimits::from_config(config),
+            environment,
+            workspaces,
+            ledger: FileLedger::new(),
+            checkpoints,
+            gate,
+            confining: Arc::new(|_| Confinement::Off),
+            images: false,
+            safe_roots: Vec::new(),
+            memory: ReadMemory::default(),
+        }
+    }
+}
+
+/// `read_file`, `write_file`, `patch`, `search_files`.
+pub fn tools(deps: FileDeps) -> Vec<Arc<dyn Tool>> {
+    let shared = Arc::new(Shared::new(deps));
+    vec![
+        Arc::new(read::ReadFile::new(Arc::clone(&shared))),
+        Arc::new(write::WriteFile::new(Arc::clone(&shared))),
+        Arc::new(patch::Patch::new(Arc::clone(&shared))),
+        Arc::new(search::SearchFiles::new(shared)),
+    ]
+}
+
+/// What the tools of a session share.
+struct Shared {
+    deps: FileDeps,
+    disk: Disk,
+    guard: Arc<Guard>,
+    access: Access,
+}
+
+impl Shared {
+    fn new(deps: FileDeps) -> Self {
+        Self {
+            disk: Disk::of(&deps.environment),
+            guard: Arc::new(Guard::new(&deps.home, &deps.safe_roots)),
+            access: Access::default(),
+            deps,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        matches!(self.disk, Disk::Local)
+    }
+
+    /// Where the session stands.
+    fn cwd(&self, cx: &ToolContext) -> PathBuf {
+        self.deps.workspaces.cwd(&cx.session, &cx.cwd)
+    }
+
+    /// A path as the model gave it, with `~` for this machine's person. Another environment
+    /// knows its own.
+    fn named(&self, given: &str) -> PathBuf {
+        if self.is_local() {
+            self.deps.home.expand_user(given)
+        } else {
+            PathBuf::from(given)
+        }
+    }
+
+    async fn target(&self, given: &str, cx: &ToolContext) -> Result<Target, FileError> {
+        self.disk.target(&self.named(given), &self.cwd(cx)).await
+    }
+}
+
+fn done(value: &Value) -> ToolOutcome {
+    ToolOutcome::Done(Content::Text(value.to_string()))
+}
+
+/// A failure in the shape of the tools' results.
+fn failed(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutcome {
+    failed_with(kind, text, json!({}))
+}
+
+/// The same with details that the model can use.
+fn failed_with(kind: ToolErrorKind, text: impl Into<String>, mut details: Value) -> ToolOutcome {
+    details["error"] = Value::String(text.into());
+    ToolOutcome::error(kind, details.to_string())
+}

@@ -34,7 +34,11 @@ impl Whole {
             }
             let bytes = files.read(&path, 0, limit + 1).await;
             let bytes = bytes.map_err(|error| format!("{given}: {error}"))?;
-            return if bytes.len() > limit { Err(too_large()) } else { Ok(bytes.to_vec()) };
+            return if bytes.len() > limit {
+                Err(too_large())
+            } else {
+                Ok(bytes.to_vec())
+            };
         }
         let guard = Arc::clone(&self.0.guard);
         let given = given.to_owned();
@@ -42,7 +46,7 @@ impl Whole {
         let found = match found.map_err(|error| format!("{given}: {error}"))? {
             Ok(Probe::File(found)) => found,
             Ok(Probe::Directory(_)) => return Err(format!("{given} is a directory")),
-            Ok(Probe::Other(_)) => return Err(refused("it is no ordinary file")),
+            Ok(Probe::Other) => return Err(refused("it is no ordinary file")),
             Err(error) => return Err(format!("{given}: {error}")),
         };
         if let Some(why) = guard.unreadable(&found.path) {
@@ -54,11 +58,17 @@ impl Whole {
         let bytes = place::blocking(move || {
             let mut bytes = Vec::new();
             let opened = found.open()?;
-            (&opened.file).take(limit as u64 + 1).read_to_end(&mut bytes)?;
+            (&opened.file)
+                .take(limit as u64 + 1)
+                .read_to_end(&mut bytes)?;
             Ok(bytes)
         });
         let bytes = bytes.await.map_err(|error| format!("{given}: {error}"))?;
-        if bytes.len() > limit { Err(too_large()) } else { Ok(bytes) }
+        if bytes.len() > limit {
+            Err(too_large())
+        } else {
+            Ok(bytes)
+        }
     }
 }
 

@@ -1,0 +1,207 @@
+//! Changing files: several together or none.
+
+use std::path::{Path, PathBuf};
+
+use hermes_core::tool::ToolContext;
+use serde_json::Value;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::ledger::{Stale, Stamp};
+use super::place::{FileError, Loaded, Target};
+use super::text::Text;
+use super::{Shared, lint};
+
+/// A change to one file that was worked out and not made yet.
+pub(super) struct Change {
+    pub(super) target: Target,
+    /// `None`: there was no file.
+    pub(super) before: Option<Loaded>,
+    /// `None`: there shall be no file.
+    pub(super) after: Option<Vec<u8>>,
+    /// Of a new file, when it is to be another's.
+    pub(super) mode: Option<u32>,
+}
+
+/// Why nothing was changed, or what could not be undone.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChangeError {
+    #[error("{}: it was changed by somebody else meanwhile; read it again", .0.display())]
+    Moved(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Failed { path: PathBuf, error: FileError },
+    #[error("{first}; these files could not be put back and are changed: {left}")]
+    HalfDone { first: String, left: String },
+}
+
+impl Shared {
+    /// Makes the changes in order. When one fails, those before it are taken back. Returns whether
+    /// directories were made.
+    pub(super) async fn commit(
+        &self,
+        changes: &[Change],
+        cx: &ToolContext,
+    ) -> Result<bool, ChangeError> {
+        for change in changes {
+            let now = change
+                .target
+                .stamp()
+                .await
+                .map_err(|error| failed(change, error))?;
+            let then = change.before.as_ref().map(|before| before.stamp);
+            if now != then {
+                return Err(ChangeError::Moved(change.target.path.clone()));
+            }
+        }
+        let mut dirs_created = false;
+        for (at, change) in changes.iter().enumerate() {
+            match make(change).await {
+                Ok(made) => dirs_created |= made,
+                Err(error) => {
+                    let first = failed(change, error);
+                    return Err(undo(&changes[..at], first).await);
+                }
+            }
+        }
+        let now = cx.clock.now();
+        for change in changes {
+            let stamp = change.target.stamp().await.ok().flatten();
+            let path = &change.target.path;
+            self.deps.ledger.note_write(&cx.session, path, stamp, now);
+            self.deps.memory.forget(&cx.session, path);
+        }
+        Ok(dirs_created)
+    }
+
+    /// A snapshot of what is about to change, if it is the first change of the turn there.
+    pub(super) async fn snapshot(&self, tool: &str, paths: &[&Path], cx: &ToolContext) {
+        if !self.is_local() {
+            return;
+        }
+        for path in paths {
+            let checkpoints = &self.deps.checkpoints;
+            let reason = format!("before {tool}");
+            checkpoints
+                .before_change(&cx.session, cx.turn, path, &reason)
+                .await;
+        }
+    }
+
+    /// What the session does not know of a file that it is about to change. With `whole`, the
+    /// file is written anew, so that what was not read is lost.
+    pub(super) fn warning(
+        &self,
+        path: &Path,
+        now: Option<Stamp>,
+        whole: bool,
+        cx: &ToolContext,
+    ) -> Option<String> {
+        let stale = self.deps.ledger.staleness(&cx.session, path, now?)?;
+        let path = path.display();
+        Some(match stale {
+            Stale::Sibling { by, at } => format!(
+                "{path} was written by another agent ({by}) at {} after you last read it; read it \
+                 again and check that nothing of theirs is lost.",
+                at.format("%H:%M:%S")
+            ),
+            Stale::Changed => format!(
+                "{path} was changed on disk after you last read it; read it again and check that \
+                 nothing is lost."
+            ),
+            Stale::Partial if whole => format!(
+                "You had read only part of {path} before writing the whole of it; check that \
+                 nothing is lost."
+            ),
+            Stale::Unread if whole => format!(
+                "{path} existed and you had not read it before writing it anew; check that nothing \
+                 is lost."
+            ),
+            Stale::Partial | Stale::Unread => return None,
+        })
+    }
+
+    /// What the change broke, for the `lint` of the result.
+    pub(super) async fn lint(&self, change: &Change, cx: &ToolContext) -> Option<Value> {
+        let after = Text::decode(change.after.as_deref()?)?;
+        let before = change
+            .before
+            .as_ref()
+            .and_then(|before| Text::decode(&before.bytes));
+        let before = before.as_ref().map(|text| text.chars.as_str());
+        let path = &change.target.path;
+        Some(lint::delta(self, path, before, &after.chars, cx).await)
+    }
+}
+
+async fn make(change: &Change) -> Result<bool, FileError> {
+    match &change.after {
+        Some(bytes) => {
+            let create_new = change.before.is_none();
+            change
+                .target
+                .write(bytes.clone(), change.mode, create_new)
+                .await
+        }
+        None => change.target.remove().await.map(|()| false),
+    }
+}
+
+async fn undo(made: &[Change], first: ChangeError) -> ChangeError {
+    let mut left = Vec::new();
+    for change in made.iter().rev() {
+        let undone = match &change.before {
+            Some(before) => {
+                let bytes = before.bytes.clone();
+                let written = change.target.write(bytes, Some(before.mode), false).await;
+                written.map(drop)
+            }
+            None => change.target.remove().await,
+        };
+        if undone.is_err() {
+            left.push(change.target.path.display().to_string());
+        }
+    }
+    if left.is_empty() {
+        return first;
+    }
+    ChangeError::HalfDone {
+        first: first.to_string(),
+        left: left.join(", "),
+    }
+}
+
+fn failed(change: &Change, error: FileError) -> ChangeError {
+    match error {
+        // It was made by somebody else after it was looked for.
+        FileError::Exists if change.before.is_none() => {
+            ChangeError::Moved(change.target.path.clone())
+        }
+        error => ChangeError::Failed {
+            path: change.target.path.clone(),
+            error,
+        },
+    }
+}
+
+/// One change of a file at a time, over all sessions of the process.
+const STRIPES: usize = 64;
+static LOCKS: [Mutex<()>; STRIPES] = [const { Mutex::const_new(()) }; STRIPES];
+
+/// Holds everyone else off these files. Always taken in the same order.
+pub(super) async fn lock(paths: &[&Path]) -> Vec<MutexGuard<'static, ()>> {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut stripes: Vec<usize> = paths
+        .iter()
+        .map(|path| {
+            let mut hasher = DefaultHasher::new();
+            path.hash(&mut hasher);
+            (hasher.finish() % STRIPES as u64) as usize
+        })
+        .collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    let mut guards = Vec::with_capacity(stripes.len());
+    for stripe in stripes {
+        guards.push(LOCKS[stripe].lock().await);
+    }
+    guards
+}

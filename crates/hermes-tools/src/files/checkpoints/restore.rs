@@ -1,0 +1,177 @@
+//! Looking at and going back to a snapshot.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+
+use super::git::Store;
+use super::{Checkpoint, CheckpointError, Checkpoints};
+
+/// What changed since a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    pub checkpoint: Checkpoint,
+    pub stat: String,
+    pub diff: String,
+}
+
+/// What going back did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    pub checkpoint: Checkpoint,
+    pub directory: PathBuf,
+    /// The one file that was asked for.
+    pub file: Option<String>,
+    /// Files that came after the snapshot and are gone now. The snapshot taken before going back
+    /// has them.
+    pub removed: Vec<String>,
+    /// Whether the state before going back was kept as a snapshot of its own.
+    pub saved: bool,
+}
+
+impl Checkpoints {
+    /// The snapshot that `which` means in the project around `path`: a number of the list, or
+    /// the beginning of a hash.
+    async fn pick(&self, path: &Path, which: &str) -> Result<Checkpoint, CheckpointError> {
+        let all = self.list(path).await?;
+        if all.is_empty() {
+            return Err(CheckpointError::None(self.project(path)?));
+        }
+        let count = all.len();
+        let unknown = || CheckpointError::Unknown {
+            wanted: which.to_owned(),
+            count,
+        };
+        if let Ok(number) = which.parse::<usize>()
+            && which.len() < 4
+        {
+            let found = all.into_iter().find(|entry| entry.number == number);
+            return found.ok_or_else(unknown);
+        }
+        let hash = which.to_ascii_lowercase();
+        let mut found = all
+            .into_iter()
+            .filter(|entry| hash.len() >= 4 && entry.hash.starts_with(&hash));
+        match (found.next(), found.next()) {
+            (Some(entry), None) => Ok(entry),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// What changed since a snapshot (`which`: a number of the list, or a hash).
+    pub async fn diff(&self, path: &Path, which: &str) -> Result<Changes, CheckpointError> {
+        let checkpoint = self.pick(path, which).await?;
+        let dir = self.project(path)?;
+        let store = Store::of(&self.inner.base, &dir);
+        let _turn = self.inner.turn.lock().await;
+        let _lock = self.lock().await?;
+        let now = self.stage_aside(&store).await?;
+        let hash = checkpoint.hash.as_str();
+        let stat = store
+            .git(&["diff", "--no-color", "--no-ext-diff", "--stat", hash, &now])
+            .await?;
+        let diff = store
+            .git(&["diff", "--no-color", "--no-ext-diff", hash, &now])
+            .await?;
+        Ok(Changes {
+            checkpoint,
+            stat,
+            diff,
+        })
+    }
+
+    /// Goes back to a snapshot, wholly or for one file. The state before is kept first.
+    pub async fn restore(
+        &self,
+        path: &Path,
+        which: &str,
+        file: Option<&str>,
+    ) -> Result<Restored, CheckpointError> {
+        let checkpoint = self.pick(path, which).await?;
+        let dir = self.project(path)?;
+        let store = Store::of(&self.inner.base, &dir);
+        let file = match file {
+            Some(file) => Some(inside(&dir, file)?),
+            None => None,
+        };
+        let _turn = self.inner.turn.lock().await;
+        let _lock = self.lock().await?;
+        // Trees stay: pruning the oldest snapshot must not take what is being restored.
+        let tree = format!("{}^{{tree}}", checkpoint.hash);
+        let tree = store.git(&["rev-parse", "--verify", &tree]).await?;
+        let reason = format!("before going back to {}", checkpoint.short_hash);
+        let saved = self.take_locked(&dir, &reason).await?;
+        let mut removed = Vec::new();
+        if let Some(file) = &file {
+            let spec = format!(":(literal,top){file}");
+            store
+                .git(&["checkout", "--quiet", &tree, "--", &spec])
+                .await?;
+        } else {
+            let index_tree = store.git(&["write-tree"]).await?;
+            let gone = store
+                .git(&[
+                    "diff-tree",
+                    "-r",
+                    "-z",
+                    "--name-only",
+                    "--diff-filter=D",
+                    &index_tree,
+                    &tree,
+                ])
+                .await?;
+            removed = gone
+                .split('\0')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect();
+            // The index is the state just saved, so that only tracked files are touched.
+            let back = ["read-tree", "--reset", "-u", &tree];
+            store.git_with(&back, None, &store.index, 2).await?;
+        }
+        Ok(Restored {
+            checkpoint,
+            directory: dir,
+            file,
+            removed,
+            saved,
+        })
+    }
+
+    /// The tree of the project as it is now, without moving the index of its snapshots.
+    async fn stage_aside(&self, store: &Store) -> Result<String, CheckpointError> {
+        let aside = store.index.with_extension("diff");
+        // A copy knows which files did not change.
+        if let Err(error) = std::fs::copy(&store.index, &aside) {
+            tracing::debug!(%error, "the index of the project is missing");
+        }
+        let tree = self.stage(store, &aside).await;
+        if let Err(error) = std::fs::remove_file(&aside) {
+            tracing::debug!(%error, "a temporary index stays");
+        }
+        tree
+    }
+}
+
+/// `file` as a path below `dir`.
+fn inside(dir: &Path, file: &str) -> Result<String, CheckpointError> {
+    let bad = || CheckpointError::BadPath(file.to_owned());
+    let path = Path::new(file);
+    let below = if path.is_absolute() {
+        path.strip_prefix(dir).map_err(|_| bad())?
+    } else {
+        path
+    };
+    let plain = below
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str().ok_or_else(bad),
+            _ => Err(bad()),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if plain.is_empty() {
+        return Err(bad());
+    }
+    Ok(plain.join("/"))
+}

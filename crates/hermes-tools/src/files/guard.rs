@@ -1,0 +1,215 @@
+//! Files that are not read or not written: secrets, the system's own, and what is no file in
+//! truth. The sandbox is the wall for commands; this is the wall for the file tools.
+
+mod secrets;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use hermes_config::home::Home;
+
+use secrets::{
+    DENIED_DIRS, DENIED_FILES, ENV_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, KEY_NAMES,
+    PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES, SYSTEM_DIRS, SYSTEM_FILES,
+};
+
+/// The rules of one home.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    /// Every directory that is this home, as named and as it really is.
+    homes: Vec<PathBuf>,
+    root: PathBuf,
+    profiles_root: PathBuf,
+    user_dir: PathBuf,
+    /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
+    safe_roots: Vec<PathBuf>,
+}
+
+impl Guard {
+    pub(super) fn new(home: &Home, safe_roots: &[PathBuf]) -> Self {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| normal(path));
+        let mut homes: Vec<PathBuf> = Vec::new();
+        for root in [home.root(), home.profiles_root()] {
+            homes.push(root.to_path_buf());
+            homes.extend(root.canonicalize());
+        }
+        homes.dedup();
+        Self {
+            homes,
+            root: real(home.root()),
+            profiles_root: real(home.profiles_root()),
+            user_dir: real(&home.expand_user("~")),
+            safe_roots: safe_roots.iter().map(|root| real(root)).collect(),
+        }
+    }
+
+    /// Why the file at `path`, which has no links in it, is not read.
+    pub(super) fn unreadable(&self, path: &Path) -> Option<&'static str> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+            return Some("it is a device");
+        }
+        if path.starts_with("/proc")
+            && (PROCESS_FILES.contains(&name.as_str())
+                || path.components().any(|part| part.as_os_str() == "fd"))
+        {
+            return Some("it shows the inside of a process");
+        }
+        if self.is_home_secret(path) {
+            return Some("it holds credentials of Hermes; they are used by its tools, never shown");
+        }
+        if ENV_FILES.contains(&name.as_str()) {
+            return Some(
+                "such files hold credentials; read .env.example, or ask the person for what you need",
+            );
+        }
+        let in_ssh = path.parent().is_some_and(|dir| dir.ends_with(".ssh"));
+        if in_ssh && name.starts_with("id_") && path.extension().is_none_or(|end| end != "pub") {
+            return Some("it is a private key");
+        }
+        let below_user = path
+            .strip_prefix(&self.user_dir)
+            .map(Path::to_string_lossy)
+            .is_ok_and(|below| KEY_NAMES.contains(&&*below));
+        below_user.then_some("it holds credentials")
+    }
+
+    /// The same for a path as it was given: links in it are judged by whoever follows them.
+    pub(super) fn unreadable_as_named(&self, path: &Path) -> Option<&'static str> {
+        self.unreadable(&normal(path))
+    }
+
+    /// Whether a file is one of the home's secrets under another name (a hard link).
+    pub(super) fn is_secret_inode(&self, id: (u64, u64)) -> bool {
+        self.homes.iter().any(|home| {
+            SECRET_FILES.iter().any(|name| {
+                home.join(name)
+                    .metadata()
+                    .is_ok_and(|meta| (meta.dev(), meta.ino()) == id)
+            })
+        })
+    }
+
+    /// Whether keys in the text are to be hidden: settings and logs of the home, where people put
+    /// them in plain sight. Elsewhere the text must stay as it is, to be worked on.
+    pub(super) fn hides_keys(&self, path: &Path) -> bool {
+        let top = |below: &str| !below.contains('/') || below.starts_with("logs/");
+        self.homes
+            .iter()
+            .any(|home| below(home, path).is_some_and(|below| top(&below)))
+    }
+
+    /// Why nobody may write the file at `path`, which has no links in it, with these tools.
+    pub(super) fn unwritable(&self, path: &Path) -> Option<String> {
+        let said = |why: &str| Some(why.to_owned());
+        let system = SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir))
+            || SYSTEM_FILES.iter().any(|file| path == Path::new(file));
+        if system && !path.starts_with("/dev/shm") {
+            return said("it belongs to the system; changing it takes a command the person allows");
+        }
+        if self.homes.iter().any(|home| is_home_config(home, path)) {
+            return said(
+                "it is the configuration of Hermes, which the agent may not change; the person can with hermes config",
+            );
+        }
+        if self.is_home_secret(path) || self.homes.iter().any(|home| is_home_state(home, path)) {
+            return said("it is kept by Hermes itself");
+        }
+        if let Ok(below) = path.strip_prefix(&self.user_dir) {
+            let denied = DENIED_DIRS.iter().any(|dir| below.starts_with(dir))
+                || DENIED_FILES.iter().any(|file| below == Path::new(file));
+            if denied {
+                return said("it holds credentials or decides who gets in");
+            }
+        }
+        let unsafe_root = !self.safe_roots.is_empty()
+            && !self.safe_roots.iter().any(|root| path.starts_with(root));
+        unsafe_root.then(|| {
+            let roots: Vec<String> = self
+                .safe_roots
+                .iter()
+                .map(|root| root.display().to_string())
+                .collect();
+            format!(
+                "HERMES_WRITE_SAFE_ROOT limits writing to {}",
+                roots.join(", ")
+            )
+        })
+    }
+
+    /// The profile that `path` shapes, when it is not the one in use.
+    pub(super) fn other_profile(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix(&self.profiles_root).ok()?;
+        let mut parts = below.iter().map(|part| part.to_string_lossy());
+        let first = parts.next()?;
+        let (owner, area) = if first == "profiles" {
+            (parts.next()?.into_owned(), parts.next()?)
+        } else {
+            ("default".to_owned(), first)
+        };
+        let own = match self.root.strip_prefix(self.profiles_root.join("profiles")) {
+            Ok(name) => name.to_string_lossy().into_owned(),
+            Err(_) => "default".to_owned(),
+        };
+        (SCOPED_AREAS.contains(&&*area) && owner != own).then_some(owner)
+    }
+
+    fn is_home_secret(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| {
+            let Some(below) = below(home, path) else {
+                return false;
+            };
+            SECRET_FILES.contains(&below.as_str()) || inside(&below, &SECRET_DIRS)
+        })
+    }
+}
+
+fn is_home_config(home: &Path, path: &Path) -> bool {
+    below(home, path).is_some_and(|below| below == "config.yaml" || below == "active_profile")
+}
+
+fn is_home_state(home: &Path, path: &Path) -> bool {
+    below(home, path).is_some_and(|below| {
+        HOME_STATE_FILES.iter().any(|file| below.starts_with(file))
+            || inside(&below, &HOME_STATE_DIRS)
+    })
+}
+
+fn inside(below: &str, dirs: &[&str]) -> bool {
+    dirs.iter().any(|dir| {
+        below
+            .strip_prefix(dir)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// The path below a home, in lower case. Each profile is a home of its own.
+fn below(home: &Path, path: &Path) -> Option<String> {
+    let below = path
+        .strip_prefix(home)
+        .ok()?
+        .to_string_lossy()
+        .to_lowercase();
+    let in_profile = below
+        .strip_prefix("profiles/")
+        .and_then(|rest| Some(rest.split_once('/')?.1.to_owned()));
+    Some(in_profile.unwrap_or(below))
+}
+
+/// Without `.` and `..`, looking at no file.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests;

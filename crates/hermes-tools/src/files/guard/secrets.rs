@@ -1,0 +1,89 @@
+//! The lists behind the guard.
+
+/// Secrets in the home's directory, in lower case.
+pub(super) const SECRET_FILES: [&str; 7] = [
+    ".env",
+    ".op.env",
+    "auth.json",
+    "auth.lock",
+    ".anthropic_oauth.json",
+    "webhook_subscriptions.json",
+    "cache/bws_cache.json",
+];
+pub(super) const SECRET_DIRS: [&str; 5] = [
+    "auth",
+    "mcp-tokens",
+    "pairing",
+    "platforms/pairing",
+    "skills/.hub",
+];
+
+/// What only Hermes itself writes in its home.
+pub(super) const HOME_STATE_FILES: [&str; 2] = ["state.db", "response_store.db"];
+pub(super) const HOME_STATE_DIRS: [&str; 2] = ["sessions", "checkpoints"];
+
+/// What belongs to one profile and shapes its later sessions.
+pub(super) const SCOPED_AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
+
+/// Variables of a project. Examples of them (`.env.example`) are fine.
+pub(super) const ENV_FILES: [&str; 7] = [
+    ".env",
+    ".env.local",
+    ".env.development",
+    ".env.production",
+    ".env.test",
+    ".env.staging",
+    ".envrc",
+];
+
+/// What `/proc/<pid>/` tells about secrets and memory of a process.
+pub(super) const PROCESS_FILES: [&str; 10] = [
+    "environ",
+    "cmdline",
+    "maps",
+    "smaps",
+    "smaps_rollup",
+    "numa_maps",
+    "mem",
+    "auxv",
+    "pagemap",
+    "kcore",
+];
+
+/// Below the person's directory: files of passwords and tokens.
+pub(super) const KEY_NAMES: [&str; 6] = [
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".aws/credentials",
+    ".docker/config.json",
+    ".config/gh/hosts.yml",
+];
+
+/// Below the person's directory: never written.
+pub(super) const DENIED_FILES: [&str; 5] =
+    [".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials"];
+pub(super) const DENIED_DIRS: [&str; 8] = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".config/gh",
+    ".config/gcloud",
+];
+
+/// Never written by these tools, whoever runs them.
+pub(super) const SYSTEM_DIRS: [&str; 9] = [
+    "/etc",
+    "/boot",
+    "/usr/lib/systemd",
+    "/lib/systemd",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/private/etc",
+    "/private/var",
+];
+pub(super) const SYSTEM_FILES: [&str; 2] = ["/var/run/docker.sock", "/run/docker.sock"];

@@ -1,0 +1,213 @@
+//! Applying the hunks of a patch to a text. Pure.
+
+use std::ops::Range;
+
+use hermes_core::edit::{self, EditError, Found, Scope};
+
+use super::v4a::{Hunk, Line};
+
+/// Why a hunk does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HunkError {
+    /// Counted from 1.
+    pub(super) number: usize,
+    pub(super) what: String,
+    /// Places that look alike.
+    pub(super) near: Option<String>,
+}
+
+/// The text after all hunks, in order. Each sees what those before it did.
+pub(super) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, HunkError> {
+    let mut text = content.to_owned();
+    for (at, hunk) in hunks.iter().enumerate() {
+        // Models put in anchors that change nothing.
+        if hunk.changes() {
+            text = one(&text, hunk).map_err(|(what, near)| HunkError {
+                number: at + 1,
+                what,
+                near,
+            })?;
+        }
+    }
+    Ok(text)
+}
+
+type Miss = (String, Option<String>);
+
+fn one(text: &str, hunk: &Hunk) -> Result<String, Miss> {
+    let lines = &hunk.lines[..];
+    let anchored = lines
+        .iter()
+        .any(|line| matches!(line, Line::Context(_) | Line::Remove(_)));
+    if !anchored {
+        return insert(text, hunk);
+    }
+    let first = replace(text, lines, hunk.hint.as_deref());
+    match first {
+        Err(Missed::NotFound) => {}
+        done => return done.map_err(|missed| missed.told(text, lines)),
+    }
+    // Blank lines around a hunk may be there for the eye only.
+    let from = lines.iter().position(|line| *line != Line::Blank);
+    let to = lines.iter().rposition(|line| *line != Line::Blank);
+    let trimmed = match (from, to) {
+        (Some(from), Some(to)) => &lines[from..=to],
+        _ => lines,
+    };
+    let mut tries = vec![trimmed];
+    if let Some(to) = to {
+        tries.insert(0, &lines[..=to]);
+    }
+    for lines in tries {
+        match replace(text, lines, hunk.hint.as_deref()) {
+            Err(Missed::NotFound) => {}
+            done => return done.map_err(|missed| missed.told(text, lines)),
+        }
+    }
+    Err(Missed::NotFound.told(text, trimmed))
+}
+
+enum Missed {
+    NotFound,
+    Edit(EditError),
+}
+
+impl Missed {
+    fn told(self, text: &str, lines: &[Line]) -> Miss {
+        match self {
+            Self::NotFound => {
+                let (old, _) = sides(lines);
+                let near = edit::nearest(text, &old.join("\n"));
+                ("its lines were not found".to_owned(), near)
+            }
+            Self::Edit(error) => (error.to_string(), None),
+        }
+    }
+}
+
+/// Lines before and after.
+fn sides(lines: &[Line]) -> (Vec<&str>, Vec<&str>) {
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for line in lines {
+        match line {
+            Line::Context(line) => {
+                old.push(line.as_str());
+                new.push(line.as_str());
+            }
+            Line::Blank => {
+                old.push("");
+                new.push("");
+            }
+            Line::Remove(line) => old.push(line),
+            Line::Add(line) => new.push(line),
+        }
+    }
+    (old, new)
+}
+
+fn replace(text: &str, lines: &[Line], hint: Option<&str>) -> Result<String, Missed> {
+    let (old, new) = sides(lines);
+    let joined = old.join("\n");
+    let Some(found) = edit::find(text, &joined, Scope::Lines) else {
+        return Err(Missed::NotFound);
+    };
+    let place = chosen(text, &found, hint)?;
+    if new.is_empty() {
+        // The lines go with their ends.
+        let place = with_line_end(text, place);
+        return Ok(format!("{}{}", &text[..place.start], &text[place.end..]));
+    }
+    let new = new.join("\n");
+    let new = edit::fitted(text, &place, &joined, &new, found.strategy).map_err(Missed::Edit)?;
+    Ok(format!(
+        "{}{new}{}",
+        &text[..place.start],
+        &text[place.end..]
+    ))
+}
+
+/// The one place that is meant: the only one, or the first after the hint.
+fn chosen(text: &str, found: &Found, hint: Option<&str>) -> Result<Range<usize>, Missed> {
+    let ambiguous = || Missed::Edit(edit::ambiguous(text, &found.places));
+    if let [only] = &found.places[..] {
+        return Ok(only.clone());
+    }
+    let at = hint
+        .and_then(|hint| hint_line(text, hint))
+        .ok_or_else(ambiguous)?;
+    let after = found.places.iter().find(|place| place.end > at.start);
+    after.cloned().ok_or_else(ambiguous)
+}
+
+/// The line that a hint means, when it is only one.
+fn hint_line(text: &str, hint: &str) -> Option<Range<usize>> {
+    let mut at = 0;
+    let mut whole = Vec::new();
+    let mut part = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let place = at..at + line.len();
+        at += line.len();
+        if line.trim() == hint {
+            whole.push(place);
+        } else if line.contains(hint) {
+            part.push(place);
+        }
+    }
+    match (&whole[..], &part[..]) {
+        ([only], _) | ([], [only]) => Some(only.clone()),
+        _ => None,
+    }
+}
+
+fn with_line_end(text: &str, place: Range<usize>) -> Range<usize> {
+    // Indentation that a loose match left in front goes as well.
+    let start = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
+    let start = if text[start..place.start].trim().is_empty() {
+        start
+    } else {
+        place.start
+    };
+    if text[place.end..].starts_with('\n') {
+        start..place.end + 1
+    } else if place.end == text.len() && start > 0 {
+        start - 1..place.end
+    } else {
+        start..place.end
+    }
+}
+
+/// Lines that stand for themselves: after the line of the hint, or at the end.
+fn insert(text: &str, hunk: &Hunk) -> Result<String, Miss> {
+    let mut new = sides(&hunk.lines).1;
+    while new.last() == Some(&"") && hunk.lines.last() == Some(&Line::Blank) {
+        new.pop();
+    }
+    let new = new.join("\n");
+    let Some(hint) = &hunk.hint else {
+        let gap = if text.is_empty() || text.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        return Ok(format!("{text}{gap}{new}\n"));
+    };
+    let Some(place) = hint_line(text, hint) else {
+        let what = format!("it only adds lines, and {hint:?} is not exactly one line of the file");
+        return Err((what, edit::nearest(text, hint)));
+    };
+    let gap = if text[..place.end].ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    let end = if text[place.end..].is_empty() && gap == "\n" {
+        ""
+    } else {
+        "\n"
+    };
+    Ok(format!(
+        "{}{gap}{new}{end}{}",
+        &text[..place.end],
+        &text[place.end..]
+    ))
+}

@@ -1,0 +1,226 @@
+//! Where files are: this machine, or wherever the environment is.
+
+mod pinned;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_exec::{Environment, ExecError, FileKind, FileStat, WriteOptions};
+
+use super::ledger::Stamp;
+
+pub(super) use pinned::{Opened, Pinned, Probe, probe, real_path};
+
+/// Larger files are not held in memory to be edited.
+pub(super) const MAX_EDIT: usize = 64 * 1024 * 1024;
+
+/// What went wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("it is a directory")]
+    Directory,
+    #[error("it is larger than {} MB", MAX_EDIT / 1024 / 1024)]
+    TooLarge,
+    #[error("it exists already")]
+    Exists,
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("{0}")]
+    Environment(ExecError),
+    #[error("the work broke off: {0}")]
+    Broken(String),
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::IsADirectory => Self::Directory,
+            io::ErrorKind::AlreadyExists => Self::Exists,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<ExecError> for FileError {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::File { source, .. } => source.into(),
+            other => Self::Environment(other),
+        }
+    }
+}
+
+/// The files of a session.
+#[derive(Clone)]
+pub(super) enum Disk {
+    Local,
+    Remote(Arc<dyn Environment>),
+}
+
+impl Disk {
+    pub(super) fn of(environment: &Arc<dyn Environment>) -> Self {
+        if environment.info().kind == "local" {
+            Self::Local
+        } else {
+            Self::Remote(Arc::clone(environment))
+        }
+    }
+
+    /// The file that `path` means for somebody in `cwd`. It need not exist.
+    pub(super) async fn target(&self, path: &Path, cwd: &Path) -> Result<Target, FileError> {
+        match self {
+            Self::Local => {
+                let path = cwd.join(path);
+                let pinned = blocking(move || Ok(Pinned::new(&path)?)).await?;
+                Ok(Target {
+                    path: pinned.path(),
+                    place: Place::Local(Arc::new(pinned)),
+                })
+            }
+            Self::Remote(environment) => Ok(Target {
+                path: environment.files().resolve(path, cwd).await?,
+                place: Place::Remote(Arc::clone(environment)),
+            }),
+        }
+    }
+}
+
+/// One file, found and held.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// Absolute and without links.
+    pub(super) path: PathBuf,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Local(Arc<Pinned>),
+    Remote(Arc<dyn Environment>),
+}
+
+/// What a file holds.
+pub(super) struct Loaded {
+    pub(super) bytes: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) stamp: Stamp,
+}
+
+impl Target {
+    /// The file's content; `None` when there is no file.
+    pub(super) async fn load(&self) -> Result<Option<Loaded>, FileError> {
+        match &self.place {
+            Place::Local(pinned) => {
+                let pinned = Arc::clone(pinned);
+                blocking(move || {
+                    let Some(opened) = pinned.open()? else {
+                        return Ok(None);
+                    };
+                    Ok(Some(Loaded {
+                        bytes: whole(&opened)?,
+                        mode: opened.mode,
+                        stamp: opened.stamp,
+                    }))
+                })
+                .await
+            }
+            Place::Remote(environment) => {
+                let files = environment.files();
+                let Some(stat) = files.stat(&self.path).await? else {
+                    return Ok(None);
+                };
+                match stat.kind {
+                    FileKind::Directory => return Err(FileError::Directory),
+                    _ if stat.size > MAX_EDIT as u64 => return Err(FileError::TooLarge),
+                    _ => {}
+                }
+                let bytes = files.read(&self.path, 0, MAX_EDIT).await?;
+                Ok(Some(Loaded {
+                    bytes: bytes.to_vec(),
+                    mode: stat.mode & 0o7777,
+                    stamp: remote_stamp(&stat),
+                }))
+            }
+        }
+    }
+
+    pub(super) async fn stamp(&self) -> Result<Option<Stamp>, FileError> {
+        match &self.place {
+            Place::Local(pinned) => {
+                let pinned = Arc::clone(pinned);
+                blocking(move || Ok(pinned.stamp()?)).await
+            }
+            Place::Remote(environment) => {
+                let stat = environment.files().stat(&self.path).await?;
+                Ok(stat.as_ref().map(remote_stamp))
+            }
+        }
+    }
+
+    /// Writes the file in one step. Returns whether directories were made.
+    pub(super) async fn write(
+        &self,
+        bytes: Vec<u8>,
+        mode: Option<u32>,
+        create_new: bool,
+    ) -> Result<bool, FileError> {
+        match &self.place {
+            Place::Local(pinned) => {
+                let pinned = Arc::clone(pinned);
+                blocking(move || Ok(pinned.write(&bytes, mode, create_new)?)).await
+            }
+            Place::Remote(environment) => {
+                let files = environment.files();
+                let parent = self.path.parent().unwrap_or(Path::new("/"));
+                let made = files.stat(parent).await?.is_none();
+                let options = WriteOptions {
+                    mode,
+                    create_parents: true,
+                    create_new,
+                };
+                files.write(&self.path, Bytes::from(bytes), options).await?;
+                Ok(made)
+            }
+        }
+    }
+
+    pub(super) async fn remove(&self) -> Result<(), FileError> {
+        match &self.place {
+            Place::Local(pinned) => {
+                let pinned = Arc::clone(pinned);
+                blocking(move || Ok(pinned.remove()?)).await
+            }
+            Place::Remote(environment) => Ok(environment.files().remove(&self.path).await?),
+        }
+    }
+}
+
+fn whole(opened: &Opened) -> Result<Vec<u8>, FileError> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let most = MAX_EDIT as u64 + 1;
+    (&opened.file).take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_EDIT {
+        return Err(FileError::TooLarge);
+    }
+    Ok(bytes)
+}
+
+fn remote_stamp(stat: &FileStat) -> Stamp {
+    Stamp {
+        modified_ns: stat.modified_ns,
+        size: stat.size,
+        inode: 0,
+    }
+}
+
+/// Runs file work off the async threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(FileError::Broken(error.to_string())))
+}

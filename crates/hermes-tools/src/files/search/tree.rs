@@ -1,0 +1,143 @@
+//! Walking a tree as ripgrep does: hidden files and what git ignores are left out, links are not
+//! followed.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::{DirEntry, WalkBuilder, WalkParallel, WalkState};
+use tokio_util::sync::CancellationToken;
+
+use super::{Root, SearchError};
+use crate::files::guard::Guard;
+
+/// A search that takes longer is ended with what it has.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Whether to go on.
+pub(super) struct Watch {
+    cancel: CancellationToken,
+    until: Instant,
+}
+
+impl Watch {
+    pub(super) fn new(cancel: CancellationToken) -> Self {
+        Self {
+            cancel,
+            until: Instant::now() + PATIENCE,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.cancel.is_cancelled() || Instant::now() >= self.until
+    }
+
+    /// Why it ended early, at its end.
+    pub(super) fn verdict(&self) -> Result<Option<&'static str>, SearchError> {
+        if self.cancel.is_cancelled() {
+            return Err(SearchError::Cancelled);
+        }
+        let late = Instant::now() >= self.until;
+        Ok(late.then_some("the search took longer than 60 s; narrow the path or the pattern"))
+    }
+}
+
+/// A file that stops being read when nobody waits any more.
+pub(super) struct Watched<'a, R> {
+    pub(super) inner: R,
+    pub(super) watch: &'a Watch,
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.watch.is_over() {
+            return Err(io::Error::other("ended"));
+        }
+        self.inner.read(buffer)
+    }
+}
+
+fn walker(root: &Path, overrides: Override) -> WalkParallel {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(12));
+    WalkBuilder::new(root)
+        .overrides(overrides)
+        .threads(threads)
+        .build_parallel()
+}
+
+/// The globs that files must match, with ripgrep's meaning of them.
+pub(super) fn overrides(root: &Path, globs: &[&str]) -> Result<Override, SearchError> {
+    let dir = if root.is_dir() {
+        root
+    } else {
+        root.parent().unwrap_or(root)
+    };
+    let mut builder = OverrideBuilder::new(dir);
+    for glob in globs {
+        builder
+            .add(glob)
+            .map_err(|error| SearchError::Pattern(error.to_string()))?;
+    }
+    builder
+        .build()
+        .map_err(|error| SearchError::Pattern(error.to_string()))
+}
+
+/// Calls `visit` for every file below `root` that may be read, on several threads. Returns how many
+/// were left out because they may not.
+pub(super) fn each_file<V>(
+    root: &Root,
+    overrides: Override,
+    guard: &Guard,
+    watch: &Watch,
+    new_visitor: impl Fn() -> V + Sync,
+) -> u64
+where
+    V: FnMut(&DirEntry) + Send,
+{
+    let omitted = AtomicU64::new(0);
+    let new_visitor = &new_visitor;
+    walker(&root.real, overrides).run(|| {
+        let mut visit = new_visitor();
+        let omitted = &omitted;
+        Box::new(move |entry| {
+            if watch.is_over() {
+                return WalkState::Quit;
+            }
+            // What cannot be listed cannot be searched; ripgrep says so on standard error only.
+            let Ok(entry) = entry else {
+                return WalkState::Continue;
+            };
+            if entry.file_type().is_some_and(|kind| kind.is_file()) {
+                if guard.unreadable(entry.path()).is_some() {
+                    omitted.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    visit(&entry);
+                }
+            }
+            WalkState::Continue
+        })
+    });
+    omitted.into_inner()
+}
+
+/// Results of several threads.
+pub(super) struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

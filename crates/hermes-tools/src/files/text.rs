@@ -1,0 +1,265 @@
+//! Bytes as text and back, without losing one: encodings, byte order marks, line ends.
+
+use similar::{Algorithm, DiffTag, capture_diff_slices};
+
+/// A NUL in here makes a file binary.
+const SAMPLE: usize = 8_192;
+/// Bytes that are no UTF-8, inside text that otherwise is, stand for themselves up here.
+const RAW: u32 = 0xF_FF00;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Utf8,
+    Utf16Le,
+    Utf16Be,
+    Latin1,
+    /// UTF-8 with stray bytes.
+    BrokenUtf8,
+}
+
+/// A text file, taken apart so that it can be put together again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) chars: String,
+    pub(super) encoding: Encoding,
+    pub(super) bom: bool,
+}
+
+/// Whether a file that begins like this holds something else than text.
+pub(super) fn is_binary(start: &[u8]) -> bool {
+    let start = &start[..start.len().min(SAMPLE)];
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        return false;
+    }
+    let odd =
+        |byte: &&u8| **byte < 32 && !matches!(**byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x1b | 8);
+    start.contains(&0) || start.iter().filter(odd).count() * 10 > start.len() * 3
+}
+
+/// What the encoding of bytes without a mark probably is. The end may be cut inside a character.
+pub(super) fn guess(bytes: &[u8]) -> Encoding {
+    let mut rest = bytes;
+    let (mut stray, mut wide) = (false, false);
+    loop {
+        match std::str::from_utf8(rest) {
+            Ok(text) => {
+                wide |= !text.is_ascii();
+                break;
+            }
+            Err(error) => {
+                let (good, bad) = rest.split_at(error.valid_up_to());
+                wide |= !good.is_ascii();
+                let Some(length) = error.error_len() else {
+                    // Cut off, or a broken end.
+                    stray |= bad.len() > 3;
+                    break;
+                };
+                stray = true;
+                rest = &bad[length..];
+            }
+        }
+    }
+    match (stray, wide) {
+        (false, _) => Encoding::Utf8,
+        (true, false) => Encoding::Latin1,
+        (true, true) => Encoding::BrokenUtf8,
+    }
+}
+
+impl Text {
+    /// `None`: it is no text.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        if is_binary(bytes) {
+            return None;
+        }
+        let done = |text: String, encoding, bom| Self {
+            chars: text,
+            encoding,
+            bom,
+        };
+        for (mark, encoding) in [
+            (b"\xff\xfe", Encoding::Utf16Le),
+            (b"\xfe\xff", Encoding::Utf16Be),
+        ] {
+            if let Some(rest) = bytes.strip_prefix(mark) {
+                return utf16(rest, encoding).map(|text| done(text, encoding, true));
+            }
+        }
+        let (bytes, bom) = match bytes.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) => (rest, true),
+            None => (bytes, false),
+        };
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return Some(done(text.to_owned(), Encoding::Utf8, bom));
+        }
+        match guess(bytes) {
+            Encoding::Latin1 => {
+                let text = bytes.iter().map(|byte| char::from(*byte)).collect();
+                Some(done(text, Encoding::Latin1, bom))
+            }
+            _ => Some(done(escaped(bytes)?, Encoding::BrokenUtf8, bom)),
+        }
+    }
+
+    /// The bytes of another text in the same encoding. The error is a character that it lacks.
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u8>, char> {
+        let mut bytes = Vec::with_capacity(text.len() + 3);
+        match self.encoding {
+            Encoding::Utf8 | Encoding::BrokenUtf8 => {
+                if self.bom {
+                    bytes.extend_from_slice(b"\xef\xbb\xbf");
+                }
+                if self.encoding == Encoding::Utf8 {
+                    bytes.extend_from_slice(text.as_bytes());
+                    return Ok(bytes);
+                }
+                for c in text.chars() {
+                    match (c as u32)
+                        .checked_sub(RAW)
+                        .and_then(|raw| u8::try_from(raw).ok())
+                    {
+                        Some(raw) => bytes.push(raw),
+                        None => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                    }
+                }
+            }
+            Encoding::Latin1 => {
+                if self.bom {
+                    bytes.extend_from_slice(b"\xef\xbb\xbf");
+                }
+                for c in text.chars() {
+                    bytes.push(u8::try_from(c as u32).map_err(|_| c)?);
+                }
+            }
+            Encoding::Utf16Le => {
+                bytes.extend_from_slice(b"\xff\xfe");
+                bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+            }
+            Encoding::Utf16Be => {
+                bytes.extend_from_slice(b"\xfe\xff");
+                bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// With `\n` as the only line end: what the model saw and writes.
+    pub(super) fn plain(&self) -> String {
+        plain(&self.chars)
+    }
+
+    /// `edited` (with plain line ends) with the line ends of this text: lines that stayed keep
+    /// theirs, new ones get the usual one.
+    pub(super) fn with_line_ends(&self, edited: &str) -> String {
+        if !self.chars.contains("\r\n") {
+            return edited.to_owned();
+        }
+        let windows = self.chars.matches("\r\n").count();
+        if windows == self.chars.matches('\n').count() {
+            return plain(edited).replace('\n', "\r\n");
+        }
+        let mostly_windows = windows * 2 > self.chars.matches('\n').count();
+        let before = self.plain();
+        let own: Vec<&str> = self.chars.split_inclusive('\n').collect();
+        let old: Vec<&str> = before.split_inclusive('\n').collect();
+        let new: Vec<&str> = edited.split_inclusive('\n').collect();
+        let mut text = String::with_capacity(edited.len() + windows);
+        for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+            if op.tag() == DiffTag::Equal {
+                text.extend(own[op.old_range()].iter().copied());
+            } else if mostly_windows {
+                text.extend(
+                    new[op.new_range()]
+                        .iter()
+                        .map(|line| line.replace('\n', "\r\n")),
+                );
+            } else {
+                text.extend(new[op.new_range()].iter().copied());
+            }
+        }
+        text
+    }
+}
+
+pub(super) fn plain(text: &str) -> String {
+    if text.contains("\r\n") {
+        text.replace("\r\n", "\n")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn utf16(bytes: &[u8], encoding: Encoding) -> Option<String> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let unit = |pair: &[u8; 2]| match encoding {
+        Encoding::Utf16Le => u16::from_le_bytes(*pair),
+        _ => u16::from_be_bytes(*pair),
+    };
+    char::decode_utf16(pairs.iter().map(unit))
+        .collect::<Result<String, _>>()
+        .ok()
+}
+
+/// `None` when the text has characters that the stray bytes would be mixed up with.
+fn escaped(bytes: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        if chunk
+            .valid()
+            .chars()
+            .any(|c| (RAW..RAW + 256).contains(&(c as u32)))
+        {
+            return None;
+        }
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push(char::from_u32(RAW + u32::from(*byte))?);
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_encoding_goes_round() {
+        let utf16: Vec<u8> = [0xff, 0xfe]
+            .into_iter()
+            .chain("naïve\r\n".encode_utf16().flat_map(u16::to_le_bytes))
+            .collect();
+        for (bytes, encoding, shown) in [
+            (&b"plain\n"[..], Encoding::Utf8, "plain\n"),
+            (b"\xef\xbb\xbfmarked\r\n", Encoding::Utf8, "marked\n"),
+            (b"caf\xe9\n", Encoding::Latin1, "caf\u{e9}\n"),
+            ("naïve\r\n".as_bytes(), Encoding::Utf8, "naïve\n"),
+            (&utf16, Encoding::Utf16Le, "naïve\n"),
+        ] {
+            let text = Text::decode(bytes).unwrap();
+            assert_eq!((text.encoding, text.plain().as_str()), (encoding, shown));
+            let back = text.encode(&text.with_line_ends(&text.plain())).unwrap();
+            assert_eq!(back, bytes);
+        }
+        let broken = b"na\xc3\xafve \xff end\n";
+        let text = Text::decode(broken).unwrap();
+        assert_eq!(text.encoding, Encoding::BrokenUtf8);
+        assert_eq!(text.encode(&text.chars).unwrap(), broken);
+        assert_eq!(Text::decode(b"a\0b"), None);
+        let latin = Text::decode(b"caf\xe9").unwrap();
+        assert_eq!(latin.encode("\u{2014}"), Err('\u{2014}'));
+    }
+
+    #[test]
+    fn mixed_line_ends_stay_where_they_are() {
+        let text = Text::decode(b"one\r\ntwo\nthree\r\nfour\r\n").unwrap();
+        let edited = text.plain().replace("three", "3\nthree and a half");
+        assert_eq!(
+            text.with_line_ends(&edited),
+            "one\r\ntwo\n3\r\nthree and a half\r\nfour\r\n"
+        );
+    }
+}
