@@ -9,6 +9,7 @@
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
 //! | [`oracle`] | the pinned Python original |
+//! | [`web_server`] | a web server with the pages and faults of the test |
 //! | [`process`] | running the built binary in a clean environment |
 #![expect(
     clippy::expect_used,
@@ -23,3 +24,4 @@ pub mod model_server;
 pub mod oracle;
 pub mod process;
 pub mod recorder;
+pub mod web_server;

@@ -61,12 +61,12 @@ pub(super) async fn search(
 }
 
 pub(super) async fn extract(ask: &Ask<'_>, urls: &[String]) -> Vec<Extracted> {
-    stream::iter(urls)
+    stream::iter(urls.to_vec())
         .map(|url| async move {
             let body = json!({ "url": url, "formats": ["markdown"] });
             match post(ask, "/v2/scrape", body, EXTRACT_TIME).await {
-                Ok(answer) => page(ask, url, &answer),
-                Err(error) => failed(url, error.to_string()),
+                Ok(answer) => page(ask, &url, &answer),
+                Err(error) => failed(&url, error.to_string()),
             }
         })
         .buffered(AT_ONCE)
