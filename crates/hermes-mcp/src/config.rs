@@ -226,6 +226,8 @@ pub struct OAuth {
     pub redirect_uri: Option<String>,
     pub redirect_host: String,
     pub client_name: String,
+    /// The authorization server supports PKCE although it does not say so.
+    pub assume_pkce: bool,
     /// How long a person may take in the browser.
     pub timeout: Duration,
 }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod commands;
+mod login;
 mod long_lived;
 mod restarts;
 mod serve;

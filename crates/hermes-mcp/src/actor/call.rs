@@ -249,7 +249,12 @@ impl<'a> Attempt<'a> {
             failure,
             retried: this.retried,
         };
-        if self.retried || self.options.cancel.is_cancelled() {
+        if self.options.cancel.is_cancelled() {
+            // Whoever left is told so, whatever came in the same moment.
+            let certainty = failure.certainty;
+            return Err(give_up(self, cancelled(certainty)));
+        }
+        if self.retried {
             return Err(give_up(self, failure));
         }
         let next = match verdict.retry {
@@ -262,7 +267,10 @@ impl<'a> Attempt<'a> {
                 }
                 tokio::select! {
                     biased;
-                    () = self.options.cancel.cancelled() => return Err(give_up(self, failure)),
+                    () = self.options.cancel.cancelled() => {
+                        let certainty = failure.certainty;
+                        return Err(give_up(self, cancelled(certainty)));
+                    }
                     () = sleep_until(at) => {}
                 }
                 Next::SameLink

@@ -385,6 +385,7 @@ fn oauth(reader: &mut Reader<'_>) -> OAuth {
         "redirect_uri",
         "redirect_host",
         "client_name",
+        "assume_pkce",
         "timeout",
     ]);
     let scopes = section.texts("scopes").join(" ");
@@ -406,6 +407,7 @@ fn oauth(reader: &mut Reader<'_>) -> OAuth {
         client_name: section
             .text("client_name")
             .unwrap_or_else(|| "Hermes Agent".to_owned()),
+        assume_pkce: section.flag("assume_pkce", false),
         timeout: section.span("timeout", 300),
     };
     reader.problems.append(&mut section.problems);

@@ -151,6 +151,11 @@ async fn legacy(http: &Http, server: &Url) -> Result<Meta, OAuthError> {
                 json!(format!("{base}/authorize")),
             ),
             ("token_endpoint".to_owned(), json!(format!("{base}/token"))),
+            // Nobody could say so, and these servers are of the time that began with PKCE.
+            (
+                "code_challenge_methods_supported".to_owned(),
+                json!(["S256"]),
+            ),
             (
                 "registration_endpoint".to_owned(),
                 json!(format!("{base}/register")),

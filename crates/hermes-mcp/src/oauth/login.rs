@@ -69,7 +69,7 @@ async fn attempt(cx: &Context, prompt: &dyn AuthPrompt, wish: Wish) -> Result<Do
         None => cx.http.challenge(&cx.url).await,
     };
     let found = discover(&cx.http, &cx.url, challenge.as_ref()).await?;
-    check_pkce(&found.meta)?;
+    check_pkce(&found.meta, cx.settings.assume_pkce)?;
     let stored = stored(cx).await;
     let landing = Landing::choose(cx, stored.registration.as_ref()).await?;
 
@@ -118,14 +118,22 @@ struct Request {
     scope: Option<String>,
 }
 
-/// OAuth 2.1 without PKCE is not safe. A server that does not say gets it anyway.
-fn check_pkce(meta: &Meta) -> Result<(), OAuthError> {
+/// OAuth 2.1 without PKCE is not safe, and a server that knows it says so. One that does not say is
+/// refused, as the specification wants, unless the person knows better.
+fn check_pkce(meta: &Meta, assume: bool) -> Result<(), OAuthError> {
     match meta.list("code_challenge_methods_supported") {
-        Some(methods) if !methods.contains(&"S256") => Err(OAuthError::refused(format!(
+        Some(methods) if methods.contains(&"S256") => Ok(()),
+        None if assume => Ok(()),
+        Some(_) => Err(OAuthError::refused(format!(
             "{} does not support PKCE with S256, without which a login is not safe",
             meta.issuer()
         ))),
-        _ => Ok(()),
+        None => Err(OAuthError::refused(format!(
+            "the metadata of {} does not say that it supports PKCE with S256 \
+             (code_challenge_methods_supported), without which a login is not safe; if you know \
+             that it does, set oauth.assume_pkce: true",
+            meta.issuer()
+        ))),
     }
 }
 

@@ -12,6 +12,7 @@ mod elicitation;
 mod fake;
 mod faults;
 mod keys;
+mod leaving;
 mod lifecycle;
 mod links;
 mod malware;

@@ -40,6 +40,7 @@ pub(crate) fn settings() -> Settings {
         redirect_uri: None,
         redirect_host: "127.0.0.1".to_owned(),
         client_name: "Hermes Agent".to_owned(),
+        assume_pkce: false,
         timeout: Duration::from_secs(30),
     }
 }

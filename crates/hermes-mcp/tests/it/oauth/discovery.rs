@@ -150,6 +150,14 @@ async fn a_server_without_s256_or_endpoints_is_refused() {
 
     let bench = Bench::new().await;
     bench.server.metadata(|meta| {
+        meta.remove("code_challenge_methods_supported");
+    });
+    let error = login(&bench).await.unwrap_err();
+    assert!(error.text.contains("oauth.assume_pkce"), "{error}");
+    assert!(bench.server.seen("POST /register").is_empty());
+
+    let bench = Bench::new().await;
+    bench.server.metadata(|meta| {
         meta.remove("token_endpoint");
     });
     let error = login(&bench).await.unwrap_err();
