@@ -49,6 +49,8 @@ pub struct NewProcess {
     pub routing: Routing,
     /// Its id is chosen by the registry.
     pub start: Start,
+    /// What people and models know it by: the command as it was given.
+    pub command: String,
     pub notify_on_complete: bool,
     pub watch_patterns: Vec<String>,
 }
@@ -108,12 +110,12 @@ impl ProcessRegistry {
         let id = self.new_id();
         let mut start = new.start;
         start.id.clone_from(&id);
-        let (command, cwd) = (start.script.clone(), start.cwd.clone());
+        let cwd = start.cwd.clone();
         let process = environment.spawn(start).await?;
         let entry = Arc::new(Entry {
             id,
             session: new.session,
-            command,
+            command: new.command,
             cwd,
             started_at: self.now(),
             routing: new.routing,

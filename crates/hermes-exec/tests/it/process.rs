@@ -61,6 +61,7 @@ fn new(script: &str, dir: &Path) -> NewProcess {
             pty: false,
             confinement: Confinement::Off,
         },
+        command: script.to_owned(),
         notify_on_complete: false,
         watch_patterns: Vec::new(),
     }

@@ -1,0 +1,478 @@
+//! The tool `terminal`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
+use hermes_core::args::Args;
+use hermes_core::redact;
+use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
+use hermes_exec::process::NewProcess;
+use hermes_exec::{Confine as _, Confinement, Exec, ExecError, Exit, Finished, Start, Workspace};
+use hermes_policy::{Class, CommandRequest, How, Kind, Permit};
+use serde_json::{Map, Value, json};
+
+use super::live::Live;
+use super::{Shared, gateway, guard, meaning, sudo};
+
+pub(super) struct Terminal {
+    spec: ToolSpec,
+    shared: Arc<Shared>,
+}
+
+impl Terminal {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            spec: super::terminal_spec(),
+            shared,
+        }
+    }
+}
+
+impl Tool for Terminal {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(async move {
+            match self.run(&args, cx).await {
+                Ok(result) => ToolOutcome::json(&result),
+                Err(outcome) => outcome,
+            }
+        })
+    }
+}
+
+/// The arguments, read.
+struct Call {
+    command: String,
+    background: bool,
+    timeout: Duration,
+    workdir: Option<String>,
+    pty: bool,
+    notify: bool,
+    patterns: Vec<String>,
+}
+
+impl Terminal {
+    fn read(&self, args: &ToolArgs) -> Result<Call, ToolOutcome> {
+        let args = Args::new("terminal", args);
+        let settings = &self.shared.deps.settings;
+        let background = args.flag("background")?;
+        let timeout = match args.integer("timeout")? {
+            None | Some(0) => settings.timeout,
+            Some(seconds) => Duration::from_secs(
+                u64::try_from(seconds).map_err(|_| args.bad("timeout must be positive"))?,
+            ),
+        };
+        if !background && timeout > settings.max_timeout {
+            return Err(args.bad(&format!(
+                "a command in the foreground may take {} s at most; use background=true with notify_on_complete=true",
+                settings.max_timeout.as_secs()
+            )));
+        }
+        let patterns = args.list("watch_patterns")?.unwrap_or_default();
+        Ok(Call {
+            command: args.required("command", "the command to run")?.to_owned(),
+            background,
+            timeout,
+            workdir: args
+                .text("workdir")?
+                .filter(|dir| !dir.trim().is_empty())
+                .map(str::to_owned),
+            pty: args.flag("pty")?,
+            notify: args.flag("notify_on_complete")?,
+            patterns: patterns
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|pattern| !pattern.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+
+    async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<Value, ToolOutcome> {
+        let call = self.read(args)?;
+        let deps = &self.shared.deps;
+        if !call.background
+            && let Some(advice) = guard::belongs_in_background(&call.command)
+        {
+            return Err(failed(ToolErrorKind::BadArguments, advice, "error"));
+        }
+        if deps.settings.inside_gateway && gateway::stops_gateway(&call.command) {
+            return Err(failed(ToolErrorKind::Denied, gateway::REFUSED, "error"));
+        }
+        let start = self.shared.start(cx).await.map_err(|error| unavailable(&error))?;
+        let workspace = deps.workspaces.get(&cx.session, &start);
+        let cwd = self.directory(&call, &workspace).await?;
+        let confinement = self.shared.confinement(cx);
+        let permit = self.admit(&call, &cwd, &confinement, cx).await?;
+        let mut result = if call.background {
+            self.start(&call, cwd, workspace, confinement, cx).await?
+        } else {
+            self.foreground(&call, cwd, workspace, confinement, cx)
+                .await?
+        };
+        if let Some(note) = approval_note(&permit) {
+            result.entry("approval").or_insert(note.into());
+        }
+        Ok(Value::Object(result))
+    }
+
+    /// Where the command runs. The directory that the session stood in may be gone.
+    async fn directory(&self, call: &Call, workspace: &Workspace) -> Result<PathBuf, ToolOutcome> {
+        let local = self.shared.is_local();
+        if let Some(workdir) = &call.workdir {
+            if let Some(why) = guard::bad_workdir(workdir, local) {
+                return Err(failed(ToolErrorKind::BadArguments, &why, "blocked"));
+            }
+            let files = self.shared.deps.environment.files();
+            return files
+                .resolve(Path::new(workdir), &workspace.cwd)
+                .await
+                .map_err(|error| unavailable(&error));
+        }
+        if local && !workspace.cwd.is_dir() {
+            let mut ancestors = workspace.cwd.ancestors();
+            if let Some(left) = ancestors.find(|dir| dir.is_dir()) {
+                return Ok(left.to_owned());
+            }
+        }
+        Ok(workspace.cwd.clone())
+    }
+
+    fn request(
+        &self,
+        call: &Call,
+        cwd: &Path,
+        confinement: &Confinement,
+        cx: &ToolContext,
+    ) -> CommandRequest {
+        let confined = if self.shared.deps.environment.info().isolated {
+            hermes_policy::Confinement::Isolated
+        } else if confinement.is_off() {
+            hermes_policy::Confinement::None
+        } else {
+            hermes_policy::Confinement::Sandboxed
+        };
+        let kind = if call.background {
+            Kind::Background
+        } else {
+            Kind::Terminal
+        };
+        let root = if self.shared.is_local() {
+            cx.cwd.clone()
+        } else {
+            cwd.to_owned()
+        };
+        CommandRequest::terminal(&call.command, cwd)
+            .roots(vec![root])
+            .confined(confined)
+            .kind(kind)
+    }
+
+    async fn admit(
+        &self,
+        call: &Call,
+        cwd: &Path,
+        confinement: &Confinement,
+        cx: &ToolContext,
+    ) -> Result<Permit, ToolOutcome> {
+        let request = self.request(call, cwd, confinement, cx);
+        let posture = self.shared.deps.environment.info().posture;
+        match self.shared.deps.gate.admit(&request, &posture, cx).await {
+            Ok(permit) => Ok(permit),
+            Err(refusal) => {
+                let kind = match refusal.outcome() {
+                    ToolOutcome::Error { kind, .. } => kind,
+                    ToolOutcome::Done(_) => ToolErrorKind::Denied,
+                };
+                Err(failed(kind, &refusal.text, "blocked"))
+            }
+        }
+    }
+
+    async fn foreground(
+        &self,
+        call: &Call,
+        cwd: PathBuf,
+        workspace: Workspace,
+        confinement: Confinement,
+        cx: &ToolContext,
+    ) -> Result<Map<String, Value>, ToolOutcome> {
+        let deps = &self.shared.deps;
+        let exports = workspace.exports.clone();
+        let first = self
+            .once(call, &cwd, exports.clone(), confinement.clone(), cx)
+            .await?;
+        let (finished, mut text, outside) = match self.blocked(&first, &confinement) {
+            Some(what) => match self.outside(call, &cwd, &what, cx).await {
+                Ok(()) => {
+                    let (finished, text) =
+                        self.once(call, &cwd, exports, Confinement::Off, cx).await?;
+                    (finished, text, Outside::Ran)
+                }
+                Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
+            },
+            None => (first.0, first.1, Outside::No),
+        };
+        let exit = finished.exit;
+        if let Some(mut state) = finished.state {
+            if call.workdir.is_some() {
+                // that directory was for this call only
+                state.cwd = workspace.cwd;
+            }
+            deps.workspaces.update(&cx.session, state);
+        }
+        note_end(&mut text, exit, call.timeout);
+        let trouble = sudo::trouble(&call.command, &text);
+        if let Some(trouble) = trouble {
+            add_line(&mut text, trouble.advice());
+        }
+        if let Outside::Stayed(what, why) = &outside {
+            add_line(
+                &mut text,
+                &format!("[The sandbox stopped it: {what}. {why}]"),
+            );
+        }
+        let mut result = Map::new();
+        result.insert("output".into(), redact::secrets(text.trim()).into());
+        result.insert("exit_code".into(), exit.code().into());
+        result.insert("error".into(), Value::Null);
+        if matches!(outside, Outside::Ran) {
+            let note = "The sandbox stopped this command; the person let it run outside.";
+            result.insert("approval".into(), note.into());
+        }
+        if let Some(meaning) = meaning::of(&call.command, exit.code())
+            && matches!(exit, Exit::Code(_) | Exit::Signal(_))
+        {
+            result.insert("exit_code_meaning".into(), meaning.into());
+        }
+        if trouble == Some(sudo::Trouble::WrongPassword) {
+            result.insert("sudo_auth_failed".into(), true.into());
+        }
+        Ok(result)
+    }
+
+    /// One run, and what the model would read of it.
+    async fn once(
+        &self,
+        call: &Call,
+        cwd: &Path,
+        exports: Option<hermes_exec::environment::Variables>,
+        confinement: Confinement,
+        cx: &ToolContext,
+    ) -> Result<(Finished, String), ToolOutcome> {
+        let deps = &self.shared.deps;
+        let password = deps.settings.sudo_password.as_deref();
+        let (script, stdin) = sudo::prepare(&call.command, password, call.pty);
+        let command = Exec {
+            exports,
+            timeout: call.timeout,
+            cancel: cx.cancel.clone(),
+            stdin,
+            pty: call.pty,
+            confinement,
+            ..Exec::new(script, cwd)
+        };
+        let mut live = Live::new(deps.settings.max_output, &cx.progress);
+        let finished = deps
+            .environment
+            .exec(command, &mut live)
+            .await
+            .map_err(|error| unavailable(&error))?;
+        Ok((finished, live.finish().text()))
+    }
+
+    /// What the sandbox stopped, if it looks like that.
+    fn blocked(
+        &self,
+        (finished, text): &(Finished, String),
+        confinement: &Confinement,
+    ) -> Option<String> {
+        let Exit::Code(code) = finished.exit else {
+            return None;
+        };
+        let sandbox = self.shared.deps.sandbox.as_ref()?;
+        (code != 0 && !confinement.is_off())
+            .then(|| sandbox.blocked(code, text, confinement))
+            .flatten()
+    }
+
+    /// Whether the person lets the command run outside the sandbox; else, why it does not.
+    async fn outside(
+        &self,
+        call: &Call,
+        cwd: &Path,
+        what: &str,
+        cx: &ToolContext,
+    ) -> Result<(), String> {
+        let request = self.request(call, cwd, &Confinement::Off, cx);
+        let assessment = self.shared.deps.gate.assess(&request);
+        if assessment.class == Class::Forbidden {
+            return Err("It may not run outside.".to_owned());
+        }
+        match cx.approver.presence() {
+            Presence::Standing => return Ok(()),
+            Presence::Nobody => {
+                return Err("Nobody is here to let it run outside.".to_owned());
+            }
+            Presence::Person => {}
+        }
+        let mut reasons = vec![format!(
+            "the sandbox stopped it: {what}; run it again, unconfined?"
+        )];
+        reasons.extend(assessment.reasons());
+        let question = ApprovalRequest {
+            id: format!("{}-outside", cx.call_id),
+            tool: "terminal".to_owned(),
+            action: call.command.clone(),
+            reasons,
+            rule: None,
+            posture: Some("not confined: it could change and read everything you can".to_owned()),
+        };
+        match cx.approver.decide(question).await {
+            Verdict::Deny { why } => Err(match why {
+                Some(why) => format!("It was not let out: {why}"),
+                None => {
+                    "The person did not let it run outside; do not look for another way.".to_owned()
+                }
+            }),
+            Verdict::Once | Verdict::Session | Verdict::Always(_) => Ok(()),
+        }
+    }
+
+    async fn start(
+        &self,
+        call: &Call,
+        cwd: PathBuf,
+        workspace: Workspace,
+        confinement: Confinement,
+        cx: &ToolContext,
+    ) -> Result<Map<String, Value>, ToolOutcome> {
+        let deps = &self.shared.deps;
+        let reachable = deps.processes.reaches(&cx.session);
+        let notify = call.notify && reachable;
+        let watch = reachable && !call.notify && !call.patterns.is_empty();
+        let pty = call.pty && !needs_plain_input(&call.command);
+        let (script, _) = sudo::prepare(&call.command, None, pty);
+        let new = NewProcess {
+            session: cx.session.clone(),
+            routing: deps.routing.clone(),
+            start: Start {
+                id: String::new(),
+                script,
+                cwd,
+                exports: workspace.exports,
+                extra_env: [].into(),
+                pty,
+                confinement,
+            },
+            command: call.command.clone(),
+            notify_on_complete: notify,
+            watch_patterns: if watch {
+                call.patterns.clone()
+            } else {
+                Vec::new()
+            },
+        };
+        let started = deps.processes.spawn(deps.environment.as_ref(), new).await;
+        let info = started.map_err(|error| {
+            failed(
+                ToolErrorKind::Failed,
+                &format!("the process could not be started: {error}"),
+                "error",
+            )
+        })?;
+        let mut result = Map::new();
+        result.insert("output".into(), "Background process started".into());
+        result.insert("session_id".into(), info.id.into());
+        result.insert("pid".into(), info.pid.into());
+        result.insert("exit_code".into(), 0.into());
+        result.insert("error".into(), Value::Null);
+        if notify {
+            result.insert("notify_on_complete".into(), true.into());
+        }
+        if watch {
+            result.insert("watch_patterns".into(), json!(call.patterns));
+        }
+        if call.notify && !call.patterns.is_empty() {
+            let note = "watch_patterns are not used together with notify_on_complete";
+            result.insert("watch_patterns_ignored".into(), note.into());
+        }
+        if (call.notify || !call.patterns.is_empty()) && !reachable {
+            result.insert("notify_on_complete".into(), false.into());
+            let note = "Nothing can be told after this turn here. Use process(action='wait') or process(action='poll').";
+            result.insert("notify_unsupported".into(), note.into());
+        } else if !call.notify && call.patterns.is_empty() {
+            let hint = "You will not be told when it ends. If the end matters, use process(action='wait') or process(action='poll'), or start such work with notify_on_complete=true.";
+            result.insert("hint".into(), hint.into());
+        }
+        if call.pty && !pty {
+            let note = "No terminal was given: this command reads its standard input to the end. Use process(action='write') and then process(action='close').";
+            result.insert("pty_note".into(), note.into());
+        }
+        Ok(result)
+    }
+}
+
+/// What became of the way around the sandbox.
+enum Outside {
+    No,
+    Ran,
+    /// What was stopped, and why it stayed so.
+    Stayed(String, String),
+}
+
+/// A terminal would break what waits for the end of piped input.
+fn needs_plain_input(command: &str) -> bool {
+    command.trim_start().starts_with("gh auth login") && command.contains("--with-token")
+}
+
+fn approval_note(permit: &Permit) -> Option<String> {
+    let why = permit.assessment.reasons().join("; ");
+    let note = match permit.how {
+        How::Once | How::Session | How::Always => {
+            format!("The person was asked ({why}) and allowed it.")
+        }
+        How::Smart => format!("It was looked at ({why}) and judged safe."),
+        How::NotNeeded | How::Isolated | How::Off | How::Rule | How::Unattended => return None,
+    };
+    Some(note)
+}
+
+fn note_end(text: &mut String, exit: Exit, timeout: Duration) {
+    match exit {
+        Exit::TimedOut => add_line(
+            text,
+            &format!(
+                "[Command timed out after {} s and was ended with everything it started]",
+                timeout.as_secs()
+            ),
+        ),
+        Exit::Interrupted => add_line(text, "[Command interrupted]"),
+        Exit::Code(_) | Exit::Signal(_) => {}
+    }
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// A command that was not run, as the original reports it.
+fn failed(kind: ToolErrorKind, why: &str, status: &str) -> ToolOutcome {
+    let result = json!({"output": "", "exit_code": -1, "error": why, "status": status});
+    ToolOutcome::error(kind, result.to_string())
+}
+
+fn unavailable(error: &ExecError) -> ToolOutcome {
+    let text = redact::secrets(&error.to_string()).into_owned();
+    failed(ToolErrorKind::Failed, &text, "error")
+}
