@@ -222,6 +222,12 @@ pub enum AgentCommand {
         question: String,
         answer: Answer,
     },
+    /// Something ended or happened in the background. The person sees the headline at once, the
+    /// model reads the text with the next tool result or before the next message. Starts no turn.
+    Inform {
+        headline: String,
+        text: String,
+    },
     Compact {
         focus: Option<String>,
     },

@@ -76,6 +76,7 @@ impl Actor {
                 inbox,
                 events,
                 mailbox: super::steer::Mailbox::default(),
+                informed: super::steer::Mailbox::default(),
                 approvals: super::approvals::Approvals::default(),
                 questions: super::questions::Questions::default(),
                 queue: std::collections::VecDeque::new(),
@@ -130,6 +131,7 @@ impl Actor {
                 let text = "That question is no longer open.";
                 self.notice(NoticeLevel::Info, text).await;
             }
+            AgentCommand::Inform { headline, text } => self.desk.inform(headline, &text).await,
             AgentCommand::Compact { focus } => self.compact(focus.as_deref()).await,
             AgentCommand::SwitchRoute { model, provider } => {
                 self.switch(&model, provider.as_deref()).await;
@@ -157,6 +159,10 @@ impl Actor {
             self.fail_turn(&error).await;
             return;
         }
+        if let Some(news) = self.desk.informed.take() {
+            let known = input.context.take().into_iter().chain([news]);
+            input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
+        }
         let cancel = self.cancel.child_token();
         let approver: Arc<dyn Approver> = match &self.deps.approver {
             Some(approver) => Arc::clone(approver),
@@ -179,6 +185,7 @@ impl Actor {
             deps: Arc::clone(&self.deps),
             events: self.desk.events.clone(),
             mailbox: self.desk.mailbox.clone(),
+            informed: self.desk.informed.clone(),
             approver,
             asker,
             cancel: cancel.clone(),

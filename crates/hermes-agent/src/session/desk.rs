@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::approvals::Approvals;
 use super::questions::Questions;
-use super::steer::Mailbox;
+use super::steer::{Mailbox, defang};
 use crate::events::EventSink;
 
 /// Messages that may wait for their turn.
 const QUEUE: usize = 256;
+/// Bytes of what happened in the background that may wait for the model.
+const INFORMED: usize = 32 * 1024;
 
 /// What runs while commands arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) struct Desk {
     pub inbox: mpsc::Receiver<AgentCommand>,
     pub events: EventSink,
     pub mailbox: Mailbox,
+    /// What happened in the background, for the model.
+    pub informed: Mailbox,
     pub approvals: Approvals,
     pub questions: Questions,
     /// Messages that wait for their turn.
@@ -76,6 +80,7 @@ impl Desk {
                     self.events.notice(NoticeLevel::Info, text).await;
                 }
             }
+            AgentCommand::Inform { headline, text } => self.inform(headline, &text).await,
             AgentCommand::Close => {
                 self.closing = true;
                 cancel.cancel();
@@ -89,6 +94,14 @@ impl Desk {
                 let text = "A running turn cannot be undone: stop it first.";
                 self.events.notice(NoticeLevel::Warning, text).await;
             }
+        }
+    }
+
+    /// Shows what happened now; the model reads it when it reads next.
+    pub(super) async fn inform(&self, headline: String, text: &str) {
+        self.events.notice(NoticeLevel::Info, headline).await;
+        if !self.informed.put_within(&defang(text), INFORMED) {
+            tracing::warn!("too much happened in the background: the model is not told everything");
         }
     }
 

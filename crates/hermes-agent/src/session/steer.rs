@@ -33,6 +33,16 @@ impl Mailbox {
         waiting.push_str(text);
     }
 
+    /// Like [`Self::put`], unless more than `max` bytes would wait. `false`: it was not taken.
+    pub fn put_within(&self, text: &str, max: usize) -> bool {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let fits = waiting + text.len() <= max;
+        if fits {
+            self.put(text);
+        }
+        fits
+    }
+
     /// Everything that waits.
     pub fn take(&self) -> Option<String> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -227,6 +227,9 @@ impl Turn<'_> {
             let mut steered = None;
             if last_of_step && next.is_empty() && !self.scope.cancel.is_cancelled() {
                 steered = self.scope.mailbox.take();
+                if let Some(news) = self.scope.informed.take() {
+                    append(&mut row.content, &format!("\n\n{news}"));
+                }
             }
             if let Some(text) = &steered {
                 append(&mut row.content, &prompt::steer_block(text));

@@ -62,6 +62,8 @@ pub(crate) struct Scope {
     pub deps: Arc<SessionDeps>,
     pub events: EventSink,
     pub mailbox: Mailbox,
+    /// What happened in the background.
+    pub informed: Mailbox,
     pub approver: Arc<dyn Approver>,
     pub asker: Arc<dyn Asker>,
     pub cancel: CancellationToken,

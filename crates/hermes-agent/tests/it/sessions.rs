@@ -285,6 +285,44 @@ async fn a_steer_without_a_turn_starts_one() {
     assert_eq!(session.router.request(0), ["user: hello"]);
 }
 
+fn news(headline: &str, text: &str) -> AgentCommand {
+    AgentCommand::Inform {
+        headline: headline.into(),
+        text: text.into(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_in_the_background_is_shown_now_and_read_later() {
+    let mut session = Setup::new([Reply::text("1"), Reply::call("act", "{}"), Reply::text("2")])
+        .tool(FakeTool::slow(
+            "act",
+            Effects::Exclusive,
+            Duration::from_secs(10),
+        ))
+        .start();
+    session.send(news("build done", "[build ended]")).await;
+    let shown = session
+        .until(|event| match event {
+            AgentEvent::Notice { text, .. } => Some(text.clone()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(shown, "build done");
+    session.turn("hello").await;
+    assert_eq!(session.router.request(0), ["user: hello\n\n[build ended]"]);
+
+    session.send(AgentCommand::Submit("go".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::ToolStarted { .. }).then_some(()))
+        .await;
+    session.send(news("tests done", "[tests ended]")).await;
+    session.finish().await;
+    let request = session.router.request(2);
+    let last = request.last().unwrap();
+    assert!(last.ends_with("\n\n[tests ended]"), "{last}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_root_token_ends_the_session() {
     let setup = Setup::new([slowly("1")]);
