@@ -103,7 +103,8 @@ pub(super) fn detect(
         if !plain && !line.contains("Operation not permitted") && !line.contains("EPERM") {
             continue;
         }
-        for path in paths(line) {
+        // The last path is what was refused; a shell names itself first.
+        for path in paths(after_shell(line)).into_iter().rev() {
             let place = canonical(&path);
             let hidden = unreadable.iter().any(|dir| place.starts_with(dir))
                 || private
@@ -133,6 +134,14 @@ pub(super) fn detect(
         kind: BlockedKind::Operation,
         path: None,
     })
+}
+
+/// Without "/bin/bash: line 3:" in front.
+fn after_shell(line: &str) -> &str {
+    match line.split_once(": line ") {
+        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, rest)| rest),
+        None => line,
+    }
 }
 
 /// Absolute paths in a message.

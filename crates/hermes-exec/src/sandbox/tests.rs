@@ -1,1 +1,201 @@
 //! Choice of tier, places and rules.
+
+use std::collections::BTreeSet;
+
+use super::rules::{Access, Files};
+use super::*;
+
+fn settings(choice: Choice) -> Settings {
+    Settings {
+        choice,
+        unknown: None,
+        network: true,
+        writable: Vec::new(),
+        unreadable: Vec::new(),
+        limits: Limits::default(),
+        homes: Vec::new(),
+        user_home: None,
+        helper: None,
+    }
+}
+
+#[test]
+fn the_tier_follows_from_what_is_asked_and_what_is_there() {
+    use Choice::{Auto, Bubblewrap, Landlock, Off};
+    let bwrap = || Some(PathBuf::from("/usr/bin/bwrap"));
+    for (choice, landlock, bwrap, active, refuses) in [
+        (Auto, true, bwrap(), Tier::Landlock, false),
+        (Auto, false, bwrap(), Tier::Bubblewrap, false),
+        (Auto, false, None, Tier::None, false),
+        (Landlock, true, None, Tier::Landlock, false),
+        (Landlock, false, bwrap(), Tier::None, true),
+        (Bubblewrap, true, bwrap(), Tier::Bubblewrap, false),
+        (Bubblewrap, true, None, Tier::None, true),
+        (Off, true, bwrap(), Tier::None, false),
+    ] {
+        let sandbox = Sandbox::with(settings(choice), landlock, bwrap);
+        let posture = sandbox.describe();
+        assert_eq!(
+            (posture.active, posture.refuses),
+            (active, refuses),
+            "{posture}"
+        );
+        // Where it is not what was asked for, it says why.
+        let as_asked = active != Tier::None && (choice != Auto || landlock);
+        assert_eq!(posture.why.is_empty(), as_asked, "{posture}");
+        let limits = sandbox.confinement(Path::new("/tmp"));
+        assert_eq!(
+            limits.is_off(),
+            active == Tier::None && !refuses,
+            "{posture}"
+        );
+    }
+}
+
+#[test]
+fn words_of_the_configuration() {
+    let mut config = Config::default();
+    let home = Home::at("/somewhere/.hermes");
+    assert_eq!(Settings::from_config(&home, &config).choice, Choice::Auto);
+    config.terminal.sandbox = "BUBBLEWRAP".into();
+    assert_eq!(
+        Settings::from_config(&home, &config).choice,
+        Choice::Bubblewrap
+    );
+    config.terminal.sandbox = "bublewrap".into();
+    let settings = Settings::from_config(&home, &config);
+    assert_eq!(settings.unknown.as_deref(), Some("bublewrap"));
+    assert!(Sandbox::detect(settings).describe().refuses);
+}
+
+#[test]
+fn a_workspace_is_the_project_and_never_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().canonicalize().unwrap();
+    let project = home.join("code/project");
+    std::fs::create_dir_all(project.join("src/deep")).unwrap();
+    std::fs::create_dir(project.join(".git")).unwrap();
+    std::fs::create_dir(home.join(".git")).unwrap();
+    let of = |cwd: &Path| places::workspace(cwd, Some(&home));
+    assert_eq!(of(&project.join("src/deep")), Some(project.clone()));
+    // A repository of dotfiles does not make the whole home a project.
+    assert_eq!(of(&home.join("code")), Some(home.join("code")));
+    assert_eq!(of(&home), Some(home.clone()));
+    assert_eq!(of(Path::new("/")), None);
+    assert_eq!(of(home.parent().unwrap()), None);
+}
+
+/// A home with a secret, beside a project.
+fn tree() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    for name in [
+        "u/.hermes/skills",
+        "u/.hermes/profiles/p/skills",
+        "u/.ssh",
+        "u/project",
+    ] {
+        std::fs::create_dir_all(path.join(name)).unwrap();
+    }
+    for name in [
+        "u/.hermes/.env",
+        "u/.hermes/new-store.json",
+        "u/notes",
+        "u/.bashrc",
+    ] {
+        std::fs::write(path.join(name), "").unwrap();
+    }
+    std::os::unix::fs::symlink(".hermes", path.join("u/link")).unwrap();
+    (dir, path)
+}
+
+fn granted(files: &Files, access: Access, below: &Path) -> BTreeSet<String> {
+    files
+        .rules()
+        .into_iter()
+        .filter(|rule| rule.access == access)
+        .filter_map(|rule| {
+            let path = rule.path.strip_prefix(below).ok()?;
+            Some(path.to_string_lossy().into_owned())
+        })
+        .collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn everything_but_the_secrets_is_spelled_out() {
+    let (_dir, path) = tree();
+    let files = Files {
+        writable: vec![path.join("u/project")],
+        unreadable: Vec::new(),
+        private: vec![
+            Private::of(&path.join("u/.hermes")),
+            Private::of(&path.join("u/.hermes/profiles/p")),
+        ],
+        user_home: Some(path.join("u")),
+    };
+    assert_eq!(
+        granted(&files, Access::Read, &path),
+        set(&[
+            "u/.bashrc",
+            "u/.hermes/profiles/p/skills",
+            "u/.hermes/skills",
+            "u/.ssh",
+            "u/notes",
+            "u/project",
+        ])
+    );
+    assert_eq!(granted(&files, Access::Write, &path), set(&["u/project"]));
+}
+
+#[test]
+fn a_home_as_workspace_keeps_its_hidden_entries() {
+    let (_dir, path) = tree();
+    let files = Files {
+        writable: vec![path.join("u")],
+        unreadable: vec![path.join("u/notes")],
+        private: vec![Private::of(&path.join("u/.hermes"))],
+        user_home: Some(path.join("u")),
+    };
+    assert_eq!(granted(&files, Access::Write, &path), set(&["u/project"]));
+}
+
+#[test]
+fn refusals_are_told_from_other_failures() {
+    let sandbox = Sandbox::with(settings(Choice::Auto), true, None);
+    let limits = |network| Confinement::Workspace {
+        writable: vec!["/tmp".into()],
+        unreadable: vec!["/etc/hostname".into()],
+        network,
+    };
+    let of = |exit, text: &str, network| sandbox.blocked(exit, text, &limits(network));
+    let home = std::env::temp_dir();
+    let home = home.display();
+    assert_eq!(of(0, "bash: /root/x: Permission denied", true), None);
+    assert_eq!(of(1, "some test failed", true), None);
+    assert_eq!(
+        of(1, &format!("bash: {home}/x: Permission denied"), true),
+        None
+    );
+    assert_eq!(of(127, "bash: nope: command not found", true), None);
+    assert!(
+        of(1, "cat: /etc/hostname: Permission denied", true)
+            .unwrap()
+            .contains("/etc/hostname")
+    );
+    let mount = of(1, "unshare: unshare failed: Operation not permitted", true);
+    assert!(mount.unwrap().contains("system call"));
+    let curl = "curl: (6) Could not resolve host: example.org";
+    assert_eq!(of(6, curl, true), None);
+    assert!(of(6, curl, false).unwrap().contains("network"));
+    assert_eq!(sandbox.blocked(1, curl, &Confinement::Off), None);
+    if rustix::process::getuid().is_root() {
+        let text = "/bin/bash: line 1: /usr/local/evil: Permission denied";
+        assert!(of(1, text, true).unwrap().contains("/usr/local/evil"));
+        let text = "touch: cannot touch '/usr/local/with space': Read-only file system\n";
+        assert!(of(1, text, true).unwrap().contains("with space"));
+    }
+}
