@@ -191,6 +191,8 @@ pub struct UserInput {
     /// Text for the model only (piped stdin, prefetched memory): sent, not shown.
     pub context: Option<String>,
     pub platform_message_id: Option<String>,
+    /// What the person is told when its turn begins: they did not write it.
+    pub announced: Option<String>,
 }
 
 impl From<&str> for UserInput {

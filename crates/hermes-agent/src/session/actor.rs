@@ -145,6 +145,9 @@ impl Actor {
         self.turns += 1;
         let id = TurnId(self.turns);
         self.desk.events.set_turn(Some(id));
+        if let Some(text) = input.announced.take() {
+            self.notice(NoticeLevel::Info, text).await;
+        }
         self.settle_route().await;
         let deps = Arc::clone(&self.deps);
         for text in deps.tools.prepare().await {

@@ -33,7 +33,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         text: question.text,
         images,
         context: question.context,
-        platform_message_id: None,
+        ..UserInput::default()
     };
     chat.send(AgentCommand::Submit(input)).await?;
     let (summary, terminated) = follow(&mut chat, &mut renderer).await?;

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, UserInput};
 use hermes_core::message::Part;
 use hermes_core::store::SessionStore as _;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{CompletionType, Config, Context as LineContext, Editor};
+use rustyline::{CompletionType, Config, Context as LineContext, Editor, ExternalPrinter};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -92,7 +92,16 @@ impl Repl<'_> {
     async fn converse(&mut self, lines: &mut Lines) -> Outcome {
         let mut leaving = false;
         loop {
-            match lines.read(&mut self.interrupts).await? {
+            let line = tokio::select! {
+                biased;
+                line = lines.read(&mut self.interrupts) => line?,
+                event = self.chat.events.recv() => {
+                    self.unasked(event).await?;
+                    lines.draw_again();
+                    continue;
+                }
+            };
+            match line {
                 Line::Text(text) => {
                     leaving = false;
                     if self.line(&text).await? == Next::Leave {
@@ -107,6 +116,28 @@ impl Repl<'_> {
                 Line::End => return Ok(()),
             }
         }
+    }
+
+    /// Something happens while the person writes: a background process has news, or subagents
+    /// report. A turn that begins by itself is shown to its end.
+    async fn unasked(&mut self, event: Option<Sequenced>) -> Outcome {
+        let Some(event) = event else {
+            return Err(ended());
+        };
+        // The first line of it does not go behind the prompt.
+        self.cx.out.piece(if self.cx.out.stdout_tty {
+            "\r\x1b[K"
+        } else {
+            ""
+        })?;
+        self.renderer.event(&event)?;
+        if matches!(event.event, AgentEvent::TurnStarted { .. }) {
+            self.chat.used = true;
+            self.chat.asked = true;
+            self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
+                .await?;
+        }
+        Ok(())
     }
 
     async fn line(&mut self, text: &str) -> Result<Next, Failure> {
@@ -180,9 +211,7 @@ impl Repl<'_> {
                 }
             };
             let Some(event) = event else {
-                return Err(Failure::failed(
-                    "the session ended unexpectedly; see logs/errors.log",
-                ));
+                return Err(ended());
             };
             self.renderer.event(&event)?;
             self.questions.event(&event.event);
@@ -216,6 +245,10 @@ impl Repl<'_> {
     }
 }
 
+fn ended() -> Failure {
+    Failure::failed("the session ended unexpectedly; see logs/errors.log")
+}
+
 enum Line {
     Text(String),
     Interrupted,
@@ -228,6 +261,8 @@ struct Lines {
     editor: Option<SlashEditor>,
     reading: Option<oneshot::Receiver<(SlashEditor, Result<String, ReadlineError>)>>,
     history: PathBuf,
+    /// Writes above the line that is being edited; `None` where there is no terminal.
+    above: Option<Box<dyn ExternalPrinter + Send>>,
 }
 
 impl Lines {
@@ -235,8 +270,13 @@ impl Lines {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES)
             .map(|builder| builder.completion_type(CompletionType::List).build());
+        let mut above: Option<Box<dyn ExternalPrinter + Send>> = None;
         let editor = config.and_then(Editor::with_config).ok().map(|mut editor| {
             editor.set_helper(Some(SlashHelper));
+            above = editor
+                .create_external_printer()
+                .ok()
+                .map(|printer| Box::new(printer) as _);
             // No history yet is the usual case at first.
             let _ = editor.load_history(&history);
             editor
@@ -245,6 +285,15 @@ impl Lines {
             editor,
             reading: None,
             history,
+            above,
+        }
+    }
+
+    /// Shows the prompt and what is written of the line once more.
+    fn draw_again(&mut self) {
+        if let (Some(above), Some(_)) = (&mut self.above, &self.reading) {
+            // What cannot be drawn comes with the next key.
+            let _ = above.print(String::new());
         }
     }
 
