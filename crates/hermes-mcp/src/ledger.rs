@@ -144,13 +144,13 @@ pub(crate) fn group_exists(group: u32) -> bool {
         .is_some_and(|pid| test_kill_process_group(pid).is_ok())
 }
 
-fn lives(pid: u32, started: &str) -> bool {
+pub(crate) fn lives(pid: u32, started: &str) -> bool {
     start_time(pid).is_some_and(|now| now == started)
 }
 
 /// When a process started, in whatever unit the system tells it. `None`: no such process.
 #[cfg(target_os = "linux")]
-fn start_time(pid: u32) -> Option<String> {
+pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; the fields after it are plain.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
@@ -162,7 +162,7 @@ fn start_time(pid: u32) -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_time(pid: u32) -> Option<String> {
+pub(crate) fn start_time(pid: u32) -> Option<String> {
     let output = std::process::Command::new("ps")
         .args(["-o", "lstart=", "-p", &pid.to_string()])
         .output()

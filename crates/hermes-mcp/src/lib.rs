@@ -6,6 +6,7 @@
 
 pub mod actor;
 pub mod behalf;
+pub mod board;
 pub mod breaker;
 pub mod catalogue;
 pub mod classify;

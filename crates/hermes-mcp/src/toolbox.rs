@@ -9,10 +9,11 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::task;
 use hermes_core::tool::Tool;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::{CatalogueSnapshot, ServerHandle, ServerSpec};
+use crate::actor::{CatalogueSnapshot, McpEvent, ServerHandle, ServerSpec};
 use crate::catalogue::{Catalogue, Source};
 use crate::config::{Problem, ServerConfig, ServerEntry};
 use crate::link::Connector;
@@ -239,6 +240,11 @@ impl Toolbox {
     /// A person wants a new connection. False: there is no such server.
     pub fn reconnect(&self, name: &str) -> bool {
         self.server(name).inspect(ServerHandle::reconnect).is_some()
+    }
+
+    /// What happens to the servers.
+    pub fn events(&self) -> broadcast::Receiver<McpEvent> {
+        self.manager.events()
     }
 
     /// What a person can see about the servers, in the order of the file.

@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 use hermes_agent::home::{FedToolset, ToolChoice, ToolFeed};
 use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
 use hermes_core::BoxFuture;
-use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
+use hermes_core::task;
 use hermes_core::tool::Tool;
+use hermes_mcp::board::Board;
 use hermes_mcp::config::{self, ServerConfig, ServerEntry};
 use hermes_mcp::naming;
 use hermes_mcp::oauth::AuthPrompt;
@@ -16,6 +18,7 @@ use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::result::MediaStore;
 use hermes_mcp::toolbox::{Toolbox, ToolboxParts};
 use hermes_models::router::Overrides;
+use tokio_util::sync::CancellationToken;
 
 use super::reach::Workshop;
 use super::sampler::RouterSampler;
@@ -25,6 +28,10 @@ use crate::commands::Context;
 const STOPPING: Duration = Duration::from_secs(5);
 /// Longest wait for servers before the first turn, whatever the config says.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// How often the status is written while much happens, and while nothing does.
+const AT_MOST: Duration = Duration::from_millis(500);
+const AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The servers of this process. Nothing is started as long as none is configured.
 pub(crate) struct Mcp {
@@ -37,6 +44,7 @@ pub(crate) struct Mcp {
     discovery: Duration,
     /// Whether config.yaml is looked at again and again.
     watches: bool,
+    ended: CancellationToken,
     state: Mutex<State>,
 }
 
@@ -86,6 +94,7 @@ impl Mcp {
             }),
             discovery: discovery(config),
             watches: long_lived,
+            ended: CancellationToken::new(),
             state: Mutex::default(),
         };
         this.state().seen = this.look();
@@ -111,7 +120,11 @@ impl Mcp {
             None => {
                 let sampler = Some(Arc::clone(&self.sampler));
                 let workshop = Workshop::new(&self.home, env, None, sampler);
-                state.toolbox = Some(Arc::new(start(entries, &self.home, workshop)));
+                let toolbox = Arc::new(start(entries, &self.home, workshop));
+                if self.watches {
+                    post(&toolbox, board(&self.home), &self.ended);
+                }
+                state.toolbox = Some(toolbox);
             }
         }
     }
@@ -159,6 +172,7 @@ impl Mcp {
     /// Ends every server; no child is left.
     pub(crate) async fn shutdown(&self) {
         let toolbox = self.state().toolbox.take();
+        self.ended.cancel();
         if let Some(toolbox) = toolbox {
             toolbox.shutdown(STOPPING).await;
         }
@@ -185,6 +199,36 @@ impl ToolFeed for Mcp {
             notices
         })
     }
+}
+
+/// Where processes tell about their servers.
+pub(crate) fn board(home: &Home) -> Board {
+    Board::new(home.cache_dir().join("mcp-status"))
+}
+
+/// Tells how the servers fare: when something happens to them, and now and then.
+fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
+    let (toolbox, ended) = (Arc::downgrade(toolbox), ended.clone());
+    let Some(mut events) = toolbox.upgrade().map(|toolbox| toolbox.events()) else {
+        return;
+    };
+    task::spawn("mcp-status", async move {
+        let telling = async {
+            while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
+                if let Err(error) = board.post(&reports, SystemClock.now()) {
+                    tracing::debug!("the status is not written: {error}");
+                }
+                tokio::time::sleep(AT_MOST).await;
+                // Lagging only means that much happened.
+                let _ = tokio::time::timeout(AT_LEAST, events.recv()).await;
+            }
+        };
+        tokio::select! {
+            () = ended.cancelled() => {}
+            () = telling => {}
+        }
+        board.withdraw();
+    });
 }
 
 /// Starts servers for one command, chosen or not.

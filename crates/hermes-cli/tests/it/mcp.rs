@@ -5,6 +5,8 @@ mod commands;
 mod login;
 mod long_lived;
 mod restarts;
+mod reload;
+mod results;
 mod serve;
 mod turns;
 

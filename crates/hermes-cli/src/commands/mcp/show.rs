@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hermes_mcp::board::Note;
 use hermes_mcp::report::{self, ServerReport};
 use hermes_mcp::toolbox::Toolbox;
 use serde_json::json;
@@ -56,19 +57,46 @@ pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
 
 pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
     let reports = live(cx, args.name.as_deref(), args.timeout)?;
+    let notes = notes(cx, args.name.as_deref());
     if args.json {
-        match (&args.name, reports.first()) {
-            (Some(_), Some(report)) => cx.out.json(report)?,
-            _ => cx.out.json(&json!({"servers": reports}))?,
-        }
-        return Ok(());
+        let elsewhere = json!(notes);
+        let mut shown = match (&args.name, reports.first()) {
+            (Some(_), Some(report)) => json!(report),
+            _ => json!({"servers": reports}),
+        };
+        shown["processes"] = elsewhere;
+        return Ok(cx.out.json(&shown)?);
     }
     if reports.is_empty() {
         return Ok(cx.out.line(NONE)?);
     }
     let now = chrono::Utc::now();
+    for note in &notes {
+        let age = (now - note.at).num_seconds().max(0);
+        cx.out.line(format!(
+            "In the chat with process id {}, {age} s ago:\n",
+            note.pid
+        ))?;
+        for told in &note.servers {
+            cx.out.line(format!("{}\n", told.text))?;
+        }
+    }
+    if !notes.is_empty() {
+        cx.out.line("Tried just now, by this command:\n")?;
+    }
     let pages: Vec<String> = reports.iter().map(|r| report::details(r, now)).collect();
     Ok(cx.out.line(pages.join("\n\n"))?)
+}
+
+/// What running chats say about their servers, or about one of them.
+fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
+    let mut notes = mcp::board(&cx.home).read();
+    for note in &mut notes {
+        note.servers
+            .retain(|told| name.is_none_or(|name| told.name == name));
+    }
+    notes.retain(|note| !note.servers.is_empty());
+    notes
 }
 
 /// Connects to all servers, or one, for a moment.
