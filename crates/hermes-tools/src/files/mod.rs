@@ -23,6 +23,7 @@ mod place;
 mod read;
 mod search;
 mod text;
+mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,7 @@ pub use checkpoints::Checkpoints;
 pub use ledger::{FileLedger, Stale, Stamp};
 pub use limits::ReadLimits;
 pub use read::ReadMemory;
+pub use whole::whole_files;
 
 use access::Access;
 use guard::Guard;

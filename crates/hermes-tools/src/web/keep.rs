@@ -1,0 +1,188 @@
+//! Long pages: the beginning and the end go into the conversation, the whole is kept in a file.
+
+use std::path::{Path, PathBuf};
+
+use hermes_config::fs::{create_private_dir, write_atomic};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+/// Characters of a page that are kept at most.
+const MOST_KEPT: usize = 2_000_000;
+
+/// A page as the model gets it.
+pub(super) fn fit(text: &str, url: &str, limit: usize, dir: &Path) -> String {
+    let total = text.chars().count();
+    if total <= limit {
+        return text.to_owned();
+    }
+    let head_budget = limit * 3 / 4;
+    let tail_budget = limit - head_budget;
+    let head_end = at_char(text, head_budget);
+    let tail_start = at_char(text, total - tail_budget);
+    let head = back_to_line(&text[..head_end]);
+    let tail = on_to_line(&text[tail_start..]);
+    let (shown_head, shown_tail) = (head.chars().count(), tail.chars().count());
+    let where_it_is = match keep(text, total, url, dir) {
+        Ok(path) => format!(
+            "The whole text is in {path}. Go on reading where the beginning stops: \
+             read_file path=\"{path}\" offset={line} limit=200",
+            path = path.display(),
+            line = head.matches('\n').count() + 2,
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "a long page cannot be kept");
+            "The rest could not be kept; ask for a more specific page or raise char_limit"
+                .to_owned()
+        }
+    };
+    format!(
+        "{head}\n\n[… left out: see below …]\n\n{tail}\n\n\
+         [SHORTENED: the first {shown_head} and the last {shown_tail} of {total} characters. {where_it_is}]"
+    )
+}
+
+/// The byte where character `n` begins.
+fn at_char(text: &str, n: usize) -> usize {
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+/// Cut at the last line end, unless that costs half of it.
+fn back_to_line(head: &str) -> &str {
+    match head.rfind('\n') {
+        Some(at) if at > head.len() / 2 => &head[..at],
+        _ => head,
+    }
+}
+
+fn on_to_line(tail: &str) -> &str {
+    match tail.find('\n') {
+        Some(at) if at < tail.len() / 2 => &tail[at + 1..],
+        _ => tail,
+    }
+}
+
+fn keep(text: &str, total: usize, url: &str, dir: &Path) -> std::io::Result<PathBuf> {
+    create_private_dir(dir)?;
+    let path = dir.join(name(url));
+    let end = at_char(text, MOST_KEPT);
+    if end == text.len() {
+        write_atomic(&path, text.as_bytes(), 0o600)?;
+    } else {
+        let cut = format!(
+            "{}\n\n[the first {MOST_KEPT} of {total} characters are kept]\n",
+            &text[..end]
+        );
+        write_atomic(&path, cut.as_bytes(), 0o600)?;
+    }
+    Ok(path)
+}
+
+/// `<host>-<10 hex of the address>.md`: one file per page, however often it is read.
+fn name(url: &str) -> String {
+    let host = Url::parse(url)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_default();
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let slug: String = host.chars().take(60).map(plain).collect();
+    let slug = slug.trim_matches(['-', '.']);
+    let digest = Sha256::digest(url.as_bytes());
+    let hex: String = digest.iter().take(5).fold(String::new(), |hex, byte| {
+        let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+        hex + &format!("{}{}", digit(byte >> 4), digit(byte & 15))
+    });
+    format!("{}-{hex}.md", if slug.is_empty() { "page" } else { slug })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn short_pages_stay_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(fit("ünï", "https://x.test/", 3, dir.path()), "ünï");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn long_pages_show_both_ends_and_say_where_the_middle_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines: Vec<String> = (1..=1_000).map(|n| format!("line {n} äöü")).collect();
+        let text = lines.join("\n");
+        let shown = fit(&text, "https://www.Example.org/a?b", 4_000, dir.path());
+        assert!(shown.starts_with("line 1 äöü\n"));
+        assert!(shown.contains("line 1000 äöü") && !shown.contains("line 500 "));
+        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(files.len(), 1);
+        let path = files[0].path();
+        assert!(
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("www.example.org-")
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        // The offset is the first line that is not shown.
+        let offset = shown
+            .split("offset=")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
+        let offset: usize = offset.parse().unwrap();
+        assert!(shown.contains(&format!("line {} äöü\n", offset - 1)));
+        assert!(!shown.contains(&format!("line {offset} äöü\n")));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_shown_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let shown = fit(&"x".repeat(5_000), "https://x.test/", 2_000, &file);
+        assert!(shown.contains("could not be kept"));
+    }
+
+    #[test]
+    fn what_is_kept_has_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        fit(
+            &"ä".repeat(MOST_KEPT + 10),
+            "https://x.test/",
+            2_000,
+            dir.path(),
+        );
+        let kept = std::fs::read_to_string(dir.path().join(name("https://x.test/"))).unwrap();
+        let chars = kept.chars().count();
+        assert!((MOST_KEPT..MOST_KEPT + 100).contains(&chars), "{chars}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn shown_is_head_and_tail_of_the_page(text in "[a-zäß\n日]{0,900}", limit in 20_usize..500) {
+            let dir = tempfile::tempdir().unwrap();
+            let shown = fit(&text, "https://x.test/", limit, dir.path());
+            if text.chars().count() <= limit {
+                prop_assert_eq!(shown, text);
+            } else {
+                let (head, rest) = shown.split_once("\n\n[… left out").unwrap();
+                prop_assert!(text.starts_with(head));
+                let tail = rest.split_once("…]\n\n").unwrap().1.rsplit_once("\n\n[SHORTENED").unwrap().0;
+                prop_assert!(text.ends_with(tail));
+                prop_assert!(head.chars().count() + tail.chars().count() <= limit);
+            }
+        }
+    }
+}

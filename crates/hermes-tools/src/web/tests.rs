@@ -1,0 +1,4 @@
+mod fake;
+mod pages;
+mod pictures;
+mod searches;
