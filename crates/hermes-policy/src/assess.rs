@@ -56,7 +56,12 @@ pub(crate) fn assess(
         texts.push(variant);
     }
     if look.overflow {
-        look.firm(Category::TOO_DEEP, "it has more parts than are looked at");
+        look.findings.push(Finding {
+            category: Category::TOO_DEEP,
+            weight: Weight::Firm,
+            why: "it has more parts than are looked at".to_owned(),
+            excerpt: String::new(),
+        });
     }
     texts.append(&mut look.seen);
     let soft = match (request.confinement, request.kind) {

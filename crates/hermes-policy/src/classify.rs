@@ -23,6 +23,8 @@ use place::Verb;
 
 /// Scripts within scripts that are looked at.
 const NESTING: usize = 8;
+/// Programs that run programs, one within the other, that are looked at.
+const WRAPS: usize = 24;
 /// Findings that are kept; more say nothing new.
 const FINDINGS: usize = 100;
 /// Programs that are remembered for deny globs.
@@ -52,6 +54,8 @@ pub(crate) struct Look<'a> {
     /// The working directory is not known any more.
     lost: bool,
     depth: usize,
+    /// Programs that run the one that is looked at.
+    wraps: usize,
     excerpt: String,
     facts: Facts,
     /// Every program with its arguments, wherever it was found.
@@ -109,6 +113,7 @@ impl<'a> Look<'a> {
             cwds: vec![around.cwd.clone()],
             lost: false,
             depth: 0,
+            wraps: 0,
             excerpt: String::new(),
             facts: Facts::default(),
             seen: Vec::new(),
@@ -217,6 +222,20 @@ impl<'a> Look<'a> {
 
     /// The program that `call.words` start, wherever they come from.
     fn run(&mut self, call: Call<'_>) {
+        if self.wraps >= WRAPS {
+            self.firm(
+                Category::TOO_DEEP,
+                "commands within commands, deeper than is looked at",
+            );
+            self.every_suffix(call);
+            return;
+        }
+        self.wraps += 1;
+        self.run_here(call);
+        self.wraps -= 1;
+    }
+
+    fn run_here(&mut self, call: Call<'_>) {
         let Some(first) = call.words.first() else {
             return;
         };

@@ -210,9 +210,16 @@ impl Look<'_> {
 
     /// For text that the grammar does not understand: bash runs what comes before the mistake.
     pub(super) fn rough(&mut self, source: &str) {
-        const PIECES: usize = 2_000;
+        const PIECES: usize = 20_000;
         let pieces = source.split(['\n', ';', '|', '&', '(', ')', '`', '{', '}']);
-        for piece in pieces.take(PIECES) {
+        for (number, piece) in pieces.enumerate() {
+            if number > PIECES {
+                self.forbid(
+                    Category::PARSER_LIMIT,
+                    "it has too many parts to be looked at; write a script file",
+                );
+                return;
+            }
             let blanks = |c: char| c.is_whitespace() || c == ',';
             let words: Vec<Word> = piece
                 .split(blanks)

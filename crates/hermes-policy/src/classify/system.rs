@@ -98,7 +98,9 @@ impl Look<'_> {
             "kill" => self.soft(Category::PROCESSES, "stops processes"),
             "pkill" | "killall" | "skill" | "xkill" | "fuser" => self.kill_by_name(call),
             "hermes" => self.hermes(args),
-            "date" if has(args, "-s --set") || sets_clock(args) => self.firm(Category::SYSTEM_CHANGE, "sets the clock"),
+            "date" if has(args, "-s --set") || sets_clock(args) => {
+                self.firm(Category::SYSTEM_CHANGE, "sets the clock");
+            }
             "hostname" if !operands(args, "").is_empty() || has(args, "-F --file -b --boot") => {
                 self.firm(Category::SYSTEM_CHANGE, "renames the machine");
             }

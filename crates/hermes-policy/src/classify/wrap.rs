@@ -106,8 +106,8 @@ impl Look<'_> {
     }
 
     /// Where the options are not known well enough, every word may be the program.
-    fn every_suffix(&mut self, call: Call<'_>) {
-        for at in 0..call.args().len().min(16) {
+    pub(super) fn every_suffix(&mut self, call: Call<'_>) {
+        for at in 0..call.args().len().min(64) {
             let words = &call.args()[at..];
             let name = basename(&words[0].text).to_lowercase();
             self.hardline(Call {

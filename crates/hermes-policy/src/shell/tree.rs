@@ -8,16 +8,25 @@ use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
 /// so; 128 kB of ordinary script needs a few thousand.
 const STEPS: u32 = 60_000;
 
+/// Tokens outside of quotes and here documents. The parser's way back from a mistake takes time that
+/// grows with their square, without a report in between: 2000 take some tenths of a second at worst.
+const TOKENS: usize = 2_000;
+/// Longer texts are given up at their first mistake.
+const FORGIVEN: usize = 4_096;
+
 /// The tree of `source`; `None` where it would take too long.
 pub(super) fn parse(source: &str) -> Option<Tree> {
+    if tokens(source) > TOKENS {
+        return None;
+    }
     let mut parser = Parser::new();
     parser
         .set_language(&tree_sitter_bash::LANGUAGE.into())
         .ok()?;
     let mut steps = 0_u32;
-    let mut progress = |_: &ParseState| {
+    let mut progress = |state: &ParseState| {
         steps += 1;
-        if steps > STEPS {
+        if steps > STEPS || (state.has_error() && source.len() > FORGIVEN) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -29,6 +38,60 @@ pub(super) fn parse(source: &str) -> Option<Tree> {
         None,
         Some(ParseOptions::new().progress_callback(&mut progress)),
     )
+}
+
+/// About how many tokens the parser will see. Quoted text and here documents count as one, but what
+/// is substituted in them counts.
+fn tokens(source: &str) -> usize {
+    let mut count = 0;
+    let mut waiting: Vec<String> = Vec::new();
+    let mut lines = source.split('\n');
+    let mut quote: Option<char> = None;
+    while let Some(line) = lines.next() {
+        let mut in_word = false;
+        let mut chars = line.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            match (quote, c) {
+                (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+                (Some('\''), _) => {}
+                (_, '\\') => drop(chars.next()),
+                (Some(_), '`' | '(' | ')' | '$' | '{' | '}' | '|' | ';' | '&') => count += 1,
+                (Some(_), _) => {}
+                (None, '\'' | '"') => {
+                    quote = Some(c);
+                    count += 1;
+                }
+                (None, '<') if line[at..].starts_with("<<") && !line[at..].starts_with("<<<") => {
+                    chars.next();
+                    count += 1;
+                    let word = line[at + 2..].trim_start_matches(['-', ' ']);
+                    let end = word
+                        .find(|c: char| c.is_whitespace() || ";|&<>()".contains(c))
+                        .unwrap_or(word.len());
+                    waiting.push(word[..end].replace(['\'', '"', '\\'], ""));
+                }
+                (None, c) if c.is_whitespace() => in_word = false,
+                (None, c) if c.is_alphanumeric() || "_-./".contains(c) => {
+                    count += usize::from(!in_word);
+                    in_word = true;
+                }
+                (None, _) => {
+                    count += 1;
+                    in_word = false;
+                }
+            }
+        }
+        for end in std::mem::take(&mut waiting) {
+            for body in lines.by_ref() {
+                if body.trim_start_matches('\t') == end {
+                    break;
+                }
+                count += body.matches(['`', '$']).count();
+            }
+        }
+        count += 1;
+    }
+    count
 }
 
 /// `source` without the comments of its tree.

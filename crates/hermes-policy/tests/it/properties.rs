@@ -137,6 +137,11 @@ fn what_is_long_or_deep_is_bounded() {
         // That this ends at all is the point.
         let _ = class(&text[..text.floor_char_boundary(127_900)]);
     }
+    let long = format!(
+        "cat > a.txt <<'END'\n{}\nEND",
+        "it's (all) text | & ;\n".repeat(5_000)
+    );
+    assert_eq!(class(&long), Class::WorkspaceWrite);
     assert!(class(&"rm -rf x; ".repeat(12_000)) >= Class::Ask);
     // What comes after more than is kept still counts.
     let late = format!("{}rm -rf x", "make; ".repeat(300));
