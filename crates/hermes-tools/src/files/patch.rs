@@ -351,6 +351,3 @@ fn cut(diff: String) -> String {
     let kept = kept.rsplit_once('\n').map_or(kept, |(kept, _)| kept);
     format!("{kept}\n… {} more bytes of diff", diff.len() - kept.len())
 }
-
-#[cfg(test)]
-mod tests;

@@ -307,6 +307,3 @@ fn dense(hits: &[Hit]) -> String {
     text.pop();
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -36,8 +36,9 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
     start.contains(&0) || start.iter().filter(odd).count() * 10 > start.len() * 3
 }
 
-/// What the encoding of bytes without a mark probably is. The end may be cut inside a character.
-pub(super) fn guess(bytes: &[u8]) -> Encoding {
+/// What the encoding of bytes without a mark probably is. When they are not all there is, the end
+/// may be cut inside a character.
+pub(super) fn guess(bytes: &[u8], whole: bool) -> Encoding {
     let mut rest = bytes;
     let (mut stray, mut wide) = (false, false);
     loop {
@@ -50,8 +51,7 @@ pub(super) fn guess(bytes: &[u8]) -> Encoding {
                 let (good, bad) = rest.split_at(error.valid_up_to());
                 wide |= !good.is_ascii();
                 let Some(length) = error.error_len() else {
-                    // Cut off, or a broken end.
-                    stray |= bad.len() > 3;
+                    stray |= whole;
                     break;
                 };
                 stray = true;
@@ -92,7 +92,7 @@ impl Text {
         if let Ok(text) = std::str::from_utf8(bytes) {
             return Some(done(text.to_owned(), Encoding::Utf8, bom));
         }
-        match guess(bytes) {
+        match guess(bytes, true) {
             Encoding::Latin1 => {
                 let text = bytes.iter().map(|byte| char::from(*byte)).collect();
                 Some(done(text, Encoding::Latin1, bom))
@@ -165,16 +165,19 @@ impl Text {
         let new: Vec<&str> = edited.split_inclusive('\n').collect();
         let mut text = String::with_capacity(edited.len() + windows);
         for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+            let replaced = &own[op.old_range()];
             if op.tag() == DiffTag::Equal {
-                text.extend(own[op.old_range()].iter().copied());
-            } else if mostly_windows {
-                text.extend(
-                    new[op.new_range()]
-                        .iter()
-                        .map(|line| line.replace('\n', "\r\n")),
-                );
-            } else {
-                text.extend(new[op.new_range()].iter().copied());
+                text.extend(replaced.iter().copied());
+                continue;
+            }
+            let windows = replaced
+                .first()
+                .map_or(mostly_windows, |line| line.ends_with("\r\n"));
+            for line in &new[op.new_range()] {
+                match line.strip_suffix('\n') {
+                    Some(line) if windows => text.extend([line, "\r\n"]),
+                    _ => text.push_str(line),
+                }
             }
         }
         text

@@ -63,7 +63,8 @@ pub(super) fn read(
     if sample.starts_with(b"\xef\xbb\xbf") {
         file.consume(3);
     }
-    let encoding = text::guess(file.fill_buf()?);
+    let start = file.fill_buf()?;
+    let encoding = text::guess(start, start.len() < SAMPLE);
     lines(file, encoding, wanted, cancelled)
 }
 

@@ -1,0 +1,275 @@
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use hermes_config::Config;
+use hermes_core::clock::SystemClock;
+use hermes_core::ids::TurnId;
+use hermes_testkit::home::TempHome;
+use hermes_testkit::oracle;
+use hermes_tools::files::Checkpoints;
+use hermes_tools::files::checkpoints::CheckpointError;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::Bench;
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.checkpoints.enabled = true;
+    config
+}
+
+fn bench() -> Bench {
+    let bench = Bench::with_config(&config(), |_| {});
+    bench.put("Cargo.toml", "[package]\n");
+    bench
+}
+
+impl Bench {
+    fn turn(&mut self, turn: u64) {
+        self.cx.turn = TurnId(turn);
+    }
+
+    async fn write(&self, path: &str, content: &str) {
+        self.ok("write_file", json!({"path": path, "content": content}))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_change_of_a_turn_keeps_what_was_there() {
+    let mut bench = bench();
+    bench.put("a.txt", "zero\n");
+    let dir = bench.path("");
+    let list = async |bench: &Bench| bench.deps.checkpoints.list(&dir).await.unwrap();
+    assert_eq!(list(&bench).await, []);
+    bench.write("a.txt", "one\n").await;
+    bench.write("a.txt", "two\n").await;
+    assert_eq!(list(&bench).await.len(), 1, "one per turn");
+    bench.turn(2);
+    bench.write("sub/b.txt", "b\n").await;
+    bench.turn(3);
+    bench.write("a.txt", "three\n").await;
+    let all = list(&bench).await;
+    let numbers: Vec<usize> = all.iter().map(|entry| entry.number).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert_eq!(all[0].reason, "before write_file");
+    assert_eq!((all[1].files_changed, all[1].insertions), (1, 1));
+    let checkpoints = &bench.deps.checkpoints;
+    let changes = checkpoints.diff(&dir, "1").await.unwrap();
+    assert!(changes.diff.contains("-two\n+three"), "{}", changes.diff);
+    // One file, then everything.
+    let restored = checkpoints.restore(&dir, "3", Some("a.txt")).await.unwrap();
+    assert!(restored.saved);
+    assert_eq!(bench.text("a.txt"), "zero\n");
+    assert_eq!(bench.text("sub/b.txt"), "b\n");
+    let before = list(&bench).await;
+    assert!(
+        before[0].reason.starts_with("before going back to"),
+        "{before:?}"
+    );
+    let first = before.last().unwrap().short_hash.clone();
+    let restored = checkpoints.restore(&dir, &first, None).await.unwrap();
+    assert_eq!(restored.removed, ["sub/b.txt"]);
+    assert!(!bench.path("sub/b.txt").exists());
+    // Going back can be taken back: everything that was removed is in the snapshot before.
+    checkpoints.restore(&dir, "1", None).await.unwrap();
+    assert_eq!(bench.text("sub/b.txt"), "b\n");
+    for (which, file) in [
+        ("9", None),
+        ("zz", None),
+        ("--help", None),
+        ("1", Some("../x")),
+        ("1", Some("/etc/passwd")),
+    ] {
+        let error = checkpoints.restore(&dir, which, file).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                CheckpointError::Unknown { .. } | CheckpointError::BadPath(_)
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn bytes_come_back_exactly_and_the_projects_git_is_untouched() {
+    let mut bench = bench();
+    let project = bench.path("");
+    let git = |args: &[&str]| {
+        let run = Command::new("git")
+            .args(args)
+            .current_dir(&project)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{args:?} {run:?}");
+        String::from_utf8(run.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    // Attributes of the project would change line ends and run a filter.
+    bench.put(".gitattributes", "* text=auto eol=crlf filter=evil\n");
+    bench.put("crlf.txt", "a\r\nb\n");
+    bench.put("with space \u{e9}[1].txt", "x\n");
+    bench.put("secret/.env", "KEY=1\n");
+    bench.put("node_modules/m.js", "x\n");
+    let status = git(&["status", "--porcelain", "--ignored"]);
+    let before: Vec<_> = walk(&bench.path(".git"));
+    bench.write("crlf.txt", "c\n").await;
+    bench.turn(2);
+    bench.write("with space \u{e9}[1].txt", "y\n").await;
+    assert_eq!(git(&["status", "--porcelain", "--ignored"]), status);
+    let dir = bench.path("");
+    let checkpoints = &bench.deps.checkpoints;
+    checkpoints.restore(&dir, "2", None).await.unwrap();
+    assert_eq!(bench.bytes("crlf.txt"), b"a\r\nb\n");
+    assert_eq!(bench.text("with space \u{e9}[1].txt"), "x\n");
+    assert_eq!(bench.text("secret/.env"), "KEY=1\n");
+    let after: Vec<_> = walk(&bench.path(".git"));
+    let stay = |paths: &[String]| -> Vec<String> {
+        paths
+            .iter()
+            .filter(|path| !path.ends_with("/index"))
+            .cloned()
+            .collect()
+    };
+    assert_eq!(stay(&after), stay(&before));
+    let store = bench.root().join("home/checkpoints/store");
+    let kept = Command::new("git")
+        .args(["log", "--all", "--name-only", "--format="])
+        .env("GIT_DIR", &store)
+        .output()
+        .unwrap();
+    let kept = String::from_utf8(kept.stdout).unwrap();
+    assert!(
+        !kept.contains(".env") && !kept.contains("node_modules"),
+        "{kept}"
+    );
+}
+
+fn walk(dir: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        if entry.path().is_dir() {
+            paths.extend(walk(&entry.path()));
+        } else {
+            paths.push(entry.path().display().to_string());
+        }
+    }
+    paths.sort();
+    paths
+}
+
+#[tokio::test]
+async fn old_snapshots_and_large_files_go() {
+    let mut settings = config();
+    settings.checkpoints.max_snapshots = 3;
+    settings.checkpoints.max_file_size_mb = 1;
+    let mut bench = Bench::with_config(&settings, |_| {});
+    bench.put("Cargo.toml", "[package]\n");
+    bench.put("large.txt", "x".repeat(2 << 20));
+    for turn in 0..6 {
+        bench.turn(turn);
+        bench.write("a.txt", &format!("{turn}\n")).await;
+    }
+    let dir = bench.path("");
+    let all = bench.deps.checkpoints.list(&dir).await.unwrap();
+    assert_eq!(all.len(), 3);
+    bench
+        .deps
+        .checkpoints
+        .restore(&dir, "3", None)
+        .await
+        .unwrap();
+    assert_eq!(bench.text("a.txt"), "2\n");
+    assert!(
+        bench.path("large.txt").exists(),
+        "what was never kept is not touched"
+    );
+}
+
+#[tokio::test]
+async fn the_store_stays_within_its_size() {
+    let mut settings = config();
+    settings.checkpoints.max_total_size_mb = 1;
+    let mut bench = Bench::with_config(&settings, |_| {});
+    bench.put("Cargo.toml", "[package]\n");
+    let noise = |seed: u64| -> String {
+        let mut state = seed;
+        (0..300_000)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                char::from(b' ' + (state >> 58) as u8)
+            })
+            .collect()
+    };
+    for turn in 0..8 {
+        bench.turn(turn);
+        bench.write("a.txt", &noise(turn)).await;
+    }
+    let all = bench.deps.checkpoints.list(&bench.path("")).await.unwrap();
+    assert!((1..7).contains(&all.len()), "{}", all.len());
+}
+
+#[tokio::test]
+async fn nothing_is_kept_when_it_is_off_or_the_directory_too_broad() {
+    let off = Bench::new();
+    off.put("Cargo.toml", "");
+    off.write("a.txt", "x\n").await;
+    assert!(!off.root().join("home/checkpoints").exists());
+    let on = bench();
+    let checkpoints = &on.deps.checkpoints;
+    for dir in ["/", "/tmp"] {
+        let taken = checkpoints
+            .before_change(&"s".into(), TurnId(1), Path::new(dir), "test")
+            .await;
+        assert!(!taken, "{dir}");
+    }
+}
+
+#[tokio::test]
+async fn the_original_sees_our_snapshots_and_we_see_its() {
+    let Some(oracle) = oracle::require("the_original_sees_our_snapshots_and_we_see_its") else {
+        return;
+    };
+    let home = TempHome::new();
+    let project = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = project.path().canonicalize().unwrap();
+    std::fs::write(dir.join("Cargo.toml"), "[package]\n").unwrap();
+    std::fs::write(dir.join("a.txt"), "one\n").unwrap();
+    let ours = Checkpoints::from_config(
+        &hermes_config::home::Home::at(home.path()),
+        &config(),
+        Arc::new(SystemClock),
+    );
+    assert!(
+        ours.before_change(&"s".into(), TurnId(1), &dir, "ours")
+            .await
+    );
+    std::fs::write(dir.join("a.txt"), "two\n").unwrap();
+    let program = "
+import json, sys
+from tools.checkpoint_manager import CheckpointManager
+m = CheckpointManager(enabled=True)
+d = sys.argv[1]
+seen = [c['reason'] for c in m.list_checkpoints(d)]
+took = m.ensure_checkpoint(d, 'theirs')
+print(json.dumps({'seen': seen, 'took': took}))
+";
+    let said = oracle.json(&home, program, [dir.to_str().unwrap()]);
+    assert_eq!(said, json!({"seen": ["ours"], "took": true}));
+    let reasons: Vec<String> = ours
+        .list(&dir)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.reason)
+        .collect();
+    assert_eq!(reasons, ["theirs", "ours"]);
+    ours.restore(&dir, "2", None).await.unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join("a.txt")).unwrap(), "one\n");
+}

@@ -1,0 +1,273 @@
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use hermes_core::approval::Verdict;
+use hermes_core::tool::ToolErrorKind;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::{Answers, Bench, context, error_of, success};
+
+#[tokio::test]
+async fn a_file_is_made_with_its_directories() {
+    let bench = Bench::new();
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "a/b/c.txt", "content": "hi\n"}),
+        )
+        .await;
+    assert_eq!(
+        value,
+        json!({
+            "bytes_written": 3,
+            "dirs_created": true,
+            "resolved_path": bench.path("a/b/c.txt"),
+            "files_modified": [bench.path("a/b/c.txt")],
+            "lint": {"status": "skipped", "message": "there is no check for .txt files"},
+        })
+    );
+    assert_eq!(bench.text("a/b/c.txt"), "hi\n");
+    let names: Vec<_> = std::fs::read_dir(bench.path("a/b")).unwrap().collect();
+    assert_eq!(names.len(), 1, "no temporary file is left");
+}
+
+#[tokio::test]
+async fn mode_line_ends_marks_and_links_stay() {
+    let bench = Bench::new();
+    bench.put("run.sh", "#!/bin/sh\r\necho\r\n");
+    let mode = std::fs::Permissions::from_mode(0o750);
+    std::fs::set_permissions(bench.path("run.sh"), mode).unwrap();
+    symlink("run.sh", bench.path("link.sh")).unwrap();
+    bench
+        .ok(
+            "write_file",
+            json!({"path": "link.sh", "content": "#!/bin/sh\necho hi\n"}),
+        )
+        .await;
+    assert_eq!(bench.text("run.sh"), "#!/bin/sh\r\necho hi\r\n");
+    let meta = std::fs::metadata(bench.path("run.sh")).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o7777, 0o750);
+    let link = std::fs::symlink_metadata(bench.path("link.sh")).unwrap();
+    assert!(link.file_type().is_symlink());
+    bench.put("bom.txt", "\u{feff}old\n");
+    bench
+        .ok("write_file", json!({"path": "bom.txt", "content": "new\n"}))
+        .await;
+    assert_eq!(bench.text("bom.txt"), "\u{feff}new\n");
+    bench.put("latin.txt", b"caf\xe9\n");
+    bench
+        .ok(
+            "write_file",
+            json!({"path": "latin.txt", "content": "thé\n"}),
+        )
+        .await;
+    assert_eq!(bench.bytes("latin.txt"), b"th\xe9\n");
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "latin.txt", "content": "“x”\n"}),
+        )
+        .await;
+    assert_eq!(bench.text("latin.txt"), "“x”\n");
+    assert!(value["_warning"].as_str().unwrap().contains("UTF-8"));
+}
+
+#[tokio::test]
+async fn what_nobody_meant_is_refused() {
+    let bench = Bench::new();
+    bench.put("a.json", "{\"a\": 1}\n");
+    bench.put("dir/x", "");
+    for (path, content, why) in [
+        ("a.json", "{\"a\": }", "does not parse"),
+        ("new.yaml", "a: [1", "does not parse"),
+        ("new.toml", "a = ", "does not parse"),
+        ("x.txt", "1|one\n2|two\n", "without line numbers"),
+        ("dir", "x", "directory"),
+        ("a.json/x", "x", ""),
+    ] {
+        let args = json!({"path": path, "content": content});
+        let (_, value) = bench.err("write_file", args).await;
+        assert!(error_of(&value).contains(why), "{path}: {value}");
+    }
+    assert_eq!(bench.text("a.json"), "{\"a\": 1}\n");
+    assert!(!bench.path("new.yaml").exists() && !bench.path("x.txt").exists());
+}
+
+#[tokio::test]
+async fn the_home_and_the_system_are_out_of_reach_even_for_a_person() {
+    let mut bench = Bench::new();
+    let answers = Answers::new(Verdict::Session);
+    bench.cx.approver = answers.clone();
+    bench.put("../home/config.yaml", "a: 1\n");
+    symlink(
+        bench.root().join("home/config.yaml"),
+        bench.path("innocent.yaml"),
+    )
+    .unwrap();
+    for path in [
+        "../home/config.yaml",
+        "innocent.yaml",
+        "../home/.env",
+        "../home/auth.json",
+        "../home/mcp-tokens/x.json",
+        "../home/state.db",
+        "../home/profiles/other/config.yaml",
+        "/etc/hermes-test",
+        "/dev/null",
+        "/proc/self/comm",
+    ] {
+        let args = json!({"path": path, "content": "x: 1\n"});
+        let (kind, value) = bench.err("write_file", args).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}: {value}");
+    }
+    assert_eq!(
+        answers.count(),
+        0,
+        "nobody is asked for what is never allowed"
+    );
+    assert_eq!(bench.text("../home/config.yaml"), "a: 1\n");
+}
+
+#[tokio::test]
+async fn outside_the_workspace_a_person_is_asked() {
+    let mut bench = Bench::new();
+    let outside = bench.root().join("elsewhere/a.txt");
+    let args = json!({"path": outside, "content": "x\n"});
+    // Nobody is there.
+    let (kind, value) = bench.err("write_file", args.clone()).await;
+    assert_eq!(kind, ToolErrorKind::Denied);
+    assert!(
+        error_of(&value).contains("outside the workspace"),
+        "{value}"
+    );
+    let denies = Answers::new(Verdict::Deny {
+        why: Some("not there".into()),
+    });
+    bench.cx.approver = denies.clone();
+    let (_, value) = bench.err("write_file", args.clone()).await;
+    assert!(error_of(&value).contains("not there"), "{value}");
+    assert!(!outside.exists());
+    let asked = denies.asked.lock().unwrap()[0].clone();
+    assert_eq!(asked.action, format!("write {}", outside.display()));
+    // Allowed for the session: the directory is open from then on, also to patch.
+    let allows = Answers::new(Verdict::Session);
+    bench.cx.approver = allows.clone();
+    bench.ok("write_file", args.clone()).await;
+    bench
+        .ok(
+            "patch",
+            json!({"mode": "replace", "path": outside, "old_string": "x", "new_string": "y"}),
+        )
+        .await;
+    assert_eq!(allows.count(), 1);
+    // A link out of the workspace leads outside; so does a hook of git.
+    symlink(bench.root().join("elsewhere2"), bench.path("way-out")).unwrap();
+    std::fs::create_dir(bench.root().join("elsewhere2")).unwrap();
+    bench.cx.approver = denies.clone();
+    for path in ["way-out/x", "../above.txt", ".git/hooks/pre-commit"] {
+        let args = json!({"path": path, "content": "x"});
+        let (kind, _) = bench.err("write_file", args).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn other_profiles_take_a_flag_and_a_person() {
+    let mut bench = Bench::new();
+    bench.cx.approver = Answers::new(Verdict::Once);
+    let path = bench.root().join("home/profiles/other/skills/a/SKILL.md");
+    let (kind, value) = bench
+        .err("write_file", json!({"path": path, "content": "x"}))
+        .await;
+    assert_eq!(kind, ToolErrorKind::Denied);
+    assert!(error_of(&value).contains("cross_profile"), "{value}");
+    let args = json!({"path": path, "content": "x", "cross_profile": true});
+    bench.ok("write_file", args).await;
+}
+
+#[tokio::test]
+async fn what_is_not_known_of_a_file_is_said() {
+    let bench = Bench::new();
+    let write = |content: &str| json!({"path": "a.txt", "content": content});
+    let warning = |value: &serde_json::Value| value["_warning"].as_str().unwrap_or("").to_owned();
+    bench.put("a.txt", "one\ntwo\nthree\n");
+    let value = bench.ok("write_file", write("1\n2\n3\n")).await;
+    assert!(warning(&value).contains("had not read it"), "{value}");
+    // Its own writes are known.
+    let value = bench.ok("write_file", write("2\n")).await;
+    assert_eq!(warning(&value), "");
+    bench.put("a.txt", "other\nlines\n");
+    let value = bench.ok("write_file", write("3\n")).await;
+    assert!(warning(&value).contains("changed on disk"), "{value}");
+    bench.put("a.txt", "a\nb\nc\n");
+    bench
+        .ok("read_file", json!({"path": "a.txt", "limit": 1}))
+        .await;
+    let value = bench.ok("write_file", write("4\n")).await;
+    assert!(warning(&value).contains("only part"), "{value}");
+    // Another agent of the same process.
+    bench.ok("read_file", json!({"path": "a.txt"})).await;
+    let sibling = context(&bench.path(""), "child");
+    success(
+        bench
+            .call_in("write_file", write("theirs\n"), &sibling)
+            .await,
+    );
+    let patch =
+        json!({"mode": "replace", "path": "a.txt", "old_string": "theirs", "new_string": "ours"});
+    let value = bench.ok("patch", patch).await;
+    assert!(warning(&value).contains("another agent (child)"), "{value}");
+}
+
+#[tokio::test]
+async fn errors_that_an_edit_brings_in_are_told() {
+    let bench = Bench::new();
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "a.py", "content": "def f(:\n"}),
+        )
+        .await;
+    assert_eq!(value["lint"]["status"], "error", "{value}");
+    assert!(
+        value["lint"]["output"]
+            .as_str()
+            .unwrap()
+            .contains("SyntaxError")
+    );
+    // It was broken before; lines that moved are no new errors.
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "a.py", "content": "\n\ndef f(:\n"}),
+        )
+        .await;
+    assert!(
+        value["lint"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("added none"),
+        "{value}"
+    );
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "a.py", "content": "def f():\n    return 1\n"}),
+        )
+        .await;
+    assert_eq!(value["lint"], json!({"status": "ok", "output": ""}));
+    let value = bench
+        .ok(
+            "write_file",
+            json!({"path": "a.sh", "content": "if true; then\n"}),
+        )
+        .await;
+    assert_eq!(value["lint"]["status"], "error", "{value}");
+    assert!(!bench.path("evil").exists());
+    // The check reads; it runs nothing.
+    let code = "open('evil', 'w')\n";
+    bench
+        .ok("write_file", json!({"path": "b.py", "content": code}))
+        .await;
+    assert!(!bench.path("evil").exists());
+}
