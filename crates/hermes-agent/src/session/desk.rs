@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
+use hermes_core::redact;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -99,8 +100,10 @@ impl Desk {
 
     /// Shows what happened now; the model reads it when it reads next.
     pub(super) async fn inform(&self, headline: String, text: &str) {
+        let headline = redact::keys(&headline).into_owned();
         self.events.notice(NoticeLevel::Info, headline).await;
-        if !self.informed.put_within(&defang(text), INFORMED) {
+        let text = redact::keys(text);
+        if !self.informed.put_within(&defang(&text), INFORMED) {
             tracing::warn!("too much happened in the background: the model is not told everything");
         }
     }

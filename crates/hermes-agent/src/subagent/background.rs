@@ -1,4 +1,4 @@
-//! Delegations that nobody waits for: their reports come as a message.
+//! Delegations that nobody waits for: their reports come later.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,38 @@ use crate::session::{SessionHandle, WeakSession};
 /// Brings reports to the conversation that delegated the work. Clones share it.
 #[derive(Clone, Default)]
 pub struct Post {
-    session: Arc<Mutex<Option<WeakSession>>>,
+    session: Arc<Mutex<Option<(WeakSession, Arrival)>>>,
     running: Arc<AtomicUsize>,
 }
 
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// The person is told; the model reads it with its next step or turn.
+    Waits,
+    /// It starts a turn, after the one that runs.
+    Wakes,
+}
+
 impl Post {
-    /// Reports go to this session from now on. It may still end when nobody else holds it.
+    /// Reports go to this session from now on: the person is told at once, the model with its next
+    /// step or turn. The session may still end when nobody else holds it.
     pub fn attach(&self, session: &SessionHandle) {
+        self.put(session, Arrival::Waits);
+    }
+
+    /// The same, but a report starts a turn: for front ends that show turns nobody asked for.
+    pub fn attach_waking(&self, session: &SessionHandle) {
+        self.put(session, Arrival::Wakes);
+    }
+
+    fn put(&self, session: &SessionHandle, arrival: Arrival) {
         let mut place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(session.downgrade());
+        *place = Some((session.downgrade(), arrival));
     }
 
     /// Whether somebody would get a report.
     pub(super) fn is_attached(&self) -> bool {
-        self.session()
-            .is_some_and(|session| session.upgrade().is_some())
+        self.session().is_some()
     }
 
     /// A place for one more delegation; `None`: `most` are running.
@@ -38,20 +55,21 @@ impl Post {
     }
 
     /// `false`: the session is over; the reports are in the rows of the children.
-    pub(super) async fn deliver(&self, text: String) -> bool {
-        let session = self.session().and_then(|session| session.upgrade());
-        let Some(session) = session else {
+    pub(super) async fn deliver(&self, headline: String, text: String) -> bool {
+        let Some((session, arrival)) = self.session() else {
             return false;
         };
-        let input = UserInput::from(text.as_str());
-        session.send(AgentCommand::Queue(input)).await.is_ok()
+        let command = match arrival {
+            Arrival::Waits => AgentCommand::Inform { headline, text },
+            Arrival::Wakes => AgentCommand::Queue(UserInput::from(text.as_str())),
+        };
+        session.send(command).await.is_ok()
     }
 
-    fn session(&self) -> Option<WeakSession> {
-        self.session
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    fn session(&self) -> Option<(SessionHandle, Arrival)> {
+        let place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let (session, arrival) = place.as_ref()?;
+        Some((session.upgrade()?, *arrival))
     }
 }
 

@@ -86,11 +86,12 @@ fn undelivered(items: &[Item]) -> Vec<(String, String)> {
     let delivered = |id: &str| {
         let begins = format!("{DELEGATION_OPEN} {id}:");
         items.iter().any(|item| {
-            let Message::User(user) = &*item.message else {
-                return false;
+            let (text, sent) = match &*item.message {
+                Message::User(user) => (user.content.text(), user.wire_text.as_deref()),
+                Message::Tool(result) => (result.content.text(), None),
+                Message::Assistant(_) => return false,
             };
-            let sent = user.wire_text.as_deref().unwrap_or_default();
-            user.content.text().contains(&begins) || sent.contains(&begins)
+            text.contains(&begins) || sent.is_some_and(|sent| sent.contains(&begins))
         })
     };
     items

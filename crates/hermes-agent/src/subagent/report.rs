@@ -100,7 +100,6 @@ impl Entry {
         self.ended = Some(ended);
     }
 
-    /// `fenced`: the child may have read orders that are not the person's.
     pub(super) async fn to_json(&self, limits: &Shown<'_>) -> Value {
         let mut entry = Map::new();
         let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
@@ -142,7 +141,7 @@ impl Entry {
                 put("cost_usd", json!(usd));
             }
         }
-        if !self.trace.is_empty() {
+        if limits.traced && !self.trace.is_empty() {
             put("tool_trace", json!(self.trace));
         }
         Value::Object(entry)
@@ -157,7 +156,10 @@ pub(super) fn rounded(seconds: f64) -> f64 {
 pub(super) struct Shown<'a> {
     pub max_chars: usize,
     pub dir: Option<&'a Path>,
+    /// The child may have read orders that are not the person's.
     pub fenced: bool,
+    /// With the calls that the child made.
+    pub traced: bool,
 }
 
 impl Shown<'_> {

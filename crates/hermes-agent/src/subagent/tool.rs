@@ -23,6 +23,9 @@ use super::{NAME, SubagentDeps, child_id, child_tools};
 const NO_POST: &str = "This conversation cannot be reached later, so the work was waited for.";
 const FULL: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
 
+/// Of all reports of a delegation that arrive together: what waits for the model is bounded.
+const INFORMED_CHARS: usize = 7_500;
+
 #[derive(Clone)]
 pub(super) struct DelegateTask {
     spec: ToolSpec,
@@ -115,10 +118,16 @@ impl DelegateTask {
             child.run()
         });
         let entries = join_all(children).await;
+        let most = self.deps.limits.max_summary_chars;
         let shown = Shown {
-            max_chars: self.deps.limits.max_summary_chars,
+            max_chars: if waiting {
+                most
+            } else {
+                most.min(INFORMED_CHARS / entries.len().max(1))
+            },
             dir: self.deps.spill_dir.as_deref(),
             fenced: cx.taint.is_marked(),
+            traced: waiting,
         };
         let mut results = Vec::with_capacity(entries.len());
         for entry in &entries {
@@ -156,8 +165,10 @@ impl DelegateTask {
             if cancel.is_cancelled() {
                 return;
             }
+            let headline =
+                format!("Background work {name} is done: its reports wait for the next step.");
             let text = message(&name, &results);
-            if !tool.deps.post.deliver(text).await {
+            if !tool.deps.post.deliver(headline, text).await {
                 tracing::info!(delegation = name, "the session that delegated is over");
             }
         };

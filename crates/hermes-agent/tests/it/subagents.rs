@@ -408,44 +408,55 @@ async fn a_long_report_is_cut_and_kept_in_a_file() {
 }
 
 #[tokio::test]
-async fn work_in_the_background_reports_in_a_turn_of_its_own() {
-    let bench = Bench::new();
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let open = gate.clone();
-    let wait = FakeTool::new("wait", Effects::ReadOnly, move |_, _| {
-        let gate = gate.clone();
-        Box::pin(async move {
-            let _permit = gate.acquire().await;
-            ToolOutcome::Done("waited".into())
-        })
-    });
-    let script = [
-        delegate(&json!({"goal": "later", "background": true})),
-        Reply::text("it is on its way"),
-        Reply::text("here it is"),
-    ];
-    let mut session = bench
-        .parent(script, |_, request| match request.messages.len() {
-            1 => Reply::call("wait", "{}"),
-            _ => Reply::text("the work is done"),
-        })
-        .tool(wait)
-        .start();
-    bench.post.attach(&session.handle);
-    assert_eq!(session.turn("go").await.text, "it is on its way");
-    let dispatched = bench.result(0).await;
-    assert_eq!(dispatched["status"], "dispatched");
-    open.add_permits(1);
-    // Nobody said anything: the report starts the turn.
-    assert_eq!(session.finish().await.text, "here it is");
-    let last = session.router.request(session.router.requests().len() - 1);
-    let message = last.last().unwrap();
-    let id = dispatched["delegation_id"].as_str().unwrap();
-    assert!(
-        message.starts_with(&format!("user: [delegation {id}:")),
-        "{message}"
-    );
-    assert!(message.contains("the work is done") && message.contains("not words of the person"));
+async fn work_in_the_background_reports_when_it_is_done() {
+    for wakes in [false, true] {
+        let bench = Bench::new();
+        let gate = Arc::new(tokio::sync::Semaphore::new(0));
+        let open = gate.clone();
+        let wait = FakeTool::new("wait", Effects::ReadOnly, move |_, _| {
+            let gate = gate.clone();
+            Box::pin(async move {
+                let _permit = gate.acquire().await;
+                ToolOutcome::Done("waited".into())
+            })
+        });
+        let script = [
+            delegate(&json!({"goal": "later", "background": true})),
+            Reply::text("it is on its way"),
+            Reply::text("here it is"),
+        ];
+        let mut session = bench
+            .parent(script, |_, request| match request.messages.len() {
+                1 => Reply::call("wait", "{}"),
+                _ => Reply::text("the work is done"),
+            })
+            .tool(wait)
+            .start();
+        if wakes {
+            bench.post.attach_waking(&session.handle);
+        } else {
+            bench.post.attach(&session.handle);
+        }
+        assert_eq!(session.turn("go").await.text, "it is on its way");
+        let dispatched = bench.result(0).await;
+        assert_eq!(dispatched["status"], "dispatched");
+        open.add_permits(1);
+        if !wakes {
+            let told = |event: &AgentEvent| match event {
+                AgentEvent::Notice { text, .. } if text.contains("is done") => Some(()),
+                _ => None,
+            };
+            session.until(told).await;
+            session.send(AgentCommand::Submit("well?".into())).await;
+        }
+        assert_eq!(session.finish().await.text, "here it is");
+        let last = session.router.request(session.router.requests().len() - 1);
+        let message = last.last().unwrap();
+        let id = dispatched["delegation_id"].as_str().unwrap();
+        assert!(message.contains(&format!("[delegation {id}:")), "{message}");
+        assert!(message.contains("the work is done"), "{message}");
+        assert!(message.contains("not words of the person"), "{message}");
+    }
 }
 
 #[tokio::test]
