@@ -7,6 +7,8 @@ use std::sync::Arc;
 use hermes_config::Config;
 use hermes_core::clock::SystemClock;
 use hermes_core::model::ModelRouter;
+use hermes_exec::backend;
+use hermes_exec::sandbox::{Sandbox, Settings, Tier};
 use hermes_models::router::Overrides;
 use hermes_store::db::{RepairOptions, RepairReport, repair};
 use hermes_store::memory::{MemoryFiles, Target};
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
         let config = Arc::new(config);
         memory(cx, &config, &mut report);
         skills(cx, &config, &mut report);
+        terminal(cx, &config, &mut report);
         the_model(cx, &config, args.offline, &mut report)?;
     }
     show(args, cx, &report)?;
@@ -225,6 +228,27 @@ fn memory(cx: &Context, config: &Config, report: &mut Report) {
 fn skills(cx: &Context, config: &Config, report: &mut Report) {
     let found = Library::of_home(&cx.home, config, Some("cli")).scan();
     report.ok("skills", format!("{} found", found.len()));
+}
+
+/// Where commands run and what confines them.
+fn terminal(cx: &Context, config: &Config, report: &mut Report) {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    match backend::select(&cx.home, config, &cx.env, &cwd) {
+        Err(error) => report.problem("terminal", error.to_string()),
+        Ok(Some(environment)) => report.ok("terminal", environment.info().posture),
+        Ok(None) => {
+            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+            let posture = sandbox.describe();
+            let text = posture.to_string();
+            if posture.refuses {
+                report.problem("sandbox", text);
+            } else if posture.active == Tier::None && posture.requested != "off" {
+                report.warning("sandbox", format!("commands are {text}"));
+            } else {
+                report.ok("sandbox", format!("commands are {text}"));
+            }
+        }
+    }
 }
 
 fn the_model(cx: &Context, config: &Arc<Config>, offline: bool, report: &mut Report) -> Outcome {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use hermes_config::redact;
 use hermes_core::model::Route;
+use hermes_exec::backend;
+use hermes_exec::sandbox::{Sandbox, Settings};
 use hermes_models::router::Overrides;
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
@@ -65,6 +67,8 @@ pub(crate) fn run(args: &StatusArgs, cx: &Context) -> Outcome {
         text("/memory/user")
     ))?;
     cx.out.line(format!("skills    {}", number("/skills")))?;
+    cx.out
+        .line(format!("terminal  {}", text("/terminal/posture")))?;
     if let Some(warnings) = status["config_warnings"]
         .as_array()
         .filter(|list| !list.is_empty())
@@ -82,6 +86,23 @@ fn profile(status: &Value) -> String {
         .as_str()
         .map(|name| format!(" (profile {name})"))
         .unwrap_or_default()
+}
+
+/// Where commands run and what confines them there.
+fn terminal(cx: &Context, config: &hermes_config::Config) -> Value {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    match backend::select(&cx.home, config, &cx.env, &cwd) {
+        Err(error) => json!({"error": error.to_string(), "posture": error.to_string()}),
+        Ok(Some(environment)) => {
+            let info = environment.info();
+            json!({"backend": info.kind, "posture": info.posture})
+        }
+        Ok(None) => {
+            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+            let posture = sandbox.describe();
+            json!({"backend": "local", "posture": format!("local, {posture}"), "sandbox": posture})
+        }
+    }
 }
 
 fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
@@ -117,6 +138,7 @@ fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
         "sessions": sessions,
         "memory": {"memory": used(Target::Memory), "user": used(Target::User)},
         "skills": Library::of_home(&cx.home, &config, Some("cli")).scan().len(),
+        "terminal": terminal(cx, &config),
         "config_warnings": warnings,
     }))
 }

@@ -60,7 +60,14 @@ fn enter(spec: &Spec) -> Result<(), String> {
         kernel::limit(spec.limits)?;
     }
     if let Some(files) = &spec.files {
-        kernel::restrict(files, spec.network)?;
+        let files = files.clone();
+        // Without covers the rules permit less, never more.
+        let files = if files.needs_covers() {
+            files.cover().unwrap_or_else(|(files, _)| files)
+        } else {
+            files
+        };
+        kernel::restrict(&files, spec.network)?;
     }
     if spec.seccomp {
         kernel::drop_capabilities()?;

@@ -17,6 +17,8 @@ mod bubblewrap;
 mod confine;
 #[cfg(target_os = "linux")]
 mod kernel;
+#[cfg(target_os = "linux")]
+mod masks;
 mod places;
 mod rules;
 #[cfg(target_os = "linux")]

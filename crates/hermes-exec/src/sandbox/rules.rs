@@ -33,7 +33,8 @@ pub(super) struct Files {
     pub(super) writable: Vec<PathBuf>,
     pub(super) unreadable: Vec<PathBuf>,
     pub(super) private: Vec<Private>,
-    /// When this is itself writable, its hidden entries (keys, shell start files) are not.
+    /// The person's directory. When it is itself writable, its hidden entries (keys, shell start
+    /// files) are not.
     pub(super) user_home: Option<PathBuf>,
 }
 

@@ -406,3 +406,61 @@ fn a_named_sandbox_that_is_missing_fails_closed() {
     assert!(error.to_string().contains("fort-knox"), "{error}");
     assert!(error.to_string().contains("nothing was run"), "{error}");
 }
+
+/// The person works in the home itself, where the secrets are.
+#[test]
+fn a_home_as_workspace_keeps_secrets_and_keys() {
+    let test = "a_home_as_workspace_keeps_secrets_and_keys";
+    let Some(prison) = Prison::new(test, |_| {}) else {
+        return;
+    };
+    let home = prison.path("home");
+    for name in [".ssh/id", ".cargo/registry/x", ".bashrc"] {
+        let path = home.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "before\n").unwrap();
+    }
+    let limits = prison.sandbox.confinement(&home);
+    let run = |script: &str| {
+        let mut launch = prison.launch(script);
+        launch.cwd.clone_from(&home);
+        let launch = prison.sandbox.wrap(launch, &limits).unwrap();
+        start(Command::new(&launch.program), &launch)
+    };
+    let said = run(
+        "mkdir new && echo hello > new/file && echo top > top && cat new/file top .ssh/id notes.txt .hermes/skills/demo/SKILL.md; echo c > .cargo/registry/y",
+    );
+    let own_view = said.text == "hello\ntop\nbefore\nnotes\na skill\n";
+    if !own_view {
+        // Without a view of its own the home's top level stays as it is; the rest holds all the same.
+        skip(
+            &format!("no mount namespace here: {}", said.text.trim()),
+            test,
+        );
+    }
+    assert!(!own_view || home.join(".cargo/registry/y").exists());
+    for script in [
+        "cat .hermes/.env .hermes/auth.json",
+        "echo evil > .hermes/.env",
+        "rm -rf .hermes",
+        "mv .hermes away; cat away/.env",
+        "echo evil >> .bashrc",
+        "echo evil > .ssh/authorized_keys",
+        "echo evil > .cargo/config.toml",
+        "umount .hermes/.env; umount -l .hermes; cat .hermes/.env",
+        "echo evil > .hermes/skills/demo/SKILL.md",
+    ] {
+        let said = run(script);
+        assert!(!said.text.contains("top-secret"), "{script}: {}", said.text);
+    }
+    let env = std::fs::read_to_string(home.join(".hermes/.env")).unwrap();
+    assert_eq!(env, "KEY=top-secret\n");
+    let skill = std::fs::read_to_string(home.join(".hermes/skills/demo/SKILL.md")).unwrap();
+    assert_eq!(skill, "a skill\n");
+    assert_eq!(
+        std::fs::read_to_string(home.join(".bashrc")).unwrap(),
+        "before\n"
+    );
+    assert!(!home.join(".ssh/authorized_keys").exists());
+    assert!(!home.join(".cargo/config.toml").exists());
+}
