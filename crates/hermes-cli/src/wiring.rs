@@ -1,5 +1,6 @@
 //! The composition root: everything a conversation needs is put together here.
 
+pub(crate) mod commands;
 pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
@@ -31,6 +32,7 @@ use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
+use self::commands::Commands;
 use self::hands::{Hands, HandsDeps};
 use self::mcp::Mcp;
 use crate::args::TurnArgs;
@@ -152,6 +154,8 @@ pub(crate) struct Chat {
     pub(crate) sees: bool,
     /// The MCP servers of this process; the next chat takes them over.
     pub(crate) mcp: Option<Arc<Mcp>>,
+    /// Where commands of this process run; the next chat takes it over.
+    pub(crate) commands: Option<Arc<Commands>>,
     handle: SessionHandle,
 }
 
@@ -170,11 +174,13 @@ impl Chat {
         let config = config(args, cx)?;
         let choice = tool_choice(args, &config);
         if let Some(previous) = previous {
-            return Self::open_with(args, cx, mode, config, previous.mcp.clone()).await;
+            let kept = (previous.mcp.clone(), previous.commands.clone());
+            return Self::open_with(args, cx, mode, config, kept).await;
         }
         // First of all, so that servers start while everything else is made ready.
         let mcp = Mcp::for_chat(cx, &config, &choice, overrides(args), mode == Mode::Repl);
-        let opened = Self::open_with(args, cx, mode, config, mcp.clone()).await;
+        let commands = Commands::for_chat(cx, &config);
+        let opened = Self::open_with(args, cx, mode, config, (mcp.clone(), commands)).await;
         if let (Err(_), Some(mcp)) = (&opened, mcp) {
             mcp.shutdown().await;
         }
@@ -186,7 +192,7 @@ impl Chat {
         cx: &Context,
         mode: Mode,
         config: Arc<Config>,
-        mcp: Option<Arc<Mcp>>,
+        (mcp, commands): (Option<Arc<Mcp>>, Option<Arc<Commands>>),
     ) -> Result<Self, Failure> {
         let router = router(cx, &config, overrides(args));
         for problem in router.problems() {
@@ -223,6 +229,7 @@ impl Chat {
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
             cancel: cancel.clone(),
+            commands: commands.as_deref(),
         });
         let others = hands.tools.clone();
         let tools = Arc::new(home_tools(args, &config, store_tools, others, mcp.clone())?);
@@ -244,6 +251,9 @@ impl Chat {
         // One answer is all there will be: nobody would read what comes later.
         if mode == Mode::Repl {
             hands.attach(&handle);
+            if let Some(commands) = &commands {
+                commands.attach(&handle).await;
+            }
         }
         let id = handle.id().clone();
         Ok(Self {
@@ -257,6 +267,7 @@ impl Chat {
             route,
             sees,
             mcp,
+            commands,
             handle,
         })
     }

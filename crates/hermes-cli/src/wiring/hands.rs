@@ -21,6 +21,7 @@ use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::Library;
 use tokio_util::sync::CancellationToken;
 
+use super::commands::Commands;
 use crate::commands::Context;
 use crate::exit::Failure;
 
@@ -35,6 +36,8 @@ pub(crate) struct HandsDeps<'a> {
     pub(crate) rng: Arc<dyn Rng>,
     /// Ends what goes on in the background.
     pub(crate) cancel: CancellationToken,
+    /// Where commands run; `None`: nowhere, because what the configuration names is not there.
+    pub(crate) commands: Option<&'a Commands>,
 }
 
 /// What a conversation can act with.
@@ -48,6 +51,7 @@ impl Hands {
         let post = Post::default();
         let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
         tools.extend(several_models(deps.cx, deps.config).ok());
+        tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
         Self { tools, post }
     }
 
@@ -135,6 +139,7 @@ pub(crate) fn offer(cx: &Context, config: &Arc<Config>) -> Result<Offer, Failure
     let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
     // These need a conversation, which there is none of here.
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
+    names.extend(["terminal", "process"].map(str::to_owned));
     let mut missing = Vec::new();
     match several_models(cx, config) {
         Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),

@@ -50,8 +50,8 @@ pub struct TerminalSettings {
     pub sudo_password: Option<String>,
     /// Commands run as children of the gateway: they must not stop it.
     pub inside_gateway: bool,
-    /// Where sessions of remote environments begin.
-    pub remote_start: PathBuf,
+    /// Where sessions of remote environments begin; `None`: in the usual place there.
+    pub remote_start: Option<PathBuf>,
 }
 
 impl TerminalSettings {
@@ -73,11 +73,7 @@ impl TerminalSettings {
                 .filter(|password| !password.is_empty())
                 .map(str::to_owned),
             inside_gateway: env.get("_HERMES_GATEWAY") == Some("1"),
-            remote_start: if cwd.starts_with('/') || cwd.starts_with('~') {
-                PathBuf::from(cwd)
-            } else {
-                PathBuf::from("~")
-            },
+            remote_start: (cwd.starts_with('/') || cwd.starts_with('~')).then(|| cwd.into()),
         }
     }
 }
@@ -109,7 +105,12 @@ impl Shared {
         if self.is_local() {
             return Ok(cx.cwd.clone());
         }
+        let usual = match self.deps.environment.info().kind {
+            "docker" => "/workspace",
+            _ => "~",
+        };
         let wanted = self.deps.settings.remote_start.clone();
+        let wanted = wanted.unwrap_or_else(|| usual.into());
         let files = self.deps.environment.files();
         let start = self
             .remote_start

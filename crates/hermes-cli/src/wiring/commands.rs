@@ -1,0 +1,175 @@
+//! Where commands run, and what they share: one for the whole process, whichever conversation they
+//! belong to.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::session::{SessionHandle, WeakSession};
+use hermes_config::{Config, ProcessEnv};
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_core::event::AgentCommand;
+use hermes_core::ids::SessionId;
+use hermes_core::task;
+use hermes_core::tool::Tool;
+use hermes_exec::local::{Declared, LocalEnvironment, LocalSettings};
+use hermes_exec::process::{Notice, Notices, ProcessRegistry, RegistryOptions, Routing};
+use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_exec::{Environment, ExecError, Workspaces, backend};
+use hermes_policy::{Gate, PolicyConfig};
+use hermes_tools::terminal::{self, TerminalDeps, TerminalSettings};
+
+use crate::commands::Context;
+
+/// Notices that wait for their session to be opened.
+const MAX_WAITING: usize = 64;
+
+/// The environment of this home's commands.
+pub(crate) struct Commands {
+    pub(crate) environment: Arc<dyn Environment>,
+    /// What confines commands on this machine; none for other environments.
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) processes: ProcessRegistry,
+    /// Shared by everything that runs commands, so that an answer counts everywhere.
+    pub(crate) gate: Gate,
+    settings: TerminalSettings,
+    bell: Arc<Bell>,
+}
+
+impl Commands {
+    /// As the configuration says. Where what it names is not there, the person is told and there
+    /// are no commands: they never run somewhere else.
+    pub(crate) fn for_chat(cx: &Context, config: &Config) -> Option<Arc<Self>> {
+        match Self::new(cx, config) {
+            Ok(commands) => Some(Arc::new(commands)),
+            Err(error) => {
+                cx.out.remark(format!("no terminal: {error}"));
+                None
+            }
+        }
+    }
+
+    fn new(cx: &Context, config: &Config) -> Result<Self, ExecError> {
+        let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let far = backend::select(&cx.home, config, &cx.env, &cwd)?;
+        let (environment, sandbox) = if let Some(environment) = far {
+            (environment, None)
+        } else {
+            let sandbox = Arc::new(Sandbox::detect(Settings::from_config(&cx.home, config)));
+            let process = ProcessEnv::current();
+            let declared = Declared::default();
+            let settings =
+                LocalSettings::from_config(&cx.home, config, &cx.env, &process, declared);
+            let confine = Arc::clone(&sandbox) as Arc<dyn hermes_exec::Confine>;
+            let local = LocalEnvironment::new(settings, confine)?;
+            (Arc::new(local) as Arc<dyn Environment>, Some(sandbox))
+        };
+        let bell = Arc::new(Bell::default());
+        let grace = config.terminal.daemon_term_grace_seconds;
+        let processes = ProcessRegistry::new(RegistryOptions {
+            checkpoint: Some(cx.home.join("processes.json")),
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
+            notices: Arc::clone(&bell) as Arc<dyn Notices>,
+            grace: Duration::try_from_secs_f64(grace).unwrap_or(Duration::from_secs(2)),
+        });
+        Ok(Self {
+            environment,
+            sandbox,
+            workspaces: Workspaces::default(),
+            processes,
+            gate: Gate::new(PolicyConfig::from_config(&cx.home, config)),
+            settings: TerminalSettings::from_config(config, &cx.env),
+            bell,
+        })
+    }
+
+    /// `terminal` and `process`.
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        terminal::tools(TerminalDeps {
+            environment: Arc::clone(&self.environment),
+            sandbox: self.sandbox.clone(),
+            workspaces: self.workspaces.clone(),
+            processes: self.processes.clone(),
+            gate: self.gate.clone(),
+            settings: self.settings.clone(),
+            routing: Routing::default(),
+        })
+    }
+
+    /// Background processes tell this session from now on, also those that an earlier run of hermes
+    /// left.
+    pub(crate) async fn attach(&self, session: &SessionHandle) {
+        self.processes.adopt(self.environment.as_ref()).await;
+        self.bell.attach(session).await;
+    }
+}
+
+/// Brings notices about background processes to their sessions.
+#[derive(Default)]
+struct Bell(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    sessions: HashMap<SessionId, WeakSession>,
+    /// For sessions that are not open.
+    waiting: VecDeque<Notice>,
+}
+
+impl Bell {
+    async fn attach(&self, session: &SessionHandle) {
+        let id = session.id().clone();
+        let waiting = {
+            let mut known = self.lock();
+            known.sessions.retain(|_, open| open.upgrade().is_some());
+            known.sessions.insert(id.clone(), session.downgrade());
+            let (ours, others) = std::mem::take(&mut known.waiting)
+                .into_iter()
+                .partition(|notice| notice.session == id);
+            known.waiting = others;
+            let ours: VecDeque<Notice> = ours;
+            ours
+        };
+        for notice in waiting {
+            tell(session, &notice).await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, session: &SessionId) -> Option<SessionHandle> {
+        self.lock().sessions.get(session)?.upgrade()
+    }
+}
+
+async fn tell(session: &SessionHandle, notice: &Notice) {
+    if !notice.is_stale() {
+        let command = AgentCommand::Inform {
+            headline: notice.headline(),
+            text: notice.text(),
+        };
+        // a session that ended needs no news
+        let _ = session.send(command).await;
+    }
+}
+
+impl Notices for Bell {
+    fn deliver(&self, notice: Notice) {
+        let Some(session) = self.open(&notice.session) else {
+            let mut known = self.lock();
+            if known.waiting.len() == MAX_WAITING {
+                known.waiting.pop_front();
+            }
+            known.waiting.push_back(notice);
+            return;
+        };
+        task::spawn("notice", async move { tell(&session, &notice).await });
+    }
+
+    fn reaches(&self, session: &SessionId) -> bool {
+        self.open(session).is_some()
+    }
+}
