@@ -114,7 +114,7 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
         return Err(EditError::NotFound);
     };
     let Found { places, strategy } = found;
-    if places.len() > 1 && !all {
+    if !all && (places.len() > 1 || overlaps(content, old, &places, strategy)) {
         return Err(ambiguous(content, &places));
     }
     let mut text = String::with_capacity(content.len() + new.len());
@@ -132,11 +132,24 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     })
 }
 
+/// Whether the only exact place shares characters with another: "aa" is twice in "aaa".
+fn overlaps(content: &str, old: &str, places: &[Range<usize>], strategy: Strategy) -> bool {
+    let Some(first) = places.first().filter(|_| strategy == Strategy::Exact) else {
+        return false;
+    };
+    let next = content[first.start..]
+        .chars()
+        .next()
+        .map_or(1, char::len_utf8);
+    content[first.start + next..].contains(old)
+}
+
 /// The error for several places where one was meant.
 pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
     let line = |at: usize| content[..at].matches('\n').count() + 1;
     EditError::Ambiguous {
-        count: places.len(),
+        // Places that overlap count as one here, and are two.
+        count: places.len().max(2),
         lines: places
             .iter()
             .take(MAX_LINES)

@@ -111,6 +111,7 @@ fn several_places_are_an_error_unless_all_are_meant() {
     let done = replace("a\nb\na\n", "a", "c", true).unwrap();
     assert_eq!((done.text.as_str(), done.count), ("c\nb\nc\n", 2));
     assert_eq!(replace("aaaa", "aa", "b", true).unwrap().text, "bb");
+    assert!(replace("aaa", "aa", "b", false).is_err());
 }
 
 #[test]
