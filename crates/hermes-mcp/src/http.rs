@@ -166,6 +166,13 @@ impl Http {
         if matches!(response.status().as_u16(), 202 | 204) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
+        if let Some(encoding) = header(response.headers(), "content-encoding")
+            && !encoding.eq_ignore_ascii_case("identity")
+        {
+            // Never unpacked, so that a small answer cannot become a huge one.
+            let cause = format!("the answer is compressed ({encoding}); that was not asked for");
+            return Err(self.broke(Break::NotMcp, &cause));
+        }
         let content_type = header(response.headers(), "content-type").unwrap_or_default();
         if content_type.starts_with("text/event-stream") {
             let stream = answer::repaired(events(response, self.shared()), asked, self.shared());

@@ -32,6 +32,7 @@ mod streams;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -85,6 +86,8 @@ struct State {
     capabilities: Value,
     gates: HashMap<String, Gate>,
     listeners: Vec<Listener>,
+    /// What is left of streams that were cut, by the id of their last event.
+    cut: HashMap<String, Vec<Value>>,
     /// Tokens that `bump` was given, in order.
     marks: Vec<String>,
     /// Whether requests are remembered.
@@ -113,6 +116,12 @@ enum Push {
     Reset,
 }
 
+/// No two servers give out the same id, as in life.
+fn new_session() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    format!("session-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 impl State {
     fn new(wire: Wire) -> Self {
         Self {
@@ -131,6 +140,7 @@ impl State {
             capabilities: protocol::capabilities(),
             gates: HashMap::new(),
             listeners: Vec::new(),
+            cut: HashMap::new(),
             marks: Vec::new(),
             remembers: true,
             lines: CancellationToken::new(),

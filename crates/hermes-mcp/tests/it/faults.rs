@@ -1,7 +1,10 @@
 //! Against the server that fails on demand.
 
+mod between;
+mod changes;
 mod life;
 mod network;
+mod resumed;
 mod shapes;
 mod together;
 mod trips;

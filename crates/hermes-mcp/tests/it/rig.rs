@@ -1,4 +1,4 @@
-//! One server under the production actor, as the manager would start it.
+//! One server under the production manager.
 
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_mcp::actor::{
-    ActorTask, CallError, CallOptions, ConnectGate, Env, McpEvent, ServerHandle, ServerSettings,
-    ServerSpec,
+    CallError, CallOptions, McpEvent, ServerHandle, ServerSettings, ServerSpec,
 };
 use hermes_mcp::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
 use hermes_mcp::era::MemoryEraCache;
+use hermes_mcp::manager::McpManager;
 use hermes_mcp::op::Op;
 use hermes_mcp::state::{LinkState, Standing};
 use hermes_mcp::stdio::Children;
@@ -18,14 +18,13 @@ use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 
 /// Longer than anything here takes; a test that needs it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rig {
+    pub(crate) manager: McpManager,
     pub(crate) server: ServerHandle,
-    task: ActorTask,
     events: broadcast::Receiver<McpEvent>,
 }
 
@@ -49,22 +48,13 @@ impl Rig {
     }
 
     pub(crate) fn start(spec: ServerSpec) -> Self {
-        Self::start_in(spec, &Arc::new(ConnectGate::new(4)))
-    }
-
-    /// Among others that share the gate.
-    pub(crate) fn start_in(spec: ServerSpec, gate: &Arc<ConnectGate>) -> Self {
-        let (sender, events) = broadcast::channel(4096);
-        let env = Env {
-            clock: Arc::new(SystemClock),
-            rng: Arc::new(SystemRng),
-            gate: gate.clone(),
-            events: sender,
-        };
-        let (server, task) = ServerHandle::start(spec, env);
+        let name = spec.settings.name.clone();
+        let manager = McpManager::start(vec![spec], Arc::new(SystemClock), Arc::new(SystemRng));
+        let events = manager.events();
+        let server = manager.server(&name).unwrap();
         Self {
+            manager,
             server,
-            task,
             events,
         }
     }
@@ -92,7 +82,8 @@ impl Rig {
     }
 
     pub(crate) async fn op(&self, op: Op) -> Result<Value, CallError> {
-        let calling = self.server.call(op, CallOptions::default());
+        let name = self.server.name();
+        let calling = self.manager.call(name, op, CallOptions::default());
         let result = tokio::time::timeout(PATIENCE, calling).await;
         let result = result.unwrap_or_else(|_| panic!("hangs: {:?}", self.server.status()));
         result.map(|output| output.result)
@@ -119,9 +110,9 @@ impl Rig {
     }
 
     pub(crate) async fn stop(self) {
-        self.server.stop(Instant::now() + Duration::from_secs(1));
-        let stopped = tokio::time::timeout(PATIENCE, self.task).await;
-        stopped.expect("the actor stops").unwrap().unwrap();
+        let stopping = self.manager.shutdown(Duration::from_secs(15));
+        let stopped = tokio::time::timeout(PATIENCE, stopping).await;
+        stopped.expect("the manager stops");
     }
 }
 

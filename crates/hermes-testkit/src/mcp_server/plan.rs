@@ -143,6 +143,11 @@ pub enum Fault {
     CloseAfter,
     /// Executed, answered as an event stream that ends after so many bytes of its body.
     CutEvents(usize),
+    /// Executed, answered as an event stream that ends before the answer and can be resumed by
+    /// GET; of what comes then the first so many messages are lost.
+    CutResumable {
+        lost: usize,
+    },
     /// Never answered, never executed.
     Silence,
     /// Executed, never answered.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Answer, Fault, Seen, Wire, error_body};
 use super::protocol::{Done, MODERN, execute};
-use super::{Shared, Switch, streams};
+use super::{Shared, Switch, new_session, streams};
 use crate::model_server::http::{Connection, Incoming, LAST_CHUNK, chunk, head};
 
 /// How an answer ended.
@@ -213,6 +213,9 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
                 () = connection.gone() => return Ok(Played::Over),
             };
             let messages = messages(id, done, fault.as_ref());
+            if let Some(Fault::CutResumable { lost }) = fault {
+                return streams::cut(connection, shared, messages, lost).await;
+            }
             let answer = answer(shared, seen, &messages);
             play(connection, answer, &messages, fault).await
         }
@@ -302,12 +305,8 @@ fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> Answer {
         several => Answer::events(several),
     };
     if seen.method() == "initialize" && state.gives_sessions && state.wire == Wire::Legacy {
-        let mut number = 0;
-        shared.count(|counts| {
-            counts.sessions += 1;
-            number = counts.sessions;
-        });
-        let session = format!("session-{number}");
+        shared.count(|counts| counts.sessions += 1);
+        let session = new_session();
         state.sessions.insert(session.clone());
         answer.headers.push(("mcp-session-id".to_owned(), session));
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::plan::{Answer, Fault, GetStream, Seen, Wire, event};
 use super::protocol::execute;
 use super::serve::{Played, messages, send};
-use super::{Listener, Push, Shared};
+use super::{Listener, Push, Shared, new_session};
 use crate::model_server::http::{Connection, LAST_CHUNK, chunk, head};
 
 /// Enough for any flood a test makes; more is lost like on a full socket.
@@ -48,15 +48,16 @@ pub(super) async fn get(
     if let GetStream::Status(status) = get {
         return send(connection, &Answer::plain(status, "text/plain", "")).await;
     }
+    let last = seen.header("last-event-id").unwrap_or_default();
+    let rest = shared.state().cut.get(last).cloned();
+    if let Some(rest) = rest {
+        return send(connection, &Answer::events(&rest)).await;
+    }
     match wire {
         Wire::Modern => send(connection, &Answer::plain(405, "text/plain", "")).await,
         Wire::Sse => {
-            let mut number = 0;
-            shared.count(|counts| {
-                counts.sessions += 1;
-                number = counts.sessions;
-            });
-            let session = format!("session-{number}");
+            shared.count(|counts| counts.sessions += 1);
+            let session = new_session();
             shared.state().sessions.insert(session.clone());
             let endpoint = format!("event: endpoint\ndata: /messages?sessionId={session}\n\n");
             let played = listen(connection, shared, &session, None, &endpoint).await;
@@ -79,6 +80,25 @@ pub(super) async fn get(
             listen(connection, shared, &session, None, "").await
         }
     }
+}
+
+/// A stream that ends before its answer and says how to come back: at once.
+pub(super) async fn cut(
+    connection: Connection,
+    shared: &Shared,
+    mut messages: Vec<Value>,
+    lost: usize,
+) -> io::Result<Played> {
+    messages.drain(..lost.min(messages.len()));
+    let id = {
+        let mut state = shared.state();
+        let id = format!("cut-{}", state.cut.len());
+        state.cut.insert(id.clone(), messages);
+        id
+    };
+    let mut answer = Answer::events(&[]);
+    answer.body = format!("id: {id}\nretry: 1\ndata: \n\n");
+    send(connection, &answer).await
 }
 
 /// The stream of the modern era's `subscriptions/listen`.

@@ -147,6 +147,28 @@ async fn a_throttled_call_is_repeated_when_the_server_says_when() {
 }
 
 #[tokio::test]
+async fn a_date_says_when_as_well() {
+    let date = |after: i64| {
+        let at = chrono::Utc::now() + chrono::Duration::seconds(after);
+        at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    };
+    for status in [429, 503] {
+        let server = FaultyServer::start();
+        let rig = Rig::to(&server).await;
+        server.fault("tools/call", Fault::throttled(status, Some(&date(-1))));
+        assert_eq!(rig.text("bump", json!({})).await, "1", "{status}");
+        assert_eq!(server.counts().calls, 2, "{status}");
+        // Later than the call may take: it is not repeated, and says when.
+        server.fault("tools/call", Fault::throttled(status, Some(&date(3600))));
+        let error = rig.op(bump()).await.unwrap_err();
+        let wait = error.failure.retry_after.unwrap();
+        assert!(wait > Duration::from_mins(1), "{status}: {wait:?}");
+        assert_eq!(server.counts().effects, 1, "{status}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_error_repeats_reads_and_leaves_writes_unknown() {
     for status in [502, 504] {
         let server = FaultyServer::start();

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_mcp::actor::{CallOptions, ConnectGate};
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_mcp::actor::CallOptions;
 use hermes_mcp::failure::FailureClass;
+use hermes_mcp::manager::McpManager;
 use hermes_mcp::op::Op;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Loss};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Rig, bump, call, echo, http, spec};
+use crate::rig::{Rig, bump, call, echo, http, named};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_callers_at_expiry_all_succeed_with_one_new_session() {
@@ -137,20 +139,15 @@ async fn at_most_four_servers_connect_at_once() {
     let server = FaultyServer::start();
     let gate = Gate::new();
     server.fault_times("initialize", 12, Fault::Hold(gate.clone()));
-    let shared = Arc::new(ConnectGate::new(4));
-    let mut rigs: Vec<Rig> = (0..12)
-        .map(|_| Rig::start_in(spec(&http(&server), |_| {}), &shared))
-        .collect();
+    let specs = (0..12).map(|number| named(&format!("peer-{number}"), &http(&server), |_| {}));
+    let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));
+    let manager = McpManager::start(specs.collect(), clock, rng);
     server.wait_for(|counts| counts.shaking == 4).await;
     gate.release();
-    for rig in &mut rigs {
-        rig.ready().await;
-    }
+    assert!(manager.wait_ready(Duration::from_secs(30)).await);
     let counts = server.counts();
     assert_eq!((counts.peak_shaking, counts.sessions), (4, 12));
-    for rig in rigs {
-        rig.stop().await;
-    }
+    manager.shutdown(Duration::from_secs(2)).await;
 }
 
 #[tokio::test]
