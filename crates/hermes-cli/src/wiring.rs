@@ -5,6 +5,7 @@ pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
 mod sampler;
+mod web;
 
 use std::path::PathBuf;
 use std::sync::Arc;

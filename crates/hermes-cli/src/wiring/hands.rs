@@ -22,6 +22,7 @@ use hermes_store::skills::Library;
 use tokio_util::sync::CancellationToken;
 
 use super::commands::Commands;
+use super::web;
 use crate::commands::Context;
 use crate::exit::Failure;
 
@@ -52,6 +53,8 @@ impl Hands {
         let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
         tools.extend(several_models(deps.cx, deps.config).ok());
         tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
+        let router = Arc::clone(&deps.router);
+        tools.extend(web::tools(deps.cx, deps.config, router, None));
         Self { tools, post }
     }
 
@@ -139,11 +142,17 @@ pub(crate) fn offer(cx: &Context, config: &Arc<Config>) -> Result<Offer, Failure
     let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
     // These need a conversation, which there is none of here.
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
+    names.extend(["web_search", "web_extract"].map(str::to_owned));
     names.extend(["terminal", "process"].map(str::to_owned));
     let mut missing = Vec::new();
     match several_models(cx, config) {
         Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),
         Err(why) => missing.push(("mixture_of_agents", why)),
+    }
+    let router = super::router(cx, config, Overrides::default());
+    match hermes_tools::web::vision_missing(router.as_ref()) {
+        None => _ = names.insert("vision_analyze".to_owned()),
+        Some(why) => missing.push(("vision_analyze", why)),
     }
     Ok(Offer { names, missing })
 }

@@ -9,6 +9,7 @@ mod config;
 mod conformance;
 mod crash;
 mod exit_codes;
+mod hands_web;
 mod line_chat;
 mod mcp;
 mod memory_skills;

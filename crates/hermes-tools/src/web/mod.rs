@@ -46,7 +46,8 @@ pub struct WebDeps {
     pub settings: Web,
     /// Where long pages are kept whole.
     pub cache: PathBuf,
-    pub files: Arc<dyn WholeFiles>,
+    /// `None`: images come from addresses only.
+    pub files: Option<Arc<dyn WholeFiles>>,
     pub router: Arc<dyn ModelRouter>,
     pub vision: VisionSettings,
 }
@@ -56,12 +57,11 @@ pub struct WebParts<'a> {
     pub home: &'a Home,
     pub config: &'a Config,
     pub env: &'a Env,
-    /// Whether config.yaml is in use, so that changes of the website blocklist in it count.
-    pub follow_config: bool,
     pub http: HttpBuilder,
     /// The hosts of the proxies that `http` uses.
     pub proxies: Vec<String>,
-    pub files: Arc<dyn WholeFiles>,
+    /// For images by path: `files::whole_files`. `None` where no files may be read.
+    pub files: Option<Arc<dyn WholeFiles>>,
     pub router: Arc<dyn ModelRouter>,
 }
 
@@ -72,11 +72,7 @@ impl WebDeps {
             proxies: parts.proxies,
             ..Policy::from_config(config, parts.env)
         };
-        let blocklist = if parts.follow_config {
-            Blocklist::of_home(home, parts.env, config)
-        } else {
-            Blocklist::fixed(home, config.security.website_blocklist.clone())
-        };
+        let blocklist = Blocklist::of_home(home, parts.env, config);
         let configured = Guard::new(policy.for_configured_endpoints());
         let guard = Guard::new(policy).with_blocklist(Arc::new(blocklist));
         let services = Fetcher::new(configured, Arc::clone(&parts.http));

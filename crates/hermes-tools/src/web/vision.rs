@@ -163,8 +163,11 @@ impl VisionAnalyze {
         } else {
             PathBuf::from(source)
         };
-        self.deps
-            .files
+        let Some(files) = &self.deps.files else {
+            let text = "no files are read here; give an http(s) address or a data: address";
+            return Err(failed(ToolErrorKind::Denied, text));
+        };
+        files
             .read(&path.to_string_lossy(), MAX_BYTES, cx)
             .await
             .map_err(|why| failed(ToolErrorKind::Failed, why))

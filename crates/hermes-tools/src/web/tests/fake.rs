@@ -186,7 +186,7 @@ impl Rig {
             services: services.guarded_by(guard),
             settings: Web::default(),
             cache: dir.path().join("cache/web"),
-            files: Arc::new(Disk),
+            files: Some(Arc::new(Disk)),
             router: Arc::clone(&models) as Arc<dyn ModelRouter>,
             vision: VisionSettings::from_config(&Config::default()),
         };

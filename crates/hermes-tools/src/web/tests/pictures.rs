@@ -152,6 +152,13 @@ async fn sources_that_are_refused_say_why() {
         assert!(text.contains(part), "{source}: {text}");
     }
     assert!(site.asked().is_empty());
+    let mut rig = rig;
+    rig.deps.files = None;
+    let args = json!({ "image_url": rig.path("x.png").display().to_string() });
+    assert_eq!(
+        rig.refused("vision_analyze", args).await.0,
+        ToolErrorKind::Denied
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,154 @@
+//! The web from the built binary: pages read and summarised, and what must not be reached.
+
+use hermes_testkit::model_server::{RecordedRequest, Reply};
+use hermes_testkit::web_server::{Page, WebServer};
+use serde_json::{Value, json};
+
+use crate::Setup;
+
+const ARTICLE: &str = "<!doctype html><html><head><title>Tides</title></head><body><nav>Home</nav><article><h1>Tides</h1>\
+    <p>The tide rises and falls twice a day, because the earth turns below two bulges of water that the moon and the sun \
+    draw up; sailors have known this for as long as there have been sailors.</p><p>In narrow bays the range grows to more \
+    than ten metres, while in the open ocean it is barely one.</p></article><footer>Imprint</footer></body></html>";
+
+fn site() -> WebServer {
+    WebServer::start(|asked| match asked.path.as_str() {
+        "/tides" => Page::html(ARTICLE),
+        "/moved" => Page::redirect("/tides"),
+        "/inside" => Page::redirect("http://169.254.169.254/latest/meta-data/"),
+        "/long" => {
+            let lines: Vec<String> = (1..=5_000).map(|n| format!("measurement {n}")).collect();
+            Page::new("text/plain", lines.join("\n"))
+        }
+        path if path.starts_with("/search?") => Page::json(&json!({ "results": [
+            { "title": "Tides", "url": "https://example.org/tides", "content": "About tides", "score": 1.0 },
+        ] })),
+        _ => Page::html("nothing").status(404),
+    })
+}
+
+fn call(name: &str, arguments: &Value) -> Reply {
+    Reply::tool_call(&format!("c_{name}"), name, arguments)
+}
+
+fn results(request: &RecordedRequest) -> Vec<String> {
+    let results = request.tool_results();
+    results
+        .into_iter()
+        .map(|result| result.text.clone())
+        .collect()
+}
+
+const OPEN: &str = "security:\n  allow_private_urls: true\n";
+
+#[test]
+fn a_page_is_read_and_summarised() {
+    let (site, setup) = (site(), Setup::with_config(OPEN));
+    setup.server.push_all([
+        call(
+            "web_extract",
+            &json!({ "urls": [site.url("/moved"), site.url("/gone")] }),
+        ),
+        Reply::text("Tides come twice a day."),
+    ]);
+    let finished = setup.run(["-z", "what do they say about tides?"]).ok();
+    assert!(finished.stdout.contains("Tides come twice a day."));
+    let requests = setup.server.requests();
+    let result = &results(&requests[1])[0];
+    assert!(
+        result.contains("twice a day") && result.contains("there is no such page"),
+        "{result}"
+    );
+    assert!(!result.contains("Imprint"), "{result}");
+    assert!(
+        result.contains(&site.url("/tides")),
+        "where it was found: {result}"
+    );
+}
+
+#[test]
+fn what_the_web_says_is_marked_as_not_ours() {
+    let (site, setup) = (site(), Setup::with_config(OPEN));
+    setup.server.push_all([
+        call("web_extract", &json!({ "urls": [site.url("/tides")] })),
+        Reply::text("done"),
+    ]);
+    setup.run(["-z", "read"]).ok();
+    let requests = setup.server.requests();
+    let result = &results(&requests[1])[0];
+    assert!(result.contains("untrusted"), "{result}");
+}
+
+#[test]
+fn the_inside_is_refused_by_default_and_metadata_always() {
+    for (config, path) in [("", "/tides"), (OPEN, "/inside")] {
+        let (site, setup) = (site(), Setup::with_config(config));
+        setup.server.push_all([
+            call("web_extract", &json!({ "urls": [site.url(path)] })),
+            Reply::text("could not"),
+        ]);
+        setup.run(["-z", "read it"]).ok();
+        let requests = setup.server.requests();
+        let result = &results(&requests[1])[0];
+        assert!(result.contains("Blocked"), "{result}");
+        assert_eq!(site.asked().len(), usize::from(path == "/inside"));
+    }
+}
+
+#[test]
+fn a_long_page_can_be_paged_through() {
+    let (site, setup) = (site(), Setup::with_config(OPEN));
+    setup.server.push_all([
+        call("web_extract", &json!({ "urls": [site.url("/long")] })),
+        Reply::text("long"),
+    ]);
+    setup.run(["-z", "read it"]).ok();
+    let requests = setup.server.requests();
+    let result = &results(&requests[1])[0];
+    assert!(result.contains("measurement 1") && result.contains("measurement 5000"));
+    assert!(!result.contains("measurement 2500"));
+    let kept: Vec<_> = std::fs::read_dir(setup.home.join("cache/web"))
+        .unwrap()
+        .flatten()
+        .collect();
+    assert_eq!(kept.len(), 1);
+    let text = std::fs::read_to_string(kept[0].path()).unwrap();
+    assert!(text.contains("measurement 2500"));
+    assert!(result.contains(&*kept[0].path().to_string_lossy()));
+}
+
+#[test]
+fn the_persons_own_search_service_is_asked() {
+    let (site, setup) = (site(), Setup::new());
+    setup
+        .home
+        .env_file(&format!("SEARXNG_URL={}\n", site.url("")));
+    setup.server.push_all([
+        call("web_search", &json!({ "query": "tides" })),
+        Reply::text("found"),
+    ]);
+    setup.run(["-z", "search"]).ok();
+    let requests = setup.server.requests();
+    let result = &results(&requests[1])[0];
+    assert!(result.contains("https://example.org/tides"), "{result}");
+    assert!(site.asked()[0].path.contains("q=tides"));
+}
+
+#[test]
+fn secrets_of_the_home_do_not_leave_in_addresses() {
+    let (site, setup) = (site(), Setup::with_config(OPEN));
+    setup
+        .home
+        .env_file("SOME_API_KEY=correct-horse-battery-staple\n");
+    setup.server.push_all([
+        call(
+            "web_extract",
+            &json!({ "urls": [site.url("/?x=correct-horse-battery-staple")] }),
+        ),
+        Reply::text("no"),
+    ]);
+    setup.run(["-z", "send it"]).ok();
+    let requests = setup.server.requests();
+    assert!(results(&requests[1])[0].contains("Blocked"));
+    assert!(site.asked().is_empty());
+}
