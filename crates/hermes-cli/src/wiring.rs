@@ -1,6 +1,7 @@
 //! The composition root: everything a conversation needs is put together here.
 
 pub(crate) mod commands;
+pub(crate) mod files;
 pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
-use hermes_agent::spill;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
@@ -212,7 +212,7 @@ impl Chat {
             .map(|item| &item.message);
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
-        let store_tools = store_tools(args, cx, &config, &store, window, history);
+        let store_tools = store_tools(args, cx, &config, &store, history);
         let prompt = home_prompt(args, cx, &config, &source, &clock)?;
         let mut settings = settings::from_config(&config, &cx.home.cache_dir(), &route.model);
         settings.titles &= mode != Mode::Oneshot;
@@ -231,9 +231,13 @@ impl Chat {
             rng: Arc::clone(&rng),
             cancel: cancel.clone(),
             commands: commands.as_deref(),
+            model: (window, sees),
         });
         let others = hands.tools.clone();
-        let tools = Arc::new(home_tools(args, &config, store_tools, others, mcp.clone())?);
+        let read = hands.read.clone();
+        let tools = home_tools(args, &config, store_tools, others, mcp.clone())?
+            .on_loss(move || read.clear());
+        let tools = Arc::new(tools);
         let deps = SessionDeps {
             router,
             store: rows,
@@ -353,16 +357,12 @@ fn store_tools<'a>(
     cx: &Context,
     config: &Config,
     store: &Store,
-    window: u32,
     history: impl DoubleEndedIterator<Item = &'a Message>,
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
-    let mut deps =
+    let deps =
         StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
-    // A page of a file must fit beside the rest of a small window.
-    let limits = spill::Limits::for_window(window, deps.read_limits.chars, usize::MAX);
-    deps.read_limits.chars = limits.result;
     deps.todos.restore(history);
     deps
 }

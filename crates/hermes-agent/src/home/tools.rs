@@ -188,6 +188,8 @@ pub struct HomeTools {
     feed: Option<Arc<dyn ToolFeed>>,
     /// What the feed gave last, and everything together.
     together: Mutex<Option<(FedTools, Registry)>>,
+    /// Called when the model may have lost what tools showed it.
+    on_loss: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl HomeTools {
@@ -208,7 +210,15 @@ impl HomeTools {
             all,
             feed: None,
             together: Mutex::new(None),
+            on_loss: None,
         }
+    }
+
+    /// `act` is called when the model may have lost what tools showed it.
+    #[must_use]
+    pub fn on_loss(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_loss = Some(Box::new(act));
+        self
     }
 
     /// With tools from outside besides.
@@ -279,6 +289,12 @@ impl ToolSource for HomeTools {
 
     fn carried_over(&self) -> Option<String> {
         self.todos.carried_over()
+    }
+
+    fn compacted(&self) {
+        if let Some(act) = &self.on_loss {
+            act();
+        }
     }
 }
 

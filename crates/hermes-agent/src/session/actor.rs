@@ -431,6 +431,8 @@ impl Actor {
         match self.deps.store.rewind(&self.conv.id, row).await {
             Ok(rows) => {
                 self.conv.log.truncate(at);
+                // What was read in them the model does not know any more.
+                self.deps.tools.compacted();
                 let text = format!("Undone: {rows} messages are hidden.");
                 self.notice(NoticeLevel::Info, text).await;
             }

@@ -70,7 +70,8 @@ pub trait ToolSource: Send + Sync {
         None
     }
 
-    /// The conversation was compacted: what tools believe the model has read, it may not know.
+    /// The conversation was compacted or taken back: what tools believe the model has read, it may
+    /// not know.
     fn compacted(&self) {}
 }
 

@@ -1,10 +1,8 @@
-//! Tools that work on what a home holds: memory, skills, past conversations, the task list; and
-//! the reader of files that also pages through spilled results.
+//! Tools that work on what a home holds: memory, skills, past conversations, the task list.
 
 mod clarify;
 mod memory;
 pub mod moa;
-mod read_file;
 mod session_search;
 mod skills;
 mod todo;
@@ -24,7 +22,6 @@ use hermes_store::pending::PendingWrites;
 use hermes_store::skills::Library;
 use serde_json::Value;
 
-pub use read_file::ReadLimits;
 pub use skills::apply_pending_skill;
 pub use todo::{TodoItem, TodoList, TodoStatus};
 
@@ -44,7 +41,6 @@ pub struct StoreTools {
     pub store: Option<Store>,
     /// The list of this session; keep a clone to carry it through a compaction.
     pub todos: TodoList,
-    pub read_limits: ReadLimits,
     /// The session is a review that nobody watches: skills it makes are marked as such.
     pub background: bool,
     pub rng: Arc<dyn Rng>,
@@ -76,7 +72,6 @@ impl StoreTools {
             skills_approval: config.skills.write_approval,
             store,
             todos: TodoList::default(),
-            read_limits: ReadLimits::from_config(config),
             background: false,
             rng,
         }
@@ -95,7 +90,7 @@ impl StoreTools {
     }
 }
 
-/// `memory`, `todo`, `session_search`, `skills_list`, `skill_view`, `skill_manage`, `read_file`;
+/// `memory`, `todo`, `session_search`, `skills_list`, `skill_view`, `skill_manage`;
 /// without those that have nothing to work on.
 pub fn store_backed(deps: StoreTools) -> Vec<Arc<dyn Tool>> {
     let deps = Arc::new(deps);
@@ -104,7 +99,6 @@ pub fn store_backed(deps: StoreTools) -> Vec<Arc<dyn Tool>> {
         Arc::new(skills::SkillsList::new(Arc::clone(&deps))),
         Arc::new(skills::SkillView::new(Arc::clone(&deps))),
         Arc::new(skills::SkillManage::new(Arc::clone(&deps))),
-        Arc::new(read_file::ReadFile::new(Arc::clone(&deps))),
     ];
     if !deps.memory_targets.is_empty() {
         tools.push(Arc::new(memory::Memory::new(Arc::clone(&deps))));

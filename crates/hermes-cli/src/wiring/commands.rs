@@ -19,6 +19,7 @@ use hermes_exec::{Environment, ExecError, Workspaces, backend};
 use hermes_policy::{Gate, PolicyConfig};
 use hermes_tools::terminal::{self, TerminalDeps, TerminalSettings};
 
+use super::files::FileState;
 use crate::commands::Context;
 
 /// Notices that wait for their session to be opened.
@@ -33,6 +34,7 @@ pub(crate) struct Commands {
     pub(crate) processes: ProcessRegistry,
     /// Shared by everything that runs commands, so that an answer counts everywhere.
     pub(crate) gate: Gate,
+    pub(crate) files: FileState,
     settings: TerminalSettings,
     bell: Arc<Bell>,
 }
@@ -80,6 +82,7 @@ impl Commands {
             workspaces: Workspaces::default(),
             processes,
             gate: Gate::new(PolicyConfig::from_config(&cx.home, config)),
+            files: FileState::new(cx, config),
             settings: TerminalSettings::from_config(config, &cx.env),
             bell,
         })

@@ -19,9 +19,11 @@ use hermes_core::tool::Tool;
 use hermes_models::router::Overrides;
 use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::Library;
+use hermes_tools::files::ReadMemory;
 use tokio_util::sync::CancellationToken;
 
 use super::commands::Commands;
+use super::files;
 use super::web;
 use crate::commands::Context;
 use crate::exit::Failure;
@@ -39,12 +41,16 @@ pub(crate) struct HandsDeps<'a> {
     pub(crate) cancel: CancellationToken,
     /// Where commands run; `None`: nowhere, because what the configuration names is not there.
     pub(crate) commands: Option<&'a Commands>,
+    /// Tokens that the model takes, and whether it takes images.
+    pub(crate) model: (u32, bool),
 }
 
 /// What a conversation can act with.
 pub(crate) struct Hands {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     post: Post,
+    /// What the model was shown of files.
+    pub(crate) read: ReadMemory,
 }
 
 impl Hands {
@@ -53,9 +59,18 @@ impl Hands {
         let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
         tools.extend(several_models(deps.cx, deps.config).ok());
         tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
+        let files = deps
+            .commands
+            .map(|commands| files::deps(deps.cx, deps.config, commands, deps.model));
+        let read = files.as_ref().map(|files| files.memory.clone());
+        tools.extend(files.into_iter().flat_map(hermes_tools::files::tools));
         let router = Arc::clone(&deps.router);
         tools.extend(web::tools(deps.cx, deps.config, router, None));
-        Self { tools, post }
+        Self {
+            tools,
+            post,
+            read: read.unwrap_or_default(),
+        }
     }
 
     /// What goes on in the background reports to this session from now on.
@@ -144,6 +159,7 @@ pub(crate) fn offer(cx: &Context, config: &Arc<Config>) -> Result<Offer, Failure
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
     names.extend(["web_search", "web_extract"].map(str::to_owned));
     names.extend(["terminal", "process"].map(str::to_owned));
+    names.extend(["read_file", "write_file", "patch", "search_files"].map(str::to_owned));
     let mut missing = Vec::new();
     match several_models(cx, config) {
         Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),

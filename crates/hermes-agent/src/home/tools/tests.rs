@@ -79,6 +79,7 @@ fn home_tools(choice: &ToolChoice) -> HomeTools {
         todos: TodoList::default(),
         feed: None,
         together: Mutex::new(None),
+        on_loss: None,
     }
 }
 

@@ -1,5 +1,4 @@
 mod memory;
-mod read_file;
 mod schema;
 mod session_search;
 mod skills;
@@ -41,7 +40,6 @@ impl Bench {
             skills_approval: false,
             store: None,
             todos: TodoList::default(),
-            read_limits: ReadLimits::default(),
             background: false,
             rng: Arc::new(SystemRng),
             home,

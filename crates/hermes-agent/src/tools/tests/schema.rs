@@ -11,7 +11,7 @@ use crate::lean::trimmed_schema;
 type Row = (&'static str, &'static str, Effects, Value, Value);
 
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn expected() -> [Row; 7] {
+fn expected() -> [Row; 6] {
     let text = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let changes = json!({"type": "string", "enum": ["add", "replace", "remove"]});
@@ -30,16 +30,6 @@ fn expected() -> [Row; 7] {
                 }},
             }),
             json!(["target"]),
-        ),
-        (
-            "read_file",
-            "file",
-            Effects::ReadsPaths(&["path"]),
-            json!({
-                "path": text, "offset": {"type": "integer", "minimum": 1},
-                "limit": {"type": "integer", "maximum": 2000},
-            }),
-            json!(["path"]),
         ),
         (
             "session_search",
