@@ -193,6 +193,8 @@ pub(crate) enum Command {
     Skills(commands::skills::SkillsArgs),
     /// Which tools each platform has
     Tools(commands::tools::ToolsArgs),
+    /// Which commands may run without asking
+    Approvals(commands::approvals::ApprovalsArgs),
     /// MCP servers: add, test, log in, look at
     Mcp(commands::mcp::McpArgs),
     /// What is configured

@@ -106,6 +106,11 @@ impl Assessment {
         reasons
     }
 
+    /// Findings that ask whether or not there is a sandbox.
+    pub fn firm(&self) -> impl Iterator<Item = &Finding> {
+        self.asking(false).map(|(_, finding)| finding)
+    }
+
     /// Findings that make the command ask: all of them, or without a sandbox's.
     pub(crate) fn asking(&self, soft: bool) -> impl Iterator<Item = (usize, &Finding)> {
         self.findings

@@ -142,12 +142,10 @@ pub fn stored(file: &Path) -> Result<Vec<String>, EditError> {
 /// Adds an entry. `false`: it was there.
 pub fn add(file: &Path, rule: &Rule) -> Result<bool, EditError> {
     let mut doc = ConfigDoc::open(file)?;
-    let mut rules = texts(doc.tree().get(KEY));
-    if rules.contains(&rule.0) {
+    if texts(doc.tree().get(KEY)).contains(&rule.0) {
         return Ok(false);
     }
-    rules.push(rule.0.clone());
-    doc.set(&KeyPath::new([KEY]), &json!(rules))?;
+    doc.push(&KeyPath::new([KEY]), &json!(rule.0))?;
     doc.save()
 }
 

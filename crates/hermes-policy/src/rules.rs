@@ -125,6 +125,11 @@ fn argv(text: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Words as a shell reads them back.
+pub fn line(words: &[String]) -> String {
+    shell::text::quote_all(words)
+}
+
 /// The words of `command` as a prefix, or why they are none.
 pub fn words(command: &str) -> Result<Vec<String>, &'static str> {
     argv(command).ok_or("it is no single command with plain words")

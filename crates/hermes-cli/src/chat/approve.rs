@@ -2,34 +2,72 @@
 
 use std::io::Write;
 
-use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
+use hermes_policy::{is_hidden, rules};
 
-/// Puts the request on the terminal.
+/// Puts the request on the terminal: the whole of it, and nothing that hides a part.
 pub(super) fn show(request: &ApprovalRequest, err: &mut dyn Write) {
-    let rule = request
-        .rule
-        .as_ref()
-        .map(|rule| format!("  a always: {}", rule.0))
-        .unwrap_or_default();
-    // A prompt that cannot be shown is not answered with yes.
-    let _ = write!(
-        err,
-        "\napprove {}?\n  {}\n  why asked: {}\n  y once  s this session{rule}  n deny [n] ",
+    let mut text = format!(
+        "\napprove {}?\n  {}\n",
         request.tool,
-        visible(&request.action),
-        request.reasons.join(", ")
+        visible(&request.action)
     );
+    for reason in &request.reasons {
+        text.push_str(&format!("  why asked: {}\n", visible(reason)));
+    }
+    if let Some(posture) = &request.posture {
+        text.push_str(&format!("  runs in: {}\n", visible(posture)));
+    }
+    text.push_str("  y once  s this session");
+    if let Some(rule) = &request.rule {
+        text.push_str(&format!("  a always: {}", visible(&rule.0)));
+        if prefix_words(request).is_some_and(|words| words.len() > 1) {
+            text.push_str("\n  a and first words: always for all that begins so");
+        }
+    }
+    text.push_str("  n deny, n and why [n] ");
+    // A prompt that cannot be shown is not answered with yes.
+    let _ = err.write_all(text.as_bytes());
     let _ = err.flush();
 }
 
 /// What was typed. Anything but a clear yes is a no.
 pub(super) fn read(request: &ApprovalRequest, line: &str) -> Verdict {
-    match (line.trim(), &request.rule) {
-        ("y", _) => Verdict::Once,
-        ("s", _) => Verdict::Session,
-        ("a", Some(rule)) => Verdict::Always(rule.clone()),
-        _ => Verdict::Deny { why: None },
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    let deny = |why: &str| Verdict::Deny {
+        why: (!why.is_empty()).then(|| why.to_owned()),
+    };
+    match (word.to_lowercase().as_str(), rest) {
+        ("y" | "yes", "") => Verdict::Once,
+        ("s", "") => Verdict::Session,
+        ("a", "") => match &request.rule {
+            Some(rule) => Verdict::Always(rule.clone()),
+            None => deny(""),
+        },
+        ("a", words) => match prefix(request, words) {
+            Some(rule) => Verdict::Always(rule),
+            None => deny(""),
+        },
+        ("n" | "no", why) => deny(why),
+        _ => deny(""),
     }
+}
+
+/// The words of a command that a prefix could be cut from.
+fn prefix_words(request: &ApprovalRequest) -> Option<Vec<String>> {
+    match rules::meaning(&request.rule.as_ref()?.0) {
+        rules::Meaning::Exact { argv, .. } => argv,
+        _ => None,
+    }
+}
+
+/// The rule for everything that begins with `typed`, if the command does.
+fn prefix(request: &ApprovalRequest, typed: &str) -> Option<Rule> {
+    let typed = rules::words(typed.trim_end_matches('*').trim()).ok()?;
+    let words = prefix_words(request)?;
+    words.starts_with(&typed).then(|| rules::prefix(&typed))
 }
 
 /// Characters that would hide something are shown as their code points.
@@ -37,13 +75,8 @@ fn visible(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' => "\n  ".to_owned(),
-            c if c.is_control()
-                || ('\u{200b}'..='\u{200f}').contains(&c)
-                || ('\u{202a}'..='\u{202e}').contains(&c)
-                || ('\u{2066}'..='\u{2069}').contains(&c) =>
-            {
-                format!("<U+{:04X}>", c as u32)
-            }
+            '\t' => "\t".to_owned(),
+            c if is_hidden(c) => format!("<U+{:04X}>", c as u32),
             c => c.to_string(),
         })
         .collect()
@@ -51,11 +84,65 @@ fn visible(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    fn request(rule: Option<&str>) -> ApprovalRequest {
+        ApprovalRequest {
+            id: "1".into(),
+            tool: "terminal".into(),
+            action: "git push origin\u{202e} main\u{1b}[8m".into(),
+            reasons: vec!["publishes commits".into(), "and more".into()],
+            rule: rule.map(|rule| Rule(rule.into())),
+            posture: Some("sandbox: landlock".into()),
+        }
+    }
+
     #[test]
-    fn hidden_characters_are_shown() {
-        assert_eq!(
-            super::visible("rm\u{202e} -rf\u{1b}[8m"),
-            "rm<U+202E> -rf<U+001B>[8m"
-        );
+    fn everything_is_shown_and_nothing_hides() {
+        let mut out = Vec::new();
+        show(&request(Some("git push origin main")), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        for part in [
+            "git push origin<U+202E> main<U+001B>[8m",
+            "why asked: publishes commits",
+            "why asked: and more",
+            "runs in: sandbox: landlock",
+            "a always: git push origin main",
+            "[n] ",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in {text}");
+        }
+        let mut out = Vec::new();
+        show(&request(None), &mut out);
+        assert!(!String::from_utf8(out).unwrap().contains("always"));
+    }
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        let with = request(Some("git push origin main"));
+        let deny = Verdict::Deny { why: None };
+        for unclear in [
+            "",
+            "\n",
+            "x",
+            "ok",
+            "y y",
+            "s x",
+            "a rm",
+            "a git pull",
+            "always",
+        ] {
+            assert_eq!(read(&with, unclear), deny, "{unclear:?}");
+        }
+        assert_eq!(read(&with, "y\n"), Verdict::Once);
+        assert_eq!(read(&with, " Y "), Verdict::Once);
+        assert_eq!(read(&with, "s"), Verdict::Session);
+        let always = |rule: &str| Verdict::Always(Rule(rule.into()));
+        assert_eq!(read(&with, "a"), always("git push origin main"));
+        assert_eq!(read(&with, "a git push"), always("git push *"));
+        assert_eq!(read(&with, "a git push *"), always("git push *"));
+        assert_eq!(read(&request(None), "a"), deny);
+        let why = Some("not on Fridays".to_owned());
+        assert_eq!(read(&with, "n not on Fridays"), Verdict::Deny { why });
     }
 }

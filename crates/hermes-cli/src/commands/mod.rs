@@ -1,5 +1,6 @@
 //! One module per command. Each has its arguments and a `run` that takes the [`Context`].
 
+pub(crate) mod approvals;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod conformance;
@@ -42,6 +43,7 @@ impl Context {
             Failure::new(exit, error.to_string())
         })?;
         let env = Env::load(&home, &process).map_err(|error| Failure::failed(error.to_string()))?;
+        hermes_config::secrets::remember(&home, &env);
         Ok(Self {
             home,
             env,

@@ -108,6 +108,24 @@ impl ConfigDoc {
         Ok(true)
     }
 
+    /// Adds `value` at the end of the list at `path`, which is made where there is none.
+    pub fn push(&mut self, path: &KeyPath, value: &Value) -> Result<(), EditError> {
+        let mut items = match path.get(&self.tree) {
+            Some(Value::Array(items)) => items.clone(),
+            Some(Value::Null) | None => Vec::new(),
+            Some(other) => vec![other.clone()],
+        };
+        items.push(value.clone());
+        let list = Value::Array(items);
+        let doc = self.document()?;
+        if let Some(splices) = splice::push(&doc, path, value)? {
+            let mut expected = self.tree.clone();
+            put(&mut expected, path.parts(), &list, "")?;
+            return self.apply(path, splices, &expected);
+        }
+        self.set(path, &list).map(drop)
+    }
+
     /// Removes `path`, and sections that become empty by it. Says whether it was there.
     pub fn unset(&mut self, path: &KeyPath) -> Result<bool, EditError> {
         self.remove(path, splice::Comments::Drop)

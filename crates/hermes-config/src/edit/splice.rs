@@ -136,6 +136,35 @@ pub(super) fn set(doc: &Document, path: &KeyPath, value: &Value) -> Result<Vec<S
     }
 }
 
+/// One more entry at the end of the list at `path`, whose other entries keep their comments. `None`:
+/// there is no list of lines to add to.
+pub(super) fn push(
+    doc: &Document,
+    path: &KeyPath,
+    value: &Value,
+) -> Result<Option<Vec<Splice>>, EditError> {
+    let Some(found) = walk(doc, path)? else {
+        return Ok(None);
+    };
+    let Some(&(node, _)) = found.chain.last().filter(|_| found.rest.is_empty()) else {
+        return Ok(None);
+    };
+    let text = doc.text();
+    let Kind::Sequence { items, flow: false } = &doc.node(node).kind else {
+        return Ok(None);
+    };
+    let Some(&last) = items.last() else {
+        return Ok(None);
+    };
+    let Some(dash) = dash(doc, last).filter(|at| starts_line(text, *at)) else {
+        return Ok(None);
+    };
+    let list = Value::Array(vec![value.clone()]);
+    let lines = block_lines(&list, column(text, dash), step(doc));
+    let at = after_entry(doc, None, last);
+    Ok(Some(vec![insert_lines(text, at, &lines)]))
+}
+
 /// `value` below mappings for each of `parts`.
 fn nested(parts: &[String], value: &Value) -> Value {
     parts.iter().rev().fold(value.clone(), |inner, part| {

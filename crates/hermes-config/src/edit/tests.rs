@@ -147,6 +147,28 @@ fn flow_style_stays_flow() {
 }
 
 #[test]
+fn pushing_adds_a_line_and_keeps_the_others() {
+    let push = |text: &str| {
+        let mut doc = doc(text);
+        doc.push(&path("l"), &json!("n: m")).unwrap();
+        doc.text
+    };
+    assert_eq!(
+        push("l:\n- a # 1\n# c\nb: 2\n"),
+        "l:\n- a # 1\n- 'n: m'\n# c\nb: 2\n"
+    );
+    assert_eq!(
+        push("l:\n  - a\n  - b # 2"),
+        "l:\n  - a\n  - b # 2\n  - 'n: m'\n"
+    );
+    assert_eq!(push("l: [a] # c\n"), "l: [a, 'n: m'] # c\n");
+    for empty in ["l: []\n", "l:\n", "b: 2\n", ""] {
+        let tree = read(&push(empty)).unwrap();
+        assert_eq!(tree["l"], json!(["n: m"]), "{empty:?}");
+    }
+}
+
+#[test]
 fn lists_are_indexed_not_grown() {
     let text = "l:\n- a # 1\n- b: 1\n  c: 2\n-\n";
     assert_eq!(

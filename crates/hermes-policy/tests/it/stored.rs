@@ -145,7 +145,12 @@ async fn always_is_written_down_and_revoking_counts_at_once() {
     assert_eq!(permit.how, How::Always);
     assert_eq!(rules::stored(&path).unwrap(), ["make", "rm -rf build"]);
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.starts_with("# mine\nmodel: x # keep\n"), "{text}");
+    assert!(
+        text.starts_with(
+            "# mine\nmodel: x # keep\ncommand_allowlist:\n- make # why\n- rm -rf build"
+        ),
+        "{text}"
+    );
 
     let permit = gate.admit(&on_host("rm -rf build"), "", &headless()).await;
     assert_eq!(permit.map(|permit| permit.how), Ok(How::Rule));

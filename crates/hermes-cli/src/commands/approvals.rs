@@ -1,0 +1,437 @@
+//! `hermes approvals`: which commands may run without asking, and why one may not.
+
+use clap::{Args, Subcommand};
+use hermes_config::edit::EditError;
+use hermes_core::approval::Rule;
+use hermes_policy::rules::{self, Meaning};
+use hermes_policy::{
+    Assessment, Class, CommandRequest, Confinement, Gate, Mode, PolicyConfig, Unattended,
+};
+use serde_json::{Value, json};
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List stored rules (the default)
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a command run without asking from now on
+    Add {
+        /// The command; quote it if it has blanks
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+        /// Every command that begins with these words
+        #[arg(long)]
+        prefix: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a rule back
+    Revoke {
+        /// The rule as `list` shows it, or its number there
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        rule: Vec<String>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a command is and what would happen to it. Leaves with 0 if it would run, 1 if it
+    /// would ask, 5 if it would be refused
+    Test {
+        /// The command; quote it if it has blanks
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+        /// As if the sandbox were not there
+        #[arg(long)]
+        no_sandbox: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(args: ApprovalsArgs, cx: &Context) -> Outcome {
+    match args.action.unwrap_or(Action::List { json: false }) {
+        Action::List { json } => list(cx, json),
+        Action::Add {
+            command,
+            prefix,
+            json,
+        } => add(cx, &text(command), prefix, json),
+        Action::Revoke { rule, json } => revoke(cx, &rule.join(" "), json),
+        Action::Test {
+            command,
+            no_sandbox,
+            json,
+        } => test(cx, &text(command), no_sandbox, json),
+    }
+}
+
+/// One argument is a command line; several are its words.
+fn text(mut command: Vec<String>) -> String {
+    match command.len() {
+        1 => command.remove(0),
+        _ => rules::line(&command),
+    }
+}
+
+fn gate(cx: &Context) -> Result<Gate, Failure> {
+    Ok(Gate::new(PolicyConfig::from_config(
+        &cx.home,
+        &cx.config()?,
+    )))
+}
+
+fn edit_failed(error: &EditError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// An administrator's list is not ours to change.
+fn refuse_managed(cx: &Context) -> Outcome {
+    let config = cx.config()?;
+    let own = rules::stored(&cx.home.config_path()).map_err(|error| edit_failed(&error))?;
+    if cx.env.managed_dir().is_some() && config.command_allowlist != own {
+        return Err(Failure::new(
+            Exit::Refused,
+            "command_allowlist is fixed by the administrator and cannot be changed here",
+        ));
+    }
+    Ok(())
+}
+
+fn describe(entry: &str) -> (&'static str, String) {
+    match rules::meaning(entry) {
+        Meaning::Exact { argv: Some(_), .. } => ("command", "this command".to_owned()),
+        Meaning::Exact { .. } => ("line", "exactly this line".to_owned()),
+        Meaning::Prefix(_) => ("prefix", "every command that begins so".to_owned()),
+        Meaning::Glob(_) => ("glob", "commands that match; written by hand".to_owned()),
+        Meaning::Category(_) => (
+            "category",
+            "a whole category, from an older version; counts only while you are there".to_owned(),
+        ),
+        Meaning::Ignored(why) => ("ignored", format!("allows nothing: {why}")),
+    }
+}
+
+fn list(cx: &Context, as_json: bool) -> Outcome {
+    let file = cx.home.config_path();
+    let own = rules::stored(&file).map_err(|error| edit_failed(&error))?;
+    let config = cx.config()?;
+    let rows: Vec<Value> = config
+        .command_allowlist
+        .iter()
+        .enumerate()
+        .map(|(number, entry)| {
+            let (kind, meaning) = describe(entry);
+            let from = if own.contains(entry) {
+                file.display().to_string()
+            } else {
+                "administrator".to_owned()
+            };
+            json!({"number": number + 1, "rule": entry, "kind": kind, "meaning": meaning, "from": from})
+        })
+        .collect();
+    let approvals = &config.approvals;
+    let unattended = approvals.unattended.as_deref().unwrap_or("deny");
+    if as_json {
+        return Ok(cx.out.json(&json!({
+            "mode": approvals.mode.as_str(),
+            "unattended": unattended,
+            "deny": approvals.deny,
+            "rules": rows,
+        }))?);
+    }
+    cx.out.line(format!(
+        "mode {} · unattended {unattended} · {} denied by approvals.deny",
+        approvals.mode.as_str(),
+        approvals.deny.len()
+    ))?;
+    if rows.is_empty() {
+        return Ok(cx.out.line("no rules: everything that needs asking asks")?);
+    }
+    for row in rows {
+        let field = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        cx.out.foreign_line(&format!(
+            "{:>3}  {}\n     {} ({})",
+            row["number"].to_string(),
+            field("rule"),
+            field("meaning"),
+            field("from")
+        ))?;
+    }
+    Ok(())
+}
+
+fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
+    refuse_managed(cx)?;
+    let gate = gate(cx)?;
+    let here = std::env::current_dir()?;
+    let assessment = gate.assess(&CommandRequest::terminal(command, &here));
+    if assessment.class == Class::Forbidden {
+        return Err(Failure::new(
+            Exit::Refused,
+            format!("no rule lets this run: {}", assessment.reasons().join("; ")),
+        ));
+    }
+    let rule = if prefix {
+        let words = rules::words(command.trim_end_matches('*').trim())
+            .map_err(|why| Failure::usage(format!("{command:?} cannot begin a command: {why}")))?;
+        rules::prefix(&words)
+    } else {
+        exact(command, &assessment)?
+    };
+    if let Some(pattern) = gate.denied_by(&assessment) {
+        cx.out.remark(format!(
+            "it stays refused as long as approvals.deny has {pattern:?}"
+        ));
+    }
+    if prefix && is_anything(&rule) {
+        cx.out
+            .remark("what it runs is looked at no more: such a rule allows nearly everything");
+    }
+    if !prefix && assessment.class < Class::Ask {
+        cx.out.remark("it would not have been asked about anyway");
+    }
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let added = rules::add(&cx.home.config_path(), &rule).map_err(|error| edit_failed(&error))?;
+    if as_json {
+        return Ok(cx.out.json(&json!({"rule": rule.0, "added": added}))?);
+    }
+    let what = if added { "added" } else { "was there already:" };
+    Ok(cx.out.foreign_line(&format!("{what} {}", rule.0))?)
+}
+
+fn exact(command: &str, assessment: &Assessment) -> Result<Rule, Failure> {
+    // A command that needs no asking has no rule of its own to offer.
+    if let Some(rule) = &assessment.rule {
+        return Ok(rule.clone());
+    }
+    if assessment.class < Class::Ask {
+        return Ok(rules::exact(command));
+    }
+    Err(Failure::usage(
+        "a rule must mean the same at every run: no variables, substitutions or line breaks in it, and at most 500 characters",
+    ))
+}
+
+/// A prefix that ends where any program may begin.
+fn is_anything(rule: &Rule) -> bool {
+    let runs = [
+        "sh", "bash", "zsh", "dash", "sudo", "doas", "env", "xargs", "eval", "python", "python3",
+        "node", "perl", "ruby", "ssh",
+    ];
+    let Meaning::Prefix(words) = rules::meaning(&rule.0) else {
+        return false;
+    };
+    words.len() <= 2
+        && words
+            .first()
+            .is_some_and(|first| runs.contains(&first.as_str()))
+}
+
+fn revoke(cx: &Context, wanted: &str, as_json: bool) -> Outcome {
+    refuse_managed(cx)?;
+    let file = cx.home.config_path();
+    let own = rules::stored(&file).map_err(|error| edit_failed(&error))?;
+    let numbered = wanted
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| own.get(number.checked_sub(1)?));
+    let entry = own
+        .iter()
+        .find(|entry| entry.as_str() == wanted || **entry == rules::exact(wanted).0)
+        .or(numbered)
+        .ok_or_else(|| {
+            Failure::not_found(format!(
+                "there is no rule {wanted:?}; hermes approvals list shows all"
+            ))
+        })?;
+    rules::remove(&file, entry).map_err(|error| edit_failed(&error))?;
+    if as_json {
+        return Ok(cx.out.json(&json!({"revoked": entry}))?);
+    }
+    Ok(cx.out.foreign_line(&format!("revoked {entry}"))?)
+}
+
+/// What would happen to a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Runs,
+    Asks,
+    Judged,
+    Refused,
+}
+
+impl Fate {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Asks => "asks you",
+            Self::Judged => "a model judges; where it does not approve, asks you",
+            Self::Refused => "refused",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "run",
+            Self::Asks => "ask",
+            Self::Judged => "judge",
+            Self::Refused => "refuse",
+        }
+    }
+}
+
+struct Trial<'a> {
+    gate: &'a Gate,
+    request: CommandRequest,
+    assessment: Assessment,
+    denied: Option<String>,
+    allowed: Option<String>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(gate: &'a Gate, command: &str, confinement: Confinement) -> Result<Self, Failure> {
+        let here = std::env::current_dir()?;
+        let request = CommandRequest::terminal(command, &here).confined(confinement);
+        let assessment = gate.assess(&request);
+        Ok(Self {
+            denied: gate.denied_by(&assessment),
+            allowed: gate.allowed_by(&request, &assessment, true),
+            gate,
+            request,
+            assessment,
+        })
+    }
+
+    fn settled(&self) -> Option<Fate> {
+        if self.assessment.class == Class::Forbidden || self.denied.is_some() {
+            return Some(Fate::Refused);
+        }
+        (self.assessment.class < Class::Ask).then_some(Fate::Runs)
+    }
+
+    fn with_mode(&self, mode: Mode) -> Fate {
+        let personal = self
+            .assessment
+            .findings
+            .iter()
+            .any(|finding| finding.category.needs_person());
+        match (self.settled(), mode) {
+            (Some(fate), _) => fate,
+            (None, Mode::Off) => Fate::Runs,
+            (None, _) if self.allowed.is_some() => Fate::Runs,
+            (None, Mode::Smart) if !personal => Fate::Judged,
+            (None, _) => Fate::Asks,
+        }
+    }
+
+    /// When nobody is there.
+    fn headless(&self) -> Fate {
+        let alone = self
+            .gate
+            .allowed_by(&self.request, &self.assessment, false)
+            .is_some();
+        let harmless = self.assessment.firm().next().is_none();
+        match (self.settled(), self.gate.config().unattended) {
+            (Some(fate), _) => fate,
+            (None, _) if alone || self.gate.config().mode == Mode::Off => Fate::Runs,
+            (None, Unattended::Allow) => Fate::Runs,
+            (None, Unattended::AllowWorkspace) if harmless => Fate::Runs,
+            (None, Unattended::Smart) => match self.with_mode(Mode::Smart) {
+                Fate::Judged => Fate::Judged,
+                _ => Fate::Refused,
+            },
+            (None, _) => Fate::Refused,
+        }
+    }
+}
+
+fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome {
+    let gate = gate(cx)?;
+    let confinement = if no_sandbox {
+        Confinement::None
+    } else {
+        Confinement::Sandboxed
+    };
+    let trial = Trial::new(&gate, command, confinement)?;
+    let modes = [
+        ("manual", trial.with_mode(Mode::Manual)),
+        ("smart", trial.with_mode(Mode::Smart)),
+        ("off", trial.with_mode(Mode::Off)),
+        ("unattended", trial.headless()),
+    ];
+    let now = trial.with_mode(gate.config().mode);
+    if as_json {
+        let fates: serde_json::Map<String, Value> = modes
+            .iter()
+            .map(|(mode, fate)| ((*mode).to_owned(), json!(fate.name())))
+            .collect();
+        cx.out.json(&json!({
+            "command": command,
+            "sandbox": !no_sandbox,
+            "class": trial.assessment.class,
+            "findings": trial.assessment.findings,
+            "rule": trial.assessment.rule,
+            "allowed_by": trial.allowed,
+            "denied_by": trial.denied,
+            "modes": fates,
+            "now": now.name(),
+        }))?;
+    } else {
+        report(cx, &trial, no_sandbox, &modes)?;
+    }
+    match now {
+        Fate::Runs => Ok(()),
+        Fate::Asks | Fate::Judged => Err(Failure::silent(Exit::Failed)),
+        Fate::Refused => Err(Failure::silent(Exit::Refused)),
+    }
+}
+
+fn report(cx: &Context, trial: &Trial<'_>, no_sandbox: bool, modes: &[(&str, Fate)]) -> Outcome {
+    let place = if no_sandbox {
+        "without a sandbox"
+    } else {
+        "in the sandbox"
+    };
+    cx.out
+        .line(format!("class       {} ({place})", trial.assessment.class))?;
+    for finding in &trial.assessment.findings {
+        cx.out.foreign_line(&format!(
+            "finding     {} [{}]\n            {}",
+            finding.why,
+            finding.category,
+            finding.excerpt.replace('\n', "\n            ")
+        ))?;
+    }
+    if let Some(pattern) = &trial.denied {
+        cx.out
+            .foreign_line(&format!("denied by   {pattern} (approvals.deny)"))?;
+    }
+    match (&trial.allowed, &trial.assessment.rule) {
+        (Some(rule), _) => cx.out.foreign_line(&format!("allowed by  {rule}"))?,
+        (None, Some(rule)) => cx.out.foreign_line(&format!(
+            "rule        {} (\"always\" would store this)",
+            rule.0
+        ))?,
+        (None, None) => {}
+    }
+    for (mode, fate) in modes {
+        cx.out.line(format!("{mode:<11} {}", fate.words()))?;
+    }
+    Ok(())
+}
