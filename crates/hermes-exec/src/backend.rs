@@ -44,23 +44,6 @@ pub fn select(
     }
 }
 
-/// Where a session begins in a far environment: `terminal.cwd` if it is a path there, else the home
-/// there. The directory that the person stands in here means nothing.
-pub async fn start_dir(
-    env: &dyn Environment,
-    config: &Config,
-) -> Result<std::path::PathBuf, ExecError> {
-    let wanted = config.terminal.cwd.as_str();
-    let path = if wanted.starts_with('/') || wanted.starts_with('~') {
-        Path::new(wanted)
-    } else if env.info().kind == "docker" {
-        Path::new("/workspace")
-    } else {
-        Path::new("~")
-    };
-    env.files().resolve(path, Path::new("/")).await
-}
-
 #[cfg(test)]
 mod tests {
     use hermes_config::ProcessEnv;

@@ -1,7 +1,7 @@
 //! Confinement by bubblewrap: the file system is bound read-only, what may be written is bound over
 //! it, what is hidden is covered.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,9 +11,8 @@ use crate::confinement::Launch;
 use crate::environment::ExecError;
 
 /// The program, if it works here.
-pub(super) fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let program = std::env::split_paths(&path)
+pub(super) fn find(path: &OsStr) -> Option<PathBuf> {
+    let program = std::env::split_paths(path)
         .map(|dir| dir.join("bwrap"))
         .find(|file| file.is_file())?;
     let works = Command::new(&program)

@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{ioctl_tiocsctty, setsid};
 
+use super::CONFINE_FAILED;
 use super::spec::Spec;
-use super::{CONFINE_FAILED, kernel, seccomp};
 
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let (code, why) = match prepare(args) {
@@ -56,6 +56,13 @@ fn enter(spec: &Spec) -> Result<(), String> {
     if spec.terminal {
         ioctl_tiocsctty(std::io::stdin()).map_err(|error| format!("terminal: {error}"))?;
     }
+    restrict(spec)
+}
+
+#[cfg(target_os = "linux")]
+fn restrict(spec: &Spec) -> Result<(), String> {
+    use super::{kernel, seccomp};
+
     if spec.seccomp {
         kernel::limit(spec.limits)?;
     }
@@ -72,6 +79,14 @@ fn enter(spec: &Spec) -> Result<(), String> {
     if spec.seccomp {
         kernel::drop_capabilities()?;
         seccomp::install(spec.network, &spec.guard)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn restrict(spec: &Spec) -> Result<(), String> {
+    if spec.seccomp || spec.files.is_some() {
+        return Err("there is no sandbox for this system".to_owned());
     }
     Ok(())
 }

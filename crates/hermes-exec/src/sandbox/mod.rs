@@ -13,7 +13,6 @@
 
 mod blocked;
 mod bubblewrap;
-#[cfg(target_os = "linux")]
 mod confine;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -25,7 +24,7 @@ mod rules;
 mod seccomp;
 mod spec;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -47,15 +46,8 @@ pub const CONFINE_FAILED: u8 = 125;
 
 /// The helper: `args` is what follows [`CONFINE`]. Returns only when nothing could be run; then the
 /// reason is on standard error.
-#[cfg(target_os = "linux")]
 pub fn confine_main(args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
     confine::main(args)
-}
-
-/// There is no sandbox for this system yet; nothing starts the helper here.
-#[cfg(not(target_os = "linux"))]
-pub fn confine_main(_args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
-    std::process::ExitCode::from(CONFINE_FAILED)
 }
 
 /// What the configuration asks for.
@@ -204,16 +196,27 @@ pub struct Sandbox {
 impl Sandbox {
     /// Looks at what this machine can do.
     pub fn detect(settings: Settings) -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self::detect_on(settings, &path)
+    }
+
+    /// The same, with the directories to look for programs in.
+    pub fn detect_on(settings: Settings, path: &OsStr) -> Self {
+        let landlock = landlock_works();
         let bwrap = match settings.choice {
-            Choice::Bubblewrap => bubblewrap::find(),
-            Choice::Auto if !landlock_works() => bubblewrap::find(),
+            Choice::Bubblewrap => bubblewrap::find(path),
+            Choice::Auto if !landlock => bubblewrap::find(path),
             _ => None,
         };
-        Self::with(settings, landlock_works(), bwrap)
+        Self::with(settings, landlock, bwrap)
     }
 
     fn with(settings: Settings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
-        let no_landlock = "this kernel has no Landlock (Linux 5.13 or newer has)";
+        let no_landlock = if cfg!(target_os = "linux") {
+            "this kernel has no Landlock (Linux 5.13 or newer has)"
+        } else {
+            "this system has no Landlock"
+        };
         let no_bwrap = "bwrap is not installed or cannot make namespaces here";
         let (active, why, refuses) = match (&settings.unknown, settings.choice) {
             (Some(word), _) => (
@@ -272,7 +275,8 @@ impl Sandbox {
         match &self.settings.helper {
             Some(helper) => helper.clone(),
             // Names our program also after it was replaced by a newer one.
-            None => PathBuf::from("/proc/self/exe"),
+            None if cfg!(target_os = "linux") => PathBuf::from("/proc/self/exe"),
+            None => std::env::current_exe().unwrap_or_else(|_| "hermes".into()),
         }
     }
 

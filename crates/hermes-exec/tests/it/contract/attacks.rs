@@ -33,7 +33,11 @@ impl Prison {
         std::fs::write(path.join("home/notes.txt"), "notes\n").unwrap();
         let mut settings = settings(Choice::Landlock, &path);
         change(&mut settings);
-        let sandbox = Sandbox::detect(settings);
+        let programs = match settings.choice {
+            Choice::Bubblewrap => rig::unpacked(test)?.join("usr/bin"),
+            _ => PathBuf::new(),
+        };
+        let sandbox = Sandbox::detect_on(settings, programs.as_os_str());
         if sandbox.enforces() {
             return Some(Self { sandbox, dir });
         }
@@ -463,4 +467,41 @@ fn a_home_as_workspace_keeps_secrets_and_keys() {
     );
     assert!(!home.join(".ssh/authorized_keys").exists());
     assert!(!home.join(".cargo/config.toml").exists());
+}
+
+/// The same walls, built by bubblewrap.
+#[test]
+fn bubblewrap_holds_too() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let Some(prison) = Prison::new("bubblewrap_holds_too", |settings| {
+        settings.choice = Choice::Bubblewrap;
+        settings.network = false;
+    }) else {
+        return;
+    };
+    let said =
+        prison.run("echo fine > inside; cat inside ~/notes.txt ~/.hermes/skills/demo/SKILL.md");
+    assert_eq!(said.text, "fine\nnotes\na skill\n");
+    for script in [
+        "cat ~/.hermes/.env ~/.hermes/auth.json",
+        "echo evil > ~/evil",
+        "echo evil > .git/hooks/pre-commit",
+        "echo evil > ~/.hermes/skills/demo/SKILL.md",
+        "mount -t tmpfs x /mnt",
+        &format!("exec 3<>/dev/tcp/127.0.0.1/{port}"),
+        &format!("kill -0 {}", std::process::id()),
+    ] {
+        let said = prison.run(script);
+        assert_ne!(said.code, Some(0), "{script}: {}", said.text);
+        assert!(!said.text.contains("top-secret"), "{script}: {}", said.text);
+    }
+    let said = prison.run("echo evil > ~/evil");
+    assert!(
+        prison.blocked(&said).unwrap().contains("home/evil"),
+        "{}",
+        said.text
+    );
+    assert!(!prison.path("work/.git/hooks/pre-commit").exists());
+    assert!(!prison.path("home/evil").exists());
 }

@@ -1,5 +1,6 @@
 //! This machine, confined: the same contract inside Landlock and inside bubblewrap.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,14 +106,14 @@ pub(crate) fn settings(choice: Choice, dir: &Path) -> Settings {
     }
 }
 
-fn made(choice: Choice) -> Place {
+fn made(choice: Choice, path: &OsStr) -> Place {
     let dir = outside();
-    let path = dir.path().canonicalize().unwrap();
-    std::fs::create_dir_all(path.join("home/.hermes")).unwrap();
-    std::fs::create_dir(path.join("work")).unwrap();
-    let sandbox = Arc::new(Sandbox::detect(settings(choice, &path)));
-    let inner = LocalEnvironment::new(support::settings(&path), sandbox.clone()).unwrap();
-    let limits = sandbox.confinement(&path.join("work"));
+    let dir_path = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(dir_path.join("home/.hermes")).unwrap();
+    std::fs::create_dir(dir_path.join("work")).unwrap();
+    let sandbox = Arc::new(Sandbox::detect_on(settings(choice, &dir_path), path));
+    let inner = LocalEnvironment::new(support::settings(&dir_path), sandbox.clone()).unwrap();
+    let limits = sandbox.confinement(&dir_path.join("work"));
     Place {
         env: Confined { inner, limits },
         sandbox,
@@ -121,12 +122,67 @@ fn made(choice: Choice) -> Place {
 }
 
 pub(crate) fn landlock(test: &str) -> Option<Place> {
-    let place = made(Choice::Landlock);
+    let place = made(Choice::Landlock, OsStr::new(""));
     if place.sandbox.enforces() {
         return Some(place);
     }
     skip(&place.sandbox.posture(), test);
     None
+}
+
+/// In the bubblewrap that was unpacked for tests.
+pub(crate) fn bubblewrap(test: &str) -> Option<Place> {
+    let root = super::rig::unpacked(test)?;
+    let place = made(Choice::Bubblewrap, root.join("usr/bin").as_os_str());
+    if place.sandbox.enforces() {
+        return Some(place);
+    }
+    skip(&place.sandbox.posture(), test);
+    None
+}
+
+/// Process numbers mean something else in there, so trees are looked at from outside.
+mod with_bubblewrap {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use hermes_exec::{Exec, Exit};
+
+    crate::contract::contract!(super::bubblewrap:
+        output_and_exit_code,
+        exports_and_directory_are_reported,
+        a_missing_directory_is_126,
+        input_is_closed_or_given,
+        files_are_written_whole,
+    );
+
+    /// Processes that stand in `dir`.
+    fn standing_in(dir: &Path) -> usize {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes
+            .filter(|entry| {
+                std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir)
+            })
+            .count()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_timeout_ends_the_whole_tree() {
+        let Some(place) = super::bubblewrap("bubblewrap::a_timeout_ends_the_whole_tree") else {
+            return;
+        };
+        let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & \
+            setsid bash -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done' & \
+            while :; do sleep 1; done";
+        let command = Exec {
+            timeout: Duration::from_secs(2),
+            ..Exec::new(script, place.dir())
+        };
+        let (finished, text) = crate::support::run(place.env(), command).await;
+        assert_eq!((finished.exit, text.as_str()), (Exit::TimedOut, "ready\n"));
+        assert_eq!(standing_in(&place.dir()), 0);
+        place.leave().await;
+    }
 }
 
 mod with_landlock {
