@@ -10,19 +10,21 @@ use crate::env::Env;
 use crate::home::Home;
 use crate::redact::is_secret_key;
 
-/// What the names of variables with secrets hold.
-const NAME_PARTS: [&str; 11] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "CREDENTIAL",
-    "CREDS",
-    "AUTH",
-    "DSN",
-    "WEBHOOK",
+/// Words in the names of variables with secrets.
+const SECRET_WORDS: [&str; 13] = [
+    "APIKEY",
     "BEARER",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "CREDS",
+    "DSN",
+    "KEY",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "SECRET",
+    "TOKEN",
+    "WEBHOOK",
 ];
 
 /// Larger files are no credential stores.
@@ -33,16 +35,14 @@ const MAX_FILE: u64 = 1 << 20;
 pub fn remember(home: &Home, env: &Env) {
     let of_env = env
         .iter()
-        .filter(|(name, _)| is_secret_name(name))
+        .filter(|(name, value)| is_secret_name(name) && is_telling(value))
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     redact::remember(of_env);
     let mut found = Vec::new();
     collect(&home.auth_path(), &mut found);
-    for dir in ["mcp-tokens", "pairing"] {
-        let files = std::fs::read_dir(home.join(dir)).into_iter().flatten();
-        for file in files.flatten() {
-            collect(&file.path(), &mut found);
-        }
+    let logins = std::fs::read_dir(home.join("mcp-tokens"));
+    for file in logins.into_iter().flatten().flatten() {
+        collect(&file.path(), &mut found);
     }
     redact::remember(found);
 }
@@ -50,7 +50,14 @@ pub fn remember(home: &Home, env: &Env) {
 /// Whether a variable of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    NAME_PARTS.iter().any(|part| name.contains(part))
+    name.split('_').any(|word| SECRET_WORDS.contains(&word))
+}
+
+/// Hiding a path or a word of the dictionary would hide more than the secret.
+fn is_telling(value: &str) -> bool {
+    let path = value.starts_with(['/', '~', '.']);
+    let word = value.len() < 12 && value.bytes().all(|byte| byte.is_ascii_alphabetic());
+    !path && !word
 }
 
 fn collect(path: &Path, found: &mut Vec<(String, String)>) {
@@ -91,7 +98,7 @@ mod tests {
         let home = Home::at(dir.path());
         std::fs::write(
             home.env_path(),
-            "LAB_API_KEY=0f1e2d3c4b5a\nTERMINAL_CWD=/home/me/projects\n",
+            "LAB_API_KEY=0f1e2d3c4b5a\nTERMINAL_CWD=/home/me/projects\nKEYBOARD=qwertz-1234\nSSL_KEY=/etc/ssl/key.pem\nMY_PASSWORD=disabled\n",
         )
         .unwrap();
         std::fs::write(
@@ -105,5 +112,7 @@ mod tests {
             redact::known("0f1e2d3c4b5a /home/me/projects zzyyxxwwvvuu my first account"),
             "[hidden: LAB_API_KEY] /home/me/projects [hidden: auth access_token] my first account"
         );
+        let plain = "qwertz-1234 /etc/ssl/key.pem disabled";
+        assert_eq!(redact::known(plain), plain);
     }
 }

@@ -226,11 +226,15 @@ pub(super) fn command(dir: &str, project: bool, passthrough: &[String]) -> Strin
     let is_name = |name: &&String| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
-    let declared: String = passthrough
+    let names: Vec<&str> = passthrough
         .iter()
         .filter(is_name)
-        .map(|name| format!("{name}) keep+=(\"$name=${{!name}}\");; "))
+        .map(String::as_str)
         .collect();
+    let declared = match names.join("|") {
+        names if names.is_empty() => String::new(),
+        names => format!("{names}) keep+=(\"$name=${{!name}}\");;"),
+    };
     let candidates = if project {
         r#"for at in "${VIRTUAL_ENV:-/nowhere}" "${CONDA_PREFIX:-/nowhere}" "$PWD/.venv" "$PWD/venv"; do
   if [ -x "$at/bin/python" ]; then python=$at/bin/python; break; fi

@@ -1,5 +1,6 @@
 //! One program: permission, preparation, run, report.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,7 +134,7 @@ impl ExecuteCode {
                     "The program was killed after {} seconds (code_execution.timeout).",
                     self.deps.timeout.as_secs()
                 );
-                output.push_str(&format!("\n[{text}]"));
+                let _ = write!(output, "\n[{text}]");
                 error = Some(text);
             }
             Exit::Interrupted => {
@@ -144,7 +145,7 @@ impl ExecuteCode {
                 status = "error";
                 let text = errors.trim();
                 if !text.is_empty() {
-                    output.push_str(&format!("\n--- stderr ---\n{text}"));
+                    let _ = write!(output, "\n--- stderr ---\n{text}");
                 }
                 error = Some(match text {
                     "" => format!("The program ended with code {}.", exit.code()),

@@ -479,7 +479,7 @@ fn generated_text_survives_odd_paths() {
         assert!(text.contains(&format!("def {helper}(")));
     }
     let script = command("/tmp/it's", true, &["GOOD_1".into(), "bad;rm".into()]);
-    assert!(script.contains("GOOD_1)") && !script.contains("rm)"));
+    assert!(script.contains("GOOD_1)") && !script.contains("bad;rm"));
     assert!(script.contains(r"'/tmp/it'\''s/main.py'"));
 }
 

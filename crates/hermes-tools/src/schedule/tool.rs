@@ -386,10 +386,11 @@ fn put(job: &mut Job, fields: &Fields, deps: &ScheduleDeps) {
     }
     if let Some((provider, model)) = &deps.route {
         let unpinned = |job: &Job, field: &str, now: &str| {
-            job.text(field)
-                .is_empty()
-                .then(|| json!(now))
-                .unwrap_or_default()
+            if job.text(field).is_empty() {
+                json!(now)
+            } else {
+                Value::Null
+            }
         };
         let provider = unpinned(job, "provider", provider);
         let model = unpinned(job, "model", model);
