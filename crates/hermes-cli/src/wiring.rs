@@ -1,7 +1,6 @@
 //! The composition root: everything a conversation needs is put together here.
 
 pub(crate) mod commands;
-pub(crate) mod files;
 pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
+use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
@@ -180,7 +180,8 @@ impl Chat {
         }
         // First of all, so that servers start while everything else is made ready.
         let mcp = Mcp::for_chat(cx, &config, &choice, overrides(args), mode == Mode::Repl);
-        let commands = Commands::for_chat(cx, &config);
+        let judge = router(cx, &config, overrides(args));
+        let commands = Commands::for_chat(cx, &config, judge);
         let opened = Self::open_with(args, cx, mode, config, (mcp.clone(), commands)).await;
         if let (Err(_), Some(mcp)) = (&opened, mcp) {
             mcp.shutdown().await;
@@ -214,10 +215,7 @@ impl Chat {
         let (window, sees) = (client.info().context_length, client.info().images);
         let store_tools = store_tools(args, cx, &config, &store, history);
         let prompt = home_prompt(args, cx, &config, &source, &clock)?;
-        let mut settings = settings::from_config(&config, &cx.home.cache_dir(), &route.model);
-        settings.titles &= mode != Mode::Oneshot;
-        settings.directory_hints = !args.ignore_rules && !args.safe_mode;
-        settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
+        let settings = agent_settings(args, cx, mode, &config, &route);
         let router = router as Arc<dyn ModelRouter>;
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
@@ -230,14 +228,14 @@ impl Chat {
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
             cancel: cancel.clone(),
+            sees,
+            window,
             commands: commands.as_deref(),
-            model: (window, sees),
         });
         let others = hands.tools.clone();
         let read = hands.read.clone();
-        let tools = home_tools(args, &config, store_tools, others, mcp.clone())?
-            .on_loss(move || read.clear());
-        let tools = Arc::new(tools);
+        let tools = home_tools(args, &config, store_tools, others, mcp.clone())?;
+        let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
             router,
             store: rows,
@@ -254,11 +252,12 @@ impl Chat {
         let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
         let (handle, events) = Session::start(deps, start)?;
         // One answer is all there will be: nobody would read what comes later.
-        if mode == Mode::Repl {
+        let hears = mode == Mode::Repl;
+        if hears {
             hands.attach(&handle);
-            if let Some(commands) = &commands {
-                commands.attach(&handle).await;
-            }
+        }
+        if let Some(commands) = &commands {
+            commands.attach(&handle, hears).await;
         }
         let id = handle.id().clone();
         Ok(Self {
@@ -306,6 +305,9 @@ impl Chat {
         while events.recv().await.is_some() {}
         if let Some(mcp) = self.mcp {
             mcp.shutdown().await;
+        }
+        if let Some(commands) = self.commands {
+            commands.close().await;
         }
         if let Err(error) = self.store.close().await {
             tracing::warn!("closing the database: {error}");
@@ -361,8 +363,7 @@ fn store_tools<'a>(
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
-    let deps =
-        StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
     deps.todos.restore(history);
     deps
 }
@@ -399,6 +400,20 @@ fn home_tools(
         unknown.join(", "),
         known.join(", ")
     )))
+}
+
+fn agent_settings(
+    args: &TurnArgs,
+    cx: &Context,
+    mode: Mode,
+    config: &Config,
+    route: &Route,
+) -> AgentSettings {
+    let mut settings = settings::from_config(config, &cx.home.cache_dir(), &route.model);
+    settings.titles &= mode != Mode::Oneshot;
+    settings.directory_hints = !args.ignore_rules && !args.safe_mode;
+    settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
+    settings
 }
 
 fn home_prompt(

@@ -186,10 +186,9 @@ pub struct HomeTools {
     chosen: Vec<String>,
     todos: TodoList,
     feed: Option<Arc<dyn ToolFeed>>,
+    on_compacted: Option<Box<dyn Fn() + Send + Sync>>,
     /// What the feed gave last, and everything together.
     together: Mutex<Option<(FedTools, Registry)>>,
-    /// Called when the model may have lost what tools showed it.
-    on_loss: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl HomeTools {
@@ -209,16 +208,9 @@ impl HomeTools {
             todos,
             all,
             feed: None,
+            on_compacted: None,
             together: Mutex::new(None),
-            on_loss: None,
         }
-    }
-
-    /// `act` is called when the model may have lost what tools showed it.
-    #[must_use]
-    pub fn on_loss(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
-        self.on_loss = Some(Box::new(act));
-        self
     }
 
     /// With tools from outside besides.
@@ -230,6 +222,13 @@ impl HomeTools {
             }
         }
         self.feed = Some(feed);
+        self
+    }
+
+    /// Called when the conversation was compacted: what tools believe the model has read is void.
+    #[must_use]
+    pub fn on_compacted(mut self, forget: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_compacted = Some(Box::new(forget));
         self
     }
 
@@ -292,8 +291,8 @@ impl ToolSource for HomeTools {
     }
 
     fn compacted(&self) {
-        if let Some(act) = &self.on_loss {
-            act();
+        if let Some(forget) = &self.on_compacted {
+            forget();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Tools that work on what a home holds: memory, skills, past conversations, the task list.
+//! Tools that work on what a home holds: memory, skills, past conversations, the task list; and
+//! those that ask the person or other models.
 
 mod clarify;
 mod memory;

@@ -70,6 +70,7 @@ async fn open_instead(repl: &mut Repl<'_>, args: &crate::args::TurnArgs, reason:
     let mut old = std::mem::replace(&mut repl.chat, chat);
     // The new chat uses the same servers.
     old.mcp = None;
+    old.commands = None;
     if old.id != repl.chat.id {
         old.end(reason).await?;
     }

@@ -10,16 +10,17 @@ use hermes_config::{Config, ProcessEnv};
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
+use hermes_core::model::ModelRouter;
 use hermes_core::task;
 use hermes_core::tool::Tool;
 use hermes_exec::local::{Declared, LocalEnvironment, LocalSettings};
 use hermes_exec::process::{Notice, Notices, ProcessRegistry, RegistryOptions, Routing};
 use hermes_exec::sandbox::{Sandbox, Settings};
 use hermes_exec::{Environment, ExecError, Workspaces, backend};
-use hermes_policy::{Gate, PolicyConfig};
+use hermes_policy::{Gate, ModelJudge, PolicyConfig};
+use hermes_tools::files::{Checkpoints, FileLedger};
 use hermes_tools::terminal::{self, TerminalDeps, TerminalSettings};
 
-use super::files::FileState;
 use crate::commands::Context;
 
 /// Notices that wait for their session to be opened.
@@ -34,7 +35,8 @@ pub(crate) struct Commands {
     pub(crate) processes: ProcessRegistry,
     /// Shared by everything that runs commands, so that an answer counts everywhere.
     pub(crate) gate: Gate,
-    pub(crate) files: FileState,
+    pub(crate) ledger: FileLedger,
+    pub(crate) checkpoints: Checkpoints,
     settings: TerminalSettings,
     bell: Arc<Bell>,
 }
@@ -42,17 +44,25 @@ pub(crate) struct Commands {
 impl Commands {
     /// As the configuration says. Where what it names is not there, the person is told and there
     /// are no commands: they never run somewhere else.
-    pub(crate) fn for_chat(cx: &Context, config: &Config) -> Option<Arc<Self>> {
-        match Self::new(cx, config) {
+    pub(crate) fn for_chat(
+        cx: &Context,
+        config: &Config,
+        router: Arc<dyn ModelRouter>,
+    ) -> Option<Arc<Self>> {
+        match Self::new(cx, config, router) {
             Ok(commands) => Some(Arc::new(commands)),
             Err(error) => {
-                cx.out.remark(format!("no terminal: {error}"));
+                cx.out.remark(format!("no commands and no files: {error}"));
                 None
             }
         }
     }
 
-    fn new(cx: &Context, config: &Config) -> Result<Self, ExecError> {
+    pub(super) fn new(
+        cx: &Context,
+        config: &Config,
+        router: Arc<dyn ModelRouter>,
+    ) -> Result<Self, ExecError> {
         let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
         let far = backend::select(&cx.home, config, &cx.env, &cwd)?;
         let (environment, sandbox) = if let Some(environment) = far {
@@ -81,8 +91,10 @@ impl Commands {
             sandbox,
             workspaces: Workspaces::default(),
             processes,
-            gate: Gate::new(PolicyConfig::from_config(&cx.home, config)),
-            files: FileState::new(cx, config),
+            gate: Gate::new(PolicyConfig::from_config(&cx.home, config))
+                .with_judge(Arc::new(judge(config, router))),
+            ledger: FileLedger::new(),
+            checkpoints: Checkpoints::from_config(&cx.home, config, Arc::new(SystemClock)),
             settings: TerminalSettings::from_config(config, &cx.env),
             bell,
         })
@@ -101,12 +113,27 @@ impl Commands {
         })
     }
 
-    /// Background processes tell this session from now on, also those that an earlier run of hermes
-    /// left.
-    pub(crate) async fn attach(&self, session: &SessionHandle) {
+    /// Takes over the background processes that an earlier run of hermes left. With `hears`, they
+    /// and new ones tell this session when they end.
+    pub(crate) async fn attach(&self, session: &SessionHandle, hears: bool) {
         self.processes.adopt(self.environment.as_ref()).await;
-        self.bell.attach(session).await;
+        if hears {
+            self.bell.attach(session).await;
+        }
     }
+
+    /// Background processes go on; what else the environment holds is given back.
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.environment.close().await {
+            tracing::warn!("closing the environment of commands: {error}");
+        }
+    }
+}
+
+/// Who judges in `approvals.mode: smart`.
+fn judge(config: &Config, router: Arc<dyn ModelRouter>) -> ModelJudge {
+    let seconds = config.auxiliary.task(hermes_policy::judge::TASK).timeout;
+    ModelJudge::new(router, Duration::from_secs(seconds.max(1)))
 }
 
 /// Brings notices about background processes to their sessions.

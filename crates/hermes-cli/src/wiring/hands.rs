@@ -1,6 +1,9 @@
 //! The tools that act: subagents, files, commands, programs, web, jobs. Put together once per
 //! conversation.
 
+mod files;
+mod programs;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +22,10 @@ use hermes_core::tool::Tool;
 use hermes_models::router::Overrides;
 use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::Library;
-use hermes_tools::files::ReadMemory;
+use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::Commands;
-use super::files;
 use super::web;
 use crate::commands::Context;
 use crate::exit::Failure;
@@ -39,18 +41,20 @@ pub(crate) struct HandsDeps<'a> {
     pub(crate) rng: Arc<dyn Rng>,
     /// Ends what goes on in the background.
     pub(crate) cancel: CancellationToken,
+    /// Whether the model takes images.
+    pub(crate) sees: bool,
+    /// Its window in tokens.
+    pub(crate) window: u32,
     /// Where commands run; `None`: nowhere, because what the configuration names is not there.
     pub(crate) commands: Option<&'a Commands>,
-    /// Tokens that the model takes, and whether it takes images.
-    pub(crate) model: (u32, bool),
 }
 
 /// What a conversation can act with.
 pub(crate) struct Hands {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    post: Post,
-    /// What the model was shown of files.
+    /// What the model was shown of files; void when the conversation is compacted.
     pub(crate) read: ReadMemory,
+    post: Post,
 }
 
 impl Hands {
@@ -59,23 +63,24 @@ impl Hands {
         let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
         tools.extend(several_models(deps.cx, deps.config).ok());
         tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
-        let files = deps
-            .commands
-            .map(|commands| files::deps(deps.cx, deps.config, commands, deps.model));
-        let read = files.as_ref().map(|files| files.memory.clone());
-        tools.extend(files.into_iter().flat_map(hermes_tools::files::tools));
+        tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
+        let clock = Arc::clone(&deps.clock);
+        tools.extend(programs::jobs(deps.cx, deps.config, &*deps.router, clock));
+        let read = ReadMemory::default();
+        let files = deps.commands.map(|commands| {
+            let model = (deps.sees, deps.window);
+            files::deps(deps.cx, deps.config, commands, model, read.clone())
+        });
         let router = Arc::clone(&deps.router);
-        tools.extend(web::tools(deps.cx, deps.config, router, None));
-        Self {
-            tools,
-            post,
-            read: read.unwrap_or_default(),
-        }
+        let whole = files.clone().map(whole_files);
+        tools.extend(web::tools(deps.cx, deps.config, router, whole));
+        tools.extend(files.into_iter().flat_map(hermes_tools::files::tools));
+        Self { tools, read, post }
     }
 
     /// What goes on in the background reports to this session from now on.
     pub(crate) fn attach(&self, session: &SessionHandle) {
-        self.post.attach(session);
+        self.post.attach_waking(session);
     }
 }
 
@@ -137,6 +142,16 @@ fn several_models(cx: &Context, config: &Arc<Config>) -> Result<Arc<dyn Tool>, S
     })
 }
 
+/// Tools that need a place to act in.
+const ON_THE_GROUND: [&str; 6] = [
+    "terminal",
+    "process",
+    "read_file",
+    "write_file",
+    "patch",
+    "search_files",
+];
+
 /// The tools of this home on this machine, whether or not a platform has them switched on.
 pub(crate) struct Offer {
     pub(crate) names: BTreeSet<String>,
@@ -157,15 +172,22 @@ pub(crate) fn offer(cx: &Context, config: &Arc<Config>) -> Result<Offer, Failure
     let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
     // These need a conversation, which there is none of here.
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
-    names.extend(["web_search", "web_extract"].map(str::to_owned));
-    names.extend(["terminal", "process"].map(str::to_owned));
-    names.extend(["read_file", "write_file", "patch", "search_files"].map(str::to_owned));
+    let router: Arc<dyn ModelRouter> = super::router(cx, config, Overrides::default());
     let mut missing = Vec::new();
+    match Commands::new(cx, config, Arc::clone(&router)) {
+        Ok(_) => names.extend(ON_THE_GROUND.map(str::to_owned)),
+        Err(error) => missing.extend(ON_THE_GROUND.map(|name| (name, error.to_string()))),
+    }
+    names.extend(["web_search", "web_extract"].map(str::to_owned));
+    names.insert("cronjob".to_owned());
+    match programs::python_missing() {
+        None => _ = names.insert("execute_code".to_owned()),
+        Some(why) => missing.push(("execute_code", why)),
+    }
     match several_models(cx, config) {
         Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),
         Err(why) => missing.push(("mixture_of_agents", why)),
     }
-    let router = super::router(cx, config, Overrides::default());
     match hermes_tools::web::vision_missing(router.as_ref()) {
         None => _ = names.insert("vision_analyze".to_owned()),
         Some(why) => missing.push(("vision_analyze", why)),

@@ -78,8 +78,8 @@ fn home_tools(choice: &ToolChoice) -> HomeTools {
         chosen: choice.only.clone().unwrap_or_default(),
         todos: TodoList::default(),
         feed: None,
+        on_compacted: None,
         together: Mutex::new(None),
-        on_loss: None,
     }
 }
 
