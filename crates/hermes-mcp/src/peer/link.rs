@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, ProgressToken,
-    RequestId, ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, ErrorData,
+    ProgressToken, RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use serde_json::{Map, Value};
@@ -31,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// A cancellation is sent within this time or not at all; nobody waits for it.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
+
+/// JSON-RPC: the person must visit a page before this can be done.
+const VISIT_FIRST: i32 = -32042;
 
 /// While a person is asked, the time is looked at so often.
 const PERSON: Duration = Duration::from_secs(1);
@@ -180,6 +183,9 @@ impl RmcpLink {
         let raw = shared.take_result(&flight.id);
         match outcome {
             Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
+            Err(ServiceError::McpError(error)) if error.code.0 == VISIT_FIRST => {
+                Err(self.visit_first(&error, call).await)
+            }
             Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
                 let situation = shared.situation(shared.has_session());
                 classify::rpc(i64::from(error.code.0), &error.message, &situation)
@@ -195,6 +201,36 @@ impl RmcpLink {
                 Err(fault.unwrap_or_else(|| shared.broke(Break::AfterSend, &other.to_string())))
             }
         }
+    }
+
+    /// The call was refused because the person must visit a page first. They are asked; whether to
+    /// call again is the model's decision, because only the person knows when they are done.
+    async fn visit_first(&self, error: &ErrorData, call: &Call) -> McpFailure {
+        let pages = error.data.as_ref().map(|data| &data["elicitations"]);
+        let mut told = Vec::new();
+        for page in pages.and_then(Value::as_array).into_iter().flatten() {
+            let mut params = page.clone();
+            params["mode"] = Value::from("url");
+            let url = params["url"].as_str().unwrap_or_default().to_owned();
+            let handler = &self.parts.handler;
+            let answer = handler
+                .answer("elicitation/create", params, asker(call))
+                .await;
+            told.push(match answer {
+                Ok(answer) if answer["action"] == "accept" => format!(
+                    "the person agreed to visit {url}: call again when they say that it is done"
+                ),
+                Ok(_) => format!("the person did not agree to visit {url}"),
+                Err(error) => error.message.into_owned(),
+            });
+        }
+        let mut failure = McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::Rejected,
+            format!("{}; {}", error.message, told.join("; ")),
+        );
+        failure.rpc_code = Some(i64::from(VISIT_FIRST));
+        failure
     }
 
     fn gone(&self, what: Break) -> McpFailure {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_core::redact;
 use tokio::time::Instant;
 
 const RING: usize = 64 << 10;
@@ -125,9 +126,10 @@ impl<'a> Logger<'a> {
                 self.line.push(byte);
                 continue;
             }
-            text.extend_from_slice(format!("[{}] ", self.server).as_bytes());
-            text.append(&mut self.line);
-            text.push(b'\n');
+            let line = String::from_utf8_lossy(&self.line);
+            let line = format!("[{}] {}\n", self.server, redact::secrets(&line));
+            text.extend_from_slice(line.as_bytes());
+            self.line.clear();
         }
         if self.written > LOUD {
             let note = format!("[{}] (too loud; not logged for a minute)\n", self.server);

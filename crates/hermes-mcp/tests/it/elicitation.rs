@@ -315,3 +315,38 @@ async fn pages_that_are_no_pages_and_forms_that_are_no_forms_are_refused() {
         world.rig.stop().await;
     }
 }
+
+/// Refuses until a page was visited.
+const VISIT: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"visit","version":"1"}}' ;;
+    *'"tools/list"'*) answer '{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"Authorise first","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://example.org/grant","message":"Grant access"}]}}}\n' "$id" ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn a_call_that_needs_a_visit_first_asks_for_it_and_says_so() {
+    let world = World::new(VISIT, "", json!({})).await;
+    let person = scripted(|question| {
+        let wanted = Want::Visit {
+            url: "https://example.org/grant".into(),
+        };
+        assert_eq!(question.want, wanted);
+        Answer::Agreed
+    });
+    let error = world.ask_for("s1", person).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("agreed to visit https://example.org/grant"),
+        "{text}"
+    );
+    assert!(!error.outcome_unknown && !error.retried, "{error:?}");
+    let error = world.ask_for("s1", Arc::new(Nobody)).await.unwrap_err();
+    assert!(error.to_string().contains("did not agree"), "{error}");
+    world.rig.stop().await;
+}
