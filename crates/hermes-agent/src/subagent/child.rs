@@ -51,6 +51,9 @@ impl Child<'_> {
         let deps = self.deps;
         let mut settings = deps.settings.clone();
         settings.max_turns = deps.limits.max_iterations;
+        // Together they may spend once more what the parent may, not as often as they are many.
+        let share = self.count.max(1) as f64;
+        settings.max_cost_usd = settings.max_cost_usd.map(|usd| usd / share);
         settings.titles = false;
         settings.taint = Some(self.cx.taint.clone());
         if deps.limits.reasoning.is_some() {
