@@ -1,7 +1,8 @@
-//! Installs the real MCP servers, gateways and conformance suites that tests run against, under
-//! target/: `target/mcp` from npm, `target/mcp-py/{legacy,modern}` from PyPI.
+//! Installs what tests run against, under target/: real MCP servers, gateways and conformance
+//! suites (`target/mcp` from npm, `target/mcp-py/{legacy,modern}` from PyPI) and the SDKs of search
+//! services (`target/search-sdks`).
 //!
-//! Each part is pinned by a file in `ci/mcp`. A copy of that file marks a finished installation;
+//! Each part is pinned by a file in `ci`. A copy of that file marks a finished installation;
 //! as long as it matches, nothing is done.
 
 use std::path::{Path, PathBuf};
@@ -48,6 +49,12 @@ pub(crate) fn run() -> Result<bool> {
             name: "Python MCP 2.3",
             home: target.join("mcp-py/modern"),
             pins: ci.join("python-modern.txt"),
+            install: install_python,
+        },
+        Part {
+            name: "SDKs of search services",
+            home: target.join("search-sdks"),
+            pins: workspace().join("ci/web/python.txt"),
             install: install_python,
         },
     ];
