@@ -12,6 +12,7 @@ mod compaction;
 mod crash;
 mod http;
 mod outside;
+mod questions;
 mod recovery;
 mod sessions;
 mod snapshots;
