@@ -4,9 +4,10 @@ mod asking;
 mod commands;
 mod login;
 mod long_lived;
-mod restarts;
 mod reload;
+mod restarts;
 mod results;
+mod safety;
 mod serve;
 mod turns;
 
