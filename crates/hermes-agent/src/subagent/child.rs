@@ -110,7 +110,7 @@ impl Child<'_> {
         let mut entry = Entry {
             session: Some(id.clone()),
             status: Status::Failed,
-            exit_reason: "error",
+            error: None,
             ..Entry::broken(self.index, String::new())
         };
         let message = match &self.task.context {

@@ -162,6 +162,7 @@ async fn three_children_work_side_by_side_and_one_fails_alone() {
         .collect();
     assert_eq!(statuses, ["completed", "completed", "failed"]);
     assert_eq!(results[1]["summary"], "report of two");
+    assert_eq!(results[1]["error"], Value::Null);
     assert_eq!(results[1]["tokens"], json!({ "input": 200, "output": 20 }));
     assert_eq!(results[1]["api_calls"], 2);
     assert_eq!(
