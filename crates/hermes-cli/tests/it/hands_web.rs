@@ -73,7 +73,7 @@ fn what_the_web_says_is_marked_as_not_ours() {
         call("web_extract", &json!({ "urls": [site.url("/tides")] })),
         Reply::text("done"),
     ]);
-    setup.run(["-z", "read"]).ok();
+    drop(setup.run(["-z", "read"]).ok());
     let requests = setup.server.requests();
     let result = &results(&requests[1])[0];
     assert!(result.contains("untrusted"), "{result}");
@@ -87,7 +87,7 @@ fn the_inside_is_refused_by_default_and_metadata_always() {
             call("web_extract", &json!({ "urls": [site.url(path)] })),
             Reply::text("could not"),
         ]);
-        setup.run(["-z", "read it"]).ok();
+        drop(setup.run(["-z", "read it"]).ok());
         let requests = setup.server.requests();
         let result = &results(&requests[1])[0];
         assert!(result.contains("Blocked"), "{result}");
@@ -102,7 +102,7 @@ fn a_long_page_can_be_paged_through() {
         call("web_extract", &json!({ "urls": [site.url("/long")] })),
         Reply::text("long"),
     ]);
-    setup.run(["-z", "read it"]).ok();
+    drop(setup.run(["-z", "read it"]).ok());
     let requests = setup.server.requests();
     let result = &results(&requests[1])[0];
     assert!(result.contains("measurement 1") && result.contains("measurement 5000"));
@@ -127,7 +127,7 @@ fn the_persons_own_search_service_is_asked() {
         call("web_search", &json!({ "query": "tides" })),
         Reply::text("found"),
     ]);
-    setup.run(["-z", "search"]).ok();
+    drop(setup.run(["-z", "search"]).ok());
     let requests = setup.server.requests();
     let result = &results(&requests[1])[0];
     assert!(result.contains("https://example.org/tides"), "{result}");
@@ -147,7 +147,7 @@ fn secrets_of_the_home_do_not_leave_in_addresses() {
         ),
         Reply::text("no"),
     ]);
-    setup.run(["-z", "send it"]).ok();
+    drop(setup.run(["-z", "send it"]).ok());
     let requests = setup.server.requests();
     assert!(results(&requests[1])[0].contains("Blocked"));
     assert!(site.asked().is_empty());
