@@ -17,7 +17,7 @@ use crate::actor::{
 };
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
-use crate::resume::{ResumeDetector, TICK};
+use crate::resume::{Clocks, ResumeDetector, TICK, since_boot};
 use crate::state::status::ServerStatus;
 
 /// Servers that connect at once.
@@ -172,7 +172,7 @@ impl McpManager {
         let servers = Arc::clone(&self.servers);
         let ended = self.ended.clone();
         task::spawn("mcp-clock", async move {
-            let mut detector = ResumeDetector::new(env.clock.now(), Instant::now());
+            let mut detector = ResumeDetector::new(clocks(&env));
             let mut ticks = interval(TICK);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
@@ -180,7 +180,7 @@ impl McpManager {
                     () = ended.cancelled() => return,
                     _ = ticks.tick() => {}
                 }
-                if let Some(gap) = detector.look(env.clock.now(), Instant::now()) {
+                if let Some(gap) = detector.look(clocks(&env)) {
                     resumed(&lock(&servers), &env, gap);
                 }
             }
@@ -191,6 +191,14 @@ impl McpManager {
 impl Drop for McpManager {
     fn drop(&mut self) {
         self.ended.cancel();
+    }
+}
+
+fn clocks(env: &Env) -> Clocks {
+    Clocks {
+        wall: env.clock.now(),
+        monotonic: Instant::now(),
+        boot: since_boot(),
     }
 }
 

@@ -29,6 +29,7 @@ while read -r line; do
     *'"name":"die"'*) echo "last words" >&2; exit 3 ;;
     *'"name":"answer-and-die"'*) say "still here"; exit 0 ;;
     *'"name":"mute"'*) ;;
+    *'"name":"deaf"'*) say "from now on"; exec sleep 1000 ;;
     *'"name":"garbage"'*) printf 'hello\n\001\377\376 not json\n\n{"half":\n'; say "after garbage" ;;
     *'"name":"no-id"'*) printf '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"whose?"}}\n' ;;
     *'"name":"long"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; head -c 17825792 /dev/zero | tr '\0' x; printf '"}]}}\n' ;;
@@ -100,6 +101,28 @@ async fn the_death_of_a_child_is_seen_at_once_and_told_with_its_last_words() {
     assert_eq!(tail, "starting\nlast words\n");
     let log = std::fs::read_to_string(home.path().join("logs/mcp-stderr.log")).unwrap();
     assert_eq!(log, "[bench] starting\n[bench] last words\n");
+}
+
+/// Written, but never read: that is certain, so it may be sent again.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_request_that_a_dead_child_never_read_was_not_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    ask(&*link, tool("deaf", nothing())).await.unwrap();
+    let pid = link.facts().child_pid.unwrap();
+    let kill = async {
+        // The request is in the pipe by then; were it not, it would be even less sent.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    };
+    let (result, ()) = tokio::join!(ask(&*link, tool("pid", nothing())), kill);
+    let failure = result.unwrap_err();
+    assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
+    assert_eq!(failure.certainty, Certainty::NotSent);
+    assert!(failure.text.contains("signal 9"), "{failure}");
 }
 
 #[tokio::test]
