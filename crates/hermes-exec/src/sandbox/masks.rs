@@ -30,7 +30,7 @@ impl Files {
     fn home_is_writable(&self) -> bool {
         self.user_home
             .as_ref()
-            .is_some_and(|home| self.writable.contains(home))
+            .is_some_and(|home| self.is_below_writable(home))
     }
 
     /// Covers them. What is left are the rules for everything else. `None`: no view of our own can be

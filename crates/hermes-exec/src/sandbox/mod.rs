@@ -155,13 +155,8 @@ impl Settings {
         let choice = Choice::parse(&terminal.sandbox);
         let expand = |list: &[String]| list.iter().map(|path| home.expand_user(path)).collect();
         let mut homes = vec![home.root().to_owned()];
-        for root in [home.profiles_root().parent(), Some(home.profiles_root())]
-            .into_iter()
-            .flatten()
-        {
-            if !homes.iter().any(|home| home == root) {
-                homes.push(root.to_owned());
-            }
+        if home.profiles_root() != home.root() {
+            homes.push(home.profiles_root().to_owned());
         }
         let user_home = home.expand_user("~");
         Self {

@@ -131,6 +131,10 @@ impl Files {
                 .iter()
                 .any(|private| private.dir.starts_with(dir))
             || devices.starts_with(dir)
-            || (access == Access::Write && self.user_home.as_deref() == Some(dir))
+            || (access == Access::Write
+                && self
+                    .user_home
+                    .as_ref()
+                    .is_some_and(|home| home.starts_with(dir)))
     }
 }
