@@ -195,6 +195,8 @@ pub(crate) enum Command {
     Tools(commands::tools::ToolsArgs),
     /// Which commands may run without asking
     Approvals(commands::approvals::ApprovalsArgs),
+    /// Snapshots of a project before the agent changed it
+    Checkpoints(commands::checkpoints::CheckpointsArgs),
     /// MCP servers: add, test, log in, look at
     Mcp(commands::mcp::McpArgs),
     /// What is configured

@@ -81,6 +81,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Skills(args)) => commands::skills::run(args, &cx),
         Some(Command::Tools(args)) => commands::tools::run(args, &cx),
         Some(Command::Approvals(args)) => commands::approvals::run(args, &cx),
+        Some(Command::Checkpoints(args)) => commands::checkpoints::run(args, &cx),
         Some(Command::Mcp(args)) => commands::mcp::run(args, &cx),
         Some(Command::Conformance(args)) => commands::conformance::run(&args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),

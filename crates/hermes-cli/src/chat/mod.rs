@@ -6,6 +6,7 @@ mod images;
 mod oneshot;
 mod render;
 mod repl;
+mod rollback;
 mod slash;
 mod slash_run;
 mod stdin;

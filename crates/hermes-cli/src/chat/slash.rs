@@ -31,6 +31,7 @@ pub(crate) enum Verb {
     Memory,
     Usage,
     Config,
+    Rollback,
     Version,
     Quit,
 }
@@ -142,6 +143,13 @@ pub(crate) const TABLE: &[Slash] = &[
         "",
         "where the configuration is",
         Verb::Config,
+    ),
+    slash(
+        "rollback",
+        &[],
+        "[diff] [n] [file]",
+        "list checkpoints of this project, look at one, go back to it",
+        Verb::Rollback,
     ),
     slash("version", &[], "", "version", Verb::Version),
     slash("quit", &["exit", "q"], "", "leave", Verb::Quit),

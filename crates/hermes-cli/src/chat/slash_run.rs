@@ -9,6 +9,7 @@ use hermes_store::skills::Library;
 
 use super::repl::{Next, Repl};
 use super::shorten;
+use super::rollback;
 use super::slash::{self, Verb};
 use crate::commands::{self, counted};
 use crate::exit::{Failure, Outcome};
@@ -41,6 +42,7 @@ pub(super) async fn run(repl: &mut Repl<'_>, verb: Verb, rest: &str) -> Result<N
         Verb::Skills => skills(repl),
         Verb::Memory => memory(repl),
         Verb::Config => config(repl),
+        Verb::Rollback => rollback::run(repl, rest).await,
     };
     // A command that failed is no reason to leave the chat.
     if let Err(failure) = outcome {

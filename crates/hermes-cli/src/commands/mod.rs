@@ -1,6 +1,7 @@
 //! One module per command. Each has its arguments and a `run` that takes the [`Context`].
 
 pub(crate) mod approvals;
+pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod conformance;
