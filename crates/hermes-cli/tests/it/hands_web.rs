@@ -1,5 +1,6 @@
 //! The web from the built binary: pages read and summarised, and what must not be reached.
 
+use base64::Engine as _;
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
@@ -151,4 +152,111 @@ fn secrets_of_the_home_do_not_leave_in_addresses() {
     let requests = setup.server.requests();
     assert!(results(&requests[1])[0].contains("Blocked"));
     assert!(site.asked().is_empty());
+}
+
+#[test]
+fn the_blocklist_of_the_home_holds() {
+    let more = "security:\n  allow_private_urls: true\n  website_blocklist:\n    enabled: true\n    shared_files: [lists/bad.txt]\n";
+    let (site, setup) = (site(), Setup::with_config(more));
+    setup
+        .home
+        .write("lists/bad.txt", "# not these\n127.0.0.1\n");
+    setup.server.push_all([
+        call("web_extract", &json!({ "urls": [site.url("/tides")] })),
+        Reply::text("no"),
+    ]);
+    drop(setup.run(["-z", "read it"]).ok());
+    let requests = setup.server.requests();
+    let result = &results(&requests[1])[0];
+    assert!(result.contains("blocked_by_policy"), "{result}");
+    assert!(site.asked().is_empty());
+}
+
+/// A home whose model sees, with one pixel in the working directory.
+fn seeing(format: &str) -> Setup {
+    let setup = Setup::new();
+    setup.home.config(&format!(
+        "model:\n  default: scripted-model\n  provider: custom\n  base_url: {}\n  api_key: test-key\n  \
+         context_length: 200000\n  supports_vision: true\n  api_mode: {format}\n\
+         auxiliary:\n  title_generation:\n    enabled: false\n",
+        setup.server.base_url()
+    ));
+    let pixel = base64::engine::general_purpose::STANDARD
+        .decode(PIXEL)
+        .unwrap();
+    std::fs::write(setup.home.work().join("pixel.png"), pixel).unwrap();
+    setup
+}
+
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+
+fn ask(setup: &Setup) {
+    let run = setup
+        .program(["-z", "what is in the picture?"])
+        .cwd(setup.home.work())
+        .run();
+    drop(run.ok());
+}
+
+#[test]
+fn a_model_that_sees_is_shown_the_picture() {
+    let setup = seeing("anthropic_messages");
+    let look = json!({ "image_url": "pixel.png", "question": "Which colour?" });
+    setup
+        .server
+        .push_all([call("vision_analyze", &look), Reply::text("red")]);
+    ask(&setup);
+    let requests = setup.server.requests();
+    assert_eq!(requests.len(), 2);
+    let sent = String::from_utf8_lossy(&requests[1].raw).into_owned();
+    assert!(sent.contains(PIXEL), "{sent}");
+}
+
+#[test]
+fn where_results_cannot_hold_pictures_a_helper_describes_them() {
+    let setup = seeing("chat_completions");
+    let look = json!({ "image_url": "pixel.png", "question": "Which colour?" });
+    setup.server.push_all([
+        call("vision_analyze", &look),
+        Reply::text("It is one red pixel."),
+        Reply::text("red"),
+    ]);
+    ask(&setup);
+    let requests = setup.server.requests();
+    assert_eq!(requests.len(), 3);
+    let asked = String::from_utf8_lossy(&requests[1].raw).into_owned();
+    assert!(asked.contains(PIXEL) && asked.contains("Which colour?"));
+    let result = &results(&requests[2])[0];
+    assert!(result.contains("It is one red pixel."), "{result}");
+}
+
+#[test]
+fn pictures_are_no_way_around_the_rules_for_files() {
+    let setup = seeing("anthropic_messages");
+    setup
+        .home
+        .write("auth.json", "{\"key\": \"sk-very-secret\"}");
+    std::os::unix::fs::symlink(
+        setup.home.join("auth.json"),
+        setup.home.work().join("cat.png"),
+    )
+    .unwrap();
+    for path in [
+        setup.home.join("auth.json").display().to_string(),
+        "cat.png".to_owned(),
+        "/proc/self/environ".to_owned(),
+    ] {
+        let before = setup.server.requests().len();
+        setup.server.push_all([
+            call(
+                "vision_analyze",
+                &json!({ "image_url": path, "question": "?" }),
+            ),
+            Reply::text("no"),
+        ]);
+        ask(&setup);
+        let requests = setup.server.requests();
+        let result = &results(&requests[before + 1])[0];
+        assert!(result.contains("is not read"), "{path}: {result}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Long pages: the beginning and the end go into the conversation, the whole is kept in a file.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use hermes_config::fs::{create_private_dir, write_atomic};
 use sha2::{Digest as _, Sha256};
@@ -8,6 +9,9 @@ use url::Url;
 
 /// Characters of a page that are kept at most.
 const MOST_KEPT: usize = 2_000_000;
+/// Pages that are kept at most, and their bytes together; the oldest go.
+const MOST_PAGES: usize = 500;
+const MOST_BYTES: u64 = 200_000_000;
 
 /// A page as the model gets it.
 pub(super) fn fit(text: &str, url: &str, limit: usize, dir: &Path) -> String {
@@ -74,7 +78,35 @@ fn keep(text: &str, total: usize, url: &str, dir: &Path) -> std::io::Result<Path
         );
         write_atomic(&path, cut.as_bytes(), 0o600)?;
     }
+    prune(dir, &path, MOST_PAGES, MOST_BYTES);
     Ok(path)
+}
+
+/// Removes the pages that were read longest ago, never `newest`.
+fn prune(dir: &Path, newest: &Path, most: usize, most_bytes: u64) {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return;
+    };
+    let mut pages: Vec<(SystemTime, u64, PathBuf)> = entries
+        .flatten()
+        .filter(|entry| {
+            entry.path() != newest && entry.path().extension().is_some_and(|e| e == "md")
+        })
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((meta.modified().ok()?, meta.len(), entry.path()))
+        })
+        .collect();
+    pages.sort_unstable_by_key(|page| std::cmp::Reverse(page.0));
+    let mut bytes = 0;
+    for (at, (_, size, path)) in pages.into_iter().enumerate() {
+        bytes += size;
+        if (at + 1 >= most || bytes > most_bytes)
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "an old page cannot be removed");
+        }
+    }
 }
 
 /// `<host>-<10 hex of the address>.md`: one file per page, however often it is read.
@@ -165,6 +197,33 @@ mod tests {
         let kept = std::fs::read_to_string(dir.path().join(name("https://x.test/"))).unwrap();
         let chars = kept.chars().count();
         assert!((MOST_KEPT..MOST_KEPT + 100).contains(&chars), "{chars}");
+    }
+
+    #[test]
+    fn old_pages_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        for n in 0..6_u32 {
+            let path = dir.path().join(format!("p{n}.md"));
+            std::fs::write(&path, "xxxxxxxxxx").unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(old + std::time::Duration::from_secs(u64::from(n)))
+                .unwrap();
+        }
+        std::fs::write(dir.path().join("notes.txt"), "not ours").unwrap();
+        let left = || {
+            let entries = std::fs::read_dir(dir.path()).unwrap().flatten();
+            let mut names: Vec<String> = entries
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect();
+            names.sort();
+            names.join(" ")
+        };
+        // The newest page counts, whatever its time.
+        prune(dir.path(), &dir.path().join("p0.md"), 4, 1_000);
+        assert_eq!(left(), "notes.txt p0.md p3.md p4.md p5.md");
+        prune(dir.path(), &dir.path().join("p0.md"), 100, 20);
+        assert_eq!(left(), "notes.txt p0.md p4.md p5.md");
     }
 
     proptest! {
