@@ -11,6 +11,7 @@ mod crash;
 mod exit_codes;
 mod hands_agent;
 mod hands_sandbox;
+mod hands_story;
 mod hands_terminal;
 mod hands_web;
 mod line_chat;
