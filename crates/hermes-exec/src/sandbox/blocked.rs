@@ -34,7 +34,11 @@ impl fmt::Display for Blocked {
             }
             (BlockedKind::Write, None) => write!(f, "writing outside the workspace"),
             (BlockedKind::Read, Some(path)) => {
-                write!(f, "reading {}, which is private", path.display())
+                write!(
+                    f,
+                    "reading or changing {}, which is private",
+                    path.display()
+                )
             }
             (BlockedKind::Read, None) => write!(f, "reading a private file"),
             (BlockedKind::Network, _) => write!(f, "using the network, which is off"),
@@ -103,35 +107,55 @@ pub(super) fn detect(
         if !plain && !line.contains("Operation not permitted") && !line.contains("EPERM") {
             continue;
         }
-        // The last path is what was refused; a shell names itself first.
-        for path in paths(after_shell(line)).into_iter().rev() {
-            let place = canonical(&path);
-            let hidden = unreadable.iter().any(|dir| place.starts_with(dir))
-                || private
-                    .iter()
-                    .any(|home| home.dir != place && place.starts_with(&home.dir));
-            let inside = writable.iter().any(|dir| place.starts_with(dir));
-            let kind = if hidden {
-                BlockedKind::Read
-            } else if inside {
-                // Refused where we permit: not our doing.
-                continue;
-            } else {
-                BlockedKind::Write
-            };
-            if kind == BlockedKind::Write && !plausible(&place) {
-                continue;
-            }
-            return Some(Blocked {
-                kind,
-                path: Some(path),
-            });
+        if let Some(found) = judge(line, writable, unreadable, private) {
+            return Some(found);
         }
         refused_somewhere |= !plain;
     }
     // No path was named: a call that is filtered, like a mount.
     refused_somewhere.then_some(Blocked {
         kind: BlockedKind::Operation,
+        path: None,
+    })
+}
+
+/// What one refusal was about.
+fn judge(
+    line: &str,
+    writable: &[PathBuf],
+    unreadable: &[PathBuf],
+    private: &[Private],
+) -> Option<Blocked> {
+    // What lies below a writable place and is covered there says this.
+    let covered = line.contains("Read-only file system") || line.contains("EROFS");
+    // The last path is what was refused; a shell names itself first.
+    for path in paths(after_shell(line)).into_iter().rev() {
+        let relative = path.is_relative();
+        let place = if relative {
+            path.clone()
+        } else {
+            canonical(&path)
+        };
+        let below = |dir: &PathBuf| place.starts_with(dir);
+        let hidden = unreadable.iter().any(below)
+            || private
+                .iter()
+                .any(|home| home.dir != place && below(&home.dir));
+        let kind = if hidden {
+            BlockedKind::Read
+        } else if covered || relative || (!writable.iter().any(below) && plausible(&place)) {
+            BlockedKind::Write
+        } else {
+            // Refused where we permit, or where it would be refused outside as well: not our doing.
+            continue;
+        };
+        return Some(Blocked {
+            kind,
+            path: Some(path),
+        });
+    }
+    covered.then_some(Blocked {
+        kind: BlockedKind::Write,
         path: None,
     })
 }
@@ -144,10 +168,11 @@ fn after_shell(line: &str) -> &str {
     }
 }
 
-/// Absolute paths in a message.
+/// Paths in a message that can lead out of where the command stands.
 fn paths(line: &str) -> Vec<PathBuf> {
     static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r#"['"‘`]([/~][^'"’`]*)['"’`]|(?:^|[\s(=:])(/[^\s:'"’,;)]*)"#).ok()
+        Regex::new(r#"['"‘`]((?:\.\./|/)[^'"’`]*)['"’`]|(?:^|[\s(=:])((?:\.\./|/)[^\s:'"’,;)]*)"#)
+            .ok()
     });
     let Some(pattern) = PATH.as_ref() else {
         return Vec::new();
@@ -156,7 +181,6 @@ fn paths(line: &str) -> Vec<PathBuf> {
         .captures_iter(line)
         .filter_map(|found| found.get(1).or_else(|| found.get(2)))
         .map(|found| PathBuf::from(found.as_str()))
-        .filter(|path| path.is_absolute())
         .collect()
 }
 

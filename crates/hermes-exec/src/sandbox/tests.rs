@@ -192,6 +192,11 @@ fn refusals_are_told_from_other_failures() {
     assert_eq!(of(6, curl, true), None);
     assert!(of(6, curl, false).unwrap().contains("network"));
     assert_eq!(sandbox.blocked(1, curl, &Confinement::Off), None);
+    let covered = "bash: .ssh/config: Read-only file system";
+    assert!(of(1, covered, true).unwrap().contains("writing"));
+    let above = "touch: cannot touch '../other/x': Permission denied";
+    assert!(of(1, above, true).unwrap().contains("../other/x"));
+    assert_eq!(of(1, "cat: x/y: Permission denied", true), None);
     if rustix::process::getuid().is_root() {
         let text = "/bin/bash: line 1: /usr/local/evil: Permission denied";
         assert!(of(1, text, true).unwrap().contains("/usr/local/evil"));
