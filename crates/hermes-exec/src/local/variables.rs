@@ -173,7 +173,9 @@ impl Policy {
             let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
             base.insert("PATH".to_owned(), path.to_owned());
         }
-        if let Some(dir) = command_home(home, terminal.home_mode.as_str(), base.get("HOME")) {
+        let mode = env.get("TERMINAL_HOME_MODE");
+        let mode = mode.unwrap_or(terminal.home_mode.as_str());
+        if let Some(dir) = command_home(home, mode, base.get("HOME")) {
             base.insert("HOME".to_owned(), dir);
         }
         for name in &terminal.env_passthrough {

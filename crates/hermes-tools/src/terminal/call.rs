@@ -15,7 +15,7 @@ use hermes_policy::{Class, CommandRequest, How, Kind, Permit};
 use serde_json::{Map, Value, json};
 
 use super::live::Live;
-use super::{Shared, gateway, guard, meaning, sudo};
+use super::{Shared, gateway, guard, hide, meaning, sudo};
 
 pub(super) struct Terminal {
     spec: ToolSpec,
@@ -243,7 +243,8 @@ impl Terminal {
             );
         }
         let mut result = Map::new();
-        result.insert("output".into(), redact::secrets(text.trim()).into());
+        let output = hide::output(&call.command, text.trim());
+        result.insert("output".into(), output.into());
         result.insert("exit_code".into(), exit.code().into());
         result.insert("error".into(), Value::Null);
         if matches!(outside, Outside::Ran) {
@@ -282,7 +283,7 @@ impl Terminal {
             confinement,
             ..Exec::new(script, cwd)
         };
-        let mut live = Live::new(deps.settings.max_output, &cx.progress);
+        let mut live = Live::new(deps.settings.max_output, &call.command, &cx.progress);
         let finished = deps
             .environment
             .exec(command, &mut live)

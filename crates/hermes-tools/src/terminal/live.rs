@@ -7,19 +7,23 @@ use hermes_exec::output::{Collected, Collector};
 use hermes_exec::{Sink, Stream};
 use tokio::time::Instant;
 
+use super::hide;
+
 const EVERY: Duration = Duration::from_millis(250);
 const SHOWN: usize = 500;
 
 pub(super) struct Live<'a> {
     collector: Collector,
+    command: &'a str,
     progress: &'a ProgressSink,
     last: Instant,
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(limit: usize, progress: &'a ProgressSink) -> Self {
+    pub(super) fn new(limit: usize, command: &'a str, progress: &'a ProgressSink) -> Self {
         Self {
             collector: Collector::new(limit),
+            command,
             progress,
             last: Instant::now(),
         }
@@ -38,7 +42,7 @@ impl Sink for Live<'_> {
             self.last = now;
             let tail = self.collector.tail(SHOWN);
             self.progress
-                .report(hermes_core::redact::secrets(tail.trim_end()).into_owned());
+                .report(hide::output(self.command, tail.trim_end()));
         }
     }
 }

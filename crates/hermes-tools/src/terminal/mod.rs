@@ -3,6 +3,7 @@
 mod call;
 mod gateway;
 mod guard;
+mod hide;
 mod live;
 mod meaning;
 mod process;

@@ -12,7 +12,7 @@ use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome,
 use hermes_exec::process::{Ended, ProcessError, ProcessInfo, Reason, Waited};
 use serde_json::{Map, Value, json};
 
-use super::Shared;
+use super::{Shared, hide};
 
 const PREVIEW: usize = 1000;
 const LIST_PREVIEW: usize = 200;
@@ -107,13 +107,13 @@ impl Process {
             let mut row = Map::new();
             row.insert("session_id".into(), info.id.clone().into());
             let command: String = info.command.chars().take(200).collect();
-            row.insert("command".into(), hidden(&command));
+            row.insert("command".into(), said(&command));
             row.insert("cwd".into(), info.cwd.display().to_string().into());
             row.insert("pid".into(), info.pid.into());
             row.insert("started_at".into(), local_time(info.started_at).into());
             row.insert("uptime_seconds".into(), info.uptime_seconds.into());
             row.insert("status".into(), status(&info).into());
-            row.insert("output_preview".into(), hidden(&preview));
+            row.insert("output_preview".into(), hidden(&info, &preview));
             if !info.watch_patterns.is_empty() {
                 row.insert("watch_patterns".into(), json!(info.watch_patterns));
                 row.insert("watch_hit".into(), info.watch_hit.into());
@@ -138,11 +138,11 @@ impl Process {
         let preview = registry.tail(id, PREVIEW).await?;
         let mut result = Map::new();
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), hidden(&info.command));
+        result.insert("command".into(), said(&info.command));
         result.insert("status".into(), status(&info).into());
         result.insert("pid".into(), info.pid.into());
         result.insert("uptime_seconds".into(), info.uptime_seconds.into());
-        result.insert("output_preview".into(), hidden(&preview));
+        result.insert("output_preview".into(), hidden(&info, &preview));
         if let Some(ended) = info.ended {
             add_end(&mut result, ended);
         }
@@ -160,9 +160,9 @@ impl Process {
         let page = registry.log(id, offset, limit).await?;
         Ok(json!({
             "session_id": id,
-            "command": hidden(&info.command),
+            "command": said(&info.command),
             "status": status(&info),
-            "output": hidden(&page.lines.join("\n")),
+            "output": hidden(&info, &page.lines.join("\n")),
             "total_lines": page.total_lines,
             "showing": format!("{} lines", page.lines.len()),
         }))
@@ -189,12 +189,12 @@ impl Process {
             Waited::Interrupted => ("interrupted", PREVIEW),
         };
         result.insert("status".into(), state.into());
-        result.insert("command".into(), hidden(&info.command));
+        result.insert("command".into(), said(&info.command));
         if let Waited::Ended(ended) = waited {
             add_end(&mut result, ended);
         }
         let output = registry.tail(id, shown).await?;
-        result.insert("output".into(), hidden(&output));
+        result.insert("output".into(), hidden(&info, &output));
         if waited == Waited::Interrupted {
             result.insert(
                 "note".into(),
@@ -224,11 +224,11 @@ impl Process {
         let state = if killed { "killed" } else { "already_exited" };
         result.insert("status".into(), state.into());
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), hidden(&info.command));
+        result.insert("command".into(), said(&info.command));
         if let Some(ended) = info.ended {
             add_end(&mut result, ended);
         }
-        result.insert("output".into(), hidden(&output));
+        result.insert("output".into(), hidden(&info, &output));
         Ok(Value::Object(result))
     }
 
@@ -284,8 +284,14 @@ fn status(info: &ProcessInfo) -> &'static str {
     }
 }
 
-fn hidden(text: &str) -> Value {
-    redact::secrets(text).into()
+/// Output of the process.
+fn hidden(info: &ProcessInfo, output: &str) -> Value {
+    hide::output(&info.command, output).into()
+}
+
+/// Its command.
+fn said(command: &str) -> Value {
+    redact::keys(command).into()
 }
 
 fn local_time(seconds: f64) -> String {
