@@ -7,6 +7,13 @@ use std::time::Duration;
 use super::call::{last_word, trailer};
 use crate::shell::{MARK, quote, quote_path};
 
+/// Clears away what was left by processes that ended a day ago, or by ourselves when we were killed.
+const SWEEP: &str = "for d in /tmp/hermes-bg-*/ /tmp/hermes-????????????????/; do\n\
+    [ -O \"$d\" ] && [ ! -L \"${d%/}\" ] || continue\n\
+    case $d in */hermes-bg-*) [ -e \"$d/exit\" ] || continue;; esac\n\
+    [ -n \"$(find \"$d\" -maxdepth 0 -mmin +1440 2>/dev/null)\" ] && rm -rf -- \"$d\"\n\
+    done";
+
 /// Makes our directory and prints what the login shell sets; ends with 10 when there are functions or
 /// aliases.
 pub(super) fn greeting(dir: &Path, prelude: &Path) -> String {
@@ -17,7 +24,7 @@ pub(super) fn greeting(dir: &Path, prelude: &Path) -> String {
         report = quote_path(&dir.join("login")),
     );
     format!(
-        "umask 077; mkdir -p -- {dir} && cd || exit 1\n\
+        "umask 077; mkdir -p -- {dir} && cd || exit 1\n{SWEEP}\n\
          bash -lc {login} </dev/null >/dev/null 2>&1\n\
          cat {dir}/login && [ -s {prelude} ] && exit 10",
         dir = quote_path(dir),
