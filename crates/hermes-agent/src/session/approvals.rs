@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, Verdict};
 use hermes_core::event::AgentEvent;
+use hermes_core::task;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -44,12 +45,20 @@ pub(super) struct AskPerson {
     cancel: CancellationToken,
 }
 
-/// Forgets a question whose asker is gone.
-struct Forget<'a>(&'a Approvals, String);
+/// Forgets a question whose asker is gone. Front ends are told, so that none goes on asking.
+struct Forget<'a>(&'a AskPerson, String);
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        let open = self.0.approvals.lock().remove(&self.1).is_some();
+        if !open || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let events = self.0.events.clone();
+        let question = std::mem::take(&mut self.1);
+        drop(task::spawn("approval-closed", async move {
+            events.emit(AgentEvent::QuestionClosed { question }).await;
+        }));
     }
 }
 
@@ -59,7 +68,7 @@ impl Approver for AskPerson {
             let (answer, waiting) = oneshot::channel();
             let id = request.id.clone();
             self.approvals.lock().insert(id.clone(), answer);
-            let _forget = Forget(&self.approvals, id);
+            let _forget = Forget(self, id);
             self.events
                 .emit(AgentEvent::ApprovalNeeded { request })
                 .await;

@@ -1,5 +1,6 @@
 //! Asking the person before something dangerous, in the line chat.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
@@ -12,15 +13,16 @@ pub(super) fn show(request: &ApprovalRequest, err: &mut dyn Write) {
         request.tool,
         visible(&request.action)
     );
+    // Writing to a string cannot fail.
     for reason in &request.reasons {
-        text.push_str(&format!("  why asked: {}\n", visible(reason)));
+        let _ = writeln!(text, "  why asked: {}", visible(reason));
     }
     if let Some(posture) = &request.posture {
-        text.push_str(&format!("  runs in: {}\n", visible(posture)));
+        let _ = writeln!(text, "  runs in: {}", visible(posture));
     }
     text.push_str("  y once  s this session");
     if let Some(rule) = &request.rule {
-        text.push_str(&format!("  a always: {}", visible(&rule.0)));
+        let _ = write!(text, "  a always: {}", visible(&rule.0));
         if prefix_words(request).is_some_and(|words| words.len() > 1) {
             text.push_str("\n  a and first words: always for all that begins so");
         }

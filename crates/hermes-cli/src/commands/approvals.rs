@@ -1,6 +1,7 @@
 //! `hermes approvals`: which commands may run without asking, and why one may not.
 
 use clap::{Args, Subcommand};
+use hermes_config::Config;
 use hermes_config::edit::EditError;
 use hermes_core::approval::Rule;
 use hermes_policy::rules::{self, Meaning};
@@ -96,6 +97,43 @@ fn gate(cx: &Context) -> Result<Gate, Failure> {
 
 fn edit_failed(error: &EditError) -> Failure {
     Failure::failed(error.to_string())
+}
+
+/// What `doctor` warns about: permissions wider than they look, and settings without effect.
+pub(crate) fn concerns(config: &Config) -> Vec<String> {
+    let approvals = &config.approvals;
+    let mut concerns = Vec::new();
+    for entry in &config.command_allowlist {
+        match rules::meaning(entry) {
+            Meaning::Category(_) => concerns.push(format!(
+                "command_allowlist: {entry:?} allows a whole category while you are there; `hermes approvals revoke {entry:?}` ends that"
+            )),
+            Meaning::Ignored(why) => {
+                concerns.push(format!("command_allowlist: {entry:?} allows nothing: {why}"));
+            }
+            _ => {}
+        }
+    }
+    let mode = approvals.mode.as_str();
+    match mode {
+        "off" => concerns
+            .push("approvals.mode is off: only the hardline and approvals.deny refuse".to_owned()),
+        "smart" | "manual" => {}
+        other => concerns.push(format!(
+            "approvals.mode {other:?} is not known; every command that needs it asks"
+        )),
+    }
+    match approvals.unattended.as_deref() {
+        Some("allow") => concerns.push(
+            "approvals.unattended is allow: headless runs may do everything but the hardline"
+                .to_owned(),
+        ),
+        None | Some("deny" | "allow_workspace" | "smart") => {}
+        Some(other) => concerns.push(format!(
+            "approvals.unattended {other:?} is not known; headless runs are denied"
+        )),
+    }
+    concerns
 }
 
 /// An administrator's list is not ours to change.

@@ -86,6 +86,7 @@ pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
         memory(cx, &config, &mut report);
         skills(cx, &config, &mut report);
         terminal(cx, &config, &mut report);
+        approvals(&config, &mut report);
         the_model(cx, &config, args.offline, &mut report)?;
     }
     show(args, cx, &report)?;
@@ -248,6 +249,19 @@ fn terminal(cx: &Context, config: &Config, report: &mut Report) {
                 report.ok("sandbox", format!("commands are {text}"));
             }
         }
+    }
+}
+
+/// Permissions that are wider than they look.
+fn approvals(config: &Config, report: &mut Report) {
+    let concerns = super::approvals::concerns(config);
+    if concerns.is_empty() {
+        let rules = config.command_allowlist.len();
+        let mode = config.approvals.mode.as_str();
+        report.ok("approvals", format!("mode {mode}, {rules} rules"));
+    }
+    for concern in concerns {
+        report.warning("approvals", concern);
     }
 }
 

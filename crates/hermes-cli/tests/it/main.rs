@@ -10,6 +10,7 @@ mod conformance;
 mod crash;
 mod exit_codes;
 mod hands_agent;
+mod hands_policy;
 mod hands_sandbox;
 mod hands_story;
 mod hands_terminal;
