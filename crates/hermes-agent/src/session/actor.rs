@@ -23,6 +23,7 @@ use super::naming::Naming;
 use crate::compress::{Cause, Compactor, Window};
 use crate::context_files::Hints;
 use crate::events::EventSink;
+use crate::fence;
 use crate::lean::Mode;
 use crate::log::{Item, Log, Origin};
 use crate::spill;
@@ -243,10 +244,16 @@ impl Actor {
         let mended = mend(&self.conv.log, &self.conv.id, &*store).await?;
         let now = self.deps.clock.epoch_seconds();
         for result in mended.results {
+            if fence::is_fenced(&result.content.text()) {
+                self.conv.taint.mark();
+            }
             let item = Item::new(Message::Tool(result), Origin::Tool, now);
             self.conv.commit(&*store, item, None).await?;
         }
         if !mended.reports.is_empty() {
+            if mended.reports.iter().any(|report| fence::is_fenced(report)) {
+                self.conv.taint.mark();
+            }
             let known = input.context.take().into_iter().chain(mended.reports);
             input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
         }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::tool::message;
 use super::{NAME, RUNS, child_id};
+use crate::fence::fence;
 use crate::log::{Item, Log};
+use crate::turn::outside::read_before;
 
 /// How the message begins that brings reports of background work.
 pub(super) const DELEGATION_OPEN: &str = "[delegation";
@@ -146,6 +148,13 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
                 }
                 _ => None,
             };
+            let said = said.map(|text| {
+                if read_before(&child.items) {
+                    fence(NAME, &text)
+                } else {
+                    text
+                }
+            });
             json!({
                 "task_index": index,
                 "session_id": child.id,

@@ -206,8 +206,14 @@ sys.path.insert(0, {library})
 sys.stdout.reconfigure(line_buffering=True)
 sys.argv = ["script.py"]
 with open({script}, encoding="utf-8") as _file:
-    _code = compile(_file.read(), {script}, "exec")
-exec(_code, {{"__name__": "__main__", "__file__": {script}, "__builtins__": __builtins__}})
+    _text = _file.read()
+try:
+    exec(compile(_text, {script}, "exec"), {{"__name__": "__main__", "__file__": {script}, "__builtins__": __builtins__}})
+except Exception as _error:
+    import traceback
+    # The first frame is this file's.
+    traceback.print_exception(type(_error), _error, _error.__traceback__.tb_next)
+    sys.exit(1)
 "#,
         library = json!(format!("{dir}/lib")),
         script = json!(format!("{dir}/script.py")),

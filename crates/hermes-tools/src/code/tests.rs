@@ -287,7 +287,13 @@ async fn errors_and_floods_of_output() {
         &output[output.len() - 400..]
     );
     assert!(result["warning"].is_string());
+    assert!(!output.contains("main.py"), "{output}");
     assert_eq!(bench.run("exit(3)").await["exit_code"], 3);
+    let wrong = bench.run("print('a'\n").await;
+    assert!(
+        wrong["error"].as_str().unwrap().starts_with("SyntaxError"),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]
