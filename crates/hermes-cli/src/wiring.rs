@@ -228,7 +228,7 @@ impl Chat {
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
             cancel: cancel.clone(),
-            sees,
+            sees: client.sees_tool_images(),
             window,
             commands: commands.as_deref(),
         });

@@ -41,7 +41,7 @@ pub(crate) struct HandsDeps<'a> {
     pub(crate) rng: Arc<dyn Rng>,
     /// Ends what goes on in the background.
     pub(crate) cancel: CancellationToken,
-    /// Whether the model takes images.
+    /// Whether images in tool results reach the model.
     pub(crate) sees: bool,
     /// Its window in tokens.
     pub(crate) window: u32,
