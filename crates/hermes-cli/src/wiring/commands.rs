@@ -103,6 +103,7 @@ impl Commands {
     /// `terminal` and `process`.
     pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
         terminal::tools(TerminalDeps {
+            checkpoints: Some(self.checkpoints.clone()),
             environment: Arc::clone(&self.environment),
             sandbox: self.sandbox.clone(),
             workspaces: self.workspaces.clone(),

@@ -73,7 +73,7 @@ impl Shared {
                     return Err(failed(ToolErrorKind::Denied, text));
                 }
             }
-            let inside = roots.iter().any(|root| path.starts_with(root));
+            let inside = roots.iter().any(|root| self.covers(root, path));
             let hooks = path.components().any(|part| part.as_os_str() == ".git");
             if (!inside || hooks) && !self.access.is_open(&cx.session, path) {
                 outside.push((*path, hooks && inside));
@@ -83,6 +83,13 @@ impl Shared {
             return Ok(());
         }
         self.ask(tool, &outside, &roots, cx).await
+    }
+
+    /// Whether `path` may be changed because of `root`. A broad one, such as a temporary directory,
+    /// does not open a person's directory that lies below it.
+    fn covers(&self, root: &Path, path: &Path) -> bool {
+        let person = self.guard.user_dir();
+        path.starts_with(root) && (!path.starts_with(person) || root.starts_with(person))
     }
 
     /// Directories that may be changed without asking.

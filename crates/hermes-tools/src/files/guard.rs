@@ -43,6 +43,11 @@ impl Guard {
         }
     }
 
+    /// The directory of the person, without links in it.
+    pub(super) fn user_dir(&self) -> &Path {
+        &self.user_dir
+    }
+
     /// Why the file at `path`, which has no links in it, is not read.
     pub(super) fn unreadable(&self, path: &Path) -> Option<&'static str> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();

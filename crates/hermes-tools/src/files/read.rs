@@ -20,6 +20,7 @@ use hermes_core::tool::{
 use hermes_exec::{Environment, FileKind};
 use serde_json::{Value, json};
 
+use super::guard::normal;
 use super::ledger::Stamp;
 use super::place::{self, Disk, FileError, Probe};
 use super::{Shared, done, failed, failed_with};
@@ -148,9 +149,10 @@ impl ReadFile {
         if let Some(why) = guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
+        let spilled = self.is_spilled(&path);
         let environment = match &self.shared.disk {
-            Disk::Remote(environment) => Arc::clone(environment),
-            Disk::Local => {
+            Disk::Remote(environment) if !spilled => Arc::clone(environment),
+            _ => {
                 let looked_at = path.clone();
                 let probe = place::blocking(move || Ok(place::probe(&looked_at))).await;
                 let probe = probe.map_err(|error| fail(given, &error))?;
@@ -158,6 +160,9 @@ impl ReadFile {
                     Ok(Probe::File(found)) => {
                         if let Some(why) = guard.unreadable(&found.path) {
                             return Err(refused(why));
+                        }
+                        if !self.shared.is_local() && !self.is_spilled(&found.path) {
+                            return Err(refused("it leads out of the saved results"));
                         }
                         if guard.is_secret_inode(found.id) {
                             return Err(refused("it holds credentials of Hermes"));
@@ -177,6 +182,16 @@ impl ReadFile {
             }
         };
         self.open_remote(given, &environment, cx).await
+    }
+
+    /// Results that were saved to a file are on this machine, wherever commands run.
+    fn is_spilled(&self, path: &Path) -> bool {
+        let cache = self.shared.deps.home.cache_dir();
+        let path = normal(path);
+        path.starts_with(&cache)
+            || cache
+                .canonicalize()
+                .is_ok_and(|cache| path.starts_with(cache))
     }
 
     async fn open_remote(

@@ -114,6 +114,7 @@ impl Terminal {
         let cwd = self.directory(&call, &workspace).await?;
         let confinement = self.shared.confinement(cx);
         let permit = self.admit(&call, &cwd, &confinement, cx).await?;
+        self.keep_state(&call, &cwd, &permit, cx).await;
         let mut result = if call.background {
             self.start(&call, cwd, workspace, confinement, cx).await?
         } else {
@@ -124,6 +125,23 @@ impl Terminal {
             result.entry("approval").or_insert(note.into());
         }
         Ok(Value::Object(result))
+    }
+
+    /// Takes a snapshot of the project before the first command of a turn that may change it.
+    async fn keep_state(&self, call: &Call, cwd: &Path, permit: &Permit, cx: &ToolContext) {
+        let deps = &self.shared.deps;
+        let Some(checkpoints) = &deps.checkpoints else {
+            return;
+        };
+        if permit.assessment.class == Class::ReadOnly || !self.shared.is_local() {
+            return;
+        }
+        let command = redact::secrets(&call.command);
+        let command: String = command.chars().take(60).collect();
+        let reason = format!("before terminal: {command}");
+        checkpoints
+            .before_change(&cx.session, cx.turn, cwd, &reason)
+            .await;
     }
 
     /// Where the command runs. The directory that the session stood in may be gone.

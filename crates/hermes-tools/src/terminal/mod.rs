@@ -24,6 +24,7 @@ use hermes_policy::Gate;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use crate::files::Checkpoints;
 use crate::spec;
 
 /// What the tools of the terminal work with.
@@ -36,6 +37,8 @@ pub struct TerminalDeps {
     pub processes: ProcessRegistry,
     pub gate: Gate,
     pub settings: TerminalSettings,
+    /// Snapshots of a project before a command that may change it; none without them.
+    pub checkpoints: Option<Checkpoints>,
     /// Where background processes were started from, for platforms.
     pub routing: Routing,
 }

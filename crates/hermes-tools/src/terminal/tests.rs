@@ -106,6 +106,7 @@ impl Bench {
         let mut settings = TerminalSettings::from_config(&config, &env);
         settings.max_output = 2000;
         let tools = tools(TerminalDeps {
+            checkpoints: None,
             environment: Arc::new(LocalEnvironment::new(local, Arc::new(Sessions)).unwrap()),
             sandbox: None,
             workspaces: Workspaces::default(),

@@ -88,6 +88,11 @@ async fn files_are_read_written_and_patched() {
     assert!(error_of(&value).contains("exists already"), "{value}");
     let (_, value) = bench.err("read_file", json!({"path": "none"})).await;
     assert!(error_of(&value).contains("no file"), "{value}");
+    // Results that were saved to a file are on this machine.
+    let saved = bench.root().join("home/cache/tool-results/x.txt");
+    bench.put("../home/cache/tool-results/x.txt", "saved\n");
+    let page = bench.ok("read_file", json!({"path": saved})).await;
+    assert_eq!(page["content"], "1|saved");
     bench.put(".env", "K=1");
     let (_, value) = bench.err("read_file", json!({"path": ".env"})).await;
     assert!(error_of(&value).contains("credentials"), "{value}");
