@@ -47,6 +47,14 @@ pub fn remember(home: &Home, env: &Env) {
     redact::remember(found);
 }
 
+/// The same for what config.yaml holds: keys of endpoints, of servers, of search services.
+pub fn remember_config(tree: &Value) {
+    let mut found = Vec::new();
+    walk("config", "", tree, &mut found);
+    found.retain(|(_, value)| is_telling(value) && !value.contains("${"));
+    redact::remember(found);
+}
+
 /// Whether a variable of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -114,5 +122,17 @@ mod tests {
         );
         let plain = "qwertz-1234 /etc/ssl/key.pem disabled";
         assert_eq!(redact::known(plain), plain);
+    }
+
+    #[test]
+    fn keys_in_the_config_are_hidden() {
+        remember_config(&serde_json::json!({
+            "model": {"default": "some-model-name", "api_key": "own-endpoint-4711"},
+            "providers": {"lab": {"api_key": "${LAB_API_KEY}"}},
+        }));
+        assert_eq!(
+            redact::known("own-endpoint-4711 some-model-name ${LAB_API_KEY}"),
+            "[hidden: config api_key] some-model-name ${LAB_API_KEY}"
+        );
     }
 }

@@ -57,6 +57,7 @@ impl Context {
     /// `config check`.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let loaded = self.load_config()?;
+        hermes_config::secrets::remember_config(&loaded.tree);
         for warning in loaded
             .warnings
             .iter()
