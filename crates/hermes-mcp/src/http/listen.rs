@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, header, watched_events};
 use crate::classify::Break;
+use crate::failure::FailureClass;
 use crate::link::LinkEvent;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -38,7 +39,7 @@ struct State {
     retry: Option<Duration>,
     /// Attempts since something was heard.
     attempt: u32,
-    /// 404 was reported; once is enough until something is heard.
+    /// A doubt was told; once is enough until something is heard.
     suspected: bool,
     wakes: watch::Receiver<u64>,
 }
@@ -121,16 +122,23 @@ impl State {
     fn refused(&mut self, refused: &Refused) -> Duration {
         match refused.status {
             Some(404) => {
-                if !self.suspected {
-                    self.suspected = true;
-                    self.listener.exchange.shared.tell(LinkEvent::Suspect(
-                        "the listening stream got 404: the session may be gone".to_owned(),
-                    ));
-                }
+                self.suspect("the listening stream got 404: the session may be gone".to_owned());
                 self.wait()
             }
             Some(400..=499) => REFUSED_WAIT,
+            // Nobody is there. Somebody has to find that out before the next call does.
+            None if refused.failure.class == FailureClass::NotSent => {
+                self.suspect(format!("the listening stream: {}", refused.failure.text));
+                self.wait()
+            }
             _ => self.wait(),
+        }
+    }
+
+    fn suspect(&mut self, why: String) {
+        if !self.suspected {
+            self.suspected = true;
+            self.listener.exchange.shared.tell(LinkEvent::Suspect(why));
         }
     }
 

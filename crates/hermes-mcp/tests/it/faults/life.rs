@@ -33,6 +33,20 @@ async fn a_server_that_is_down_at_start_gets_its_tools_when_it_comes_up() {
 }
 
 #[tokio::test]
+async fn an_outage_is_seen_and_ends_without_a_call() {
+    let server = FaultyServer::start();
+    let mut rig = Rig::to(&server).await;
+    server.wait_for(|counts| counts.listening == 1).await;
+    server.go_down();
+    rig.until(|standing| matches!(standing.state, LinkState::Backoff { .. }))
+        .await;
+    server.come_up();
+    rig.ready().await;
+    assert_eq!(rig.server.status().epoch, 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_call_during_an_outage_waits_for_the_server() {
     let server = FaultyServer::start();
     let mut rig = Rig::to(&server).await;
