@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 /// Failures in a row before a server is parked.
 const BUDGET: u32 = 5;
-const LONGEST: Duration = Duration::from_mins(1);
 const PARKED: Duration = Duration::from_mins(5);
 /// Links that break before they proved to work, in [`FLAP_WINDOW`], before a server is parked.
 const FLAPS: usize = 6;
@@ -86,8 +85,7 @@ impl Ladder {
     }
 
     fn pause(&self) -> Duration {
-        let doubled = 1_u64 << (self.failures.saturating_sub(1)).min(16);
-        Duration::from_secs(doubled).min(LONGEST)
+        Duration::from_secs(1 << self.failures.saturating_sub(1).min(BUDGET))
     }
 }
 
