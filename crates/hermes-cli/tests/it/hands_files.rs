@@ -1,0 +1,144 @@
+//! Files from the built binary: a model that edits, searches and is kept where it belongs.
+
+use hermes_testkit::model_server::{RecordedRequest, Reply};
+use serde_json::{Value, json};
+
+use crate::Setup;
+
+/// The results of a turn's calls, in order.
+fn results(request: &RecordedRequest) -> Vec<Value> {
+    let results = request.tool_results();
+    results
+        .iter()
+        .map(|result| {
+            serde_json::from_str(&result.text)
+                .unwrap_or_else(|_| Value::String(result.text.clone()))
+        })
+        .collect()
+}
+
+/// Has the model call these tools one after the other and gives their results.
+fn calls(setup: &Setup, calls: &[(&str, Value)]) -> Vec<Value> {
+    for (at, (name, args)) in calls.iter().enumerate() {
+        setup
+            .server
+            .push(Reply::tool_call(&format!("c{at}"), name, args));
+    }
+    setup.server.push(Reply::text("done"));
+    let finished = setup
+        .program(["-z", "go"])
+        .cwd(setup.home.work())
+        .run()
+        .ok();
+    assert_eq!(finished.stdout.trim(), "done");
+    results(&setup.server.last_request())
+}
+
+#[test]
+fn a_project_is_read_searched_written_and_patched() {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    std::fs::create_dir_all(work.join("src")).unwrap();
+    std::fs::write(work.join("src/a.py"), "def f():\n    return 1\n").unwrap();
+    let results = calls(
+        &setup,
+        &[
+            ("search_files", json!({"pattern": "return"})),
+            ("read_file", json!({"path": "src/a.py"})),
+            (
+                "patch",
+                json!({"mode": "replace", "path": "src/a.py", "old_string": "return 1", "new_string": "return 2"}),
+            ),
+            (
+                "write_file",
+                json!({"path": "src/b.py", "content": "import a\n"}),
+            ),
+            ("read_file", json!({"path": "src/a.py"})),
+        ],
+    );
+    assert_eq!(results[0]["matches"][0]["path"], "src/a.py", "{results:?}");
+    assert_eq!(results[1]["content"], "1|def f():\n2|    return 1");
+    assert_eq!(results[2]["success"], true, "{}", results[2]);
+    assert_eq!(results[2]["lint"]["status"], "ok", "{}", results[2]);
+    assert_eq!(results[4]["content"], "1|def f():\n2|    return 2");
+    assert_eq!(
+        std::fs::read_to_string(work.join("src/b.py")).unwrap(),
+        "import a\n"
+    );
+}
+
+#[test]
+fn nothing_outside_the_workspace_is_written_headless() {
+    let setup = Setup::new();
+    setup.home.env_file("KEY=s3cret-value-of-home\n");
+    let outside = setup.home.user().join("outside.txt");
+    let hermes = setup.home.path();
+    let results = calls(
+        &setup,
+        &[
+            ("write_file", json!({"path": outside, "content": "x"})),
+            (
+                "write_file",
+                json!({"path": hermes.join("config.yaml"), "content": "a: 1\n"}),
+            ),
+            ("read_file", json!({"path": hermes.join(".env")})),
+            ("search_files", json!({"pattern": "s3cret", "path": hermes})),
+            (
+                "patch",
+                json!({"mode": "patch", "patch": "*** Add File: ../../escape.txt\n+x\n"}),
+            ),
+        ],
+    );
+    assert!(!outside.exists());
+    let config = std::fs::read_to_string(hermes.join("config.yaml")).unwrap();
+    assert!(
+        config.contains("base_url") || config.contains("model"),
+        "{config}"
+    );
+    for result in &results {
+        assert!(!result.to_string().contains("s3cret-value"), "{result}");
+    }
+    assert!(
+        results[0].to_string().contains("outside the workspace"),
+        "{}",
+        results[0]
+    );
+    assert!(
+        results[1].to_string().contains("configuration of Hermes"),
+        "{}",
+        results[1]
+    );
+}
+
+#[test]
+fn a_turn_can_be_rolled_back() {
+    let setup = Setup::with_config("checkpoints:\n  enabled: true\n");
+    let work = setup.home.work();
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::write(work.join("Makefile"), "all:\n").unwrap();
+    std::fs::write(work.join("a.txt"), "before\n").unwrap();
+    calls(
+        &setup,
+        &[
+            ("write_file", json!({"path": "a.txt", "content": "after\n"})),
+            ("write_file", json!({"path": "new.txt", "content": "new\n"})),
+        ],
+    );
+    let run = |args: &[&str]| {
+        let program = setup.program(["checkpoints"]).args(args);
+        program.cwd(&work).run()
+    };
+    let list = run(&["list", "--json"]).ok().json();
+    assert_eq!(list[0]["number"], 1, "{list}");
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    let diff = run(&["diff", "1"]).ok();
+    assert!(diff.stdout.contains("-before\n+after"), "{}", diff.stdout);
+    let restored = run(&["restore", "1", "--json"]).ok().json();
+    assert_eq!(restored["removed"], json!(["new.txt"]));
+    assert_eq!(
+        std::fs::read_to_string(work.join("a.txt")).unwrap(),
+        "before\n"
+    );
+    assert!(!work.join("new.txt").exists());
+    assert_eq!(run(&["restore", "77"]).code, Some(4));
+}
