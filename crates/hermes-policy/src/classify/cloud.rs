@@ -260,12 +260,12 @@ impl Look<'_> {
             }
             [
                 _,
-                "view" | "list" | "status" | "diff" | "checks" | "watch" | "ls" | "download",
+                "view" | "list" | "status" | "diff" | "checks" | "watch" | "ls",
                 ..,
             ]
             | ["search" | "status" | "browse" | "version" | "help", ..]
             | [] => {}
-            [_, "clone" | "checkout", ..] => self.writes = true,
+            [_, "clone" | "checkout" | "download", ..] => self.writes = true,
             _ => self.firm(
                 Category::CLOUD_CHANGE,
                 format!(

@@ -14,7 +14,13 @@ impl Look<'_> {
             "rmdir" => self.write_all(&operands(args, ""), Verb::Delete),
             "mkdir" | "mkfifo" => self.write_all(&operands(args, "-m --mode"), Verb::Create),
             "touch" => self.write_all(&operands(args, "-d --date -r --reference -t"), Verb::Create),
-            "mktemp" => self.writes = true,
+            "mktemp" => {
+                self.writes = true;
+                if let Some(dir) = value(args, "-p --tmpdir") {
+                    self.write(&dir, Verb::Create);
+                }
+                self.write_all(&operands(args, "-p --tmpdir --suffix"), Verb::Create);
+            }
             "cp" | "mv" | "install" | "ln" | "link" => self.copy(call),
             "tee" | "sponge" => self.write_all(&operands(args, ""), Verb::Tee),
             "truncate" => {
@@ -288,6 +294,12 @@ impl Look<'_> {
                 self.writes = true;
             }
             "split" | "csplit" | "cpio" | "unrar" => {
+                if call.name == "cpio" {
+                    self.soft(
+                        Category::OUTSIDE_WRITE,
+                        "unpacks to wherever the archive says",
+                    );
+                }
                 if has(args, "--filter") {
                     self.firm(Category::EXEC_FLAG, "split is told to run a program");
                 }

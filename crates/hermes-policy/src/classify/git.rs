@@ -114,6 +114,8 @@ impl Look<'_> {
                         "sets an option of git that may run a program",
                     );
                 }
+            } else if text.starts_with("--git-dir") || text.starts_with("--work-tree") {
+                self.soft(Category::ENVIRONMENT, "takes git's settings from elsewhere");
             } else if text.starts_with("--exec-path=") || text.starts_with("--config-env=") {
                 self.firm(Category::EXEC_FLAG, "makes git run other programs");
             }

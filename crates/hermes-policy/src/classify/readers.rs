@@ -65,6 +65,9 @@ impl Look<'_> {
                     ),
                 }
             }
+            if call.name == "less" {
+                self.keys(args);
+            }
             self.certain(args);
             return true;
         }
@@ -76,13 +79,29 @@ impl Look<'_> {
                 }
             }
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
-            "man" | "info" | "more" => self.pager(args),
+            "man" | "info" | "more" => {
+                self.pager(args);
+                self.keys(args);
+                if has(args, "-H --html") {
+                    self.firm(Category::EXEC_FLAG, "is told to run a program");
+                }
+            }
             "top" | "htop" | "btop" => self.certain(args),
             "openssl" => self.openssl(args),
             "vim" | "vi" | "nvim" | "emacs" | "nano" | "ed" | "ex" | "view" => self.editor(call),
             _ => return false,
         }
         true
+    }
+
+    /// `less +!sh`: keys that a pager is given to press.
+    fn keys(&mut self, args: &[Word]) {
+        for word in args.iter().filter(|word| word.text.starts_with('+')) {
+            if let Some((_, command)) = word.text.split_once(['!', '|']) {
+                self.firm(Category::EXEC_FLAG, "a pager is told to run a program");
+                self.script(command);
+            }
+        }
     }
 
     fn pager(&mut self, args: &[Word]) {
@@ -159,7 +178,8 @@ impl Look<'_> {
     /// Secrets among the arguments of a program that reads files.
     pub(super) fn secrets(&mut self, call: Call<'_>) {
         self.kills_found(call);
-        if NAMES_ONLY.split_whitespace().any(|name| name == call.name) {
+        let compares = call.name == "git" && has(call.args(), "--no-index");
+        if !compares && NAMES_ONLY.split_whitespace().any(|name| name == call.name) {
             return;
         }
         for word in call.args() {

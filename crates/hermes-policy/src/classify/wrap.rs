@@ -347,17 +347,23 @@ impl Look<'_> {
         let mut inline = false;
         while let Some(word) = args.get(at) {
             let text = word.text.as_str();
-            if matches!(text, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file") {
-                if text.starts_with("--") {
-                    self.soft(Category::PROGRAM, "runs a file of shell commands");
-                }
+            if matches!(text, "--rcfile" | "--init-file") {
+                self.soft(Category::PROGRAM, "runs a file of shell commands");
                 at += 2;
                 continue;
             }
             if !text.starts_with(['-', '+']) || text == "-" || text == "--" {
                 break;
             }
-            inline |= !text.starts_with("--") && text.starts_with('-') && text.contains('c');
+            if !text.starts_with("--") {
+                inline |= text.starts_with('-') && text.contains('c');
+                // Each `o` takes the next word: `bash -euo pipefail -c …`.
+                at += text
+                    .chars()
+                    .skip(1)
+                    .filter(|c| matches!(c, 'o' | 'O'))
+                    .count();
+            }
             at += 1;
         }
         if args
