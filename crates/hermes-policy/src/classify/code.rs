@@ -38,7 +38,7 @@ const PROJECT: &str = "make gmake cmake ninja meson bazel cargo rustc rustup go 
 
 static SHELL_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r#"(?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)\s*[\(\{\[/]\s*\[?\s*["']((?:[^"'\\]|\\.)*)["']((?:\s*,\s*["'][^"']*["'])*)"#,
+        r#"(?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)\s*[\(\{\[/]?\s*\[?\s*["']((?:[^"'\\]|\\.)*)["']((?:\s*,\s*["'][^"']*["'])*)"#,
     )
     .ok()
 });

@@ -108,6 +108,9 @@ impl Look<'_> {
                     .map_or("", |word| word.text.as_str())
                     .to_lowercase();
                 let pager = setting == "core.pager=cat" || setting == "core.pager=";
+                if let Some((_, command)) = setting.split_once("=!") {
+                    self.script(command);
+                }
                 if !pager && !LOOKS.iter().any(|look| setting.starts_with(look)) {
                     self.firm(
                         Category::EXEC_FLAG,

@@ -29,13 +29,11 @@ impl Look<'_> {
                 }
             }
             "popd" => self.lost = true,
-            "source" | "." => match args.first() {
-                Some(file) if file.inner.is_some() => {
-                    self.firm(Category::DYNAMIC_COMMAND, "runs the output of a command");
+            "source" | "." => {
+                if let Some(file) = args.first() {
+                    self.shell_file(file, call);
                 }
-                Some(file) => self.program_file(file),
-                None => {}
-            },
+            }
             "alias" => self.aliases(args),
             "export" | "declare" | "typeset" | "local" | "readonly" | "unset" | "set" | "shift"
             | "return" | "exit" | "break" | "continue" | ":" | "true" | "false" | "test" | "["

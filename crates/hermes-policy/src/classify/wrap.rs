@@ -3,7 +3,7 @@
 use super::args::{has, operands, value};
 use super::{Call, Look};
 use crate::assessment::Category;
-use crate::shell::text::basename;
+use crate::shell::text::{basename, output_of};
 use crate::shell::{UNKNOWN, Word};
 
 pub(super) const SHELLS: [&str; 9] = [
@@ -384,8 +384,11 @@ impl Look<'_> {
         }
     }
 
-    fn shell_file(&mut self, file: &Word, call: Call<'_>) {
+    pub(super) fn shell_file(&mut self, file: &Word, call: Call<'_>) {
         if let Some(inner) = &file.inner {
+            if let Some(text) = output_of(&call.script.commands[inner.clone()]) {
+                self.nested(&Word::plain(text));
+            }
             let fetches = call.script.commands[inner.clone()]
                 .iter()
                 .any(super::flow::fetches);
