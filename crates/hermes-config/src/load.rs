@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::edit::KeyPath;
 use crate::env::Env;
 use crate::home::Home;
 use crate::known;
 use crate::migrate;
 use crate::schema::{self, Config, NEWEST_KNOWN_VERSION};
+use crate::settings::{self, TERMINAL_VARIABLES};
 use crate::warning::{ConfigWarning, Problem};
 use crate::yaml::{self, YamlError};
 
@@ -48,8 +50,12 @@ impl Config {
 
         let mut file = migrate::fold(file, &mut warnings);
         fold_max_turns(&mut file, &mut warnings);
+        let terminal_of_env = !file.contains_key("terminal");
         let mut tree = schema::defaults().clone();
         merge(&mut tree, file);
+        if terminal_of_env {
+            take_terminal_of_env(&mut tree, env);
+        }
         fold_model_keys(&mut tree, &mut warnings);
         let mut tree = Value::Object(tree);
         expand(&mut tree, "", env, &mut warnings);
@@ -63,6 +69,20 @@ impl Config {
             file_tree,
             warnings,
         })
+    }
+}
+
+/// `TERMINAL_ENV` and its like count where config.yaml says nothing about the terminal: a home of
+/// the original may name its environment there alone, and nothing may run in another one.
+fn take_terminal_of_env(tree: &mut Map<String, Value>, env: &Env) {
+    let Some(Value::Object(section)) = tree.get_mut("terminal") else {
+        return;
+    };
+    for (key, variable) in &TERMINAL_VARIABLES {
+        if let Some(text) = env.get(variable).filter(|text| !text.trim().is_empty()) {
+            let path = KeyPath::new(["terminal", key]);
+            section.insert((*key).to_owned(), settings::coerce(&path, text));
+        }
     }
 }
 

@@ -81,7 +81,7 @@ const VARIABLES: [&str; 9] = [
 ];
 
 /// `terminal.*` settings that the original's tools read from the environment.
-const TERMINAL_VARIABLES: [(&str, &str); 27] = [
+pub(crate) const TERMINAL_VARIABLES: [(&str, &str); 27] = [
     ("backend", "TERMINAL_ENV"),
     ("modal_mode", "TERMINAL_MODAL_MODE"),
     ("timeout", "TERMINAL_TIMEOUT"),

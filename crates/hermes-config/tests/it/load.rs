@@ -244,3 +244,16 @@ fn the_fallback_chain_merges_old_and_new() {
         ("c", "K")
     );
 }
+
+#[test]
+fn an_environment_named_in_variables_counts_where_the_file_is_silent() {
+    let variables = "TERMINAL_ENV=docker\nTERMINAL_TIMEOUT=30\nTERMINAL_DOCKER_VOLUMES=[\"/a:/b\"]\nTERMINAL_DOCKER_NETWORK=False\n";
+    let silent = TestHome::new("agent:\n  max_turns: 40\n").file(".env", variables);
+    let terminal = silent.load().config.terminal;
+    assert_eq!(terminal.backend.as_str(), "docker");
+    assert_eq!(terminal.timeout, 30);
+    assert_eq!(terminal.docker_volumes, ["/a:/b"]);
+    assert!(!terminal.docker_network);
+    let spoken = TestHome::new("terminal:\n  backend: ssh\n").file(".env", variables);
+    assert_eq!(spoken.load().config.terminal.backend.as_str(), "ssh");
+}
