@@ -9,7 +9,7 @@ use hermes_core::store::StoredItem;
 use serde_json::{Map, Value, json};
 
 use crate::fence;
-use crate::turn::cause;
+use crate::turn::{cause, complaint};
 
 /// Calls of a child that the parent is told of, the last ones.
 const TRACE: usize = 30;
@@ -201,7 +201,7 @@ pub(super) fn trace(items: &[StoredItem]) -> Vec<Value> {
             }
             Message::Tool(result) => {
                 let text = result.content.text();
-                let failed = text.starts_with("Error: ");
+                let failed = text.starts_with("Error: ") || complaint(&text).is_some();
                 let known = json!({
                     "result_bytes": text.len(),
                     "status": if failed { "error" } else { "ok" },

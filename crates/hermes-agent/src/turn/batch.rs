@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::call::{Ran, Start, progress};
 use super::judge::UNKNOWN_TOOLS;
-use super::result::{Room, append, content_of, disposition, message, preview};
+use super::result::{Room, append, content_of, disposition, message, preview, said};
 use super::{Flow, Scope, State, Turn, millis, outside, words};
 use crate::guard::Finding;
 use crate::log::{Item, Origin};
@@ -177,7 +177,7 @@ impl Turn<'_> {
             call_id,
             name,
             error,
-            preview: preview(&shown),
+            preview: preview(&shown, error),
             millis: millis(ran.elapsed),
         })
         .await;
@@ -278,10 +278,10 @@ impl Turn<'_> {
 }
 
 fn preview_line(content: &hermes_core::message::Content) -> String {
-    let text = content.text();
+    let text = said(content);
     let line = text.lines().next().unwrap_or_default();
-    line.trim_start_matches("Error: ")
-        .chars()
-        .take(120)
-        .collect()
+    match line.char_indices().nth(120) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
 }

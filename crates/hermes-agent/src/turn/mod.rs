@@ -39,6 +39,7 @@ pub use exit::{cause, explain};
 
 pub(crate) use compaction::Compaction;
 pub(crate) use conversation::{Conversation, RouteFixes};
+pub(crate) use result::complaint;
 
 use crate::budget::Budget;
 use crate::compress::{Cause, Decision};

@@ -16,12 +16,23 @@ pub(super) struct Room {
     left: usize,
 }
 
-/// The text of an outcome, and what went wrong.
+/// The text of an outcome, and what went wrong. A result that is an object stays one: it says
+/// itself that it is an error, and programs may read it.
 pub(super) fn content_of(outcome: ToolOutcome) -> (Content, Option<ToolErrorKind>) {
     match outcome {
         ToolOutcome::Done(content) => (content, None),
+        ToolOutcome::Error { kind, text } if complaint(&text).is_some() => {
+            (Content::Text(text), Some(kind))
+        }
         ToolOutcome::Error { kind, text } => (Content::Text(format!("Error: {text}")), Some(kind)),
     }
+}
+
+/// The words of a result that is an object with an `error`. A note may follow it.
+pub(crate) fn complaint(text: &str) -> Option<String> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let object = values.next()?.ok()?;
+    Some(object.get("error")?.as_str()?.to_owned())
 }
 
 /// What is known of the side effect: the value of `effect_disposition`.
@@ -61,13 +72,22 @@ pub(super) fn append(content: &mut Content, more: &str) {
     }
 }
 
-/// The beginning, for display.
-pub(super) fn preview(content: &Content) -> String {
-    let text = content.text();
+/// The beginning, for display. Of an error, its words.
+pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String {
+    let text = match error {
+        Some(_) => said(content).into(),
+        None => content.text(),
+    };
     match text.char_indices().nth(PREVIEW_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.into_owned(),
     }
+}
+
+/// What an error says, without what is around it.
+pub(super) fn said(content: &Content) -> String {
+    let text = content.text();
+    complaint(&text).unwrap_or_else(|| text.trim_start_matches("Error: ").to_owned())
 }
 
 impl Turn<'_> {

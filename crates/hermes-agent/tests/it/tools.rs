@@ -293,7 +293,8 @@ async fn a_write_that_failed_for_good_is_reported() {
             if ok {
                 ToolOutcome::Done("ok".into())
             } else {
-                ToolOutcome::error(ToolErrorKind::Failed, "disk full")
+                let text = r#"{"success":false,"error":"disk full"}"#;
+                ToolOutcome::error(ToolErrorKind::Failed, text)
             }
         })
     });
@@ -302,9 +303,12 @@ async fn a_write_that_failed_for_good_is_reported() {
         Reply::call("write", r#"{"path":"a","ok":1}"#),
         Reply::text("done"),
     ];
-    let mut session = Setup::new(replies).tool(tool).start();
+    let store = Arc::new(MemoryStore::default());
+    let mut session = Setup::new(replies).tool(tool).store(store.clone()).start();
     session.turn("go").await;
     assert_eq!(session.notices(), ["Not written: b (disk full)."]);
+    // Programs can read the result, as they can read one that is no error.
+    assert_eq!(texts(&store)[0], r#"{"success":false,"error":"disk full"}"#);
 }
 
 #[tokio::test(start_paused = true)]
