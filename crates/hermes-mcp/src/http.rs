@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod event_reader;
 mod exchange;
 mod listen;
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt};
 use rmcp::transport::streamable_http_client::SseError;
-use sse_stream::{Sse, SseStream};
+use sse_stream::Sse;
 
+use super::event_reader;
 use crate::peer::Shared;
 
 /// The largest answer that we read as one body.
@@ -76,7 +77,7 @@ pub(crate) fn events(
         shared.hear();
         chunk.map_err(|error| BodyError::Broken(chain(&error)))
     });
-    SseStream::from_bytes_stream(bounded_events(chunks)).boxed()
+    event_reader::read(chunks.boxed())
 }
 
 /// The events of a listening stream, which ends when not even a comment comes for the time that
@@ -104,54 +105,7 @@ pub(crate) fn watched_events(
             }
         }
     });
-    SseStream::from_bytes_stream(bounded_events(chunks).boxed()).boxed()
-}
-
-fn bounded_events<B: AsRef<[u8]>>(
-    chunks: impl Stream<Item = Result<B, BodyError>>,
-) -> impl Stream<Item = Result<B, BodyError>> {
-    let mut limit = EventLimit::default();
-    chunks
-        .map(move |chunk| {
-            let chunk = chunk?;
-            if limit.fits(chunk.as_ref()) {
-                Ok(chunk)
-            } else {
-                Err(BodyError::TooLarge)
-            }
-        })
-        .scan(false, |failed, chunk| {
-            let over = *failed;
-            *failed = chunk.is_err();
-            std::future::ready((!over).then_some(chunk))
-        })
-}
-
-/// Counts the bytes since the last empty line.
-#[derive(Default)]
-struct EventLimit {
-    event: usize,
-    line: usize,
-}
-
-impl EventLimit {
-    fn fits(&mut self, chunk: &[u8]) -> bool {
-        for &byte in chunk {
-            match byte {
-                b'\n' if self.line == 0 => self.event = 0,
-                b'\n' => self.line = 0,
-                b'\r' => {}
-                _ => {
-                    self.line += 1;
-                    self.event += 1;
-                }
-            }
-            if self.event > MAX_EVENT {
-                return false;
-            }
-        }
-        true
-    }
+    event_reader::read(chunks.boxed())
 }
 
 /// An error with its causes: reqwest alone says little.
@@ -167,24 +121,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_is_per_event() {
-        let mut limit = EventLimit::default();
-        let line = vec![b'x'; 1 << 20];
-        for _ in 0..200 {
-            assert!(limit.fits(&line));
-            assert!(limit.fits(b"\r\n\r\n"));
-        }
-        for _ in 0..16 {
-            assert!(limit.fits(&line));
-            assert!(limit.fits(b"\n"));
-        }
-        assert!(!limit.fits(&line));
-    }
 }
