@@ -116,12 +116,22 @@ pub fn tool_name(registry: &Registry, written: &str) -> Option<String> {
         }
     }
     let wanted = snake(bare);
+    // Tools of MCP servers share a long beginning, so that `delete` is close to `update`, and one
+    // server's tool to another's; what they do is not known here. Those are never guessed.
+    if is_foreign(&wanted) {
+        return None;
+    }
     registry
         .names()
+        .filter(|name| !is_foreign(name))
         .map(|name| (similarity(name, &wanted), name))
         .filter(|(score, _)| *score >= 0.7)
         .max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)))
         .map(|(_, name)| name.to_owned())
+}
+
+fn is_foreign(name: &str) -> bool {
+    name.starts_with("mcp__")
 }
 
 fn variants(name: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use hermes_testkit::mcp_server::peers::{self, Peer, RealServer};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Wire};
-use hermes_testkit::model_server::Reply;
+use hermes_testkit::model_server::{Call, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -159,6 +159,25 @@ fn a_write_cut_off_after_it_ran_is_not_repeated() {
     let text = &results[0].text;
     assert!(text.contains("may or may not have taken effect"), "{text}");
     assert!(text.contains("find out by reading first"), "{text}");
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_not_guessed() {
+    let server = FaultyServer::start();
+    let setup = with_server(&server, "");
+    let wrong = ["mcp__srv__bumps", "mcp__srw__bump", "mcp__srv__dump"];
+    let calls = wrong.map(|name| Call::new(name, name, &json!({})));
+    setup
+        .server
+        .push(calls.into_iter().fold(Reply::empty(), Reply::and_call));
+    setup.server.push(Reply::text("done"));
+    drop(setup.run(["-z", "count"]).ok());
+    assert_eq!(server.counts().effects, 0);
+    let results = setup.server.last_request().tool_results();
+    assert_eq!(results.len(), wrong.len());
+    for (result, name) in results.iter().zip(wrong) {
+        assert!(result.text.contains(name), "{}", result.text);
+    }
 }
 
 #[test]
