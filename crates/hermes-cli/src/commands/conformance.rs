@@ -30,10 +30,6 @@ const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.js
 const PATIENCE: Duration = Duration::from_secs(10);
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// One scenario measures time within a fifth of a second. The suite starts all of them at once, and
-/// a small machine is late until that is over.
-const CALM: Duration = Duration::from_secs(2);
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConformanceArgs {
     url: String,
@@ -62,9 +58,6 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
                 // The listening stream opens beside the first call. A suite that waits for the
                 // resumption of another stream takes it for that if it is late.
                 let _ = tokio::time::timeout(PATIENCE, handle.listening()).await;
-                if scenario == "sse-retry" {
-                    tokio::time::sleep(CALM).await;
-                }
                 let offered = offered(&toolbox, &name, &lists.tools);
                 exercise(&handle, &offered, &lists.facts.capabilities, &context, cx).await;
                 Ok(())
