@@ -13,19 +13,20 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("server").args(["url", "command"]).required(true))]
 pub(super) struct AddArgs {
     name: String,
     /// Address of a remote server
-    #[arg(long, conflicts_with = "command", required_unless_present = "command")]
+    #[arg(long)]
     url: Option<String>,
     /// Program of a local server
     #[arg(long)]
     command: Option<String>,
     /// Its arguments: everything that follows
-    #[arg(long, num_args = 0.., allow_hyphen_values = true, requires = "command")]
+    #[arg(long, num_args = 0.., allow_hyphen_values = true, conflicts_with = "url")]
     args: Vec<String>,
     /// Environment of a local server
-    #[arg(long, value_name = "NAME=VALUE", requires = "command", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url", value_parser = pair)]
     env: Vec<(String, String)>,
     /// Header of every request to a remote server
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command", value_parser = pair)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
 use super::edit::{self, Change};
@@ -19,13 +20,19 @@ pub(super) struct ConfigureArgs {
     #[arg(long)]
     disable: bool,
     /// Only these tools; `*` matches any text (comma separated, or several times)
-    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "TOOL",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     include: Vec<String>,
     /// All but these tools
     #[arg(
         long,
         value_name = "TOOL",
         value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new(),
         conflicts_with = "include"
     )]
     exclude: Vec<String>,

@@ -4,12 +4,13 @@ use std::io::BufRead as _;
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_mcp::config::{Auth, ServerEntry};
+use hermes_mcp::config::{Auth, ServerConfig, ServerEntry, Transport};
 use hermes_mcp::oauth::{AuthPrompt, LoginPage, OAuthClient};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::edit;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -101,11 +102,48 @@ fn run(
     forget_first: bool,
 ) -> Result<Value, Failure> {
     let name = &entry.name;
-    if entry.config.is_some() && !uses_oauth(entry) {
+    let mut entry = entry.clone();
+    let first = !uses_oauth(&entry);
+    if first && let Some(config) = &mut entry.config {
+        can_use_oauth(config)?;
+        config.auth = Auth::OAuth;
+    }
+    let done = log_in(cx, &entry, browser, forget_first)?;
+    if first {
+        edit::apply(cx, name, &[(&["auth"], Some(json!("oauth")))])?;
+    }
+    Ok(done)
+}
+
+/// Whether a login can be what a server lacks whose entry does not ask for one.
+fn can_use_oauth(config: &ServerConfig) -> Outcome {
+    let name = &config.name;
+    let headers = match &config.transport {
+        Transport::Stdio { .. } => {
+            return Err(Failure::usage(format!(
+                "{name} is a program on this machine; there is nothing to log in to"
+            )));
+        }
+        Transport::Http { headers, .. } | Transport::Sse { headers, .. } => headers,
+    };
+    let key = headers
+        .iter()
+        .any(|(header, _)| header.eq_ignore_ascii_case("authorization"));
+    if key {
         return Err(Failure::usage(format!(
-            "{name} does not use OAuth; set `auth: oauth` for it: hermes config set mcp_servers.{name}.auth oauth"
+            "{name} uses a key and not a login: change headers.Authorization of mcp_servers.{name}, or remove it to log in"
         )));
     }
+    Ok(())
+}
+
+fn log_in(
+    cx: &Context,
+    entry: &ServerEntry,
+    browser: bool,
+    forget_first: bool,
+) -> Result<Value, Failure> {
+    let name = &entry.name;
     crate::logging::start(&cx.home.logs_dir());
     wiring::runtime()?.block_on(async {
         let prompt = Arc::new(Terminal::new(

@@ -86,16 +86,8 @@ async fn browse(from: &str) -> String {
     url.to_string()
 }
 
-#[test]
-fn a_login_through_the_command_leaves_a_token_that_only_the_person_can_read() {
-    let test = "mcp::login::a_login_through_the_command";
-    let Some(oidc) = Oidc::start(test) else {
-        return;
-    };
-    let setup = Setup::with_config(&format!(
-        "mcp_servers:\n  srv:\n    url: {}/mcp\n    auth: oauth\n",
-        oidc.base
-    ));
+/// A login as a person does it; gives what the program said.
+fn log_in(oidc: &Oidc, setup: &Setup) -> (Value, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_hermes"))
         .args(["mcp", "login", "srv", "--no-browser", "--json"])
         .env_clear()
@@ -130,18 +122,32 @@ fn a_login_through_the_command_leaves_a_token_that_only_the_person_can_read() {
     let code = child.wait().unwrap().code();
     let rest = rest.join().unwrap();
     assert_eq!(code, Some(0), "{stdout} {rest:?}");
-    let done: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(done["logged_in"][0]["name"], "srv", "{done}");
-    assert_eq!(done["logged_in"][0]["renewable"], true, "{done}");
-    let file = setup.home.join("mcp-tokens/srv.json");
-    let token: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert!(
-        token["access_token"]
-            .as_str()
-            .is_some_and(|text| !text.is_empty())
-    );
-    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
-    assert_eq!(mode & 0o777, 0o600);
-    let all = format!("{stdout}{}", rest.join("\n"));
-    assert!(!all.contains(token["access_token"].as_str().unwrap()));
+    let done = serde_json::from_str(&stdout).unwrap();
+    (done, format!("{stdout}{}", rest.join("\n")))
+}
+
+#[test]
+fn a_login_through_the_command_leaves_a_token_that_only_the_person_can_read() {
+    let test = "mcp::login::a_login_through_the_command";
+    let Some(oidc) = Oidc::start(test) else {
+        return;
+    };
+    // Also where nobody wrote down that there is a login.
+    for auth in ["    auth: oauth\n", ""] {
+        let setup = Setup::with_config(&format!(
+            "mcp_servers:\n  srv:\n    url: {}/mcp\n{auth}",
+            oidc.base
+        ));
+        let (done, all) = log_in(&oidc, &setup);
+        assert_eq!(done["logged_in"][0]["name"], "srv", "{done}");
+        assert_eq!(done["logged_in"][0]["renewable"], true, "{done}");
+        let file = setup.home.join("mcp-tokens/srv.json");
+        let token: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let token = token["access_token"].as_str().unwrap();
+        assert!(!token.is_empty() && !all.contains(token));
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+        let config = setup.home.read("config.yaml");
+        assert_eq!(config.matches("auth: oauth").count(), 1, "{config}");
+    }
 }

@@ -14,7 +14,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::with_server;
-use crate::Setup;
 use crate::line_chat::Terminal;
 
 /// Another program's doings can only be polled; a test that needs this long hangs.
