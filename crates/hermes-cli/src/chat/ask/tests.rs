@@ -64,6 +64,36 @@ fn a_form_is_filled_field_by_field_until_it_fits() {
 }
 
 #[test]
+fn defaults_read_like_the_answers_they_stand_for() {
+    let hero = |value: &str, title: &str| Choice {
+        value: value.into(),
+        title: title.into(),
+    };
+    let options = vec![hero("hero-1", "Superman"), hero("hero-2", "Lantern")];
+    let several = FieldKind::Several {
+        options: options.clone(),
+        min_items: None,
+        max_items: None,
+    };
+    let one = FieldKind::One { options };
+    let text = FieldKind::Text {
+        format: None,
+        min_length: None,
+        max_length: None,
+    };
+    for (kind, default, shown) in [
+        (one, json!("hero-1"), "[Superman]"),
+        (several, json!(["hero-1", "hero-2"]), "[Superman, Lantern]"),
+        (FieldKind::Boolean, json!(false), "[n]"),
+        (text, json!("a\u{1b}[2Jb"), "[a"),
+    ] {
+        let screen = label(&field("f", kind, Some(default)));
+        assert!(screen.contains(shown), "{screen}");
+        assert!(!screen.contains('\u{1b}'), "{screen:?}");
+    }
+}
+
+#[test]
 fn choices_words_and_pages() {
     let want = Want::Choice {
         options: vec![Choice::plain("red"), Choice::plain("green")],
