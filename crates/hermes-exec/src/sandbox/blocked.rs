@@ -101,7 +101,8 @@ pub(super) fn detect(
             path: None,
         });
     }
-    let mut refused_somewhere = false;
+    // What is confined gains no rights; sudo says so in these words.
+    let mut refused_somewhere = tail.contains("no new privileges");
     for line in tail.lines().rev() {
         let plain = REFUSALS.iter().any(|sign| line.contains(sign));
         if !plain && !line.contains("Operation not permitted") && !line.contains("EPERM") {

@@ -186,6 +186,9 @@ fn refusals_are_told_from_other_failures() {
             .unwrap()
             .contains("/etc/hostname")
     );
+    let words =
+        "sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.";
+    assert!(of(1, words, true).unwrap().contains("system call"));
     let mount = of(1, "unshare: unshare failed: Operation not permitted", true);
     assert!(mount.unwrap().contains("system call"));
     let curl = "curl: (6) Could not resolve host: example.org";
