@@ -43,9 +43,24 @@ pub(super) fn denied(why: Option<&str>) -> String {
     let why = why
         .map(str::trim)
         .filter(|why| !why.is_empty())
-        .map(|why| format!(" Their reason: {why}"))
+        .map(|why| format!(" Their reason: \"{why}\"."))
         .unwrap_or_default();
     format!(
         "The user said no to this command. It did not run.{why} {NO_WAY_ROUND} Ask the user how to go on, or go on without it."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::denied;
+
+    #[test]
+    fn a_reason_is_told_apart_from_our_words() {
+        let text = denied(Some(" not today "));
+        assert!(
+            text.contains("did not run. Their reason: \"not today\". Do not"),
+            "{text}"
+        );
+        assert!(denied(None).contains("did not run. Do not"));
+    }
 }

@@ -408,7 +408,7 @@ fn note(deps: &ScheduleDeps, value: &mut Value, now: DateTime<Utc>) {
     if alive {
         return;
     }
-    let text = "No scheduler is running: jobs run only while the gateway does (hermes gateway).";
+    let text = "No scheduler is running: the job is kept, and runs once a gateway uses this home.";
     let before = value["notice"].as_str().map(|notice| format!("{notice} "));
     value["notice"] = json!(format!("{}{text}", before.unwrap_or_default()));
 }
