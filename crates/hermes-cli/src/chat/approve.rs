@@ -7,7 +7,7 @@ use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_policy::{is_hidden, rules};
 
 /// Puts the request on the terminal: the whole of it, and nothing that hides a part.
-pub(super) fn show(request: &ApprovalRequest, err: &mut dyn Write) {
+fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     let mut text = format!(
         "\napprove {}?\n  {}\n",
         request.tool,
@@ -33,27 +33,43 @@ pub(super) fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     let _ = err.flush();
 }
 
-/// What was typed. Anything but a clear yes is a no.
-pub(super) fn read(request: &ApprovalRequest, line: &str) -> Verdict {
+/// What was typed. An empty line is a no; what is neither is told why, and asked again.
+pub(super) fn read(request: &ApprovalRequest, line: &str) -> Result<Verdict, String> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
-    let deny = |why: &str| Verdict::Deny {
-        why: (!why.is_empty()).then(|| why.to_owned()),
-    };
     match (word.to_lowercase().as_str(), rest) {
-        ("y" | "yes", "") => Verdict::Once,
-        ("s", "") => Verdict::Session,
+        ("y" | "yes", "") => Ok(Verdict::Once),
+        ("s", "") => Ok(Verdict::Session),
         ("a", "") => match &request.rule {
-            Some(rule) => Verdict::Always(rule.clone()),
-            None => deny(""),
+            Some(rule) => Ok(Verdict::Always(rule.clone())),
+            None => Err("there is no rule for this one".to_owned()),
         },
-        ("a", words) => match prefix(request, words) {
-            Some(rule) => Verdict::Always(rule),
-            None => deny(""),
-        },
-        ("n" | "no", why) => deny(why),
-        _ => deny(""),
+        ("a", words) => prefix(request, words)
+            .map(Verdict::Always)
+            .ok_or_else(|| format!("the command does not begin with the words {words:?}")),
+        ("" | "n" | "no", why) => Ok(Verdict::Deny {
+            why: (!why.is_empty()).then(|| why.to_owned()),
+        }),
+        _ => Err("y, s, a or n is needed".to_owned()),
+    }
+}
+
+/// Asks until the answer is clear. `None`: nobody wants to know any more.
+pub(super) fn ask(
+    request: &ApprovalRequest,
+    mut line: impl FnMut() -> Option<String>,
+    err: &mut dyn Write,
+) -> Option<Verdict> {
+    show(request, err);
+    loop {
+        match read(request, &line()?) {
+            Ok(verdict) => return Some(verdict),
+            Err(why) => {
+                let _ = write!(err, "  {}; not run yet [n] ", visible(&why));
+                let _ = err.flush();
+            }
+        }
     }
 }
 
@@ -122,29 +138,38 @@ mod tests {
     #[test]
     fn only_a_clear_yes_is_one() {
         let with = request(Some("git push origin main"));
-        let deny = Verdict::Deny { why: None };
-        for unclear in [
-            "",
-            "\n",
-            "x",
-            "ok",
-            "y y",
-            "s x",
-            "a rm",
-            "a git pull",
-            "always",
-        ] {
-            assert_eq!(read(&with, unclear), deny, "{unclear:?}");
+        for unclear in ["x", "ok", "y y", "s x", "a rm", "a git pull", "always"] {
+            assert!(read(&with, unclear).is_err(), "{unclear:?}");
         }
-        assert_eq!(read(&with, "y\n"), Verdict::Once);
-        assert_eq!(read(&with, " Y "), Verdict::Once);
-        assert_eq!(read(&with, "s"), Verdict::Session);
-        let always = |rule: &str| Verdict::Always(Rule(rule.into()));
+        let no = Ok(Verdict::Deny { why: None });
+        for line in ["", "\n", "n", "No"] {
+            assert_eq!(read(&with, line), no, "{line:?}");
+        }
+        assert_eq!(read(&with, "y\n"), Ok(Verdict::Once));
+        assert_eq!(read(&with, " Y "), Ok(Verdict::Once));
+        assert_eq!(read(&with, "s"), Ok(Verdict::Session));
+        let always = |rule: &str| Ok(Verdict::Always(Rule(rule.into())));
         assert_eq!(read(&with, "a"), always("git push origin main"));
         assert_eq!(read(&with, "a git push"), always("git push *"));
         assert_eq!(read(&with, "a git push *"), always("git push *"));
-        assert_eq!(read(&request(None), "a"), deny);
+        assert!(read(&request(None), "a").is_err());
         let why = Some("not on Fridays".to_owned());
-        assert_eq!(read(&with, "n not on Fridays"), Verdict::Deny { why });
+        assert_eq!(read(&with, "n not on Fridays"), Ok(Verdict::Deny { why }));
+    }
+
+    #[test]
+    fn what_is_unclear_is_asked_again() {
+        let with = request(Some("git push origin main"));
+        let mut typed = ["a git pu", "ok", "s"].into_iter();
+        let mut out = Vec::new();
+        let line = || typed.next().map(str::to_owned);
+        assert_eq!(ask(&with, line, &mut out), Some(Verdict::Session));
+        let text = String::from_utf8(out).unwrap();
+        let why = "the command does not begin with the words \"git pu\"";
+        assert!(
+            text.contains(why) && text.contains("y, s, a or n"),
+            "{text}"
+        );
+        assert_eq!(ask(&with, || None, &mut Vec::new()), None);
     }
 }

@@ -9,6 +9,7 @@ use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use hermes_core::event::{AgentCommand, AgentEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -73,7 +74,18 @@ impl Questions {
 
     fn close(&mut self, id: &str) {
         self.waiting.retain(|asked| asked.id() != id);
-        if let Some(open) = self.open.as_ref().filter(|open| open.id == id) {
+        if let Some(open) = self.open.as_ref().filter(|open| open.id == id)
+            && !open.over.swap(true, Ordering::AcqRel)
+        {
+            // What comes next does not go behind the question.
+            let _ = io::stderr().write_all(b"\n");
+        }
+    }
+
+    /// The person stops the turn rather than answer.
+    pub(super) fn interrupted(&mut self) {
+        self.waiting.clear();
+        if let Some(open) = &self.open {
             open.over.store(true, Ordering::Release);
         }
     }
@@ -125,10 +137,12 @@ fn open(asked: Asked) -> Open {
                     answer,
                 }),
             Asked::Approval(request) => {
-                approve::show(&request, &mut err);
-                terminal.line().map(|line| AgentCommand::Answer {
-                    verdict: approve::read(&request, &line),
-                    request: request.id,
+                forget_keys();
+                approve::ask(&request, || terminal.line(), &mut err).map(|verdict| {
+                    AgentCommand::Answer {
+                        verdict,
+                        request: request.id,
+                    }
                 })
             }
         };
@@ -144,6 +158,12 @@ trait Lines {
 }
 
 struct Terminal(Arc<AtomicBool>);
+
+/// Keys that were pressed before the question came do not answer it.
+fn forget_keys() {
+    // Where stdin is no terminal, nobody types ahead.
+    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+}
 
 impl Lines for Terminal {
     fn line(&mut self) -> Option<String> {

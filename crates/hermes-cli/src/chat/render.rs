@@ -1,5 +1,6 @@
 //! Events of a session as text for a person, or as JSON for a program.
 
+use std::collections::HashMap;
 use std::io;
 
 use hermes_agent::turn::explain;
@@ -30,6 +31,8 @@ pub(super) struct Renderer {
     verbose: bool,
     /// Tokens of the last prompt, and the size of the window.
     context: Option<(u64, u32)>,
+    /// The progress of every running call that is on the screen.
+    told: HashMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,7 @@ impl Renderer {
             thoughts: String::new(),
             verbose,
             context: None,
+            told: HashMap::new(),
         }
     }
 
@@ -162,6 +166,15 @@ impl Renderer {
         Ok(())
     }
 
+    /// Programs send the end of their output again and again: only what is new is shown.
+    fn progress_of(&mut self, call: &str, text: &str) {
+        let before = self.told.insert(call.to_owned(), text.to_owned());
+        let new = news(before.as_deref().unwrap_or_default(), text);
+        for line in new.lines().filter(|line| !line.is_empty()) {
+            self.progress(&format!("  | {}", harmless(line)));
+        }
+    }
+
     fn finish_text(&mut self, summary: &TurnSummary) -> io::Result<()> {
         let shown = self.streamed;
         self.end_line()?;
@@ -194,23 +207,23 @@ impl Renderer {
     }
 
     /// What a person wants to know beside the text, on stderr.
-    fn remark(&self, event: &AgentEvent) {
+    fn remark(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolStarted {
                 name, arguments, ..
             } => {
                 self.progress(&format!("• {name} {}", shorten(arguments, 100)));
             }
-            AgentEvent::ToolProgress { text, .. } => {
-                self.progress(&format!("  | {}", harmless(text)));
-            }
+            AgentEvent::ToolProgress { call_id, text } => self.progress_of(call_id, text),
             AgentEvent::ToolFinished {
+                call_id,
                 name,
                 error,
                 preview,
                 millis,
                 ..
             } => {
+                self.told.remove(call_id);
                 let seconds = *millis as f64 / 1000.0;
                 match error {
                     Some(kind) => self.progress(&format!(
@@ -367,6 +380,15 @@ fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
     })
 }
 
+/// What `text` says that `before` did not: both are the end of the same growing output.
+fn news<'a>(before: &str, text: &'a str) -> &'a str {
+    let known = before
+        .char_indices()
+        .map(|(at, _)| &before[at..])
+        .find(|known| text.starts_with(known));
+    &text[known.map_or(0, str::len)..]
+}
+
 /// The first line of `text`, at most `max` characters.
 pub(crate) fn shorten(text: &str, max: usize) -> String {
     let first = text.lines().next().unwrap_or_default();
@@ -375,4 +397,18 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
         short.push('…');
     }
     harmless(&short).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::news;
+
+    #[test]
+    fn progress_shows_what_is_new() {
+        assert_eq!(news("", "step 1"), "step 1");
+        assert_eq!(news("step 1", "step 1\nstep 2"), "\nstep 2");
+        assert_eq!(news("step 1\nstep 2", "ep 2\nstep 3"), "\nstep 3");
+        assert_eq!(news("50 %", "done"), "done");
+        assert_eq!(news("é 1", "é 1"), "");
+    }
 }

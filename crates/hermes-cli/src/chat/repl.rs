@@ -132,6 +132,8 @@ impl Repl<'_> {
         })?;
         self.renderer.event(&event)?;
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
+            let why = "work in the background has reported; going on with it";
+            self.cx.out.remark(self.cx.out.dim(why));
             self.chat.used = true;
             self.chat.asked = true;
             self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
@@ -206,6 +208,9 @@ impl Repl<'_> {
                         return Err(Failure::silent(Exit::Interrupted));
                     }
                     interrupted = true;
+                    self.questions.interrupted();
+                    // The terminal has written ^C.
+                    self.cx.out.remark("");
                     self.chat.send(AgentCommand::Interrupt).await?;
                     continue;
                 }
