@@ -266,7 +266,7 @@ impl Terminal {
         result.insert("exit_code".into(), exit.code().into());
         result.insert("error".into(), Value::Null);
         if matches!(outside, Outside::Ran) {
-            let note = "The sandbox stopped this command; the person let it run outside.";
+            let note = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
             result.insert("approval".into(), note.into());
         }
         if let Some(meaning) = meaning::of(&call.command, exit.code())
@@ -346,7 +346,7 @@ impl Terminal {
             Presence::Person => {}
         }
         let mut reasons = vec![format!(
-            "the sandbox stopped it: {what}; run it again, unconfined?"
+            "the sandbox stopped it: {what}; run it once more from its beginning, unconfined?"
         )];
         reasons.extend(assessment.reasons());
         let question = ApprovalRequest {
