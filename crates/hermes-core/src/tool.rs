@@ -49,6 +49,11 @@ pub enum Effects {
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
+    /// What the model is told beside these other tools: a tool may speak only of what is there.
+    fn offered(&self, _beside: &Registry) -> ToolSpec {
+        self.spec().clone()
+    }
+
     /// Runs the call. Dropping the future or cancelling `cx.cancel` stops it.
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome>;
 }
@@ -156,7 +161,7 @@ impl Registry {
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {
-        self.tools.iter().map(|tool| tool.spec().clone()).collect()
+        self.tools.iter().map(|tool| tool.offered(self)).collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::fence;
 use hermes_core::tool::{
-    Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
+    Effects, Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
 use hermes_exec::output::{Collected, Collector};
 use hermes_exec::{Confinement, Exec, ExecError, Exit, Finished, Sink, Stream, WriteOptions};
@@ -28,6 +28,33 @@ const STDERR_BYTES: usize = 10_000;
 pub(super) struct ExecuteCode {
     spec: ToolSpec,
     deps: Arc<CodeDeps>,
+}
+
+/// What a program may call beside these tools.
+fn helpers(registry: &Registry) -> Vec<&'static str> {
+    let mut helpers = HELPERS.to_vec();
+    helpers.retain(|name| registry.get(name).is_some());
+    helpers
+}
+
+fn description(helpers: &[&str], deps: &CodeDeps) -> String {
+    let (calls, seconds) = (deps.max_calls, deps.timeout.as_secs());
+    if helpers.is_empty() {
+        return format!(
+            "Run a Python program; what it prints comes back. At most {seconds} seconds; nothing \
+             is kept between programs."
+        );
+    }
+    format!(
+        "Run a Python program that can call your tools; only what it prints comes back. \
+         Use it for three or more tool calls with logic between them, for filtering long \
+         results before you read them, and for loops over files or pages. Helpers: \
+         from hermes_tools import {}; also json_parse, shell_quote, retry. Each takes the \
+         parameters of its tool and returns a dict, with \"error\" in it when the call failed; \
+         several threads may call at once. At most {calls} calls and {seconds} seconds; nothing \
+         is kept between programs.",
+        helpers.join(", ")
+    )
 }
 
 /// Both streams of a program.
@@ -65,18 +92,7 @@ impl ExecuteCode {
             },
             "required": ["code"],
         });
-        let description = format!(
-            "Run a Python program that can call your tools; only what it prints comes back. \
-             Use it for three or more tool calls with logic between them, for filtering long \
-             results before you read them, and for loops over files or pages. Helpers, as far \
-             as you have the tools: from hermes_tools import {}; also json_parse, \
-             shell_quote, retry. Each takes the parameters of its tool and returns a dict, with \
-             \"error\" in it when the call failed; several threads may call at once. At most {} \
-             calls and {} seconds; nothing is kept between programs.",
-            HELPERS.join(", "),
-            deps.max_calls,
-            deps.timeout.as_secs()
-        );
+        let description = description(&HELPERS, &deps);
         Self {
             spec: ToolSpec {
                 result_limit: Some(100_000),
@@ -96,10 +112,7 @@ impl ExecuteCode {
         let args = Args::new(NAME, args);
         let code = args.required("code", "the program")?;
         let began = Instant::now();
-        let helpers: Vec<&'static str> = HELPERS
-            .into_iter()
-            .filter(|name| cx.registry.get(name).is_some())
-            .collect();
+        let helpers = helpers(&cx.registry);
         let token = format!("{:032x}", rand::random::<u128>());
         let mut inner = cx.clone();
         let stop = cx.cancel.child_token();
@@ -386,6 +399,13 @@ fn broken(error: &ExecError) -> ToolOutcome {
 impl Tool for ExecuteCode {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn offered(&self, beside: &Registry) -> ToolSpec {
+        ToolSpec {
+            description: description(&helpers(beside), &self.deps),
+            ..self.spec.clone()
+        }
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {

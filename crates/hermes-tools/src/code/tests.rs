@@ -226,6 +226,18 @@ async fn a_program_gets_the_helpers_of_its_session_and_no_others() {
 }
 
 #[tokio::test]
+async fn the_model_is_told_of_helpers_that_are_there() {
+    let bench = Bench::new(Vec::new());
+    let path = std::env::var("PATH").unwrap();
+    let tool = tools(bench.deps.clone(), &path).unwrap().remove(0);
+    let told = |helpers: Vec<Arc<dyn Tool>>| tool.offered(&Registry::new(helpers)).description;
+    let one = told(vec![Echo::new("read_file", false, None)]);
+    assert!(one.contains("import read_file;"), "{one}");
+    let none = told(Vec::new());
+    assert!(!none.contains("hermes_tools"), "{none}");
+}
+
+#[tokio::test]
 async fn the_limit_of_calls_holds() {
     let mut bench = Bench::new(vec![Echo::new("read_file", false, None)]);
     bench.deps.max_calls = 3;
