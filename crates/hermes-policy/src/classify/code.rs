@@ -38,10 +38,15 @@ const PROJECT: &str = "make gmake cmake ninja meson bazel cargo rustc rustup go 
 
 static SHELL_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r#"(?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)\s*[\(\{\[/]?\s*\[?\s*["']((?:[^"'\\]|\\.)*)["']((?:\s*,\s*["'][^"']*["'])*)"#,
+        r#"(?x)
+        (?:system|popen|exec[lv]?p?e?|execSync|spawnSync|spawn|check_output|check_call|getoutput|getstatusoutput|Popen|run|call|shell_exec|passthru|qx|%x)
+        \s*[\(\{\[/]?\s*\[?\s*
+        ((?:[rbfuRBFU]{0,2}(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')[\s,\[]*)+)"#,
     )
     .ok()
 });
+static LITERAL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'"#).ok());
 static PERL_BACKTICKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`([^`]+)`").ok());
 static TREE_DELETE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?:rmtree|rmSync|rmdirSync|rm_rf|remove_tree|rimraf|delete_dir)\s*\(?\s*(?:Path\()?(?:os\.path\.expanduser\()?\s*["']([^"']+)["']"#).ok()
@@ -142,10 +147,19 @@ impl Look<'_> {
             .iter()
             .flat_map(|regex| regex.captures_iter(text))
         {
-            let first = calls.get(1).map_or("", |found| found.as_str());
-            let more = calls.get(2).map_or("", |found| found.as_str());
-            let line = format!("{first} {}", more.replace(['"', '\'', ','], " "));
-            self.script(line.trim());
+            let words = calls.get(1).map_or("", |found| found.as_str());
+            let words: Vec<String> = LITERAL
+                .iter()
+                .flat_map(|regex| regex.captures_iter(words))
+                .filter_map(|word| word.get(1).or_else(|| word.get(2)))
+                .map(|word| unescaped(word.as_str()))
+                .collect();
+            self.script(words.join(" ").trim());
+            if words.len() > 1 {
+                // A list: every string is one word, also one that is a script for a shell.
+                let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                self.script(&quoted.join(" "));
+            }
         }
         for call in PERL_BACKTICKS
             .iter()
@@ -325,6 +339,28 @@ impl Look<'_> {
     }
 }
 
+/// A literal of another language as the text that it stands for, as far as shells care.
+fn unescaped(literal: &str) -> String {
+    let mut text = String::new();
+    let mut letters = literal.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some(other) => text.push(other),
+                None => {}
+            },
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// The text of `-c` or `-e`: as a word of its own, or the rest of a cluster such as `-pe`. `options`
 /// take the next word.
 fn inline_text(args: &[Word], inline: &str, options: &str) -> Option<Word> {
@@ -364,7 +400,13 @@ mod tests {
 
     #[test]
     fn the_patterns_are_valid() {
-        for pattern in [&SHELL_CALL, &PERL_BACKTICKS, &TREE_DELETE, &STRING] {
+        for pattern in [
+            &SHELL_CALL,
+            &LITERAL,
+            &PERL_BACKTICKS,
+            &TREE_DELETE,
+            &STRING,
+        ] {
             assert!(pattern.is_some());
         }
     }
