@@ -213,8 +213,9 @@ impl Chat {
             .map(|item| &item.message);
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
-        let store_tools = store_tools(args, cx, &config, &store, history);
-        let prompt = home_prompt(args, cx, &config, &source, &clock)?;
+        let mut store_tools = store_tools(args, cx, &config, &store, history);
+        store_tools.declare = commands.as_deref().map(Commands::declare);
+        let prompt = home_prompt(args, cx, &config, (&source, commands.as_deref()), &clock)?;
         let settings = agent_settings(args, cx, mode, &config, &route);
         let router = router as Arc<dyn ModelRouter>;
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
@@ -420,7 +421,7 @@ fn home_prompt(
     args: &TurnArgs,
     cx: &Context,
     config: &Arc<Config>,
-    source: &str,
+    (source, commands): (&str, Option<&Commands>),
     clock: &Arc<dyn Clock>,
 ) -> Result<HomePrompt, Failure> {
     Ok(HomePrompt {
@@ -433,7 +434,7 @@ fn home_prompt(
             ignore_rules: args.ignore_rules,
             bare: args.safe_mode,
             session_id: args.pass_session_id,
-            system_message: skills_text(args, cx, config, source)?,
+            system_message: skills_text(args, cx, config, source, commands)?,
         },
     })
 }
@@ -444,6 +445,7 @@ fn skills_text(
     cx: &Context,
     config: &Config,
     source: &str,
+    commands: Option<&Commands>,
 ) -> Result<Option<String>, Failure> {
     if args.skills.is_empty() {
         return Ok(None);
@@ -455,7 +457,12 @@ fn skills_text(
             .view(name, None, None)
             .map_err(|error| skills::failure(&error))?;
         match view {
-            View::Skill(skill) => texts.push(skill.content),
+            View::Skill(skill) => {
+                if let Some(declare) = commands.map(Commands::declare) {
+                    skill.env_names().for_each(|name| _ = declare(name));
+                }
+                texts.push(skill.content);
+            }
             View::File(file) => texts.extend(file.content),
         }
     }

@@ -3,12 +3,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_config::{Config, Env, Home};
+use hermes_core::clock::Clock;
 
 use crate::container::{self, ContainerSettings};
 use crate::environment::{Environment, ExecError};
 use crate::ssh::{self, SshSettings};
+
+/// `terminal.lifetime_seconds` when it is not set.
+const LIFETIME: u64 = 300;
 
 /// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session began.
 pub fn select(
@@ -17,12 +22,7 @@ pub fn select(
     env: &Env,
     cwd: &Path,
 ) -> Result<Option<Arc<dyn Environment>>, ExecError> {
-    let terminal = &config.terminal;
-    let named = match &terminal.env_type {
-        Some(legacy) if terminal.backend.as_str() == "local" => legacy.as_str(),
-        _ => terminal.backend.as_str(),
-    };
-    match named {
+    match named(config) {
         "" | "local" => Ok(None),
         "ssh" => {
             let settings = SshSettings::from_config(home, config)?;
@@ -32,7 +32,7 @@ pub fn select(
             let settings = ContainerSettings::from_config(home, config, env, cwd)?;
             Ok(Some(container::environment(settings)))
         }
-        "singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox" => {
+        named @ ("singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox") => {
             Err(ExecError::Unavailable(format!(
                 "terminal.backend is {named}, which this version cannot use yet: \
                  use local, docker or ssh; nothing was run"
@@ -42,6 +42,34 @@ pub fn select(
             "terminal.backend is {other:?}, which is unknown: use local, docker or ssh; nothing was run"
         ))),
     }
+}
+
+fn named(config: &Config) -> &str {
+    let terminal = &config.terminal;
+    match &terminal.env_type {
+        Some(legacy) if terminal.backend.as_str() == "local" => legacy.as_str(),
+        _ => terminal.backend.as_str(),
+    }
+}
+
+/// Removes containers of this profile that ended long ago, where `terminal.backend` uses containers
+/// and `terminal.docker_orphan_reaper` is not off; how many. Twice the life of an idle container
+/// leaves those of other processes alone.
+pub async fn reap(
+    home: &Home,
+    config: &Config,
+    env: &Env,
+    clock: &dyn Clock,
+) -> Result<usize, ExecError> {
+    let terminal = &config.terminal;
+    let ours = matches!(named(config), "docker" | "podman");
+    if !ours || !terminal.docker_orphan_reaper.unwrap_or(true) {
+        return Ok(0);
+    }
+    let settings = ContainerSettings::from_config(home, config, env, home.root())?;
+    let life = terminal.lifetime_seconds.unwrap_or(LIFETIME).max(60);
+    let older = Duration::from_secs(life.saturating_mul(2));
+    container::reap(&settings, older, clock).await
 }
 
 #[cfg(test)]

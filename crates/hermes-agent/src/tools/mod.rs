@@ -45,7 +45,12 @@ pub struct StoreTools {
     /// The session is a review that nobody watches: skills it makes are marked as such.
     pub background: bool,
     pub rng: Arc<dyn Rng>,
+    /// Lets commands have the variables that a skill asks for, once it was loaded.
+    pub declare: Option<Declare>,
 }
+
+/// Takes the name of an environment variable; false: commands cannot have it.
+pub type Declare = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl StoreTools {
     /// As `config` asks for. `platform` decides which skills are switched off.
@@ -75,6 +80,7 @@ impl StoreTools {
             todos: TodoList::default(),
             background: false,
             rng,
+            declare: None,
         }
     }
 

@@ -8,7 +8,7 @@ use hermes_core::tool::{
 };
 use hermes_store::pending::Subsystem;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Library, Managed, SkillError};
+use hermes_store::skills::{Library, Managed, SkillError, View};
 use serde_json::{Value, json};
 
 use super::{StoreTools, blocking, done, failed, spec, waits};
@@ -99,11 +99,18 @@ impl SkillView {
         let file = args.text("file_path")?.map(str::to_owned);
         let library = self.deps.skills.clone();
         let session = cx.session.clone();
+        let declare = self.deps.declare.clone();
         let view = blocking(move || {
             let view = library.view(&name, file.as_deref(), Some(session.as_str()))?;
             for event in [Event::Viewed, Event::Used] {
                 if let Err(error) = library.usage().bump(view.skill_name(), event) {
                     tracing::warn!(%error, "the use of a skill was not counted");
+                }
+            }
+            if let (View::Skill(skill), Some(declare)) = (&view, declare) {
+                for name in skill.env_names().filter(|name| !declare(name)) {
+                    let skill = &skill.name;
+                    tracing::warn!(%skill, %name, "a skill asks for a variable that it cannot have");
                 }
             }
             Ok(view.to_json())

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_agent::session::{SessionHandle, WeakSession};
+use hermes_agent::tools::Declare;
 use hermes_config::{Config, ProcessEnv};
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
@@ -37,6 +38,8 @@ pub(crate) struct Commands {
     pub(crate) gate: Gate,
     pub(crate) ledger: FileLedger,
     pub(crate) checkpoints: Checkpoints,
+    /// What skills asked for.
+    declared: Declared,
     settings: TerminalSettings,
     bell: Arc<Bell>,
 }
@@ -50,7 +53,10 @@ impl Commands {
         router: Arc<dyn ModelRouter>,
     ) -> Option<Arc<Self>> {
         match Self::new(cx, config, router) {
-            Ok(commands) => Some(Arc::new(commands)),
+            Ok(commands) => {
+                reap_containers(cx, config);
+                Some(Arc::new(commands))
+            }
             Err(error) => {
                 cx.out.remark(format!("no commands and no files: {error}"));
                 None
@@ -64,15 +70,15 @@ impl Commands {
         router: Arc<dyn ModelRouter>,
     ) -> Result<Self, ExecError> {
         let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let declared = Declared::default();
         let far = backend::select(&cx.home, config, &cx.env, &cwd)?;
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {
             let sandbox = Arc::new(Sandbox::detect(Settings::from_config(&cx.home, config)));
             let process = ProcessEnv::current();
-            let declared = Declared::default();
             let settings =
-                LocalSettings::from_config(&cx.home, config, &cx.env, &process, declared);
+                LocalSettings::from_config(&cx.home, config, &cx.env, &process, declared.clone());
             let confine = Arc::clone(&sandbox) as Arc<dyn hermes_exec::Confine>;
             let local = LocalEnvironment::new(settings, confine)?;
             (Arc::new(local) as Arc<dyn Environment>, Some(sandbox))
@@ -95,6 +101,7 @@ impl Commands {
                 .with_judge(Arc::new(judge(config, router))),
             ledger: FileLedger::new(),
             checkpoints: Checkpoints::from_config(&cx.home, config, Arc::new(SystemClock)),
+            declared,
             settings: TerminalSettings::from_config(config, &cx.env),
             bell,
         })
@@ -114,6 +121,12 @@ impl Commands {
         })
     }
 
+    /// For skills that ask for variables: commands have them from then on.
+    pub(crate) fn declare(&self) -> Declare {
+        let declared = self.declared.clone();
+        Arc::new(move |name| declared.declare(name))
+    }
+
     /// Takes over the background processes that an earlier run of hermes left. With `hears`, they
     /// and new ones tell this session when they end.
     pub(crate) async fn attach(&self, session: &SessionHandle, hears: bool) {
@@ -129,6 +142,18 @@ impl Commands {
             tracing::warn!("closing the environment of commands: {error}");
         }
     }
+}
+
+/// Clears away what runs of hermes that ended long ago left; nothing waits for it.
+fn reap_containers(cx: &Context, config: &Config) {
+    let (home, config, env) = (cx.home.clone(), config.clone(), cx.env.clone());
+    task::spawn("container reaper", async move {
+        match backend::reap(&home, &config, &env, &SystemClock).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!("{count} old containers were removed"),
+            Err(error) => tracing::warn!("old containers stay: {error}"),
+        }
+    });
 }
 
 /// Who judges in `approvals.mode: smart`.

@@ -100,3 +100,56 @@ fn a_sandbox_or_backend_that_is_not_there_runs_nothing() {
     let doctor = setup.run(["doctor", "--offline"]);
     assert!(doctor.stdout.contains("modal"), "{}", doctor.stdout);
 }
+
+/// Stands in for docker: notes its orders, knows one container that ended long ago and one that
+/// ended just now, and starts none before the old one was removed.
+const DOCKER: &str = r#"#!/bin/bash
+echo "$*" >> "$NOTES"
+case "$1" in
+ps) [[ "$*" == *status=exited* ]] && printf 'old\nfresh\n' ;;
+inspect) [[ "$*" == *old ]] && echo 2020-01-02T03:04:05Z || date -u +%Y-%m-%dT%H:%M:%SZ ;;
+rm) touch "$NOTES.$3" ;;
+*)
+    for _ in $(seq 400); do [[ -e "$NOTES.old" || -n "$ONLY" ]] && break; sleep 0.05; done
+    echo "this is no docker" >&2
+    exit 1
+    ;;
+esac
+"#;
+
+/// What a chat has docker do, with these lines below `terminal`.
+fn orders(more: &str, only: &str) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let setup = Setup::with_config(&format!(
+        "approvals:\n  unattended: allow\nterminal:\n  backend: docker\n{more}"
+    ));
+    let docker = setup.home.user().join("docker");
+    std::fs::write(&docker, DOCKER).unwrap();
+    std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let notes = setup.home.user().join("notes");
+    let run = Reply::tool_call("c1", "terminal", &json!({"command": "true"}));
+    setup.server.push(run);
+    setup.server.push(Reply::text("done"));
+    let program = setup.program(["-z", "go"]).cwd(setup.home.work());
+    let program = program.env("HERMES_DOCKER_BINARY", &docker);
+    let _ = program.env("NOTES", &notes).env("ONLY", only).run().ok();
+    let notes = std::fs::read_to_string(notes).unwrap();
+    notes.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_chat_in_containers_removes_those_that_ended_long_ago() {
+    let orders = orders("", "");
+    let removed: Vec<_> = orders.iter().filter(|o| o.starts_with("rm")).collect();
+    assert_eq!(removed, ["rm -f old"], "{orders:?}");
+}
+
+#[test]
+fn unless_the_reaper_is_off() {
+    let orders = orders("  docker_orphan_reaper: false\n", "yes");
+    assert!(!orders.is_empty());
+    assert!(
+        orders.iter().all(|order| !order.contains("status=exited")),
+        "{orders:?}"
+    );
+}

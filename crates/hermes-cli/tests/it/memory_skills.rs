@@ -1,10 +1,11 @@
 //! `hermes memory` and `hermes skills`.
 
 use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::Reply;
 use hermes_testkit::process::Finished;
 use serde_json::json;
 
-use super::hermes;
+use super::{Setup, hermes};
 
 fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
     hermes(home).args(args).run()
@@ -149,4 +150,57 @@ fn what_cannot_be_remembered_is_told_plainly() {
         "{}",
         unlockable.stderr
     );
+}
+
+const LAB: &str = "---\nname: lab\ndescription: The lab.\nrequired_environment_variables:\n  - name: LAB_TOKEN\n  - name: OPENAI_API_KEY\nprerequisites:\n  env_vars: [LAB_PLACE]\n---\nUse $LAB_TOKEN.\n";
+
+/// Which of the variables a command has; the values themselves are not shown.
+const PROBE: &str = "for name in LAB_TOKEN LAB_PLACE OPENAI_API_KEY; do \
+    if test -n \"${!name}\"; then echo \"$name yes\"; else echo \"$name no\"; fi; done; echo \"$LAB_TOKEN\"";
+
+fn lab() -> Setup {
+    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    setup.home.write("skills/lab/SKILL.md", LAB);
+    setup.home.env_file(
+        "LAB_TOKEN=tok-lab-4711-abcdef\nLAB_PLACE=cellar-42\nOPENAI_API_KEY=sk-home-1234567890\n",
+    );
+    setup
+}
+
+#[test]
+fn a_skill_that_was_loaded_lets_commands_have_its_variables() {
+    let setup = lab();
+    let probe = |id: &str| Reply::tool_call(id, "terminal", &json!({"command": PROBE}));
+    setup.server.push(probe("c1"));
+    let load = Reply::tool_call("c2", "skill_view", &json!({"name": "lab"}));
+    setup.server.push(load);
+    setup.server.push(probe("c3"));
+    setup.server.push(Reply::text("done"));
+    let program = setup.program(["-z", "go"]).cwd(setup.home.work());
+    assert_eq!(program.run().ok().stdout.trim(), "done");
+    let results = setup.server.last_request().tool_results();
+    let (before, after) = (&results[0].text, &results[2].text);
+    assert!(
+        before.contains("LAB_TOKEN no") && before.contains("LAB_PLACE no"),
+        "{before}"
+    );
+    assert!(
+        after.contains("LAB_TOKEN yes") && after.contains("LAB_PLACE yes"),
+        "{after}"
+    );
+    // What Hermes itself needs cannot be had by asking, and no value is shown.
+    assert!(after.contains("OPENAI_API_KEY no"), "{after}");
+    assert!(!after.contains("tok-lab-4711"), "{after}");
+}
+
+#[test]
+fn so_does_a_skill_named_on_the_command_line() {
+    let setup = lab();
+    let probe = Reply::tool_call("c1", "terminal", &json!({"command": PROBE}));
+    setup.server.push(probe);
+    setup.server.push(Reply::text("done"));
+    let program = setup.program(["--skills", "lab", "-z", "go"]);
+    let _ = program.cwd(setup.home.work()).run().ok();
+    let results = setup.server.last_request().tool_results();
+    assert!(results[0].text.contains("LAB_TOKEN yes"), "{results:?}");
 }

@@ -47,6 +47,15 @@ pub struct FileView {
     pub bytes: u64,
 }
 
+impl SkillView {
+    /// The environment variables that it asks for, set or not.
+    pub fn env_names(&self) -> impl Iterator<Item = &str> {
+        self.required_env
+            .iter()
+            .filter_map(|entry| entry.get("name")?.as_str())
+    }
+}
+
 impl Library {
     /// Shows the skill `name`, or its file `file`. `session` fills `${HERMES_SESSION_ID}` in.
     pub fn view(

@@ -42,6 +42,7 @@ impl Bench {
             todos: TodoList::default(),
             background: false,
             rng: Arc::new(SystemRng),
+            declare: None,
             home,
         };
         Self { dir, deps }
