@@ -32,6 +32,8 @@ pub(super) struct Saved {
     pub(super) watcher_interval: u64,
     pub(super) notify_on_complete: bool,
     pub(super) watch_patterns: Vec<String>,
+    /// Ours: how much of its output was told about.
+    pub(super) watched: u64,
     /// Ours: where its output is kept.
     pub(super) dir: Option<String>,
     /// Ours: the kind of its environment.

@@ -1,7 +1,7 @@
 //! One tracked process.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_core::ids::SessionId;
@@ -100,6 +100,8 @@ pub(super) struct Entry {
     pub(super) waiting: AtomicUsize,
     pub(super) patterns: Vec<String>,
     pub(super) watcher: Mutex<Watcher>,
+    /// How much of the output was told about.
+    pub(super) watched: AtomicU64,
     /// `None`: running.
     pub(super) end: channel::Sender<Option<(Ended, f64)>>,
 }

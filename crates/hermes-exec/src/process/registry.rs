@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -128,6 +128,7 @@ impl ProcessRegistry {
             waiting: AtomicUsize::new(0),
             watcher: Mutex::new(Watcher::new(&new.watch_patterns)),
             patterns: new.watch_patterns,
+            watched: AtomicU64::new(0),
             end: channel::Sender::new(None),
         });
         Ok(self.track(entry))
@@ -207,7 +208,7 @@ impl ProcessRegistry {
 
     /// Looks for patterns for as long as there are any.
     async fn watch(&self, entry: &Entry) {
-        let mut from = 0;
+        let mut from = entry.watched.load(Ordering::Acquire);
         let mut pause = FIRST_LOOK;
         while entry.lock_watcher().is_active() {
             tokio::time::sleep(pause).await;
@@ -234,6 +235,9 @@ impl ProcessRegistry {
                         output,
                         suppressed,
                     };
+                    // whoever takes over does not tell it again
+                    entry.watched.store(from, Ordering::Release);
+                    self.save();
                     self.tell_match(entry, kind, now);
                 }
                 Some(Found::Disabled { suppressed }) => {
@@ -517,6 +521,7 @@ fn saved_of(entry: &Entry, our_start_time: Option<u64>) -> Saved {
         routing: entry.routing.clone(),
         notify_on_complete: entry.notify.load(Ordering::Acquire),
         watch_patterns: entry.patterns.clone(),
+        watched: entry.watched.load(Ordering::Acquire),
         dir: record.dir.map(|dir| dir.display().to_string()),
         backend: entry.backend.to_owned(),
         pty: record.pty,
@@ -548,6 +553,7 @@ fn entry_of(saved: Saved, process: Box<dyn Background>, backend: &'static str) -
         waiting: AtomicUsize::new(0),
         watcher: Mutex::new(Watcher::new(&saved.watch_patterns)),
         patterns: saved.watch_patterns,
+        watched: AtomicU64::new(saved.watched),
         end: channel::Sender::new(None),
     }
 }

@@ -224,6 +224,44 @@ fn processes_are_found_again_after_a_restart() {
     });
 }
 
+/// A program goes, another takes over: what was told is not told again, what comes then is.
+#[test]
+fn a_match_is_told_once_across_a_restart() {
+    let (_dir, path) = temp();
+    let checkpoint = path.join("processes.json");
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let before = runtime();
+    let id = before.block_on(async {
+        let env = local(&path);
+        let (registry, mut letters) = registry(Some(checkpoint.clone()), Arc::new(SystemClock));
+        let mut process = new("echo ready one; read -r line; echo ready $line; cat", &path);
+        process.watch_patterns = vec!["ready".to_owned()];
+        let id = registry.spawn(&env, process).await.unwrap().id;
+        let _ = next(&mut letters).await;
+        id
+    });
+    drop(before);
+
+    runtime().block_on(async {
+        let env = local(&path);
+        let (registry, mut letters) = registry(Some(checkpoint.clone()), Arc::new(SystemClock));
+        assert_eq!(registry.adopt(&env).await, 1);
+        let two = Bytes::from_static(b"two\n");
+        registry.write(&id, two).await.unwrap();
+        let notice = next(&mut letters).await;
+        let NoticeKind::Matched { output, .. } = &notice.kind else {
+            panic!("{notice:?}")
+        };
+        assert_eq!(output, "ready two");
+        assert!(registry.kill(&id).await.unwrap());
+    });
+}
+
 #[tokio::test]
 async fn finished_ones_are_forgotten_in_time() {
     let (_dir, path) = temp();
