@@ -166,3 +166,29 @@ fn the_person_sees_the_end_of_a_process_and_the_model_reads_it() {
     chat.type_line("/quit");
     chat.leave();
 }
+
+#[test]
+fn out_of_the_sandbox_for_a_session_is_asked_once() {
+    let setup = Setup::new();
+    let name = "out_of_the_sandbox_for_a_session_is_asked_once";
+    let Some(mut chat) = Terminal::open(&setup.home, name) else {
+        return;
+    };
+    // What sudo says where nothing may gain rights.
+    let words = "sh -c 'echo the \"no new privileges\" flag is set; exit 1'";
+    for (at, answer) in ["first", "second"].into_iter().enumerate() {
+        setup.server.push(command(words));
+        setup.server.push(Reply::text(answer));
+        chat.type_line("go");
+        if at == 0 {
+            chat.wait_for("unconfined?", 1);
+            chat.press("s\n");
+        }
+        chat.wait_for(answer, 1);
+        let value = result(&setup.server.last_request());
+        let note = value["approval"].as_str().unwrap_or_default();
+        assert!(note.contains("as the person allowed"), "{value}");
+    }
+    chat.type_line("/quit");
+    chat.leave();
+}

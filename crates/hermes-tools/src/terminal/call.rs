@@ -232,10 +232,10 @@ impl Terminal {
             .await?;
         let (finished, mut text, outside) = match self.blocked(&first, &confinement) {
             Some(what) => match self.outside(call, &cwd, &what, cx).await {
-                Ok(()) => {
+                Ok(note) => {
                     let (finished, text) =
                         self.once(call, &cwd, exports, Confinement::Off, cx).await?;
-                    (finished, text, Outside::Ran)
+                    (finished, text, Outside::Ran(note))
                 }
                 Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
             },
@@ -265,8 +265,7 @@ impl Terminal {
         result.insert("output".into(), output.into());
         result.insert("exit_code".into(), exit.code().into());
         result.insert("error".into(), Value::Null);
-        if matches!(outside, Outside::Ran) {
-            let note = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
+        if let Outside::Ran(note) = outside {
             result.insert("approval".into(), note.into());
         }
         if let Some(meaning) = meaning::of(&call.command, exit.code())
@@ -332,18 +331,24 @@ impl Terminal {
         cwd: &Path,
         what: &str,
         cx: &ToolContext,
-    ) -> Result<(), String> {
+    ) -> Result<&'static str, String> {
         let request = self.request(call, cwd, &Confinement::Off, cx);
         let assessment = self.shared.deps.gate.assess(&request);
         if assessment.class == Class::Forbidden {
             return Err("It may not run outside.".to_owned());
         }
         match cx.approver.presence() {
-            Presence::Standing => return Ok(()),
+            Presence::Standing => {
+                return Ok(APPROVED_BEFORE);
+            }
             Presence::Nobody => {
                 return Err("Nobody is here to let it run outside.".to_owned());
             }
             Presence::Person => {}
+        }
+        let key = (cx.session.clone(), cwd.to_owned(), call.command.clone());
+        if self.shared.let_out().contains(&key) {
+            return Ok(LET_OUT);
         }
         let mut reasons = vec![format!(
             "the sandbox stopped it: {what}; run it once more from its beginning, unconfined?"
@@ -364,7 +369,11 @@ impl Terminal {
                     "The person did not let it run outside; do not look for another way.".to_owned()
                 }
             }),
-            Verdict::Once | Verdict::Session | Verdict::Always(_) => Ok(()),
+            Verdict::Session | Verdict::Always(_) => {
+                self.shared.let_out().insert(key);
+                Ok(LET_OUT)
+            }
+            Verdict::Once => Ok(LET_OUT),
         }
     }
 
@@ -442,10 +451,14 @@ impl Terminal {
     }
 }
 
+const APPROVED_BEFORE: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as was approved beforehand.";
+const LET_OUT: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
+
 /// What became of the way around the sandbox.
 enum Outside {
     No,
-    Ran,
+    /// What the model is told of it.
+    Ran(&'static str),
     /// What was stopped, and why it stayed so.
     Stayed(String, String),
 }

@@ -11,11 +11,13 @@ mod sudo;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_config::{Config, Env};
+use hermes_core::ids::SessionId;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolSpec};
 use hermes_exec::process::{ProcessRegistry, Routing};
 use hermes_exec::sandbox::Sandbox;
@@ -87,6 +89,7 @@ pub fn tools(deps: TerminalDeps) -> Vec<Arc<dyn Tool>> {
     let shared = Arc::new(Shared {
         deps,
         remote_start: OnceCell::new(),
+        let_out: Mutex::default(),
     });
     vec![
         Arc::new(call::Terminal::new(Arc::clone(&shared))),
@@ -94,12 +97,21 @@ pub fn tools(deps: TerminalDeps) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
+/// A session, a directory and the text of a command.
+type LetOut = (SessionId, PathBuf, String);
+
 struct Shared {
     deps: TerminalDeps,
     remote_start: OnceCell<PathBuf>,
+    /// Commands that may leave the sandbox for the rest of their session.
+    let_out: Mutex<HashSet<LetOut>>,
 }
 
 impl Shared {
+    fn let_out(&self) -> MutexGuard<'_, HashSet<LetOut>> {
+        self.let_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_local(&self) -> bool {
         self.deps.environment.info().kind == "local"
     }
