@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -57,6 +58,9 @@ pub(crate) struct Family {
     start_time: Option<u64>,
     /// The value of [`MARK`] in their environment.
     mark: String,
+    /// Who was found before, and when they started: one without a mark can no longer be told once
+    /// its parent is gone.
+    known: Arc<Mutex<BTreeMap<i32, u64>>>,
 }
 
 impl Family {
@@ -65,6 +69,7 @@ impl Family {
             leader: i32::try_from(leader).unwrap_or(-1),
             start_time,
             mark: mark.to_owned(),
+            known: Arc::default(),
         }
     }
 
@@ -139,10 +144,12 @@ impl Family {
         let ours = std::process::id() as i32;
         let mark = format!("{MARK}={}", self.mark);
         let leads = self.leads();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut members: BTreeSet<i32> = processes
             .iter()
             .filter(|(pid, stat)| {
                 leads && (stat.session == self.leader || **pid == self.leader)
+                    || known.get(pid) == Some(&stat.start_time)
                     || has_mark(**pid, mark.as_bytes())
             })
             .map(|(pid, _)| *pid)
@@ -159,9 +166,13 @@ impl Family {
                 break;
             }
         }
+        members.retain(|pid| *pid != ours && *pid > 1);
+        *known = members
+            .iter()
+            .filter_map(|pid| Some((*pid, processes.get(pid)?.start_time)))
+            .collect();
         members
             .into_iter()
-            .filter(|pid| *pid != ours && *pid > 1)
             .filter(|pid| processes.get(pid).is_some_and(|stat| !stat.dead))
             .filter_map(Pid::from_raw)
             .collect()

@@ -52,12 +52,24 @@ fn enter(spec: &Spec) -> Result<(), String> {
     if spec.session {
         // Fails only where it is a leader already, which is what is wanted.
         let _ = setsid();
+        adopt();
     }
     if spec.terminal {
         ioctl_tiocsctty(std::io::stdin()).map_err(|error| format!("terminal: {error}"))?;
     }
     restrict(spec)
 }
+
+/// Orphans of the command become its children: whoever ends it finds them, also those that left
+/// its session and their environment behind.
+#[cfg(target_os = "linux")]
+fn adopt() {
+    // A kernel that cannot still has sessions and marks.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn adopt() {}
 
 #[cfg(target_os = "linux")]
 fn restrict(spec: &Spec) -> Result<(), String> {
