@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::ids::SessionId;
+use hermes_core::taint::Lasting;
 use hermes_core::tool::{ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::Confinement;
 use hermes_policy::{Mode, Unattended};
@@ -79,17 +80,44 @@ impl Shared {
                 outside.push((*path, hooks && inside));
             }
         }
-        if outside.is_empty() || self.deps.environment.info().isolated {
+        if !outside.is_empty() && !self.deps.environment.info().isolated {
+            self.ask(tool, &outside, &roots, cx).await?;
+        }
+        self.may_last(tool, paths, cx).await
+    }
+
+    /// Memory, skills and jobs are files too: after material from outside they need the person,
+    /// whichever tool writes them.
+    async fn may_last(
+        &self,
+        tool: &str,
+        paths: &[&Path],
+        cx: &ToolContext,
+    ) -> Result<(), ToolOutcome> {
+        let lasting: Vec<String> = paths
+            .iter()
+            .filter(|path| self.is_local() && self.guard.outlasts(path))
+            .map(|path| path.display().to_string())
+            .collect();
+        if lasting.is_empty() {
             return Ok(());
         }
-        self.ask(tool, &outside, &roots, cx).await
+        let action = format!("write {}", lasting.join(", "));
+        match cx.lasting(tool, &action).await {
+            Lasting::Allowed => Ok(()),
+            Lasting::Denied { why } | Lasting::Unattended { why } => {
+                Err(failed(ToolErrorKind::Denied, why))
+            }
+        }
     }
 
     /// Whether `path` may be changed because of `root`. A broad one, such as a temporary directory,
-    /// does not open a person's directory that lies below it.
+    /// does not open a person's directory that lies below it, and none opens our home.
     fn covers(&self, root: &Path, path: &Path) -> bool {
         let person = self.guard.user_dir();
-        path.starts_with(root) && (!path.starts_with(person) || root.starts_with(person))
+        path.starts_with(root)
+            && (!path.starts_with(person) || root.starts_with(person))
+            && (self.guard.home_of(path)).is_none_or(|home| root.starts_with(home))
     }
 
     /// Directories that may be changed without asking.

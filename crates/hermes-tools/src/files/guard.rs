@@ -10,7 +10,8 @@ use hermes_config::home::Home;
 
 use secrets::{
     DENIED_DIRS, DENIED_FILES, ENV_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, KEY_NAMES,
-    PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES, SYSTEM_DIRS, SYSTEM_FILES,
+    LASTING_DIRS, LASTING_FILE, PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES,
+    SYSTEM_DIRS, SYSTEM_FILES,
 };
 
 /// The rules of one home.
@@ -46,6 +47,22 @@ impl Guard {
     /// The directory of the person, without links in it.
     pub(super) fn user_dir(&self) -> &Path {
         &self.user_dir
+    }
+
+    /// The home of Hermes that `path`, which has no links in it, lies in.
+    pub(super) fn home_of(&self, path: &Path) -> Option<&Path> {
+        let mut homes = self.homes.iter();
+        homes
+            .find(|home| path.starts_with(home))
+            .map(PathBuf::as_path)
+    }
+
+    /// Whether what is written at `path` acts in later conversations.
+    pub(super) fn outlasts(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| {
+            below(home, path)
+                .is_some_and(|below| below == LASTING_FILE || inside(&below, &LASTING_DIRS))
+        })
     }
 
     /// Why the file at `path`, which has no links in it, is not read.

@@ -22,6 +22,19 @@ pub(super) const SECRET_DIRS: [&str; 5] = [
 pub(super) const HOME_STATE_FILES: [&str; 2] = ["state.db", "response_store.db"];
 pub(super) const HOME_STATE_DIRS: [&str; 2] = ["sessions", "checkpoints"];
 
+/// What of a home acts in later conversations, in lower case.
+pub(super) const LASTING_FILE: &str = "soul.md";
+pub(super) const LASTING_DIRS: [&str; 8] = [
+    "memories",
+    "skills",
+    "optional-skills",
+    "cron",
+    "hooks",
+    "plugins",
+    "scripts",
+    "pending",
+];
+
 /// What belongs to one profile and shapes its later sessions.
 pub(super) const SCOPED_AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
 

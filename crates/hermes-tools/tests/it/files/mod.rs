@@ -8,6 +8,7 @@ mod properties;
 mod read;
 mod remote;
 mod search;
+mod side_by_side;
 mod write;
 
 use std::path::{Path, PathBuf};
