@@ -10,6 +10,7 @@ mod conformance;
 mod crash;
 mod exit_codes;
 mod hands_agent;
+mod hands_attacks;
 mod hands_files;
 mod hands_policy;
 mod hands_sandbox;
