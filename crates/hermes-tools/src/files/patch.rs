@@ -114,7 +114,12 @@ impl Patch {
             .load()
             .await
             .map_err(|error| fail(format!("{given}: {error}")))?
-            .ok_or_else(|| fail(format!("there is no file {given}; write_file makes one")))?;
+            .ok_or_else(|| {
+                let path = path.display();
+                fail(format!(
+                    "there is no file {given} ({path}); write_file makes one"
+                ))
+            })?;
         let text =
             Text::decode(&loaded.bytes).ok_or_else(|| fail(format!("{given} is not text")))?;
         let content = text.plain();

@@ -251,8 +251,8 @@ impl ReadFile {
         if !matches!(error.kind(), NotFound | NotADirectory) {
             return fail(given, &error.into());
         }
+        let text = format!("{NAME}: there is no file {given} ({})", path.display());
         let found = place::blocking(move || Ok(similar::names(&path))).await;
-        let text = format!("{NAME}: there is no file {given}");
         match found {
             Ok(similar::Near::Names(names)) if names.is_empty() => {
                 failed(ToolErrorKind::Failed, text)

@@ -29,7 +29,7 @@ impl Image {
             return Err("by its name, but not by its content".to_owned());
         };
         if !sees {
-            return Err("this model sees no images; use vision_analyze".to_owned());
+            return Err("this model sees no images; vision_analyze does, where auxiliary.vision names a model".to_owned());
         }
         if bytes.len() > MAX_BYTES {
             return Err(format!(

@@ -79,6 +79,9 @@ async fn what_does_not_fit_changes_nothing_and_says_why() {
     );
     let (_, value) = bench.err("patch", replace("none.txt", "a", "b")).await;
     assert!(error_of(&value).contains("no file"), "{value}");
+    // A relative path may have been meant for another directory.
+    let tried = bench.path("none.txt").display().to_string();
+    assert!(error_of(&value).contains(&tried), "{value}");
     bench.put("a.json", "{\"a\": 1}\n");
     let (_, value) = bench.err("patch", replace("a.json", "1}", "1")).await;
     assert!(error_of(&value).contains("would not parse"), "{value}");
