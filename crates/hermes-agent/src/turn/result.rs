@@ -28,11 +28,17 @@ pub(super) fn content_of(outcome: ToolOutcome) -> (Content, Option<ToolErrorKind
     }
 }
 
-/// The words of a result that is an object with an `error`. A note may follow it.
+/// The words of a result that is an object with an `error`, or a list of which every part has
+/// one. A note may follow it.
 pub(crate) fn complaint(text: &str) -> Option<String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
     let object = values.next()?.ok()?;
-    Some(object.get("error")?.as_str()?.to_owned())
+    let error = |value: &serde_json::Value| Some(value.get("error")?.as_str()?.to_owned());
+    error(&object).or_else(|| {
+        let parts = object.get("results")?.as_array()?.iter().map(error);
+        let errors: Vec<String> = parts.collect::<Option<_>>()?;
+        (!errors.is_empty()).then(|| errors.join("; "))
+    })
 }
 
 /// What is known of the side effect: the value of `effect_disposition`.
@@ -159,5 +165,27 @@ impl Turn<'_> {
         };
         room.left = room.left.saturating_sub(shown.chars().count());
         shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complaint;
+
+    #[test]
+    fn an_error_is_found_in_an_object() {
+        let of = |text: &str| complaint(text).unwrap_or_default();
+        assert_eq!(of(r#"{"output":"","error":"no"}"#), "no");
+        assert_eq!(of("{\"error\":\"no\"}\n\n[Note: again]"), "no");
+        assert_eq!(of(r#"{"results":[{"error":"a"},{"error":"b"}]}"#), "a; b");
+        for fine in [
+            r#"{"output":"x","error":null}"#,
+            r#"{"results":[{"error":"a"},{"error":null}]}"#,
+            r#"{"results":[]}"#,
+            "error",
+            "",
+        ] {
+            assert_eq!(complaint(fine), None, "{fine}");
+        }
     }
 }
