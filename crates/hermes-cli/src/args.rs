@@ -81,6 +81,9 @@ pub(crate) struct TurnArgs {
     /// Approve dangerous actions without asking
     #[arg(long)]
     pub(crate) yolo: bool,
+    /// Keep snapshots of projects before they are changed (checkpoints.enabled)
+    #[arg(long)]
+    pub(crate) checkpoints: bool,
     /// Tell the model the session id
     #[arg(long)]
     pub(crate) pass_session_id: bool,
@@ -146,6 +149,7 @@ impl TurnArgs {
             continue_: self.continue_.or(outer.continue_),
             no_restore_cwd: self.no_restore_cwd || outer.no_restore_cwd,
             yolo: self.yolo || outer.yolo,
+            checkpoints: self.checkpoints || outer.checkpoints,
             pass_session_id: self.pass_session_id || outer.pass_session_id,
             ignore_user_config: self.ignore_user_config || outer.ignore_user_config,
             ignore_rules: self.ignore_rules || outer.ignore_rules,

@@ -109,11 +109,13 @@ pub(crate) fn require_session(args: &TurnArgs, cx: &Context) -> Outcome {
 
 fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
     let ignored = args.ignore_user_config || args.safe_mode;
-    Ok(Arc::new(if ignored {
+    let mut config = if ignored {
         Config::default()
     } else {
         cx.config()?
-    }))
+    };
+    config.checkpoints.enabled |= args.checkpoints;
+    Ok(Arc::new(config))
 }
 
 /// Who would answer.

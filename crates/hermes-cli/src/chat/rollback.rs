@@ -7,7 +7,11 @@ use crate::exit::{Failure, Outcome};
 /// `/rollback`, `/rollback diff N`, `/rollback N [file]`.
 pub(super) async fn run(repl: &Repl<'_>, rest: &str) -> Outcome {
     let out = repl.cx.out;
-    let checkpoints = open(repl.cx, &repl.cx.config()?);
+    // Those that the tools use, where there are any: they know whether snapshots are taken.
+    let checkpoints = match &repl.chat.commands {
+        Some(commands) => commands.checkpoints.clone(),
+        None => open(repl.cx, &repl.cx.config()?),
+    };
     let here = std::env::current_dir()
         .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
     let mut words = rest.splitn(2, char::is_whitespace).map(str::trim);

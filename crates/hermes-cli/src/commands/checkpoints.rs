@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use hermes_config::Config;
-use hermes_core::clock::SystemClock;
+use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
-use hermes_tools::files::checkpoints::{Checkpoint, CheckpointError, Restored};
+use hermes_tools::files::checkpoints::{Bounds, Checkpoint, CheckpointError, Restored, Usage};
 
-use crate::commands::Context;
+use crate::commands::sessions::{ago, confirm, size};
+use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
@@ -42,6 +43,57 @@ enum Action {
         #[command(flatten)]
         place: Place,
     },
+    #[command(flatten)]
+    Whole(Whole),
+}
+
+/// What concerns the snapshots of all projects.
+#[derive(Debug, Subcommand)]
+enum Whole {
+    /// How much space the snapshots of all projects take
+    Status {
+        /// Projects to show, at most
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget projects that are gone or long untouched, and free the space
+    Prune {
+        /// Forget projects untouched for this long, 0 for none (checkpoints.retention_days)
+        #[arg(long, value_name = "DAYS")]
+        retention_days: Option<u32>,
+        /// Drop the oldest snapshots until all fit, 0 for any size (checkpoints.max_total_size_mb)
+        #[arg(long, value_name = "MB")]
+        max_size_mb: Option<u64>,
+        /// Keep the snapshots of directories that are gone
+        #[arg(long)]
+        keep_orphans: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete all snapshots of all projects
+    Clear {
+        #[command(flatten)]
+        upkeep: Upkeep,
+    },
+    /// Delete the archives that an older layout left
+    ClearLegacy {
+        #[command(flatten)]
+        upkeep: Upkeep,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Upkeep {
+    /// Do not ask
+    #[arg(short, long, short_alias = 'f', alias = "force")]
+    yes: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Default, Args)]
@@ -103,8 +155,108 @@ pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
                 }
                 Ok(cx.out.line(told(&restored))?)
             }
+            Action::Whole(whole) => look_after(cx, &checkpoints, whole).await,
         }
     })
+}
+
+async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> Outcome {
+    match action {
+        Whole::Status { limit, json } => {
+            let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
+            if json {
+                return Ok(cx.out.json(&usage)?);
+            }
+            Ok(cx.out.line(described(&usage, limit))?)
+        }
+        Whole::Prune {
+            retention_days,
+            max_size_mb,
+            keep_orphans,
+            json,
+        } => {
+            let bounds = Bounds {
+                retention_days,
+                max_size_mb,
+                keep_orphans,
+            };
+            let pruned = checkpoints.prune(bounds).await;
+            let pruned = pruned.map_err(|error| failure(&error))?;
+            if json {
+                return Ok(cx.out.json(&pruned)?);
+            }
+            Ok(cx.out.line(format!(
+                "{} looked at: {} gone, {} long untouched; {} freed",
+                counted(pruned.scanned, "project"),
+                pruned.deleted_orphan,
+                pruned.deleted_stale,
+                size(pruned.bytes_freed)
+            ))?)
+        }
+        Whole::Clear { upkeep } => clear(cx, checkpoints, &upkeep, false).await,
+        Whole::ClearLegacy { upkeep } => clear(cx, checkpoints, &upkeep, true).await,
+    }
+}
+
+async fn clear(cx: &Context, checkpoints: &Checkpoints, upkeep: &Upkeep, legacy: bool) -> Outcome {
+    let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
+    if !upkeep.yes {
+        let question = if legacy {
+            let (count, bytes) = (usage.legacy_archives.len(), usage.legacy_size_bytes);
+            format!("Delete {} ({})?", counted(count, "archive"), size(bytes))
+        } else {
+            let (count, bytes) = (usage.project_count, usage.total_size_bytes);
+            let projects = counted(count, "project");
+            format!("Delete all snapshots of {projects} ({})?", size(bytes))
+        };
+        confirm(cx, &question)?;
+    }
+    let cleared = if legacy {
+        checkpoints.clear_legacy()
+    } else {
+        checkpoints.clear().await
+    };
+    let cleared = cleared.map_err(|error| failure(&error))?;
+    if upkeep.json {
+        return Ok(cx.out.json(&cleared)?);
+    }
+    let text = match cleared.deleted {
+        0 => "nothing to delete".to_owned(),
+        _ => format!("deleted, {} freed", size(cleared.bytes_freed)),
+    };
+    Ok(cx.out.line(text)?)
+}
+
+fn described(usage: &Usage, limit: usize) -> String {
+    let now = SystemClock.epoch_seconds();
+    let total = size(usage.total_size_bytes);
+    let projects = counted(usage.project_count, "project");
+    let mut lines = vec![format!("{}: {projects}, {total}", usage.base.display())];
+    for project in usage.projects.iter().take(limit) {
+        let touched = project
+            .last_touch
+            .map_or_else(String::new, |at| format!(", {}", ago(now, at)));
+        let gone = if project.exists { "" } else { " (gone)" };
+        lines.push(format!(
+            "  {}{gone}: {}{touched}",
+            project.workdir,
+            counted(
+                usize::try_from(project.commits).unwrap_or(usize::MAX),
+                "snapshot"
+            ),
+        ));
+    }
+    if let more @ 1.. = usage.projects.len().saturating_sub(limit) {
+        lines.push(format!("  and {more} more (--limit)"));
+    }
+    if !usage.legacy_archives.is_empty() {
+        lines.push(format!(
+            "{} of an older layout, {} (hermes checkpoints clear-legacy)",
+            counted(usage.legacy_archives.len(), "archive"),
+            size(usage.legacy_size_bytes)
+        ));
+    }
+    lines.join("\n")
 }
 
 pub(crate) fn listed(all: &[Checkpoint], enabled: bool) -> String {
@@ -121,13 +273,16 @@ pub(crate) fn listed(all: &[Checkpoint], enabled: bool) -> String {
             let at = entry.timestamp.replacen('T', " ", 1);
             let at = at.get(..19).unwrap_or(&at);
             format!(
-                "{:>3}  {at}  {}  {} (+{} -{} in {} files)",
+                "{:>3}  {at}  {}  {} (+{} -{} in {})",
                 entry.number,
                 entry.short_hash,
                 entry.reason,
                 entry.insertions,
                 entry.deletions,
-                entry.files_changed
+                counted(
+                    usize::try_from(entry.files_changed).unwrap_or(usize::MAX),
+                    "file"
+                )
             )
         })
         .collect();

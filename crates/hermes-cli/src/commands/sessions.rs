@@ -17,6 +17,7 @@ use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
 use serde_json::json;
 
 use super::Context;
+pub(crate) use show::{ago, size};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
@@ -415,7 +416,7 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
 }
 
 /// Asks on the terminal. Without one, or with `--no-input`, the answer must come as `--yes`.
-fn confirm(cx: &Context, question: &str) -> Outcome {
+pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
     if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
             "{question} Nobody can be asked here: pass --yes"

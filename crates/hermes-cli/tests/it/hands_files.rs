@@ -4,6 +4,7 @@ use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
 use crate::Setup;
+use crate::line_chat::Terminal;
 
 /// The results of a turn's calls, in order.
 fn results(request: &RecordedRequest) -> Vec<Value> {
@@ -141,4 +142,75 @@ fn a_turn_can_be_rolled_back() {
     );
     assert!(!work.join("new.txt").exists());
     assert_eq!(run(&["restore", "77"]).code, Some(4));
+}
+
+/// A project whose file a turn changed, with snapshots switched on by the flag alone.
+fn changed_project() -> Setup {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    std::fs::write(work.join("Makefile"), "all:\n").unwrap();
+    std::fs::write(work.join("a.txt"), "before\n").unwrap();
+    let change = json!({"path": "a.txt", "content": "after\n"});
+    setup
+        .server
+        .push(Reply::tool_call("c1", "write_file", &change));
+    setup.server.push(Reply::text("done"));
+    let program = setup.program(["--checkpoints", "-z", "go"]);
+    let _ = program.cwd(&work).run().ok();
+    setup
+}
+
+#[test]
+fn the_snapshots_of_all_projects_are_counted_pruned_and_cleared() {
+    let setup = changed_project();
+    let work = setup.home.work();
+    let run = |args: &[&str]| setup.program(["checkpoints"]).args(args).run();
+    let status = run(&["status", "--json"]).ok().json();
+    assert_eq!(status["project_count"], 1, "{status}");
+    assert_eq!(status["projects"][0]["commits"], 1, "{status}");
+    assert_eq!(status["projects"][0]["exists"], true, "{status}");
+    let kept = run(&["prune", "--json"]).ok().json();
+    assert_eq!(kept["scanned"], 1, "{kept}");
+    assert_eq!(run(&["status", "--json"]).json()["project_count"], 1);
+    // nobody is here to say yes
+    assert_eq!(run(&["clear"]).code, Some(64));
+    assert_eq!(run(&["status", "--json"]).json()["project_count"], 1);
+    let shown = run(&["status"]).ok().stdout;
+    assert!(
+        shown.contains("1 project,") && shown.contains(": 1 snapshot, just now"),
+        "{shown}"
+    );
+    std::fs::rename(&work, work.with_extension("moved")).unwrap();
+    let gone = setup.program(["checkpoints", "prune", "--json"]);
+    let gone = gone.cwd(setup.home.user()).run().ok().json();
+    assert_eq!(gone["deleted_orphan"], 1, "{gone}");
+    assert!(gone["bytes_freed"].as_u64().unwrap() > 0, "{gone}");
+    let clear = setup.program(["checkpoints", "clear", "--yes", "--json"]);
+    let cleared = clear.cwd(setup.home.user()).run().ok().json();
+    assert_eq!(cleared["deleted"], 1, "{cleared}");
+    assert!(!setup.home.exists("checkpoints"));
+}
+
+#[test]
+fn rollback_lists_shows_and_goes_back_in_the_chat() {
+    let test = "rollback_lists_shows_and_goes_back_in_the_chat";
+    let setup = changed_project();
+    let Some(mut terminal) = Terminal::open(&setup.home, test) else {
+        return;
+    };
+    terminal.type_line("/rollback");
+    terminal.type_line("/rollback diff 1");
+    terminal.type_line("/rollback 99");
+    terminal.type_line("/rollback 1 a.txt");
+    terminal.type_line("/quit");
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("/rollback diff N shows"), "{screen}");
+    assert!(
+        screen.contains("-before") && screen.contains("+after"),
+        "{screen}"
+    );
+    assert!(screen.contains("no checkpoint 99"), "{screen}");
+    let now = std::fs::read_to_string(setup.home.work().join("a.txt")).unwrap();
+    assert_eq!(now, "before\n");
 }

@@ -61,7 +61,7 @@ pub(super) fn date(seconds: f64) -> String {
     )
 }
 
-pub(super) fn ago(now: f64, then: f64) -> String {
+pub(crate) fn ago(now: f64, then: f64) -> String {
     let seconds = (now - then).max(0.0) as u64;
     match seconds {
         0..60 => "just now".to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn ago(now: f64, then: f64) -> String {
     }
 }
 
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     if bytes < 1024 * 1024 {
         format!("{:.1} KB", bytes as f64 / 1024.0)
     } else {

@@ -31,6 +31,16 @@ impl Store {
         }
     }
 
+    /// The store seen from no project, for what concerns all of them.
+    pub(super) fn whole(base: &Path) -> Self {
+        let store = Self::of(base, base);
+        Self {
+            // Nothing here reads or writes an index.
+            index: store.dir.join("index"),
+            ..store
+        }
+    }
+
     /// Runs git; its standard output without the last line end.
     pub(super) async fn git(&self, args: &[&str]) -> Result<String, CheckpointError> {
         self.git_with(args, None, &self.index, 1).await

@@ -8,6 +8,7 @@ mod project;
 mod prune;
 mod restore;
 mod snapshot;
+mod upkeep;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use hermes_core::ids::{SessionId, TurnId};
 use serde::Serialize;
 
 pub use restore::{Changes, Restored};
+pub use upkeep::{Archive, Bounds, Cleared, ProjectUsage, Pruned, Usage};
 
 /// Sessions whose turns are remembered.
 const MAX_SESSIONS: usize = 256;

@@ -1,14 +1,14 @@
 //! Keeping the store within its bounds.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
 use super::git::Store;
 use super::snapshot::repair;
-use super::{CheckpointError, Checkpoints, project};
+use super::{CheckpointError, Checkpoints, Pruned, project};
 
 /// Objects younger than this may belong to a snapshot another program is taking.
 const GRACE: &str = "--prune=15.minutes.ago";
@@ -25,15 +25,15 @@ impl Checkpoints {
         }
         self.auto_prune(store).await?;
         if caps.total_bytes > 0 && size_of(&store.dir) > caps.total_bytes {
-            self.shrink(store).await?;
+            self.shrink(store, caps.total_bytes).await?;
         }
         Ok(())
     }
 
     /// Drops the oldest snapshot of every project until the store is small enough.
-    async fn shrink(&self, store: &Store) -> Result<(), CheckpointError> {
+    pub(super) async fn shrink(&self, store: &Store, limit: u64) -> Result<(), CheckpointError> {
         collect(store, "--prune=now").await?;
-        while size_of(&store.dir) > self.inner.caps.total_bytes {
+        while size_of(&store.dir) > limit {
             let mut dropped = false;
             let refs = ["for-each-ref", "--format=%(refname)", "refs/hermes"];
             for git_ref in store.git(&refs).await?.lines() {
@@ -63,23 +63,51 @@ impl Checkpoints {
         if !caps.auto_prune || now - last < f64::from(caps.min_interval_hours) * 3600.0 {
             return Ok(());
         }
-        let cutoff = now - f64::from(caps.retention_days) * 86_400.0;
-        for (id, meta) in projects(&store.dir) {
-            let dir = meta.get("workdir").and_then(Value::as_str).unwrap_or("");
-            let touched = meta.get("last_touch").and_then(Value::as_f64);
-            let orphan = caps.delete_orphans && !Path::new(dir).exists();
-            let stale = caps.retention_days > 0 && touched.is_some_and(|at| at < cutoff);
-            if orphan || stale {
-                forget(store, &id).await?;
-            }
-        }
-        remove_old_archives(&self.inner.base, caps.retention_days);
+        let sweep = Sweep {
+            retention_days: caps.retention_days,
+            delete_orphans: caps.delete_orphans,
+        };
+        self.sweep(store, sweep).await?;
         collect(store, GRACE).await?;
         if let Err(error) = fs::write(&marker, now.to_string()) {
             tracing::debug!(%error, "the time of pruning was not noted");
         }
         Ok(())
     }
+
+    /// Forgets projects, and old archives. The caller holds the locks.
+    pub(super) async fn sweep(
+        &self,
+        store: &Store,
+        sweep: Sweep,
+    ) -> Result<Pruned, CheckpointError> {
+        let days = sweep.retention_days;
+        let cutoff = self.inner.clock.epoch_seconds() - f64::from(days) * 86_400.0;
+        let mut swept = Pruned::default();
+        for (id, meta) in projects(&store.dir) {
+            swept.scanned += 1;
+            let dir = meta.get("workdir").and_then(Value::as_str).unwrap_or("");
+            let touched = meta.get("last_touch").and_then(Value::as_f64);
+            if sweep.delete_orphans && !Path::new(dir).exists() {
+                swept.deleted_orphan += 1;
+            } else if days > 0 && touched.is_some_and(|at| at < cutoff) {
+                swept.deleted_stale += 1;
+            } else {
+                continue;
+            }
+            forget(store, &id).await?;
+        }
+        remove_old_archives(&self.inner.base, days);
+        Ok(swept)
+    }
+}
+
+/// Which projects are forgotten.
+#[derive(Clone, Copy)]
+pub(super) struct Sweep {
+    /// 0: none for their age.
+    pub(super) retention_days: u32,
+    pub(super) delete_orphans: bool,
 }
 
 /// Oldest first.
@@ -135,7 +163,7 @@ async fn forget(store: &Store, id: &str) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-async fn collect(store: &Store, prune: &str) -> Result<(), CheckpointError> {
+pub(super) async fn collect(store: &Store, prune: &str) -> Result<(), CheckpointError> {
     let expire = ["reflog", "expire", "--expire=now", "--all"];
     store.git(&expire).await?;
     let gc = ["gc", prune, "--quiet"];
@@ -146,7 +174,7 @@ async fn collect(store: &Store, prune: &str) -> Result<(), CheckpointError> {
     })
 }
 
-fn projects(store: &Path) -> Vec<(String, Value)> {
+pub(super) fn projects(store: &Path) -> Vec<(String, Value)> {
     let Ok(entries) = fs::read_dir(store.join("projects")) else {
         return Vec::new();
     };
@@ -163,27 +191,34 @@ fn projects(store: &Path) -> Vec<(String, Value)> {
 }
 
 /// Archives of the layout before the shared store.
+pub(super) fn legacy_archives(base: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            entry.file_name().to_string_lossy().starts_with("legacy-")
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        })
+        .map(|entry| entry.path())
+        .collect()
+}
+
 fn remove_old_archives(base: &Path, days: u32) {
     if days == 0 {
         return;
     }
     let age = Duration::from_secs(u64::from(days) * 86_400);
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let legacy = entry.file_name().to_string_lossy().starts_with("legacy-");
-        let old = entry.metadata().is_ok_and(|meta| {
+    for path in legacy_archives(base) {
+        let old = fs::metadata(&path).is_ok_and(|meta| {
             let modified = meta.modified().unwrap_or_else(|_| SystemTime::now());
-            meta.is_dir() && modified.elapsed().is_ok_and(|elapsed| elapsed > age)
+            modified.elapsed().is_ok_and(|elapsed| elapsed > age)
         });
-        if legacy
-            && old
-            && let Err(error) = fs::remove_dir_all(entry.path())
-        {
-            tracing::warn!(path = %entry.path().display(), %error, "an old archive stays");
+        if old && let Err(error) = fs::remove_dir_all(&path) {
+            tracing::warn!(path = %path.display(), %error, "an old archive stays");
         }
     }
 }
 
-fn size_of(dir: &Path) -> u64 {
+pub(super) fn size_of(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else {
         return 0;
     };
