@@ -2,7 +2,7 @@
 
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::store::SessionUpdate;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::render::Renderer;
 use super::{images, usage_file};
@@ -35,8 +35,10 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         context: question.context,
         ..UserInput::default()
     };
+    // Listening before the turn begins: no signal finds it without anybody who ends it well.
+    let signals = Signals::new()?;
     chat.send(AgentCommand::Submit(input)).await?;
-    let (summary, terminated) = follow(&mut chat, &mut renderer).await?;
+    let (summary, terminated) = follow(&mut chat, &mut renderer, signals, cx).await?;
     // Whatever cannot be written, the session is ended and closed first.
     let written = report(args, &renderer, &summary, &chat);
     if question.closes {
@@ -75,25 +77,46 @@ fn report(args: &TurnArgs, renderer: &Renderer, summary: &TurnSummary, chat: &Ch
     Ok(shown?)
 }
 
+struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupts: signal(SignalKind::interrupt())?,
+            terminations: signal(SignalKind::terminate())?,
+        })
+    }
+}
+
 /// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.
 /// Also says whether SIGTERM did it.
-async fn follow(chat: &mut Chat, renderer: &mut Renderer) -> Result<(TurnSummary, bool), Failure> {
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
+async fn follow(
+    chat: &mut Chat,
+    renderer: &mut Renderer,
+    mut signals: Signals,
+    cx: &Context,
+) -> Result<(TurnSummary, bool), Failure> {
     let mut interrupted = false;
     let mut terminated = false;
     loop {
         let event = tokio::select! {
             event = chat.events.recv() => event,
-            _ = interrupts.recv() => {
+            _ = signals.interrupts.recv() => {
                 if interrupted {
                     return Err(Failure::silent(Exit::Interrupted));
                 }
                 interrupted = true;
+                if cx.out.stderr_tty {
+                    // The terminal has written ^C.
+                    cx.out.remark("");
+                }
                 chat.send(AgentCommand::Interrupt).await?;
                 continue;
             }
-            _ = terminations.recv() => {
+            _ = signals.terminations.recv() => {
                 terminated = true;
                 chat.send(AgentCommand::Interrupt).await?;
                 continue;
