@@ -19,8 +19,8 @@ use crate::environment::{
 };
 use crate::remote::{Remote, Transport};
 
-/// Seconds the shared connection stays after its last use.
-const PERSIST: u32 = 300;
+/// Seconds the shared connection stays after its last use, unless the configuration says so.
+const PERSIST: u64 = 300;
 
 #[derive(Clone, Debug, Default)]
 pub struct SshSettings {
@@ -28,6 +28,8 @@ pub struct SshSettings {
     pub user: Option<String>,
     pub port: Option<u16>,
     pub key: Option<PathBuf>,
+    /// Seconds the shared connection stays after its last use.
+    pub idle: Option<u64>,
     /// Further `-o` options.
     pub options: Vec<String>,
 }
@@ -56,6 +58,7 @@ impl SshSettings {
                 .as_deref()
                 .filter(|key| !key.is_empty())
                 .map(|key| home.expand_user(key)),
+            idle: terminal.lifetime_seconds,
             options: Vec::new(),
         };
         settings.check()?;
@@ -74,6 +77,13 @@ impl SshSettings {
             }
         }
         Ok(())
+    }
+
+    /// ssh itself ends a shared connection that idles.
+    fn persist(&self) -> String {
+        // For ssh, 0 would mean for ever.
+        let idle = self.idle.unwrap_or(PERSIST).max(1);
+        format!("ControlPersist={idle}")
     }
 
     fn target(&self) -> String {
@@ -222,7 +232,7 @@ impl Ssh {
         let mut command = self.base(&socket);
         command
             .args(["-o", "ControlMaster=yes", "-o"])
-            .arg(format!("ControlPersist={PERSIST}"))
+            .arg(self.settings.persist())
             .args(["-N", "-f", "--"])
             .arg(self.settings.target())
             .stdin(Stdio::null())
@@ -318,5 +328,24 @@ impl Drop for Ssh {
             // It would end by itself after a while.
             let _ = command.as_std_mut().status();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_lives_as_long_as_configured() {
+        let persist = |life: Option<u64>| {
+            let mut config = Config::default();
+            config.terminal.ssh_host = Some("example.org".to_owned());
+            config.terminal.lifetime_seconds = life;
+            let settings = SshSettings::from_config(&Home::at("/nonexistent"), &config);
+            settings.unwrap().persist()
+        };
+        assert_eq!(persist(None), "ControlPersist=300");
+        assert_eq!(persist(Some(42)), "ControlPersist=42");
+        assert_eq!(persist(Some(0)), "ControlPersist=1");
     }
 }

@@ -35,6 +35,7 @@ fn settings(sshd: &Sshd) -> SshSettings {
         user: None,
         port: Some(sshd.port),
         key: Some(sshd.dir().join("user")),
+        idle: Some(60),
         options: vec![
             format!("UserKnownHostsFile={}", known.display()),
             "GlobalKnownHostsFile=/dev/null".to_owned(),
