@@ -143,24 +143,7 @@ impl Look<'_> {
 
     /// What a program in another language says about the shell and about files.
     pub(crate) fn program_text(&mut self, text: &str) {
-        for calls in SHELL_CALL
-            .iter()
-            .flat_map(|regex| regex.captures_iter(text))
-        {
-            let words = calls.get(1).map_or("", |found| found.as_str());
-            let words: Vec<String> = LITERAL
-                .iter()
-                .flat_map(|regex| regex.captures_iter(words))
-                .filter_map(|word| word.get(1).or_else(|| word.get(2)))
-                .map(|word| unescaped(word.as_str()))
-                .collect();
-            self.script(words.join(" ").trim());
-            if words.len() > 1 {
-                // A list: every string is one word, also one that is a script for a shell.
-                let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-                self.script(&quoted.join(" "));
-            }
-        }
+        self.shell_calls(text);
         for call in PERL_BACKTICKS
             .iter()
             .flat_map(|regex| regex.captures_iter(text))
@@ -229,6 +212,28 @@ impl Look<'_> {
             self.firm(Category::REVERSE_SHELL, "connects a shell to the network");
         }
         self.sql(text);
+    }
+
+    /// Commands that a program gives to a shell or starts itself.
+    fn shell_calls(&mut self, text: &str) {
+        for calls in SHELL_CALL
+            .iter()
+            .flat_map(|regex| regex.captures_iter(text))
+        {
+            let words = calls.get(1).map_or("", |found| found.as_str());
+            let words: Vec<String> = LITERAL
+                .iter()
+                .flat_map(|regex| regex.captures_iter(words))
+                .filter_map(|word| word.get(1).or_else(|| word.get(2)))
+                .map(|word| unescaped(word.as_str()))
+                .collect();
+            self.script(words.join(" ").trim());
+            if words.len() > 1 {
+                // A list: every string is one word, also one that is a script for a shell.
+                let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                self.script(&quoted.join(" "));
+            }
+        }
     }
 
     fn windows(&mut self, call: Call<'_>) {

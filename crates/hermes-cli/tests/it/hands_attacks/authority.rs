@@ -1,6 +1,6 @@
 //! Nobody who works for the turn may do what the turn may not.
 
-use hermes_testkit::model_server::Reply;
+use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
 use super::{Outside, results, turn};
@@ -128,7 +128,7 @@ fn a_subagent_may_not_do_what_nobody_allowed_the_parent() {
         .server
         .model_requests()
         .iter()
-        .map(|one| one.body_text())
+        .map(RecordedRequest::body_text)
         .collect();
     assert!(!sent.contains("only-in-the-home-5512"));
     for tool in [

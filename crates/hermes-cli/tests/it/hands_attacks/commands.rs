@@ -32,7 +32,11 @@ fn assert_gone(word: &str, result: &Value) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let left = living(word);
-    panic!("{} processes are left: {left:?} after {result}", left.len());
+    assert!(
+        left.is_empty(),
+        "{} are left: {left:?} after {result}",
+        left.len()
+    );
 }
 
 /// An argument for `sleep` that no other test uses.

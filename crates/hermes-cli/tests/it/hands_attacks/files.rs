@@ -240,3 +240,32 @@ fn a_pattern_is_never_an_option() {
         );
     }
 }
+
+#[test]
+fn the_home_is_not_open_because_what_lies_above_it_is() {
+    // The home of these tests is below a temporary directory, where everything may be written.
+    let setup = Setup::new();
+    let names = [
+        "skills/x/SKILL.md",
+        "memories/MEMORY.md",
+        "cron/jobs.json",
+        "scripts/x.sh",
+        "hooks/x/handler.py",
+        "plugins/x.py",
+        "SOUL.md",
+        "anything.txt",
+    ];
+    let paths = names.map(|name| setup.home.join(name).display().to_string());
+    let mut calls: Vec<_> = paths.iter().map(|path| write(path)).collect();
+    calls.extend(
+        paths
+            .iter()
+            .map(|path| v4a(&format!("*** Add File: {path}\n+evil"))),
+    );
+    let seen = turn(&setup, &[], &calls);
+    assert_refused(&calls, &seen);
+    for path in &paths {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(!text.contains("evil"), "{path}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
 use super::turn;
@@ -13,12 +14,12 @@ const IN_ENVIRONMENT: &str = "drixible-manoffery-tuskole-9023";
 
 /// How a value may be written so that a search for it does not find it.
 fn disguises(secret: &str) -> Vec<String> {
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut all = vec![
         secret.to_owned(),
         secret.to_uppercase(),
         secret.chars().rev().collect(),
-        hex,
+        hex.concat(),
     ];
     // Whatever stands before it, the middle of its base64 is one of these three.
     for before in 0..3 {
@@ -102,13 +103,10 @@ fn the_environment_of_commands_and_of_the_program_says_nothing() {
         json!({"pattern": "manoffery", "path": "/proc/self"}),
     ));
     for (at, (name, arguments)) in calls.iter().enumerate() {
-        let reply =
-            hermes_testkit::model_server::Reply::tool_call(&format!("c{at}"), name, arguments);
+        let reply = Reply::tool_call(&format!("c{at}"), name, arguments);
         setup.server.push(reply);
     }
-    setup
-        .server
-        .push(hermes_testkit::model_server::Reply::text("done"));
+    setup.server.push(Reply::text("done"));
     let program = setup
         .program(["-z", "go"])
         .env("LAB_ACCESS_KEY", IN_ENVIRONMENT);

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hermes_testkit::model_server::Reply;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 
@@ -195,15 +196,12 @@ fn metadata_is_asked_for_by_no_name_and_through_no_proxy() {
         .collect();
     for chunk in urls.chunks(4) {
         let (name, arguments) = extract(chunk);
-        let reply = hermes_testkit::model_server::Reply::tool_call("c", name, &arguments);
+        let reply = Reply::tool_call("c", name, &arguments);
         setup.server.push(reply);
     }
     let hop = "http://hop.example/".to_owned();
     let (name, arguments) = extract([&hop]);
-    let replies = [
-        hermes_testkit::model_server::Reply::tool_call("c", name, &arguments),
-        hermes_testkit::model_server::Reply::text("done"),
-    ];
+    let replies = [Reply::tool_call("c", name, &arguments), Reply::text("done")];
     setup.server.push_all(replies);
     let program = setup.program(["-z", "go"]);
     let program = program
@@ -222,9 +220,8 @@ fn metadata_is_asked_for_by_no_name_and_through_no_proxy() {
     }
     let seen = super::results(&setup.server.last_request());
     for result in &seen[..seen.len() - 1] {
-        assert_eq!(
+        assert!(
             result.to_string().matches("Blocked").count() >= 4,
-            true,
             "{result}"
         );
     }
@@ -300,9 +297,7 @@ fn what_a_page_orders_is_written_nowhere_that_lasts() {
         }
     }
     // The next conversation knows nothing of it.
-    setup
-        .server
-        .push(hermes_testkit::model_server::Reply::text("hello"));
+    setup.server.push(Reply::text("hello"));
     let _ = setup.run(["-z", "hello"]).ok();
     assert!(!setup.server.last_request().body_text().contains("mallory"));
 }

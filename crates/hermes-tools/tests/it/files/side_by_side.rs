@@ -342,7 +342,7 @@ async fn replaced_texts_leave_the_bytes_that_the_original_leaves() {
     for (name, bytes, kind) in corpus().into_iter().skip(40).step_by(23) {
         let text = String::from_utf8_lossy(&bytes).replace('\r', "");
         // Settings that do not parse are another story.
-        if kind != Kind::Text || name.ends_with(".json") {
+        if kind != Kind::Text || Path::new(&name).extension() == Some("json".as_ref()) {
             continue;
         }
         if text.contains("needle") {
