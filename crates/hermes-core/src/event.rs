@@ -191,8 +191,6 @@ pub struct UserInput {
     /// Text for the model only (piped stdin, prefetched memory): sent, not shown.
     pub context: Option<String>,
     pub platform_message_id: Option<String>,
-    /// What the person is told when its turn begins: they did not write it.
-    pub announced: Option<String>,
 }
 
 impl From<&str> for UserInput {
@@ -225,10 +223,13 @@ pub enum AgentCommand {
         answer: Answer,
     },
     /// Something ended or happened in the background. The person sees the headline at once, the
-    /// model reads the text with the next tool result or before the next message. Starts no turn.
+    /// model reads the text with the next tool result or before the next message.
     Inform {
         headline: String,
         text: String,
+        /// Where no turn runs, or the one that runs ends before the model has read it, it starts
+        /// one.
+        wakes: bool,
     },
     Compact {
         focus: Option<String>,

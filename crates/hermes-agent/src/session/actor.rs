@@ -78,6 +78,7 @@ impl Actor {
                 events,
                 mailbox: super::steer::Mailbox::default(),
                 informed: super::steer::Mailbox::default(),
+                wake: false,
                 approvals: super::approvals::Approvals::default(),
                 questions: super::questions::Questions::default(),
                 queue: std::collections::VecDeque::new(),
@@ -132,7 +133,16 @@ impl Actor {
                 let text = "That question is no longer open.";
                 self.notice(NoticeLevel::Info, text).await;
             }
-            AgentCommand::Inform { headline, text } => self.desk.inform(headline, &text).await,
+            AgentCommand::Inform {
+                headline,
+                text,
+                wakes,
+            } => {
+                self.desk.inform(headline, &text).await;
+                if wakes && let Some(news) = self.desk.informed.take() {
+                    self.turn(news.as_str().into()).await;
+                }
+            }
             AgentCommand::Compact { focus } => self.compact(focus.as_deref()).await,
             AgentCommand::SwitchRoute { model, provider } => {
                 self.switch(&model, provider.as_deref()).await;
@@ -146,9 +156,6 @@ impl Actor {
         self.turns += 1;
         let id = TurnId(self.turns);
         self.desk.events.set_turn(Some(id));
-        if let Some(text) = input.announced.take() {
-            self.notice(NoticeLevel::Info, text).await;
-        }
         self.settle_route().await;
         let deps = Arc::clone(&self.deps);
         for text in deps.tools.prepare().await {
@@ -229,6 +236,14 @@ impl Actor {
             let input = UserInput::from(pending.join("\n").as_str());
             self.desk.queue.push_front(input);
             self.desk.report_queue().await;
+        }
+        let wake = std::mem::take(&mut self.desk.wake);
+        if wake
+            && !stopped
+            && !self.desk.closing
+            && let Some(news) = self.desk.informed.take()
+        {
+            self.desk.enqueue(news.as_str().into()).await;
         }
         if summary.exit == TurnExit::Answered {
             self.name_session(summary.text);

@@ -32,6 +32,8 @@ pub(super) struct Desk {
     pub mailbox: Mailbox,
     /// What happened in the background, for the model.
     pub informed: Mailbox,
+    /// Some of that shall start a turn if none reads it.
+    pub wake: bool,
     pub approvals: Approvals,
     pub questions: Questions,
     /// Messages that wait for their turn.
@@ -81,7 +83,14 @@ impl Desk {
                     self.events.notice(NoticeLevel::Info, text).await;
                 }
             }
-            AgentCommand::Inform { headline, text } => self.inform(headline, &text).await,
+            AgentCommand::Inform {
+                headline,
+                text,
+                wakes,
+            } => {
+                self.wake |= wakes;
+                self.inform(headline, &text).await;
+            }
             AgentCommand::Close => {
                 self.closing = true;
                 cancel.cancel();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_core::event::{AgentCommand, UserInput};
+use hermes_core::event::AgentCommand;
 
 use crate::session::{SessionHandle, WeakSession};
 
@@ -59,9 +59,10 @@ impl Post {
         let Some((session, arrival)) = self.session() else {
             return false;
         };
-        let command = match arrival {
-            Arrival::Waits => AgentCommand::Inform { headline, text },
-            Arrival::Wakes => AgentCommand::Queue(UserInput::from(text.as_str())),
+        let command = AgentCommand::Inform {
+            headline,
+            text,
+            wakes: matches!(arrival, Arrival::Wakes),
         };
         session.send(command).await.is_ok()
     }

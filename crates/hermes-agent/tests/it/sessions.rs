@@ -289,7 +289,37 @@ fn news(headline: &str, text: &str) -> AgentCommand {
     AgentCommand::Inform {
         headline: headline.into(),
         text: text.into(),
+        wakes: false,
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_wakes_starts_a_turn_when_none_reads_it() {
+    let mut session = Setup::new([
+        Reply::text("1"),
+        Reply::text("2").after(Duration::from_secs(10)),
+        Reply::text("3"),
+    ])
+    .start();
+    let wakes = |text: &str| AgentCommand::Inform {
+        headline: "done".into(),
+        text: text.into(),
+        wakes: true,
+    };
+    session.send(wakes("[build ended]")).await;
+    assert_eq!(session.finish().await.text, "1");
+    assert_eq!(session.router.request(0), ["user: [build ended]"]);
+
+    // A turn without tools never reads it; the next one begins by itself.
+    session.send(AgentCommand::Submit("go".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::TurnStarted { .. }).then_some(()))
+        .await;
+    session.send(wakes("[tests ended]")).await;
+    assert_eq!(session.finish().await.text, "2");
+    assert_eq!(session.finish().await.text, "3");
+    let request = session.router.request(2);
+    assert_eq!(request.last().unwrap(), "user: [tests ended]");
 }
 
 #[tokio::test(start_paused = true)]

@@ -206,6 +206,7 @@ async fn tell(session: &SessionHandle, notice: &Notice) {
         let command = AgentCommand::Inform {
             headline: notice.headline(),
             text: notice.text(),
+            wakes: true,
         };
         // a session that ended needs no news
         let _ = session.send(command).await;
