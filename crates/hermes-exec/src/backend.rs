@@ -10,17 +10,20 @@ use hermes_core::clock::Clock;
 
 use crate::container::{self, ContainerSettings};
 use crate::environment::{Environment, ExecError};
+use crate::local::Declared;
 use crate::ssh::{self, SshSettings};
 
 /// `terminal.lifetime_seconds` when it is not set.
 const LIFETIME: u64 = 300;
 
-/// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session began.
+/// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session began. What skills
+/// declare reaches commands in containers; another machine gets none of the home's values.
 pub fn select(
     home: &Home,
     config: &Config,
     env: &Env,
     cwd: &Path,
+    declared: &Declared,
 ) -> Result<Option<Arc<dyn Environment>>, ExecError> {
     match named(config) {
         "" | "local" => Ok(None),
@@ -30,7 +33,8 @@ pub fn select(
         }
         "docker" | "podman" => {
             let settings = ContainerSettings::from_config(home, config, env, cwd)?;
-            Ok(Some(container::environment(settings)))
+            let declared = declared.clone();
+            Ok(Some(container::declaring(settings, declared, env)))
         }
         named @ ("singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox") => {
             Err(ExecError::Unavailable(format!(
@@ -84,7 +88,7 @@ mod tests {
         config.terminal.backend = backend.into();
         config.terminal.ssh_host = host.map(str::to_owned);
         let env = Env::from_process(&ProcessEnv::from_vars::<String, String>([]));
-        select(&home, &config, &env, Path::new("/"))
+        select(&home, &config, &env, Path::new("/"), &Declared::default())
             .map(|env| env.map(|env| env.info().kind))
             .map_err(|error| error.to_string())
     }

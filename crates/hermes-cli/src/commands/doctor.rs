@@ -8,6 +8,7 @@ use hermes_config::Config;
 use hermes_core::clock::SystemClock;
 use hermes_core::model::ModelRouter;
 use hermes_exec::backend;
+use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, Settings, Tier};
 use hermes_models::router::Overrides;
 use hermes_store::db::{RepairOptions, RepairReport, repair};
@@ -234,7 +235,7 @@ fn skills(cx: &Context, config: &Config, report: &mut Report) {
 /// Where commands run and what confines them.
 fn terminal(cx: &Context, config: &Config, report: &mut Report) {
     let cwd = std::env::current_dir().unwrap_or_default();
-    match backend::select(&cx.home, config, &cx.env, &cwd) {
+    match backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default()) {
         Err(error) => report.problem("terminal", error.to_string()),
         Ok(Some(environment)) => report.ok("terminal", environment.info().posture),
         Ok(None) => {

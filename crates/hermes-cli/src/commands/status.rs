@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hermes_config::redact;
 use hermes_core::model::Route;
 use hermes_exec::backend;
+use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, Settings};
 use hermes_models::router::Overrides;
 use hermes_store::memory::{MemoryFiles, Target};
@@ -91,7 +92,7 @@ fn profile(status: &Value) -> String {
 /// Where commands run and what confines them there.
 fn terminal(cx: &Context, config: &hermes_config::Config) -> Value {
     let cwd = std::env::current_dir().unwrap_or_default();
-    match backend::select(&cx.home, config, &cx.env, &cwd) {
+    match backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default()) {
         Err(error) => json!({"error": error.to_string(), "posture": error.to_string()}),
         Ok(Some(environment)) => {
             let info = environment.info();

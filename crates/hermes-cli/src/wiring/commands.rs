@@ -71,7 +71,7 @@ impl Commands {
     ) -> Result<Self, ExecError> {
         let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
         let declared = Declared::default();
-        let far = backend::select(&cx.home, config, &cx.env, &cwd)?;
+        let far = backend::select(&cx.home, config, &cx.env, &cwd, &declared)?;
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {

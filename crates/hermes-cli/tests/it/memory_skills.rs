@@ -158,8 +158,8 @@ const LAB: &str = "---\nname: lab\ndescription: The lab.\nrequired_environment_v
 const PROBE: &str = "for name in LAB_TOKEN LAB_PLACE OPENAI_API_KEY; do \
     if test -n \"${!name}\"; then echo \"$name yes\"; else echo \"$name no\"; fi; done; echo \"$LAB_TOKEN\"";
 
-fn lab() -> Setup {
-    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+fn lab(more: &str) -> Setup {
+    let setup = Setup::with_config(&format!("approvals:\n  unattended: allow\n{more}"));
     setup.home.write("skills/lab/SKILL.md", LAB);
     setup.home.env_file(
         "LAB_TOKEN=tok-lab-4711-abcdef\nLAB_PLACE=cellar-42\nOPENAI_API_KEY=sk-home-1234567890\n",
@@ -169,7 +169,7 @@ fn lab() -> Setup {
 
 #[test]
 fn a_skill_that_was_loaded_lets_commands_have_its_variables() {
-    let setup = lab();
+    let setup = lab("");
     let probe = |id: &str| Reply::tool_call(id, "terminal", &json!({"command": PROBE}));
     setup.server.push(probe("c1"));
     let load = Reply::tool_call("c2", "skill_view", &json!({"name": "lab"}));
@@ -195,7 +195,7 @@ fn a_skill_that_was_loaded_lets_commands_have_its_variables() {
 
 #[test]
 fn so_does_a_skill_named_on_the_command_line() {
-    let setup = lab();
+    let setup = lab("");
     let probe = Reply::tool_call("c1", "terminal", &json!({"command": PROBE}));
     setup.server.push(probe);
     setup.server.push(Reply::text("done"));
@@ -203,4 +203,36 @@ fn so_does_a_skill_named_on_the_command_line() {
     let _ = program.cwd(setup.home.work()).run().ok();
     let results = setup.server.last_request().tool_results();
     assert!(results[0].text.contains("LAB_TOKEN yes"), "{results:?}");
+}
+
+/// Stands in for docker: its container is this machine.
+const DOCKER: &str = r#"#!/bin/bash
+case "$1" in
+run) echo 0123456789ab ;;
+exec) shift 3; exec env -i PATH="$PATH" HOME="$HOME" "$@" ;;
+esac
+"#;
+
+#[test]
+fn and_commands_in_a_container() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let setup = lab("terminal:\n  backend: docker\n");
+    let docker = setup.home.user().join("docker");
+    std::fs::write(&docker, DOCKER).unwrap();
+    std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let probe = json!({"command": PROBE, "workdir": "/"});
+    let probe = |id: &str| Reply::tool_call(id, "terminal", &probe);
+    setup.server.push(probe("c1"));
+    let load = Reply::tool_call("c2", "skill_view", &json!({"name": "lab"}));
+    setup.server.push(load);
+    setup.server.push(probe("c3"));
+    setup.server.push(Reply::text("done"));
+    let program = setup.program(["-z", "go"]).cwd(setup.home.work());
+    let _ = program.env("HERMES_DOCKER_BINARY", &docker).run().ok();
+    let results = setup.server.last_request().tool_results();
+    let (before, after) = (&results[0].text, &results[2].text);
+    assert!(before.contains("LAB_TOKEN no"), "{before}");
+    assert!(after.contains("LAB_TOKEN yes"), "{after}");
+    assert!(after.contains("OPENAI_API_KEY no"), "{after}");
+    assert!(!after.contains("tok-lab-4711"), "{after}");
 }

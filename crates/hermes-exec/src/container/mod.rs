@@ -10,6 +10,7 @@ use hermes_core::BoxFuture;
 use tokio::process::Command;
 
 use crate::environment::{Environment, EnvironmentInfo, ExecError};
+use crate::local::Declared;
 use crate::remote::{Remote, Transport};
 
 /// What a container is made from. Everything in here is part of its identity.
@@ -119,11 +120,24 @@ struct Container {
 
 /// Creates or finds its container at the first use.
 pub fn environment(settings: ContainerSettings) -> Arc<dyn Environment> {
-    Arc::new(Remote::new(Arc::new(Container {
+    Arc::new(remote(settings))
+}
+
+/// The same; commands there get what skills declare, with the values of `env`.
+pub fn declaring(
+    settings: ContainerSettings,
+    declared: Declared,
+    env: &Env,
+) -> Arc<dyn Environment> {
+    Arc::new(remote(settings).with_declared(declared, env.clone()))
+}
+
+fn remote(settings: ContainerSettings) -> Remote {
+    Remote::new(Arc::new(Container {
         settings,
         id: Mutex::new(None),
         creating: tokio::sync::Mutex::new(()),
-    })))
+    }))
 }
 
 /// Removes containers of ours that ended long ago; how many. For the start of a gateway.

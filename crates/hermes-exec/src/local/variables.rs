@@ -139,6 +139,15 @@ impl Declared {
         true
     }
 
+    /// What was declared, as far as `env` has it.
+    pub(crate) fn values(&self, env: &Env) -> Variables {
+        let value = |name: String| {
+            let value = env.get(&name)?.to_owned();
+            Some((name, value))
+        };
+        self.names().into_iter().filter_map(value).collect()
+    }
+
     fn names(&self) -> Vec<String> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.iter().cloned().collect()

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hermes_core::BoxFuture;
 
 use super::call::{self, Reply};
-use super::exec::{exit_of, variables};
+use super::exec::exit_of;
 use super::script::kill_group;
 use super::{Remote, Transport, token};
 use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit, Start};
@@ -37,7 +37,7 @@ impl Remote {
         }
         let far = self.far().await?;
         self.link.ready().await?;
-        let variables = variables(far, command.exports, command.extra_env);
+        let variables = self.variables(far, command.exports, command.extra_env);
         let program = Program {
             prelude: far.prelude.as_deref(),
             exports: Some(&variables),

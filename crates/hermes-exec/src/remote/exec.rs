@@ -47,14 +47,25 @@ impl Drop for Guard {
     }
 }
 
-/// The variables of a command: of the session, else of the login, and its own over them.
-pub(super) fn variables(far: &Far, exports: Option<Variables>, extra: Variables) -> Variables {
-    let mut all = exports.unwrap_or_else(|| far.login.clone());
-    all.extend(extra);
-    all
-}
-
 impl Remote {
+    /// The variables of a command: of the session, else of the login, what skills declared, and its
+    /// own over them.
+    pub(super) fn variables(
+        &self,
+        far: &Far,
+        exports: Option<Variables>,
+        extra: Variables,
+    ) -> Variables {
+        let mut all = exports.unwrap_or_else(|| far.login.clone());
+        if let Some((declared, env)) = &self.declared {
+            for (name, value) in declared.values(env) {
+                all.entry(name).or_insert(value);
+            }
+        }
+        all.extend(extra);
+        all
+    }
+
     pub(super) async fn run(
         &self,
         command: Exec,
@@ -67,7 +78,7 @@ impl Remote {
             dir: &far.dir,
             mark: &mark,
         };
-        let variables = variables(far, command.exports.clone(), command.extra_env.clone());
+        let variables = self.variables(far, command.exports.clone(), command.extra_env.clone());
         let state = run.file("state");
         let program = Program {
             prelude: far.prelude.as_deref(),

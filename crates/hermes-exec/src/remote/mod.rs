@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_config::Env;
 use hermes_core::BoxFuture;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -24,6 +25,7 @@ use crate::environment::{
     Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Files, Finished,
     Sink, Start, Variables,
 };
+use crate::local::Declared;
 use crate::shell::{quote_path, read_report};
 
 /// How long the far side may take for something small.
@@ -65,6 +67,8 @@ pub(crate) struct Remote {
     far: OnceCell<Far>,
     /// Names this environment's directory on the far side.
     name: String,
+    /// What skills may ask for, and where the values are.
+    declared: Option<(Declared, Env)>,
 }
 
 impl Remote {
@@ -73,7 +77,14 @@ impl Remote {
             link,
             far: OnceCell::new(),
             name: token(),
+            declared: None,
         }
+    }
+
+    /// Commands there get what skills declare.
+    pub(crate) fn with_declared(mut self, declared: Declared, env: Env) -> Self {
+        self.declared = Some((declared, env));
+        self
     }
 
     async fn far(&self) -> Result<&Far, ExecError> {
