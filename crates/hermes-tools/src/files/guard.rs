@@ -11,7 +11,7 @@ use hermes_config::home::Home;
 use secrets::{
     DENIED_DIRS, DENIED_FILES, ENV_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, KEY_NAMES,
     LASTING_DIRS, LASTING_FILE, PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES,
-    SYSTEM_DIRS, SYSTEM_FILES,
+    SYSTEM_DIRS, SYSTEM_FILES, SYSTEM_SECRETS,
 };
 
 /// The rules of one home.
@@ -84,6 +84,10 @@ impl Guard {
             return Some(
                 "such files hold credentials; read .env.example, or ask the person for what you need",
             );
+        }
+        let host_key = path.starts_with("/etc/ssh") && name.ends_with("_key");
+        if host_key || SYSTEM_SECRETS.iter().any(|secret| path.starts_with(secret)) {
+            return Some("it holds credentials of the system");
         }
         let in_ssh = path.parent().is_some_and(|dir| dir.ends_with(".ssh"));
         if in_ssh && name.starts_with("id_") && path.extension().is_none_or(|end| end != "pub") {

@@ -63,6 +63,16 @@ pub(super) const PROCESS_FILES: [&str; 10] = [
     "kcore",
 ];
 
+/// Passwords and private keys of the system.
+pub(super) const SYSTEM_SECRETS: [&str; 6] = [
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/krb5.keytab",
+];
+
 /// Below the person's directory: files of passwords and tokens.
 pub(super) const KEY_NAMES: [&str; 6] = [
     ".netrc",

@@ -17,6 +17,9 @@ fn credentials_devices_and_processes_are_not_read() {
         "/p/.env.local",
         "/p/.envrc",
         "/x/.ssh/id_ed25519",
+        "/etc/shadow",
+        "/etc/sudoers.d/admins",
+        "/etc/ssh/ssh_host_ed25519_key",
         "/dev/stdin",
         "/dev/zero",
         "/proc/self/environ",
@@ -32,6 +35,8 @@ fn credentials_devices_and_processes_are_not_read() {
         "/h/.hermes/cache/tool-results/x.txt",
         "/x/.ssh/id_ed25519.pub",
         "/p/auth.json",
+        "/etc/passwd",
+        "/etc/ssh/sshd_config",
         "/proc/cpuinfo",
     ] {
         assert_eq!(guard.unreadable(Path::new(path)), None, "{path}");
