@@ -156,10 +156,10 @@ fn the_person_sees_the_end_of_a_process_and_the_model_reads_it() {
         .to_owned();
     // its input ends: it ends
     let input = setup.home.path().join("processes").join(&id).join("in");
+    setup.server.push(Reply::text("I know."));
     std::fs::write(input, "\n").unwrap();
     chat.wait_for("failed with exit code 4", 1);
-    setup.server.push(Reply::text("I know."));
-    chat.type_line("and?");
+    // the news starts a turn of its own
     chat.wait_for("I know.", 1);
     let told = setup.server.last_request().last_user_text();
     assert!(told.contains("the end") && told.contains(&id), "{told}");
