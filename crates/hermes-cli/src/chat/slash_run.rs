@@ -8,8 +8,8 @@ use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 
 use super::repl::{Next, Repl};
-use super::shorten;
 use super::rollback;
+use super::shorten;
 use super::slash::{self, Verb};
 use crate::commands::{self, counted};
 use crate::exit::{Failure, Outcome};
