@@ -9,6 +9,7 @@
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
 //! | [`oracle`] | the pinned Python original |
+//! | [`place`] | directories that are not temporary ones |
 //! | [`web_server`] | a web server with the pages and faults of the test |
 //! | [`process`] | running the built binary in a clean environment |
 #![expect(
@@ -22,6 +23,7 @@ pub mod home;
 pub mod mcp_server;
 pub mod model_server;
 pub mod oracle;
+pub mod place;
 pub mod process;
 pub mod recorder;
 pub mod web_server;

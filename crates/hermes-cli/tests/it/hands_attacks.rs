@@ -7,6 +7,7 @@ mod files;
 mod secrets;
 mod web;
 
+use hermes_testkit::place::beyond_temporary;
 use std::path::{Path, PathBuf};
 
 use hermes_testkit::model_server::{RecordedRequest, Reply};
@@ -57,7 +58,7 @@ struct Outside {
 
 impl Outside {
     fn new() -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
         std::fs::write(dir.path().join("victim.txt"), "precious\n").unwrap();
         Self { dir }
     }

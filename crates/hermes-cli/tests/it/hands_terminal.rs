@@ -1,6 +1,7 @@
 //! Commands from the built binary: the sandbox, secrets, background processes, notices.
 
 use hermes_testkit::model_server::{RecordedRequest, Reply};
+use hermes_testkit::place::beyond_temporary;
 use serde_json::{Value, json};
 
 use crate::Setup;
@@ -42,7 +43,7 @@ fn a_command_runs_in_the_workspace_and_cannot_leave_it() {
         json!({"output": "inside", "exit_code": 0, "error": null})
     );
     // not among the temporary ones, which commands may use
-    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let elsewhere = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
     let outside = elsewhere.path().join("outside.txt");
     let value = run(&setup, command(&format!("echo x > {}", outside.display())));
     assert!(!outside.exists(), "{value}");

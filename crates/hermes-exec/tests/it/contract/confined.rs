@@ -1,5 +1,6 @@
 //! This machine, confined: the same contract inside Landlock and inside bubblewrap.
 
+use hermes_testkit::place::beyond_temporary;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,9 +88,7 @@ impl Place {
 
 /// Not below /tmp, which is writable: what is outside must be outside.
 pub(crate) fn outside() -> tempfile::TempDir {
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    std::fs::create_dir_all(parent).unwrap();
-    tempfile::tempdir_in(parent).unwrap()
+    beyond_temporary(env!("CARGO_TARGET_TMPDIR"))
 }
 
 pub(crate) fn settings(choice: Choice, dir: &Path) -> Settings {

@@ -1,3 +1,4 @@
+use hermes_testkit::place::beyond_temporary;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -237,7 +238,7 @@ async fn the_original_sees_our_snapshots_and_we_see_its() {
         return;
     };
     let home = TempHome::new();
-    let project = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let project = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
     let dir = project.path().canonicalize().unwrap();
     std::fs::write(dir.join("Cargo.toml"), "[package]\n").unwrap();
     std::fs::write(dir.join("a.txt"), "one\n").unwrap();

@@ -11,6 +11,7 @@ mod search;
 mod side_by_side;
 mod write;
 
+use hermes_testkit::place::beyond_temporary;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Bench {
     }
 
     fn with_config(config: &Config, change: impl FnOnce(&mut FileDeps)) -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
         let root = dir.path().canonicalize().unwrap();
         let home = Home::at(root.join("home"));
         std::fs::create_dir_all(root.join("home")).unwrap();
