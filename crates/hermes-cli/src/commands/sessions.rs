@@ -17,9 +17,9 @@ use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
 use serde_json::json;
 
 use super::Context;
-pub(crate) use show::{ago, size};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
+pub(crate) use show::{ago, size};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {

@@ -69,7 +69,8 @@ impl Run<'_> {
     }
 
     /// Runs the kept program in a session of its own, until its end or `limit`; then whatever it left
-    /// is ended, and the state it reports follows the trailer.
+    /// is ended, and the state it reports follows the trailer. The watchdog is disowned: bash would
+    /// tell of its end in the middle of the report.
     pub(super) fn foreground(&self, split: bool, limit: Duration) -> String {
         format!(
             "set +m; s=$(command -v setsid); {start} <&0{errors} &\n\
@@ -77,6 +78,7 @@ impl Run<'_> {
              echo \"$g\" >|{pid}\n\
              [ -e {stop} ] && kill -KILL -- \"-$g\" \"$p\" 2>/dev/null\n\
              $s bash -c 'sleep \"$0\"; kill -KILL -- \"-$1\"' {limit} \"$g\" </dev/null >/dev/null 2>&1 & w=$!\n\
+             disown \"$w\"\n\
              exec </dev/null\n\
              wait \"$p\"; r=$?\n\
              kill -KILL -- \"-$w\" \"$w\" 2>/dev/null\n\

@@ -144,7 +144,7 @@ pub(crate) async fn a_dropped_call_ends_its_command(env: &dyn Environment, dir: 
         }
     }
     // killed without waiting for it: until it is gone
-    let gone = "until ! kill -0 $(cat pids) 2>/dev/null || grep -q 'State:.Z' /proc/$(cat pids)/status; \
+    let gone = "until ! kill -0 $(cat pids) 2>/dev/null || grep -qs 'State:.Z' /proc/$(cat pids)/status; \
         do sleep 0.05; done; echo gone";
     let (_, text) = run(env, quick(gone, dir)).await;
     assert_eq!(text, "gone\n");
