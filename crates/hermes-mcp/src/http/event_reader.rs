@@ -157,9 +157,12 @@ mod tests {
             ..whole
         };
         let text = "\u{feff}event: message\nid: 7\ndata: a\ndata:b\ndata\nretry: 500\n\n";
-        assert_eq!(said(text), [whole.clone()]);
+        assert_eq!(said(text), std::slice::from_ref(&whole));
         for line_end in ["\r\n", "\r"] {
-            assert_eq!(said(&text.replace('\n', line_end)), [whole.clone()]);
+            assert_eq!(
+                said(&text.replace('\n', line_end)),
+                std::slice::from_ref(&whole)
+            );
         }
         let odd = "mood: fine\nnothing\nid: 1\nid: 7\nevent: x\nevent: message\nretry: 500\n\
                    retry: soon\n: a comment\ndata: a\ndata: b\ndata: \n\n";
