@@ -13,7 +13,7 @@ use hermes_core::tool::{Registry, Taint, ToolContext};
 use hermes_policy::{CommandRequest, Confinement, Gate, Mode, PolicyConfig, Unattended};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const WORKSPACE: &str = "/work/project";
+pub(crate) const WORKSPACE: &str = "/data/project";
 
 pub(crate) fn config() -> PolicyConfig {
     PolicyConfig {
