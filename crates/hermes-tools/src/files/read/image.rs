@@ -54,26 +54,9 @@ impl Image {
     }
 }
 
+const KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// What models take; other images are files like any other.
 fn kind(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => Some("image/webp"),
-        _ => None,
-    }
+    hermes_fetch::image::sniff(bytes).filter(|kind| KINDS.contains(kind))
 }
