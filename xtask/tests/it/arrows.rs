@@ -41,10 +41,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-agent",
         ],
     ),
-    (
-        "hermes-tui",
-        &["hermes-core", "hermes-config", "hermes-agent"],
-    ),
+    ("hermes-tui", &["hermes-core", "hermes-config"]),
+    ("hermes-acp", &["hermes-core", "hermes-config", "hermes-agent"]),
     ("hermes-testkit", &["hermes-core", "hermes-config"]),
     ("xtask", &[]),
     ("bare-client", &[]),

@@ -1,0 +1,1 @@
+//! Output of programs: colours kept, everything else that drives a terminal removed.

@@ -1,0 +1,1 @@
+//! The interface as a whole: state, the loop, what is drawn.

@@ -1,0 +1,1 @@
+//! The box a person writes in.

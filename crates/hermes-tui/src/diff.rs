@@ -1,0 +1,1 @@
+//! Changes of files, with the words that changed.

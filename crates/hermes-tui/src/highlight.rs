@@ -1,0 +1,1 @@
+//! Colours for code.

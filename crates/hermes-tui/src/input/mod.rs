@@ -1,0 +1,1 @@
+//! What a person types: keys, pastes, focus.

@@ -1,0 +1,1 @@
+//! Something long to read.

@@ -1,0 +1,1 @@
+//! Lists that things can be done to.

@@ -1,0 +1,297 @@
+//! Between the interface and the program: what a person wants goes out, what happens comes in.
+//!
+//! The interface never waits: it offers an [`Ask`] to a bounded channel and goes on drawing. Whoever
+//! holds the other end answers in its own time with [`News`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_core::event::{AgentCommand, Sequenced};
+use tokio::sync::mpsc;
+
+/// Wishes that may wait for the program.
+pub const ASKS: usize = 256;
+/// News that may wait for the screen.
+pub const NEWS: usize = 256;
+
+/// The interface's end.
+pub struct Port {
+    pub asks: mpsc::Sender<Ask>,
+    pub news: mpsc::Receiver<News>,
+}
+
+/// The program's end.
+pub struct HostPort {
+    pub asks: mpsc::Receiver<Ask>,
+    pub news: mpsc::Sender<News>,
+}
+
+pub fn pair() -> (Port, HostPort) {
+    let (ask, asks) = mpsc::channel(ASKS);
+    let (tell, news) = mpsc::channel(NEWS);
+    (Port { asks: ask, news }, HostPort { asks, news: tell })
+}
+
+/// What a person wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Something for the session: a message, an answer, an interrupt.
+    Command(AgentCommand),
+    /// A whole line that begins with a slash.
+    Slash(String),
+    /// `!command`: run for the person, in the directory of the conversation.
+    Shell(String),
+    /// Stops what [`Ask::Shell`] or a slash command is doing.
+    Stop,
+    /// A key of a panel.
+    Panel(PanelAsk),
+    /// Values for an argument. The answer carries the ticket; a later ticket makes earlier ones stale.
+    Complete {
+        ticket: u64,
+        /// The command without its slash.
+        command: String,
+        /// What stands before the word that is completed.
+        before: String,
+        word: String,
+    },
+    /// The person leaves; the program closes the session and drops its end.
+    Leave,
+}
+
+/// What was done in a panel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PanelAsk {
+    /// [`Panel::id`].
+    pub panel: String,
+    /// [`PanelKey::action`]; [`REFRESH`] and [`CLOSED`] come without a key.
+    pub action: String,
+    /// The row under the cursor.
+    pub row: Option<String>,
+    /// What was typed, where the key asks for text.
+    pub text: Option<String>,
+}
+
+/// A panel with [`Panel::refresh`] wants its rows anew.
+pub const REFRESH: &str = "refresh";
+/// The person closed the panel: what it was doing may stop.
+pub const CLOSED: &str = "closed";
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// The session reports.
+    Event(Sequenced),
+    /// What the status line shows has changed.
+    Status(Box<Status>),
+    /// A command ended, also when it said nothing; the prompt is free again.
+    Done,
+    Effect(Effect),
+    Candidates {
+        ticket: u64,
+        candidates: Vec<Candidate>,
+    },
+}
+
+/// What a command does to the screen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Something to read, in the transcript.
+    Say(Said),
+    /// Opens a panel, or replaces the open one of the same id.
+    Panel(Box<Panel>),
+    /// Closes the open panel.
+    ClosePanel,
+    /// Something long to read, in an overlay.
+    Page(Page),
+    /// Text for the composer; what stands there is kept in the history.
+    Draft(String),
+    /// The person's words went to the session (`/retry`, a prompt of a skill): shown as theirs.
+    Asked(String),
+    /// Another conversation is open, or the same one from its rows: the transcript begins anew below.
+    Opened {
+        banner: String,
+        entries: Vec<Entry>,
+    },
+    /// How things are shown from now on.
+    Show(Show),
+    /// The screen is drawn again from the transcript.
+    Redraw,
+    /// To the person's clipboard.
+    Copy(String),
+    Leave,
+}
+
+/// A finished thing of a conversation, from its stored rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    User(String),
+    Assistant(String),
+    Reasoning(String),
+    Tool {
+        name: String,
+        arguments: String,
+        result: String,
+        failed: bool,
+    },
+    /// Earlier rows are not shown: how many.
+    Omitted(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub kind: Saying,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saying {
+    /// As it is: columns stay columns.
+    Plain,
+    Markdown,
+    /// A unified diff.
+    Diff,
+    Info,
+    Warning,
+    /// One card: the text is the cause.
+    Error {
+        fix: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub title: String,
+    /// How `text` is read.
+    pub kind: Saying,
+    pub text: String,
+}
+
+/// A way of showing that a command changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Show {
+    Theme(String),
+    /// Reasoning in the transcript.
+    Reasoning(bool),
+    /// Results of tools, whole.
+    Verbose(bool),
+    Timestamps(bool),
+    StatusLine(bool),
+    /// What Enter does while a turn runs.
+    Busy(Busy),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Busy {
+    #[default]
+    Steer,
+    Queue,
+    Interrupt,
+}
+
+/// What the program knows and the status line and banner show. Tokens and cost of running turns come
+/// with events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    pub model: String,
+    pub provider: String,
+    /// Said behind the model: `local`, `chat only`.
+    pub remark: Option<String>,
+    pub session: String,
+    pub title: Option<String>,
+    pub profile: Option<String>,
+    pub cwd: PathBuf,
+    pub branch: Option<String>,
+    pub tools: usize,
+    /// `ask`, `smart`, `off`.
+    pub approvals: String,
+    pub mcp: Option<McpCount>,
+    /// `tg`, `tg ds`; `None`: no gateway runs.
+    pub gateway: Option<String>,
+    /// Tokens in the window and its size.
+    pub context: Option<(u64, u32)>,
+    /// Of the session; `None`: unknown.
+    pub cost: Option<f64>,
+    /// Background processes and subagents.
+    pub background: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct McpCount {
+    pub connected: usize,
+    pub configured: usize,
+}
+
+/// A list that things can be done to: models, sessions, MCP servers, checkpoints, themes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Panel {
+    pub id: String,
+    pub title: String,
+    /// Right of the title: `2 ok · 1 down`.
+    pub note: String,
+    /// Headings; without any, cells are separated by two blanks.
+    pub columns: Vec<String>,
+    pub groups: Vec<Group>,
+    pub keys: Vec<PanelKey>,
+    /// Typing filters the rows; then keys are chords (`ctrl+s`) or named keys.
+    pub filters: bool,
+    /// The row the cursor stands on at first; a panel that is replaced keeps the person's.
+    pub selected: Option<String>,
+    /// Lines below the rows.
+    pub footer: Vec<String>,
+    /// How often [`REFRESH`] is asked for.
+    pub refresh: Option<Duration>,
+    /// Something is under way: shown beside the title.
+    pub busy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Empty: no heading.
+    pub title: String,
+    pub rows: Vec<PanelRow>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PanelRow {
+    pub id: String,
+    pub mark: Mark,
+    pub cells: Vec<String>,
+    /// Shown below the list for the row under the cursor.
+    pub detail: String,
+    /// Found by the filter beside the cells.
+    pub also: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    #[default]
+    None,
+    Current,
+    Good,
+    Waiting,
+    Bad,
+    Off,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PanelKey {
+    /// `enter`, `r`, `ctrl+s`, `delete`.
+    pub key: String,
+    pub label: String,
+    pub action: String,
+    /// Acts on a row.
+    pub row: bool,
+    /// Asked first; `y` does it.
+    pub confirm: Option<String>,
+    /// A text is asked for, with this label.
+    pub text: Option<String>,
+    /// The panel closes at once; otherwise it stays until it is told.
+    pub closes: bool,
+}
+
+/// A value that completes a word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidate {
+    pub value: String,
+    pub about: String,
+}

@@ -1,0 +1,1 @@
+//! Colours and signs by what they mean.
