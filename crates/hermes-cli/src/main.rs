@@ -4,6 +4,7 @@ mod args;
 mod chat;
 mod commands;
 mod exit;
+mod first_run;
 mod logging;
 mod output;
 mod wiring;
@@ -72,8 +73,8 @@ fn run(cli: Cli, out: Output) -> Outcome {
     }
     let cx = Context::open(&cli.global, out)?;
     match cli.command {
-        None => chat::run(chat::Request::from_cli(cli.oneshot, cli.turn), &cx),
-        Some(Command::Chat(args)) => chat::run(chat::Request::from_chat(args), &cx),
+        None => converse(chat::Request::from_cli(cli.oneshot, cli.turn), cx),
+        Some(Command::Chat(args)) => converse(chat::Request::from_chat(args), cx),
         Some(Command::Sessions(args)) => commands::sessions::run(*args, &cx),
         Some(Command::Config(args)) => commands::config::run(args, &cx),
         Some(Command::Model(args)) => commands::model::run(args, &cx),
@@ -88,4 +89,13 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
         Some(Command::Version(_) | Command::Completion(_)) => Ok(()),
     }
+}
+
+/// A chat at a terminal may be the first one.
+fn converse(request: chat::Request, cx: Context) -> Outcome {
+    let cx = match request.at_terminal(&cx) {
+        Some(turn) => first_run::before_chat(turn, cx)?,
+        None => cx,
+    };
+    chat::run(request, &cx)
 }

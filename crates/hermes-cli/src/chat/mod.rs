@@ -51,6 +51,13 @@ impl Request {
             turn: args.turn,
         }
     }
+
+    /// The flags of a conversation that a person is about to hold at this terminal.
+    pub(crate) fn at_terminal(&self, cx: &Context) -> Option<&TurnArgs> {
+        let asked = cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input;
+        let conversation = self.prompt.is_none() && self.turn.format() == OutputFormat::Text;
+        (asked && conversation).then_some(&self.turn)
+    }
 }
 
 /// Runs what was asked for.
