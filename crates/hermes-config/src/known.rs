@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::schema::field::Field as _;
-use crate::schema::{self, agent, model, surface};
+use crate::schema::{self, agent, model, surface, tui};
 use crate::warning::{ConfigWarning, Problem};
 
 /// Root keys without a default: old forms, settings of the gateway, sections of plugins and of
@@ -52,7 +52,7 @@ const OTHER_ROOTS: [&str; 38] = [
 ];
 
 /// Sections whose keys we know completely. Elsewhere every key is somebody's.
-const CLOSED: [&str; 17] = [
+const CLOSED: [&str; 18] = [
     "agent",
     "approvals",
     "checkpoints",
@@ -70,6 +70,7 @@ const CLOSED: [&str; 17] = [
     "streaming",
     "terminal",
     "tool_output",
+    "tui",
 ];
 
 fn optional(section: &str) -> &'static [&'static str] {
@@ -87,6 +88,7 @@ fn optional(section: &str) -> &'static [&'static str] {
         "sessions" => surface::Sessions::OPTIONAL,
         "skills" => agent::Skills::OPTIONAL,
         "terminal" => surface::Terminal::OPTIONAL,
+        "tui" => tui::Tui::OPTIONAL,
         _ => &[],
     }
 }
@@ -116,6 +118,9 @@ pub(crate) fn check(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>
                     if !names_in(key).any(|known| known == name.as_str()) {
                         warnings.push(unknown(&format!("{key}.{name}"), names_in(key), name));
                     }
+                }
+                if key == "tui" {
+                    tui::check(section, warnings);
                 }
             }
             _ => {}

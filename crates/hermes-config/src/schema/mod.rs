@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod field;
 pub(crate) mod model;
 pub(crate) mod surface;
+pub(crate) mod tui;
 
 use std::sync::LazyLock;
 
@@ -19,6 +20,7 @@ pub use surface::{
     Approvals, Checkpoints, Cron, Curator, CuratorBackup, Display, Gateway, Logging, Network,
     Security, SessionReset, Sessions, Streaming, Terminal, Web, WebsiteBlocklist,
 };
+pub use tui::Tui;
 
 use crate::warning::ConfigWarning;
 use field::{Field as _, section};
@@ -91,6 +93,7 @@ section! {
         platforms: Map<String, Value>,
         plugins: Map<String, Value>,
         session_reset: SessionReset,
+        tui: Tui,
     }
 }
 

@@ -1,0 +1,151 @@
+//! `tui`: the terminal interface. A section of ours alone, so that a home without it reads as the
+//! original's.
+
+use serde_json::{Map, Value};
+
+use super::Config;
+use super::field::{Named, Word, section};
+use crate::warning::{ConfigWarning, Problem};
+
+section! {
+    /// `tui`. What is not set here may be said by a key of `display` that means the same: see
+    /// [`Tui::of`].
+    struct Tui {}
+    optional {
+        /// `inline`: below the shell's own lines; `full`: the alternate screen.
+        screen: Word,
+        /// `full`: after a resize everything is printed anew, which also erases what the shell had
+        /// printed before; `off`: old lines stay as the terminal breaks them.
+        reflow: Word,
+        /// The spinner and the clock of a running turn.
+        animations: bool,
+        /// `auto`, or a name of `/theme`.
+        theme: Word,
+        /// Plain characters instead of symbols.
+        ascii: bool,
+        /// Action → its key, or a list of them.
+        keys: Named<Vec<String>>,
+        /// How a person who looks elsewhere is called: `auto`, `bell`, `osc9`, `off`.
+        notifications: Word,
+        /// What Enter does while a turn runs: `steer`, `queue`, `interrupt`.
+        busy: Word,
+        /// Whether widths that terminals disagree about count as two columns.
+        wide_ambiguous: bool,
+        /// Lets the terminal tell keys apart that look alike otherwise (the kitty protocol).
+        keyboard_protocol: bool,
+    }
+}
+
+/// Keys of the section that take one word out of a few.
+const WORDS: [(&str, &[&str]); 4] = [
+    ("screen", &["inline", "full"]),
+    ("reflow", &["full", "off"]),
+    ("notifications", &["auto", "bell", "osc9", "off"]),
+    ("busy", &["steer", "queue", "interrupt"]),
+];
+
+/// Reports words that mean nothing.
+pub(crate) fn check(section: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>) {
+    for (key, words) in WORDS {
+        let given = match section.get(key) {
+            Some(Value::String(word)) => Word::new(word),
+            Some(Value::Bool(false)) => Word::new("off"),
+            _ => continue,
+        };
+        if !words.contains(&given.as_str()) {
+            let why = format!("{given:?} is none of {}", words.join(", "), given = &*given);
+            warnings.push(ConfigWarning::new(
+                format!("tui.{key}"),
+                Problem::Invalid { why },
+            ));
+        }
+    }
+}
+
+impl Tui {
+    /// The section with what `display` says filled in. `file` is the tree of config.yaml alone:
+    /// there only counts what somebody wrote, because the original's defaults are not ours.
+    pub fn of(config: &Config, file: &Value) -> Self {
+        let mut tui = config.tui.clone().unwrap_or_default();
+        let display = |key: &str| file.get("display").and_then(|section| section.get(key));
+        let word = |key: &str| display(key).and_then(Value::as_str).map(Word::new);
+        tui.ascii = tui.ascii.or(config.display.ascii);
+        tui.busy = tui.busy.or_else(|| word("busy_input_mode"));
+        tui.theme = tui.theme.or_else(|| word("theme"));
+        if display("bell_on_complete").and_then(Value::as_bool) == Some(true) {
+            tui.notifications = tui.notifications.or_else(|| Some("bell".into()));
+        }
+        tui
+    }
+
+    /// Everything in the alternate screen.
+    pub fn fills_the_screen(&self) -> bool {
+        self.screen.as_deref() == Some("full")
+    }
+
+    pub fn reflows(&self) -> bool {
+        self.reflow.as_deref() != Some("off")
+    }
+
+    pub fn animates(&self) -> bool {
+        self.animations.unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(tree: &Value) -> (Tui, Vec<String>) {
+        let mut warnings = Vec::new();
+        let config = Config::from_tree(tree, &mut warnings);
+        crate::known::check(tree.as_object().unwrap(), &mut warnings);
+        let warnings = warnings.iter().map(ToString::to_string).collect();
+        (Tui::of(&config, tree), warnings)
+    }
+
+    #[test]
+    fn what_display_says_counts_where_tui_is_silent() {
+        let (tui, warnings) = read(&json!({
+            "display": {"busy_input_mode": "queue", "ascii": true, "bell_on_complete": true}
+        }));
+        assert_eq!(warnings, [] as [String; 0]);
+        assert_eq!(tui.busy.as_deref(), Some("queue"));
+        assert_eq!(tui.ascii, Some(true));
+        assert_eq!(tui.notifications.as_deref(), Some("bell"));
+        let (tui, _) = read(&json!({
+            "tui": {"busy": "steer", "ascii": false},
+            "display": {"busy_input_mode": "queue", "ascii": true}
+        }));
+        assert_eq!(
+            (tui.busy.as_deref(), tui.ascii),
+            (Some("steer"), Some(false))
+        );
+    }
+
+    #[test]
+    fn a_default_of_the_original_is_not_a_wish() {
+        let (tui, _) = read(&json!({}));
+        assert_eq!(tui, Tui::default());
+        assert!(!tui.fills_the_screen() && tui.reflows() && tui.animates());
+    }
+
+    #[test]
+    fn wrong_words_and_keys_are_noticed() {
+        let (tui, warnings) = read(&json!({
+            "tui": {"screen": "ful", "reflow": false, "keys": {"submit": "ctrl+s"}, "them": "x"}
+        }));
+        assert_eq!(
+            warnings,
+            [
+                "tui.them: unknown key, kept but not used; did you mean tui.theme?",
+                "tui.screen: \"ful\" is none of inline, full",
+            ]
+        );
+        assert!(!tui.reflows());
+        let keys = tui.keys.unwrap();
+        assert_eq!(keys.get("submit"), Some(&vec!["ctrl+s".to_owned()]));
+    }
+}
