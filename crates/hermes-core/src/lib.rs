@@ -12,6 +12,7 @@
 //! | [`approval`] | questions that only a person may answer |
 //! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
+//! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
 //! | [`redact`] | hiding secrets in text |
 //! | [`fence`] | marking text from outside |
@@ -29,6 +30,7 @@ pub mod ids;
 pub mod message;
 pub mod model;
 pub mod redact;
+pub mod slash;
 pub mod store;
 pub mod taint;
 pub mod task;

@@ -1,0 +1,459 @@
+//! The commands. Their order is that of `/help`.
+
+use super::{Category, CommandDef, Surfaces, Values, Verb};
+
+const fn def(
+    category: Category,
+    verb: Verb,
+    name: &'static str,
+    args: &'static str,
+    summary: &'static str,
+) -> CommandDef {
+    CommandDef {
+        name,
+        aliases: &[],
+        args,
+        subcommands: &[],
+        values: Values::None,
+        surfaces: Surfaces::ALL,
+        category,
+        summary,
+        verb,
+    }
+}
+
+impl CommandDef {
+    const fn or(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn sub(mut self, subcommands: &'static [&'static str]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+
+    const fn of(mut self, values: Values) -> Self {
+        self.values = values;
+        self
+    }
+
+    const fn on(mut self, surfaces: Surfaces) -> Self {
+        self.surfaces = surfaces;
+        self
+    }
+}
+
+use Category::{Busy, Info, Session, Settings, Tools};
+
+/// Every command there is.
+pub const COMMANDS: &[CommandDef] = &[
+    def(
+        Session,
+        Verb::New,
+        "new",
+        "[title]",
+        "start a new session; /undo goes back",
+    )
+    .or(&["reset"]),
+    def(
+        Session,
+        Verb::Clear,
+        "clear",
+        "",
+        "a new session on an empty screen; /undo goes back",
+    )
+    .on(Surfaces::LOCAL),
+    def(
+        Session,
+        Verb::Retry,
+        "retry",
+        "",
+        "ask the last question again",
+    ),
+    def(
+        Session,
+        Verb::Undo,
+        "undo",
+        "[n]",
+        "take back the last n questions; again: bring them back",
+    ),
+    def(
+        Session,
+        Verb::Redo,
+        "redo",
+        "",
+        "bring back what /undo took",
+    ),
+    def(
+        Session,
+        Verb::Title,
+        "title",
+        "[text]",
+        "show or set the title",
+    ),
+    def(
+        Session,
+        Verb::Branch,
+        "branch",
+        "[title]",
+        "go on in a copy of this session",
+    )
+    .or(&["fork"]),
+    def(
+        Session,
+        Verb::Compress,
+        "compress",
+        "[topic | here [n] | --preview]",
+        "summarise the older part; you still see all of it",
+    )
+    .or(&["compact"])
+    .sub(&["here", "--preview"]),
+    def(
+        Session,
+        Verb::Resume,
+        "resume",
+        "[id|title]",
+        "go on with another session",
+    )
+    .of(Values::Sessions),
+    def(
+        Session,
+        Verb::Sessions,
+        "sessions",
+        "[words]",
+        "stored sessions",
+    )
+    .of(Values::Sessions),
+    def(
+        Session,
+        Verb::History,
+        "history",
+        "[n]",
+        "this conversation, from its rows",
+    ),
+    def(
+        Session,
+        Verb::Export,
+        "export",
+        "[file]",
+        "write this session: .jsonl, .json, .md or .html",
+    )
+    .or(&["save"])
+    .of(Values::Files)
+    .on(Surfaces::LOCAL),
+    def(
+        Session,
+        Verb::Status,
+        "status",
+        "",
+        "session, model, context, servers",
+    ),
+    def(
+        Session,
+        Verb::Rollback,
+        "rollback",
+        "[diff] [n] [file]",
+        "snapshots of this project: list, compare, go back",
+    )
+    .sub(&["list", "diff"])
+    .of(Values::Checkpoints),
+    def(
+        Session,
+        Verb::Compose,
+        "compose",
+        "[text]",
+        "write the message in $EDITOR",
+    )
+    .or(&["prompt"])
+    .on(Surfaces::LOCAL),
+    def(Session, Verb::Redraw, "redraw", "", "draw the screen again").on(Surfaces::SCREEN),
+    def(
+        Session,
+        Verb::Quit,
+        "quit",
+        "[--delete]",
+        "leave; --delete forgets this session",
+    )
+    .or(&["exit"])
+    .sub(&["--delete"])
+    .on(Surfaces::LOCAL),
+    def(
+        Busy,
+        Verb::Queue,
+        "queue",
+        "<text>",
+        "ask this after the current turn",
+    )
+    .or(&["q"]),
+    def(
+        Busy,
+        Verb::Steer,
+        "steer",
+        "<text>",
+        "tell the model while it works",
+    ),
+    def(
+        Busy,
+        Verb::Background,
+        "background",
+        "<text>",
+        "ask this in a session of its own",
+    )
+    .or(&["bg", "btw"]),
+    def(
+        Busy,
+        Verb::Stop,
+        "stop",
+        "[id]",
+        "stop background processes",
+    ),
+    def(
+        Busy,
+        Verb::Agents,
+        "agents",
+        "",
+        "what works in the background",
+    )
+    .or(&["tasks"]),
+    def(
+        Busy,
+        Verb::Busy,
+        "busy",
+        "[steer|queue|interrupt]",
+        "what Enter does while a turn runs",
+    )
+    .sub(&["steer", "queue", "interrupt"])
+    .on(Surfaces::SCREEN),
+    def(
+        Busy,
+        Verb::Moa,
+        "moa",
+        "<question>",
+        "ask several models and join their answers",
+    ),
+    def(
+        Settings,
+        Verb::Model,
+        "model",
+        "[model] [--provider p] [--global]",
+        "show or switch the model; --global keeps it",
+    )
+    .of(Values::Models),
+    def(
+        Settings,
+        Verb::Personality,
+        "personality",
+        "[name|none]",
+        "how it talks",
+    )
+    .of(Values::Personalities),
+    def(
+        Settings,
+        Verb::Reasoning,
+        "reasoning",
+        "[level|show|hide]",
+        "how long it thinks, and whether you see it",
+    )
+    .sub(&[
+        "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "show", "hide",
+    ]),
+    def(
+        Settings,
+        Verb::Fast,
+        "fast",
+        "[on|off]",
+        "the provider's faster service tier",
+    )
+    .sub(&["on", "off"]),
+    def(
+        Settings,
+        Verb::Yolo,
+        "yolo",
+        "[on|off]",
+        "approve dangerous actions without asking",
+    )
+    .sub(&["on", "off"])
+    .on(Surfaces::LOCAL),
+    def(
+        Settings,
+        Verb::Verbose,
+        "verbose",
+        "[on|off]",
+        "reasoning and whole tool results",
+    )
+    .sub(&["on", "off"])
+    .on(Surfaces::LOCAL),
+    def(Settings, Verb::Theme, "theme", "[name]", "colours")
+        .or(&["skin"])
+        .of(Values::Themes)
+        .on(Surfaces::SCREEN),
+    def(
+        Settings,
+        Verb::StatusBar,
+        "statusbar",
+        "[on|off]",
+        "the line below the prompt",
+    )
+    .sub(&["on", "off"])
+    .on(Surfaces::SCREEN),
+    def(
+        Settings,
+        Verb::Timestamps,
+        "timestamps",
+        "[on|off]",
+        "when each message came",
+    )
+    .sub(&["on", "off"])
+    .on(Surfaces::SCREEN),
+    def(
+        Settings,
+        Verb::Config,
+        "config",
+        "[key] [value]",
+        "where the configuration is; read or set a key",
+    )
+    .on(Surfaces::LOCAL),
+    def(
+        Tools,
+        Verb::Tools,
+        "tools",
+        "[list | enable t | disable t]",
+        "tools the model can call",
+    )
+    .sub(&["list", "enable", "disable"])
+    .of(Values::Toolsets),
+    def(
+        Tools,
+        Verb::Toolsets,
+        "toolsets",
+        "",
+        "groups of tools, on and off",
+    ),
+    def(
+        Tools,
+        Verb::Mcp,
+        "mcp",
+        "[name] [reconnect|login|on|off]",
+        "MCP servers: how they fare, reconnect, log in",
+    )
+    .sub(&["reconnect"])
+    .of(Values::McpServers),
+    def(
+        Tools,
+        Verb::Skills,
+        "skills",
+        "[words]",
+        "skills of this home; /<name> uses one",
+    )
+    .of(Values::Skills),
+    def(
+        Tools,
+        Verb::Memory,
+        "memory",
+        "[pending | approve id | reject id]",
+        "what is remembered, and what waits for you",
+    )
+    .sub(&["pending", "approve", "reject"]),
+    def(
+        Tools,
+        Verb::Learn,
+        "learn",
+        "<what>",
+        "make a skill of something just done",
+    ),
+    def(
+        Tools,
+        Verb::Cron,
+        "cron",
+        "[list | pause | resume | remove] [job]",
+        "scheduled jobs",
+    )
+    .sub(&["list", "pause", "resume", "remove"]),
+    def(
+        Tools,
+        Verb::Reload,
+        "reload",
+        "",
+        "read keys and configuration again",
+    )
+    .on(Surfaces::LOCAL),
+    def(
+        Tools,
+        Verb::ReloadMcp,
+        "reload-mcp",
+        "",
+        "connect all MCP servers anew",
+    ),
+    def(
+        Tools,
+        Verb::ReloadSkills,
+        "reload-skills",
+        "",
+        "look for skills again",
+    ),
+    def(Info, Verb::Help, "help", "[command]", "this list")
+        .or(&["?", "commands"])
+        .of(Values::Commands),
+    def(
+        Info,
+        Verb::Usage,
+        "usage",
+        "",
+        "tokens and cost of this session",
+    )
+    .or(&["cost"]),
+    def(
+        Info,
+        Verb::Insights,
+        "insights",
+        "[days]",
+        "tokens, cost and tools over time",
+    ),
+    def(Info, Verb::Profile, "profile", "", "which home this is").on(Surfaces::LOCAL),
+    def(Info, Verb::Whoami, "whoami", "", "who you are to the agent"),
+    def(
+        Info,
+        Verb::Copy,
+        "copy",
+        "[n]",
+        "the last answer, or the nth last, to the clipboard",
+    )
+    .on(Surfaces::SCREEN),
+    def(
+        Info,
+        Verb::Paste,
+        "paste",
+        "",
+        "the image in the clipboard, with the next message",
+    )
+    .on(Surfaces::LOCAL),
+    def(
+        Info,
+        Verb::Image,
+        "image",
+        "<file>",
+        "an image with the next message",
+    )
+    .of(Values::Files)
+    .on(Surfaces::LOCAL),
+    def(
+        Info,
+        Verb::Diff,
+        "diff",
+        "[staged]",
+        "what changed in this project",
+    )
+    .sub(&["staged"]),
+    def(Info, Verb::Keys, "keys", "", "what the keys do").on(Surfaces::LOCAL),
+    def(Info, Verb::Doctor, "doctor", "", "check this installation").on(Surfaces::LOCAL),
+    def(
+        Info,
+        Verb::Debug,
+        "debug",
+        "",
+        "what a bug report needs; secrets left out",
+    )
+    .on(Surfaces::LOCAL),
+    def(Info, Verb::Version, "version", "", "version"),
+];
