@@ -63,11 +63,11 @@ pub enum Ask {
 pub struct PanelAsk {
     /// [`Panel::id`].
     pub panel: String,
-    /// [`PanelKey::action`]; [`REFRESH`] and [`CLOSED`] come without a key.
+    /// [`PanelKey::action`]; [`REFRESH`], [`CLOSED`], [`MOVED`] and [`FILTER`] come without a key.
     pub action: String,
     /// The row under the cursor.
     pub row: Option<String>,
-    /// What was typed, where the key asks for text.
+    /// What was typed, where the key asks for text; with [`FILTER`], the filter.
     pub text: Option<String>,
 }
 
@@ -75,6 +75,10 @@ pub struct PanelAsk {
 pub const REFRESH: &str = "refresh";
 /// The person closed the panel: what it was doing may stop.
 pub const CLOSED: &str = "closed";
+/// The cursor stands on another row of a panel with [`Panel::previews`].
+pub const MOVED: &str = "moved";
+/// The filter of a panel with [`Panel::searches`] has changed and rests.
+pub const FILTER: &str = "filter";
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,6 +238,10 @@ pub struct Panel {
     pub keys: Vec<PanelKey>,
     /// Typing filters the rows; then keys are chords (`ctrl+s`) or named keys.
     pub filters: bool,
+    /// Each move of the cursor is told: [`MOVED`].
+    pub previews: bool,
+    /// The filter is told, so that rows can be looked for elsewhere: [`FILTER`].
+    pub searches: bool,
     /// The row the cursor stands on at first; a panel that is replaced keeps the person's.
     pub selected: Option<String>,
     /// Lines below the rows.
@@ -260,6 +268,8 @@ pub struct PanelRow {
     pub detail: String,
     /// Found by the filter beside the cells.
     pub also: String,
+    /// What a key that asks for a text begins with: the title that is to be changed.
+    pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -281,10 +291,12 @@ pub struct PanelKey {
     pub action: String,
     /// Acts on a row.
     pub row: bool,
-    /// Asked first; `y` does it.
+    /// Asked first; `y` does it. `{}` stands for the first cell of the row.
     pub confirm: Option<String>,
-    /// A text is asked for, with this label.
+    /// A text is asked for, with this label; `{}` as above.
     pub text: Option<String>,
+    /// The text is a secret: shown as dots.
+    pub secret: bool,
     /// The panel closes at once; otherwise it stays until it is told.
     pub closes: bool,
 }
