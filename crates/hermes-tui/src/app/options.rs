@@ -1,0 +1,63 @@
+//! What the interface is started with, and how it ends.
+
+use std::path::PathBuf;
+
+use hermes_config::schema::Tui;
+use hermes_core::event::TurnExit;
+use hermes_core::message::Part;
+use hermes_core::model::Route;
+
+use crate::port::{Entry, Status};
+
+/// Everything [`super::run`] needs to know beforehand.
+#[derive(Clone)]
+pub struct Options {
+    /// Of the program, for the banner.
+    pub version: String,
+    /// Where the history of the composer and drafts are kept; `None`: they are not.
+    pub keep: Option<PathBuf>,
+    /// [`Tui::of`].
+    pub tui: Tui,
+    /// Whether colours are wanted (`--color`, `NO_COLOR`).
+    pub colour: bool,
+    pub status: Status,
+    /// A conversation that is gone on with.
+    pub entries: Vec<Entry>,
+    /// Text that stands in the composer at first; otherwise the draft of the last time does.
+    pub draft: Option<String>,
+    /// They go with the first message.
+    pub images: Vec<Part>,
+    /// `display.show_reasoning`.
+    pub reasoning: bool,
+    /// Results of tools, whole.
+    pub verbose: bool,
+    /// `display.timestamps`.
+    pub timestamps: bool,
+    /// Said below the banner: warnings of the configuration, a hint of the first run.
+    pub notices: Vec<String>,
+    /// Why a turn ended as it did, and what helps. `None`: nothing is to be said.
+    pub explain: fn(&TurnExit, Option<&Route>) -> Option<Explanation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub cause: String,
+    pub fix: Option<String>,
+}
+
+/// How the interface ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// The person left.
+    Left,
+    /// The program closed its end.
+    Ended,
+    /// The terminal is gone, or a signal asked for the end.
+    Hung,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error("the terminal: {0}")]
+    Terminal(#[from] std::io::Error),
+}
