@@ -9,6 +9,7 @@ mod conversation;
 mod encode;
 mod export;
 mod import;
+pub mod insights;
 mod layout;
 mod lineage;
 mod list;

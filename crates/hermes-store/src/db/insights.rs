@@ -1,0 +1,492 @@
+//! What was used: tokens, money, models, tools, over the sessions of a window of time.
+//!
+//! Everything is summed by SQLite. Tokens and money are known per session and model, not per
+//! message, so a session counts as a whole: it belongs to the window in which it began.
+
+use std::collections::BTreeMap;
+
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, Row, named_params};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Store;
+use super::connection::Fault;
+use super::layout::Layout;
+
+/// Which sessions count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Only sessions that began at this time (epoch seconds) or later.
+    pub since: Option<f64>,
+    pub source: Option<String>,
+    pub session: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tokens {
+    /// Without what came from the provider's cache.
+    pub input: i64,
+    pub output: i64,
+    pub cache_read: i64,
+    pub cache_write: i64,
+    /// Part of the output.
+    pub reasoning: i64,
+    pub total: i64,
+}
+
+/// What it cost, and how that is known. A kind of which there is nothing is `None`, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spent {
+    /// Reported by providers.
+    pub actual_usd: Option<f64>,
+    /// From price lists.
+    pub estimated_usd: Option<f64>,
+    /// The two above together.
+    pub known_usd: Option<f64>,
+    /// Calls that a subscription covers.
+    pub included_calls: i64,
+    /// Calls whose price nobody knows; the sums above lack them.
+    pub unknown_calls: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelUse {
+    pub model: String,
+    pub provider: String,
+    pub sessions: i64,
+    pub calls: i64,
+    pub tokens: Tokens,
+    pub cost: Spent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolUse {
+    pub tool: String,
+    pub calls: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkillUse {
+    pub skill: String,
+    pub loads: i64,
+    pub edits: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceUse {
+    pub source: String,
+    pub sessions: i64,
+    pub messages: i64,
+    pub tokens: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionUse {
+    pub id: String,
+    pub title: Option<String>,
+    pub started_at: f64,
+    pub messages: i64,
+    pub tokens: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Messages {
+    pub total: i64,
+    pub user: i64,
+    pub assistant: i64,
+    pub tool: i64,
+}
+
+/// What happened in the quarter of an hour that begins at `start` (epoch seconds). Quarters are
+/// the finest step by which time zones differ, so any zone can be laid over them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quarter {
+    pub start: i64,
+    pub messages: i64,
+    /// Sessions that began then, and their tokens.
+    pub sessions: i64,
+    pub tokens: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Insights {
+    pub sessions: i64,
+    pub messages: Messages,
+    pub tool_calls: i64,
+    pub calls: i64,
+    pub tokens: Tokens,
+    /// The part of `tokens` that went to side work: titles, compression, vision.
+    pub side_tokens: i64,
+    pub cost: Spent,
+    /// Most tokens first.
+    pub models: Vec<ModelUse>,
+    pub tools: Vec<ToolUse>,
+    pub skills: Vec<SkillUse>,
+    pub sources: Vec<SourceUse>,
+    pub top_sessions: Vec<SessionUse>,
+    /// In order of time; quarters without anything are left out.
+    pub quarters: Vec<Quarter>,
+}
+
+const TOP: usize = 5;
+
+impl Store {
+    pub async fn insights(&self, window: Window) -> Result<Insights, StoreError> {
+        self.read("adding up usage", move |conn, layout| {
+            collect(conn, layout, &window)
+        })
+        .await
+    }
+}
+
+/// Sessions of the window, to follow `WHERE`.
+const CHOSEN: &str = "s.started_at >= :since AND (:source IS NULL OR s.source = :source)
+     AND (:session IS NULL OR s.id = :session)";
+
+const SESSION_TOKENS: &str = "COALESCE(s.input_tokens, 0) + COALESCE(s.output_tokens, 0)
+     + COALESCE(s.cache_read_tokens, 0) + COALESCE(s.cache_write_tokens, 0)";
+
+fn collect(conn: &Connection, layout: &Layout, window: &Window) -> Result<Insights, Fault> {
+    let query = Query { conn, window };
+    let mut all = Insights::default();
+    models(&query, layout, &mut all)?;
+    messages_and_tools(&query, &mut all)?;
+    all.skills = skills(&query)?;
+    sources(&query, &mut all)?;
+    all.top_sessions = query.rows(
+        &format!(
+            "SELECT s.id, s.title, s.started_at, COALESCE(s.message_count, 0), {SESSION_TOKENS} AS tokens
+             FROM sessions s WHERE {CHOSEN} AND {SESSION_TOKENS} > 0
+             ORDER BY tokens DESC, s.id LIMIT {TOP}"
+        ),
+        |row| {
+            Ok(SessionUse {
+                id: row.get(0)?,
+                title: row.get(1)?,
+                started_at: row.get(2)?,
+                messages: row.get(3)?,
+                tokens: row.get(4)?,
+            })
+        },
+    )?;
+    all.quarters = quarters(&query)?;
+    Ok(all)
+}
+
+struct Query<'a> {
+    conn: &'a Connection,
+    window: &'a Window,
+}
+
+impl Query<'_> {
+    fn rows<T>(
+        &self,
+        sql: &str,
+        read: impl FnMut(&Row<'_>) -> Result<T, rusqlite::Error>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut statement = self.conn.prepare(sql)?;
+        let rows = statement.query_map(
+            named_params! {
+                ":since": self.window.since.unwrap_or(0.0),
+                ":source": self.window.source,
+                ":session": self.window.session,
+            },
+            read,
+        )?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Usage in parts: the rows per model, and what the session's own totals have beyond them
+/// (sessions of older programs have no such rows). Side work is in no session total.
+fn parts(layout: &Layout) -> String {
+    let has_usage = layout.has("session_model_usage");
+    let task = layout.column("session_model_usage", "u", "task", "''");
+    let per_model = if has_usage {
+        format!(
+            "SELECT u.session_id AS sid, u.model AS model, u.billing_provider AS provider,
+                {task} AS task, COALESCE(u.api_call_count, 0) AS calls,
+                COALESCE(u.input_tokens, 0) AS input, COALESCE(u.output_tokens, 0) AS output,
+                COALESCE(u.cache_read_tokens, 0) AS read, COALESCE(u.cache_write_tokens, 0) AS written,
+                COALESCE(u.reasoning_tokens, 0) AS reasoning,
+                COALESCE(u.estimated_cost_usd, 0) AS estimated,
+                COALESCE(u.actual_cost_usd, 0) AS actual, u.cost_status AS status
+             FROM session_model_usage u JOIN sessions s ON s.id = u.session_id WHERE {CHOSEN}"
+        )
+    } else {
+        "SELECT '' AS sid, '' AS model, '' AS provider, '' AS task, 0 AS calls, 0 AS input,
+            0 AS output, 0 AS read, 0 AS written, 0 AS reasoning, 0.0 AS estimated,
+            0.0 AS actual, '' AS status WHERE 0"
+            .to_owned()
+    };
+    let beyond = |column: &str, known: &str| {
+        format!("MAX(0, COALESCE(s.{column}, 0) - COALESCE(k.{known}, 0))")
+    };
+    format!(
+        "WITH per_model AS MATERIALIZED ({per_model}),
+         known AS (SELECT sid, SUM(calls) AS calls, SUM(input) AS input, SUM(output) AS output,
+                SUM(read) AS read, SUM(written) AS written, SUM(reasoning) AS reasoning,
+                SUM(estimated) AS estimated, SUM(actual) AS actual
+            FROM per_model WHERE task = '' GROUP BY sid),
+         parts AS (
+            SELECT * FROM per_model
+            UNION ALL
+            SELECT s.id, s.model, s.billing_provider, '', {}, {}, {}, {}, {}, {}, {}, {}, s.cost_status
+            FROM sessions s LEFT JOIN known k ON k.sid = s.id WHERE {CHOSEN})",
+        beyond("api_call_count", "calls"),
+        beyond("input_tokens", "input"),
+        beyond("output_tokens", "output"),
+        beyond("cache_read_tokens", "read"),
+        beyond("cache_write_tokens", "written"),
+        beyond("reasoning_tokens", "reasoning"),
+        beyond("estimated_cost_usd", "estimated"),
+        beyond("actual_cost_usd", "actual"),
+    )
+}
+
+fn models(query: &Query<'_>, layout: &Layout, all: &mut Insights) -> Result<(), Fault> {
+    // Sums of the same numbers in another order differ by less than this.
+    const NOTHING: &str = "0.0000001";
+    let sql = format!(
+        "{} SELECT COALESCE(NULLIF(model, ''), 'unknown') AS model, COALESCE(provider, '') AS provider,
+            COUNT(DISTINCT sid) AS sessions, SUM(calls) AS calls, SUM(input) AS input,
+            SUM(output) AS output, SUM(read) AS read, SUM(written) AS written,
+            SUM(reasoning) AS reasoning,
+            SUM(estimated) AS estimated, SUM(actual) AS actual,
+            COALESCE(SUM(status = 'estimated' OR estimated > {NOTHING}), 0) AS any_estimated,
+            COALESCE(SUM(status = 'actual' OR actual > {NOTHING}), 0) AS any_actual,
+            SUM(CASE WHEN status = 'included' THEN calls ELSE 0 END) AS included,
+            SUM(CASE WHEN COALESCE(status, 'unknown') IN ('', 'unknown') AND estimated <= {NOTHING}
+                AND actual <= {NOTHING} THEN MAX(calls, 1) ELSE 0 END) AS unknown,
+            SUM(CASE WHEN task <> '' THEN input + output + read + written ELSE 0 END) AS side
+         FROM parts
+         WHERE calls + input + output + read + written > 0 OR estimated > {NOTHING} OR actual > {NOTHING}
+         GROUP BY 1, 2 ORDER BY SUM(input + output + read + written) DESC, 1, 2",
+        parts(layout)
+    );
+    let mut side = 0;
+    all.models = query.rows(&sql, |row| {
+        side += row.get::<_, i64>("side")?;
+        Ok(ModelUse {
+            model: row.get("model")?,
+            provider: row.get("provider")?,
+            sessions: row.get("sessions")?,
+            calls: row.get("calls")?,
+            tokens: tokens(row)?,
+            cost: spent(row)?,
+        })
+    })?;
+    all.side_tokens = side;
+    for model in &all.models {
+        all.calls += model.calls;
+        all.tokens.add(&model.tokens);
+        all.cost.add(&model.cost);
+    }
+    Ok(())
+}
+
+fn tokens(row: &Row<'_>) -> Result<Tokens, rusqlite::Error> {
+    let mut tokens = Tokens {
+        input: row.get("input")?,
+        output: row.get("output")?,
+        cache_read: row.get("read")?,
+        cache_write: row.get("written")?,
+        reasoning: row.get("reasoning")?,
+        total: 0,
+    };
+    tokens.total = tokens.input + tokens.output + tokens.cache_read + tokens.cache_write;
+    Ok(tokens)
+}
+
+fn spent(row: &Row<'_>) -> Result<Spent, rusqlite::Error> {
+    let if_any = |flag: &str, sum: &str| -> Result<Option<f64>, rusqlite::Error> {
+        Ok(match row.get::<_, i64>(flag)? {
+            0 => None,
+            _ => Some(row.get(sum)?),
+        })
+    };
+    let actual_usd = if_any("any_actual", "actual")?;
+    let estimated_usd = if_any("any_estimated", "estimated")?;
+    Ok(Spent {
+        actual_usd,
+        estimated_usd,
+        known_usd: sum(actual_usd, estimated_usd),
+        included_calls: row.get("included")?,
+        unknown_calls: row.get("unknown")?,
+    })
+}
+
+/// What is not there adds nothing; two that are not there make nothing.
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Tokens {
+    fn add(&mut self, other: &Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.reasoning += other.reasoning;
+        self.total += other.total;
+    }
+}
+
+impl Spent {
+    fn add(&mut self, other: &Self) {
+        self.actual_usd = sum(self.actual_usd, other.actual_usd);
+        self.estimated_usd = sum(self.estimated_usd, other.estimated_usd);
+        self.known_usd = sum(self.known_usd, other.known_usd);
+        self.included_calls += other.included_calls;
+        self.unknown_calls += other.unknown_calls;
+    }
+}
+
+/// Calls are in the assistant's messages, results in those of tools; either may lack names or
+/// rows (older programs, interrupted turns), so the larger count of the two is the truth.
+fn messages_and_tools(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
+    let mut tools: BTreeMap<String, i64> = BTreeMap::new();
+    let counted = query.rows(
+        &format!(
+            "SELECT m.role, m.tool_name, COUNT(*) FROM sessions s JOIN messages m ON m.session_id = s.id
+             WHERE {CHOSEN} GROUP BY 1, 2"
+        ),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    for (role, tool, count) in counted {
+        let (role, tool, count): (String, Option<String>, i64) = (role, tool, count);
+        all.messages.total += count;
+        match role.as_str() {
+            "user" => all.messages.user += count,
+            "assistant" => all.messages.assistant += count,
+            "tool" => all.messages.tool += count,
+            _ => {}
+        }
+        if let (Some(tool), "tool") = (tool, role.as_str()) {
+            *tools.entry(tool).or_default() += count;
+        }
+    }
+    let called = query.rows(
+        &format!(
+            "SELECT CASE WHEN c.type = 'object' THEN json_extract(c.value, '$.function.name') END AS name,
+                COUNT(*)
+             FROM sessions s JOIN messages m ON m.session_id = s.id,
+                json_each(CASE WHEN json_valid(m.tool_calls) THEN m.tool_calls ELSE '[]' END) c
+             WHERE {CHOSEN} AND m.role = 'assistant' AND m.tool_calls IS NOT NULL GROUP BY 1"
+        ),
+        |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    for (name, count) in called {
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let known = tools.entry(name).or_default();
+            *known = count.max(*known);
+        }
+    }
+    all.tools = tools
+        .into_iter()
+        .map(|(tool, calls)| ToolUse { tool, calls })
+        .collect();
+    all.tools.sort_by_key(|tool| std::cmp::Reverse(tool.calls));
+    all.tool_calls = all.tools.iter().map(|tool| tool.calls).sum();
+    Ok(())
+}
+
+fn skills(query: &Query<'_>) -> Result<Vec<SkillUse>, Fault> {
+    let rows = query.rows(
+        &format!(
+            "SELECT m.tool_calls FROM sessions s JOIN messages m ON m.session_id = s.id
+             WHERE {CHOSEN} AND m.role = 'assistant' AND instr(m.tool_calls, '\"skill_') > 0"
+        ),
+        |row| row.get::<_, String>(0),
+    )?;
+    let mut found: BTreeMap<String, SkillUse> = BTreeMap::new();
+    for text in rows {
+        let Ok(Value::Array(calls)) = serde_json::from_str(&text) else {
+            continue;
+        };
+        for call in calls {
+            let field = |name: &str| call.pointer(name).and_then(Value::as_str);
+            let loads = match field("/function/name") {
+                Some("skill_view") => true,
+                Some("skill_manage") => false,
+                _ => continue,
+            };
+            let arguments: Option<Value> = field("/function/arguments")
+                .and_then(|arguments| serde_json::from_str(arguments).ok());
+            let Some(skill) = arguments.as_ref().and_then(|args| args["name"].as_str()) else {
+                continue;
+            };
+            let entry = found.entry(skill.to_owned()).or_insert_with(|| SkillUse {
+                skill: skill.to_owned(),
+                loads: 0,
+                edits: 0,
+            });
+            entry.loads += i64::from(loads);
+            entry.edits += i64::from(!loads);
+        }
+    }
+    let mut skills: Vec<SkillUse> = found.into_values().collect();
+    skills.sort_by_key(|skill| std::cmp::Reverse(skill.loads + skill.edits));
+    Ok(skills)
+}
+
+fn sources(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
+    all.sources = query.rows(
+        &format!(
+            "SELECT s.source, COUNT(*), SUM(COALESCE(s.message_count, 0)), SUM({SESSION_TOKENS})
+             FROM sessions s WHERE {CHOSEN} GROUP BY 1 ORDER BY 2 DESC, 1"
+        ),
+        |row| {
+            Ok(SourceUse {
+                source: row.get(0)?,
+                sessions: row.get(1)?,
+                messages: row.get(2)?,
+                tokens: row.get(3)?,
+            })
+        },
+    )?;
+    all.sessions = all.sources.iter().map(|source| source.sessions).sum();
+    Ok(())
+}
+
+fn quarters(query: &Query<'_>) -> Result<Vec<Quarter>, Fault> {
+    let mut quarters: BTreeMap<i64, Quarter> = BTreeMap::new();
+    let at = |quarters: &mut BTreeMap<i64, Quarter>, number: i64, add: &dyn Fn(&mut Quarter)| {
+        let start = number * 900;
+        add(quarters.entry(start).or_insert(Quarter {
+            start,
+            ..Quarter::default()
+        }));
+    };
+    let messages = query.rows(
+        &format!(
+            "SELECT CAST(m.timestamp / 900 AS INTEGER), COUNT(*)
+             FROM sessions s JOIN messages m ON m.session_id = s.id WHERE {CHOSEN} GROUP BY 1"
+        ),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    for (number, count) in messages {
+        at(&mut quarters, number, &|quarter| quarter.messages += count);
+    }
+    let begun = query.rows(
+        &format!(
+            "SELECT CAST(s.started_at / 900 AS INTEGER), COUNT(*), SUM({SESSION_TOKENS})
+             FROM sessions s WHERE {CHOSEN} GROUP BY 1"
+        ),
+        |row| {
+            let numbers: (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(numbers)
+        },
+    )?;
+    for (number, sessions, tokens) in begun {
+        at(&mut quarters, number, &|quarter| {
+            quarter.sessions += sessions;
+            quarter.tokens += tokens;
+        });
+    }
+    Ok(quarters.into_values().collect())
+}
