@@ -203,6 +203,8 @@ pub(crate) enum Command {
     Checkpoints(commands::checkpoints::CheckpointsArgs),
     /// MCP servers: add, test, log in, look at
     Mcp(commands::mcp::McpArgs),
+    /// Tokens, cost, models and tools over time
+    Insights(commands::insights::InsightsArgs),
     /// What is configured
     Status(commands::status::StatusArgs),
     /// Check this installation

@@ -85,6 +85,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Checkpoints(args)) => commands::checkpoints::run(args, &cx),
         Some(Command::Mcp(args)) => commands::mcp::run(args, &cx),
         Some(Command::Conformance(args)) => commands::conformance::run(&args, &cx),
+        Some(Command::Insights(args)) => commands::insights::run(args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
         Some(Command::Version(_) | Command::Completion(_)) => Ok(()),

@@ -42,6 +42,17 @@ impl Output {
         }
     }
 
+    /// Columns of the terminal that results go to; elsewhere 80.
+    pub(crate) fn width(self) -> usize {
+        if !self.stdout_tty {
+            return 80;
+        }
+        match rustix::termios::tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+            _ => 80,
+        }
+    }
+
     /// Writes a result line.
     pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
         let mut out = io::stdout().lock();

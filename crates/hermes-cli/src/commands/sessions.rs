@@ -19,7 +19,7 @@ use serde_json::json;
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
-pub(crate) use show::{ago, size};
+pub(crate) use show::{ago, fit, size};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {

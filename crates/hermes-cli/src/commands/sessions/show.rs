@@ -81,7 +81,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Cut or filled to `width` columns of a terminal, on one line.
-pub(super) fn fit(text: &str, width: usize) -> String {
+pub(crate) fn fit(text: &str, width: usize) -> String {
     let clean: String = text
         .chars()
         .map(|ch| if ch.is_control() { ' ' } else { ch })

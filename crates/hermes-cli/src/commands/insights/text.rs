@@ -1,0 +1,348 @@
+//! A report as text with charts, for any width.
+
+use std::fmt::Write as _;
+
+use hermes_store::db::insights::Spent;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{Day, Report};
+use crate::commands::sessions::fit;
+
+/// Rows of a list before the rest is summed up in one.
+const ROWS: usize = 10;
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The report for a terminal of `width` columns.
+pub(crate) fn text(report: &Report, width: usize) -> String {
+    let width = width.max(30);
+    let mut out = String::new();
+    line(&mut out, &heading(report));
+    if report.sessions == 0 {
+        line(&mut out, "nothing was recorded in this time");
+        return out;
+    }
+    totals(&mut out, report);
+    models(&mut out, report, width);
+    let tools = report.tools.iter();
+    let tools: Vec<(String, i64)> = tools.map(|tool| (tool.tool.clone(), tool.calls)).collect();
+    bars(&mut out, "Tools (calls)", &tools, width);
+    let skills: Vec<(String, i64)> = report
+        .skills
+        .iter()
+        .map(|skill| (skill.skill.clone(), skill.loads + skill.edits))
+        .collect();
+    bars(&mut out, "Skills (loads and edits)", &skills, width);
+    if report.sources.len() > 1 {
+        let sources = report.sources.iter();
+        let sources: Vec<(String, i64)> = sources
+            .map(|source| (source.source.clone(), source.sessions))
+            .collect();
+        bars(&mut out, "Sources (sessions)", &sources, width);
+    }
+    when(&mut out, report, width);
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+fn heading(report: &Report) -> String {
+    let mut heading = match (&report.session, report.days) {
+        (Some(session), _) => format!("Session {session}"),
+        (None, Some(1)) => "Sessions begun in the last day".to_owned(),
+        (None, Some(days)) => format!("Sessions begun in the last {days} days"),
+        (None, None) => "All sessions".to_owned(),
+    };
+    if let Some(source) = &report.source {
+        let _ = write!(heading, ", only {source}");
+    }
+    heading
+}
+
+fn totals(out: &mut String, report: &Report) {
+    let tokens = &report.tokens;
+    line(
+        out,
+        &format!(
+            "  sessions  {}   messages {} ({} of people)   tool calls {}",
+            short(report.sessions),
+            short(report.messages.total),
+            short(report.messages.user),
+            short(report.tool_calls)
+        ),
+    );
+    line(
+        out,
+        &format!(
+            "  tokens    {}   in {} + {} cached   out {}{}{}",
+            short(tokens.total),
+            short(tokens.input),
+            short(tokens.cache_read),
+            short(tokens.output),
+            part(", cache written", tokens.cache_write),
+            part(", of the output reasoning", tokens.reasoning),
+        ),
+    );
+    if report.side_tokens > 0 {
+        let side = short(report.side_tokens);
+        line(
+            out,
+            &format!("            {side} of them for titles, summaries and other side work"),
+        );
+    }
+    line(out, &format!("  cost      {}", cost(&report.cost)));
+}
+
+fn part(name: &str, count: i64) -> String {
+    if count == 0 {
+        String::new()
+    } else {
+        format!("{name} {}", short(count))
+    }
+}
+
+/// What it cost and how that is known.
+pub(super) fn cost(spent: &Spent) -> String {
+    let mut parts = Vec::new();
+    if let Some(actual) = spent.actual_usd {
+        parts.push(format!("{} reported by the provider", usd(actual)));
+    }
+    if let Some(estimated) = spent.estimated_usd {
+        parts.push(format!("{} estimated from price lists", usd(estimated)));
+    }
+    if spent.included_calls > 0 {
+        parts.push(format!(
+            "{} covered by a subscription",
+            calls(spent.included_calls)
+        ));
+    }
+    if spent.unknown_calls > 0 {
+        parts.push(format!(
+            "{} at an unknown price",
+            calls(spent.unknown_calls)
+        ));
+    }
+    if parts.is_empty() {
+        parts.push("no model was called".to_owned());
+    }
+    parts.join(" + ")
+}
+
+fn calls(count: i64) -> String {
+    format!("{} call{}", short(count), if count == 1 { "" } else { "s" })
+}
+
+/// The cost in a column; unknown stays unknown.
+fn brief_cost(spent: &Spent) -> String {
+    match (spent.known_usd, spent.unknown_calls, spent.included_calls) {
+        (Some(known), 0, _) if spent.estimated_usd.is_some() => format!("{} est", usd(known)),
+        (Some(known), 0, _) => usd(known),
+        (Some(known), ..) => format!("> {}", usd(known)),
+        (None, 0, 1..) => "included".to_owned(),
+        (None, ..) => "unknown".to_owned(),
+    }
+}
+
+fn models(out: &mut String, report: &Report, width: usize) {
+    if report.models.is_empty() {
+        return;
+    }
+    line(out, "\nModels");
+    let room = width.saturating_sub(2 + 8 + 8 + 14).max(12);
+    line(
+        out,
+        &format!(
+            "  {}{:>8}{:>8}{:>14}",
+            fit("", room),
+            "calls",
+            "tokens",
+            "cost"
+        ),
+    );
+    for model in report.models.iter().take(ROWS) {
+        let name = if model.provider.is_empty() {
+            model.model.clone()
+        } else {
+            format!("{} ({})", model.model, model.provider)
+        };
+        line(
+            out,
+            &format!(
+                "  {}{:>8}{:>8}{:>14}",
+                fit(&name, room),
+                short(model.calls),
+                short(model.tokens.total),
+                brief_cost(&model.cost)
+            ),
+        );
+    }
+    more(out, report.models.len());
+}
+
+fn more(out: &mut String, count: usize) {
+    if count > ROWS {
+        line(out, &format!("  … and {} more", count - ROWS));
+    }
+}
+
+fn bars(out: &mut String, title: &str, rows: &[(String, i64)], width: usize) {
+    if rows.is_empty() {
+        return;
+    }
+    let shown = &rows[..rows.len().min(ROWS)];
+    let longest = shown.iter().map(|(name, _)| name.width()).max();
+    let name_room = longest.unwrap_or(0).min(width / 3).max(6);
+    let bar_room = width.saturating_sub(2 + name_room + 1 + 8).max(4);
+    let peak = shown.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    line(out, &format!("\n{title}"));
+    for (name, count) in shown {
+        line(
+            out,
+            &format!(
+                "  {} {:>6} {}",
+                fit(name, name_room),
+                short(*count),
+                "█".repeat(scaled(*count, peak, bar_room))
+            ),
+        );
+    }
+    more(out, rows.len());
+}
+
+/// Columns of a bar: what is there at all is seen.
+fn scaled(count: i64, peak: i64, room: usize) -> usize {
+    if count <= 0 || peak <= 0 {
+        return 0;
+    }
+    ((count as f64 / peak as f64 * room as f64) as usize).max(1)
+}
+
+/// A curve of one character per value.
+fn curve(values: &[i64]) -> String {
+    let peak = values.iter().copied().max().unwrap_or(0);
+    values
+        .iter()
+        .map(|value| match scaled(*value, peak, LEVELS.len()) {
+            0 => '·',
+            level => LEVELS[level - 1],
+        })
+        .collect()
+}
+
+fn when(out: &mut String, report: &Report, width: usize) {
+    if report.per_day.len() > 1 {
+        days(out, &report.per_day, width);
+    }
+    if report.per_hour.iter().any(|count| *count > 0) {
+        line(out, "\nHours of the day (messages)");
+        // Two columns an hour, so that the scale below fits.
+        let wide: String = curve(&report.per_hour)
+            .chars()
+            .flat_map(|ch| [ch, ch])
+            .collect();
+        if width >= 52 {
+            line(out, &format!("  {wide}"));
+            line(out, "  0     3     6     9     12    15    18    21");
+        } else {
+            line(out, &format!("  {}", curve(&report.per_hour)));
+            line(out, "  0     6     12    18");
+        }
+        let names = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        let week: Vec<String> = names
+            .iter()
+            .zip(curve(&report.per_weekday).chars())
+            .map(|(name, level)| format!("{name} {level}"))
+            .collect();
+        line(out, &format!("  {}", week.join("  ")));
+    }
+}
+
+fn days(out: &mut String, days: &[Day], width: usize) {
+    const SHOWN: usize = 14;
+    let skipped = days.len().saturating_sub(SHOWN);
+    let rows = &days[skipped..];
+    let peak = rows.iter().map(|day| day.messages).max().unwrap_or(0);
+    line(out, "\nDays (messages; sessions begun, and their tokens)");
+    if skipped > 0 {
+        line(out, &format!("  … {skipped} earlier days with activity"));
+    }
+    for day in rows {
+        let room = width.saturating_sub(2 + 10 + 8 + 18).max(4);
+        let bar = "█".repeat(scaled(day.messages, peak, room));
+        line(
+            out,
+            &format!(
+                "  {} {:>6} {bar:<room$} {:>5} {:>7}",
+                day.date,
+                short(day.messages),
+                short(day.sessions),
+                short(day.tokens)
+            ),
+        );
+    }
+}
+
+fn usd(amount: f64) -> String {
+    if amount < 0.1 {
+        format!("${amount:.4}")
+    } else {
+        format!("${amount:.2}")
+    }
+}
+
+/// 999, 12.3k, 4.5M.
+pub(super) fn short(count: i64) -> String {
+    let value = count as f64;
+    match count {
+        ..1_000 => count.to_string(),
+        1_000..100_000 => format!("{:.1}k", value / 1e3),
+        100_000..1_000_000 => format!("{:.0}k", value / 1e3),
+        1_000_000..100_000_000 => format!("{:.1}M", value / 1e6),
+        _ => format!("{:.0}M", value / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (count, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1_234, "1.2k"),
+            (123_456, "123k"),
+            (1_234_567, "1.2M"),
+            (123_456_789, "123M"),
+        ] {
+            assert_eq!(short(count), shown);
+        }
+    }
+
+    #[test]
+    fn a_price_nobody_knows_is_not_zero() {
+        let unknown = Spent {
+            unknown_calls: 3,
+            ..Spent::default()
+        };
+        assert_eq!(cost(&unknown), "3 calls at an unknown price");
+        assert_eq!(brief_cost(&unknown), "unknown");
+        let mixed = Spent {
+            actual_usd: Some(1.5),
+            known_usd: Some(1.5),
+            unknown_calls: 1,
+            ..Spent::default()
+        };
+        assert_eq!(brief_cost(&mixed), "> $1.50");
+        assert!(!cost(&Spent::default()).contains('$'));
+    }
+
+    #[test]
+    fn what_is_there_is_seen() {
+        assert_eq!(curve(&[0, 1, 1000]), "·▁█");
+        assert_eq!(curve(&[0, 0]), "··");
+    }
+}
