@@ -1,8 +1,9 @@
 //! Keys: where they come from, which one is used, and how long a failed one rests.
 //!
 //! [`Pool`] holds the keys of one provider in memory. [`store::AuthStore`] reads auth.json and
-//! writes the state of its entries back.
+//! writes the state of its entries back; [`manage`] adds and removes entries for a person.
 
+pub mod manage;
 mod pool;
 pub mod store;
 

@@ -36,6 +36,8 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("{} is not a JSON object; it was left as it is", .0.display())]
+    NoObject(PathBuf),
     #[error(transparent)]
     Lock(#[from] hermes_config::fs::LockError),
 }
@@ -77,9 +79,19 @@ impl AuthStore {
         }
     }
 
+    /// The home's own file.
+    pub(super) fn own(&self) -> &PathBuf {
+        &self.own
+    }
+
+    /// The home's own file, then the one it falls back to.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.own).chain(&self.root)
+    }
+
     /// The pool of `provider` (an id, or `custom:<name>`). A missing file is an empty pool.
     pub fn pool(&self, provider: &str, now: DateTime<Utc>) -> Result<StoredPool, StoreError> {
-        for path in std::iter::once(&self.own).chain(&self.root) {
+        for path in self.files() {
             let Some(document) = read(path)? else {
                 continue;
             };
@@ -107,7 +119,7 @@ impl AuthStore {
     /// Providers with an entry in either file, those of the own file first.
     pub fn providers(&self) -> Result<Vec<String>, StoreError> {
         let mut names: Vec<String> = Vec::new();
-        for path in std::iter::once(&self.own).chain(&self.root) {
+        for path in self.files() {
             let Some(document) = read(path)? else {
                 continue;
             };
@@ -126,7 +138,7 @@ impl AuthStore {
 
     /// The provider of the last login (`active_provider`).
     pub fn active_provider(&self) -> Result<Option<String>, StoreError> {
-        for path in std::iter::once(&self.own).chain(&self.root) {
+        for path in self.files() {
             if let Some(document) = read(path)?
                 && let Some(name) = document.get("active_provider").and_then(Value::as_str)
             {
@@ -204,7 +216,7 @@ fn set_state(
     );
 }
 
-fn read(path: &Path) -> Result<Option<Value>, StoreError> {
+pub(super) fn read(path: &Path) -> Result<Option<Value>, StoreError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -223,7 +235,7 @@ fn read(path: &Path) -> Result<Option<Value>, StoreError> {
         })
 }
 
-fn write(path: &Path, document: &Value) -> Result<(), StoreError> {
+pub(super) fn write(path: &Path, document: &Value) -> Result<(), StoreError> {
     let mut bytes = serde_json::to_vec_pretty(document).map_err(|source| StoreError::Parse {
         path: path.to_owned(),
         source,
@@ -326,7 +338,7 @@ fn request_count(entry: &Map<String, Value>) -> u64 {
         .unwrap_or(0)
 }
 
-fn status_of(entry: &Map<String, Value>) -> Status {
+pub(super) fn status_of(entry: &Map<String, Value>) -> Status {
     match entry.get("last_status").and_then(Value::as_str) {
         Some("dead") => Status::Dead,
         Some("exhausted") => {

@@ -479,8 +479,11 @@ impl<'a> Resolver<'a> {
 
     pub(super) fn env_key(&self, provider: &str, name: &str) -> Option<Credential> {
         let (secret, _) = self.env.credential(name)?;
-        is_usable_for(provider, secret.expose_secret())
-            .then(|| Credential::new(format!("env:{name}"), secret))
+        let label = format!("env:{name}");
+        // What the person took away stays away, wherever it is still set.
+        let usable = is_usable_for(provider, secret.expose_secret())
+            && !self.store.suppressed(provider).contains(&label);
+        usable.then(|| Credential::new(label, secret))
     }
 
     /// The keys that an entry of the config gives.
