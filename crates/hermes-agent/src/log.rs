@@ -208,11 +208,12 @@ impl Log {
             .last()
     }
 
-    /// Hides everything from `at` on (undo).
-    pub fn truncate(&mut self, at: usize) {
+    /// Hides everything from `at` on (undo), and gives it.
+    pub fn split_off(&mut self, at: usize) -> Vec<Item> {
         let mut kept = std::mem::take(&mut self.items);
-        kept.truncate(at);
+        let hidden = kept.split_off(at.min(kept.len()));
         self.rebuild(kept);
+        hidden
     }
 }
 
@@ -270,7 +271,8 @@ mod tests {
         assert_eq!(log.start_of_last_turns(1), Some((2, RowId(3))));
         assert_eq!(log.start_of_last_turns(2), Some((0, RowId(1))));
         assert_eq!(log.start_of_last_turns(9), Some((0, RowId(1))));
-        log.truncate(2);
+        let hidden = log.split_off(2);
+        assert_eq!(hidden.len(), 2);
         assert_eq!(log.len(), 2);
         assert_eq!(log.start_of_last_turns(0), None);
     }

@@ -8,7 +8,7 @@ use crate::approval::{ApprovalRequest, Verdict};
 use crate::ask::{Answer, Question};
 use crate::ids::{SessionId, TurnId};
 use crate::message::Part;
-use crate::model::{ErrorClass, Route};
+use crate::model::{ErrorClass, ReasoningEffort, Route};
 use crate::store::UsageEntry;
 use crate::tool::ToolErrorKind;
 use crate::usage::{Cost, Usage};
@@ -242,7 +242,20 @@ pub enum AgentCommand {
     Rewind {
         turns: usize,
     },
+    /// Brings back what the last rewind hid, as long as nothing was said since.
+    Restore,
+    /// From the next turn on.
+    Set(Setting),
     Close,
+}
+
+/// What can be changed while a session lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `None`: as the model does by itself.
+    Reasoning(Option<ReasoningEffort>),
+    /// Dangerous actions are approved without asking, or asked about.
+    ApproveAll(bool),
 }
 
 /// Where a tool reports progress and what it spent. Cheap to clone; reports of progress may be

@@ -138,6 +138,10 @@ pub enum SessionUpdate {
     ReleaseCompaction {
         holder: String,
     },
+    /// Shows these rows again that a rewind hid.
+    Restore {
+        rows: Vec<RowId>,
+    },
     /// The text that really went over the wire for the newest user row.
     WireText {
         row: RowId,

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_core::approval::Approver;
+use hermes_core::approval::{ApproveAll, Approver};
 use hermes_core::ask::Asker;
-use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
-use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::event::{
+    AgentCommand, AgentEvent, NoticeLevel, Setting, TurnExit, TurnSummary, UserInput,
+};
+use hermes_core::ids::{RowId, SessionId, TurnId};
 use hermes_core::message::Message;
 use hermes_core::model::{ErrorClass, ModelClient, RouteError};
 use hermes_core::store::{NewSession, SessionUpdate, StoreError, StoredSession};
@@ -44,6 +46,8 @@ pub(super) struct Actor {
     /// The session has a title, or one is being made.
     titled: bool,
     warned_small: bool,
+    /// What rewinds hid since the last turn, the latest last.
+    undone: Vec<Vec<Item>>,
 }
 
 struct CloseOnDrop(EventSink);
@@ -90,6 +94,7 @@ impl Actor {
             mended,
             titled: titled || !deps.settings.titles,
             warned_small: false,
+            undone: Vec::new(),
             deps,
         })
     }
@@ -148,12 +153,15 @@ impl Actor {
                 self.switch(&model, provider.as_deref()).await;
             }
             AgentCommand::Rewind { turns } => self.rewind(turns).await,
+            AgentCommand::Restore => self.restore().await,
+            AgentCommand::Set(setting) => self.set(setting),
             AgentCommand::Close => self.desk.closing = true,
         }
     }
 
     async fn turn(&mut self, mut input: UserInput) {
         self.turns += 1;
+        self.undone.clear();
         let id = TurnId(self.turns);
         self.desk.events.set_turn(Some(id));
         self.settle_route().await;
@@ -452,13 +460,46 @@ impl Actor {
         };
         match self.deps.store.rewind(&self.conv.id, row).await {
             Ok(rows) => {
-                self.conv.log.truncate(at);
+                self.undone.push(self.conv.log.split_off(at));
                 // What was read in them the model does not know any more.
                 self.deps.tools.compacted();
                 let text = format!("Undone: {rows} messages are hidden.");
                 self.notice(NoticeLevel::Info, text).await;
             }
             Err(error) => self.notice(NoticeLevel::Error, error.to_string()).await,
+        }
+    }
+
+    async fn restore(&mut self) {
+        let Some(items) = self.undone.pop() else {
+            self.notice(NoticeLevel::Info, "There is nothing to bring back.")
+                .await;
+            return;
+        };
+        let rows: Vec<RowId> = items.iter().filter_map(|item| item.row).collect();
+        let count = rows.len();
+        let update = SessionUpdate::Restore { rows };
+        match self.deps.store.update(&self.conv.id, update).await {
+            Ok(()) => {
+                for item in items {
+                    self.conv.log.push(item);
+                }
+                let text = format!("Brought back: {count} messages.");
+                self.notice(NoticeLevel::Info, text).await;
+            }
+            Err(error) => {
+                self.undone.push(items);
+                self.notice(NoticeLevel::Error, error.to_string()).await;
+            }
+        }
+    }
+
+    fn set(&mut self, setting: Setting) {
+        let deps = Arc::make_mut(&mut self.deps);
+        match setting {
+            Setting::Reasoning(effort) => deps.settings.reasoning = effort,
+            Setting::ApproveAll(true) => deps.approver = Some(Arc::new(ApproveAll)),
+            Setting::ApproveAll(false) => deps.approver = None,
         }
     }
 

@@ -100,7 +100,8 @@ impl Desk {
                 let text = "This happens when the turn has ended.";
                 self.events.notice(NoticeLevel::Info, text).await;
             }
-            AgentCommand::Rewind { .. } => {
+            AgentCommand::Set(_) => self.later.push_back(command),
+            AgentCommand::Rewind { .. } | AgentCommand::Restore => {
                 let text = "A running turn cannot be undone: stop it first.";
                 self.events.notice(NoticeLevel::Warning, text).await;
             }

@@ -72,6 +72,11 @@ impl SessionHandle {
         self.commands.send(command).await.map_err(|_| SessionClosed)
     }
 
+    /// Waits until the session is over. Its events must be read, or their receiver dropped, meanwhile.
+    pub async fn closed(&self) {
+        self.commands.closed().await;
+    }
+
     /// A handle that does not keep the session open.
     pub fn downgrade(&self) -> WeakSession {
         WeakSession {

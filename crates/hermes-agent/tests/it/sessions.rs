@@ -195,6 +195,58 @@ async fn undo_hides_turns_in_log_and_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn undo_and_redo_leave_the_same_log() {
+    for undone in [vec![1], vec![2], vec![1, 1], vec![1, 2], vec![9]] {
+        let store = Arc::new(MemoryStore::default());
+        let answers = (1..=4).map(|number| Reply::text(&number.to_string()));
+        let mut session = Setup::new(answers).store(store.clone()).start();
+        for question in ["a", "b", "c"] {
+            session.turn(question).await;
+        }
+        let before = store.messages();
+        for turns in &undone {
+            let turns = *turns;
+            session.send(AgentCommand::Rewind { turns }).await;
+        }
+        for _ in &undone {
+            session.send(AgentCommand::Restore).await;
+        }
+        // One too many changes nothing.
+        session.send(AgentCommand::Restore).await;
+        session.turn("d").await;
+        assert_eq!(store.messages()[..before.len()], before, "{undone:?}");
+        let sent = session.router.request(3);
+        let whole = [
+            "user: a",
+            "assistant: 1",
+            "user: b",
+            "assistant: 2",
+            "user: c",
+            "assistant: 3",
+            "user: d",
+        ];
+        assert_eq!(sent, whole, "{undone:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_undone_before_a_turn_does_not_come_back_behind_it() {
+    let store = Arc::new(MemoryStore::default());
+    let mut session = Setup::new([Reply::text("1"), Reply::text("2"), Reply::text("3")])
+        .store(store.clone())
+        .start();
+    session.turn("a").await;
+    session.send(AgentCommand::Rewind { turns: 1 }).await;
+    session.turn("b").await;
+    session.send(AgentCommand::Restore).await;
+    session.turn("c").await;
+    assert_eq!(
+        session.router.request(2),
+        ["user: b", "assistant: 2", "user: c"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn context_goes_over_the_wire_but_not_into_the_text() {
     let store = Arc::new(MemoryStore::default());
     let mut session = Setup::new([Reply::text("1")]).store(store.clone()).start();

@@ -306,6 +306,16 @@ fn apply(
             .execute([id, holder])?;
             return Ok(());
         }
+        SessionUpdate::Restore { rows } => {
+            let mut show = conn.prepare_cached(
+                "UPDATE messages SET active = 1
+                 WHERE id = ?2 AND session_id = ?1 AND active = 0 AND COALESCE(compacted, 0) = 0",
+            )?;
+            for row in rows {
+                show.execute(params![id, row.0])?;
+            }
+            return Ok(());
+        }
         SessionUpdate::WireText { row, text } => conn
             .prepare_cached(
                 "UPDATE messages SET api_content = ?3

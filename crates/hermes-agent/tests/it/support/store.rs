@@ -21,6 +21,8 @@ struct State {
     items: Vec<StoredItem>,
     /// Rows that compaction hid.
     hidden: Vec<StoredItem>,
+    /// What rewinds hid.
+    undone: Vec<StoredItem>,
     next: i64,
     journal: Vec<String>,
     updates: Vec<SessionUpdate>,
@@ -176,9 +178,11 @@ impl SessionStore for MemoryStore {
         from: RowId,
     ) -> BoxFuture<'a, Result<usize, StoreError>> {
         let done = self.write(|state| {
-            let before = state.items.len();
-            state.items.retain(|item| item.id < from);
-            before - state.items.len()
+            let at = state.items.partition_point(|item| item.id < from);
+            let undone = state.items.split_off(at);
+            let count = undone.len();
+            state.undone.extend(undone);
+            count
         });
         Box::pin(std::future::ready(done))
     }
@@ -188,7 +192,17 @@ impl SessionStore for MemoryStore {
         _id: &'a SessionId,
         update: SessionUpdate,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        let done = self.write(|state| state.updates.push(update));
+        let done = self.write(|state| {
+            if let SessionUpdate::Restore { rows } = &update {
+                let mut back: Vec<StoredItem> = std::mem::take(&mut state.undone);
+                state
+                    .undone
+                    .extend(back.extract_if(.., |item| !rows.contains(&item.id)));
+                state.items.extend(back);
+                state.items.sort_by_key(|item| item.id);
+            }
+            state.updates.push(update);
+        });
         Box::pin(std::future::ready(done))
     }
 
