@@ -3,10 +3,31 @@
 //! A cell knows what happened and renders it for a width, as often as it is asked: the transcript is
 //! drawn again from its cells after a resize. Nothing here reads a clock.
 
+mod assistant;
+mod footer;
+mod notice;
+mod reasoning;
+mod said;
+mod shell;
+mod tool;
+mod user;
+
 use std::path::Path;
 
+use hermes_core::event::AgentEvent;
+
+use crate::port::Entry;
 use crate::row::Row;
 use crate::theme::Theme;
+
+pub use assistant::{AssistantCell, AssistantStream};
+pub use footer::FooterCell;
+pub use notice::{BannerCell, NoticeCell, OmittedCell};
+pub use reasoning::ReasoningCell;
+pub use said::{SaidCell, body};
+pub use shell::ShellCell;
+pub use tool::ToolCell;
+pub use user::UserCell;
 
 /// How cells are shown.
 #[derive(Clone, Copy, Debug)]
@@ -70,4 +91,41 @@ impl CellKind {
                 | (Self::Notice, Self::Notice)
         )
     }
+}
+
+/// Of a stored conversation.
+pub fn from_entry(entry: Entry) -> Box<dyn Cell> {
+    match entry {
+        Entry::User(text) => Box::new(UserCell::new(text)),
+        Entry::Assistant(text) => Box::new(AssistantCell::new(text)),
+        Entry::Reasoning(text) => Box::new(ReasoningCell::new(text)),
+        Entry::Tool {
+            name,
+            arguments,
+            result,
+            failed,
+        } => Box::new(ToolCell::stored(&name, &arguments, &result, failed)),
+        Entry::Omitted(count) => Box::new(OmittedCell::new(count)),
+    }
+}
+
+/// Of events that are one cell by themselves: notices, a change of the route, a compaction, a
+/// message on the way, what ended a turn. Texts, reasoning and tools have cells that grow.
+pub fn from_event(event: &AgentEvent) -> Vec<Box<dyn Cell>> {
+    let mut cells: Vec<Box<dyn Cell>> = Vec::new();
+    match event {
+        AgentEvent::Steered { text } => cells.push(Box::new(UserCell::steered(text.clone()))),
+        AgentEvent::TurnFinished { summary } => {
+            if let Some(notice) = NoticeCell::of_exit(&summary.exit) {
+                cells.push(Box::new(notice));
+            }
+            cells.push(Box::new(FooterCell::new(summary)));
+        }
+        other => {
+            if let Some(notice) = NoticeCell::of_event(other) {
+                cells.push(Box::new(notice));
+            }
+        }
+    }
+    cells
 }
