@@ -1,0 +1,273 @@
+//! A key as a person names it: `ctrl+x`, `alt+enter`, `esc`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A pressed key. Letters carry their case: `A` is `Char('A')` without shift, so that a key has one form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub code: Code,
+    pub mods: Mods,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Code {
+    Char(char),
+    Enter,
+    Tab,
+    Backspace,
+    Delete,
+    Insert,
+    Esc,
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+    F(u8),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mods {
+    pub ctrl: bool,
+    pub alt: bool,
+    pub shift: bool,
+    /// The command or windows key.
+    pub sup: bool,
+}
+
+impl Mods {
+    pub const NONE: Self = Self {
+        ctrl: false,
+        alt: false,
+        shift: false,
+        sup: false,
+    };
+    pub const CTRL: Self = Self {
+        ctrl: true,
+        ..Self::NONE
+    };
+    pub const ALT: Self = Self {
+        alt: true,
+        ..Self::NONE
+    };
+    pub const SHIFT: Self = Self {
+        shift: true,
+        ..Self::NONE
+    };
+}
+
+/// A text that names no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadKey {
+    pub text: String,
+    /// The part that is not known.
+    pub part: String,
+}
+
+impl fmt::Display for BadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.part.is_empty() {
+            write!(f, "'{}' names no key", self.text)?;
+        } else {
+            write!(
+                f,
+                "'{}' is not a key: '{}' is not known",
+                self.text, self.part
+            )?;
+        }
+        f.write_str("; write keys like ctrl+x, alt+enter, shift+tab, f2 or esc")
+    }
+}
+
+impl std::error::Error for BadKey {}
+
+impl Key {
+    /// The one form of a key: case instead of shift, small letters with ctrl.
+    pub fn new(code: Code, mods: Mods) -> Self {
+        let (mut code, mut mods) = (code, mods);
+        if let Code::Char(ch) = code {
+            if mods.ctrl || mods.sup {
+                if ch.is_uppercase() {
+                    mods.shift = true;
+                }
+                code = Code::Char(ch.to_lowercase().next().unwrap_or(ch));
+            } else if mods.shift {
+                code = Code::Char(ch.to_uppercase().next().unwrap_or(ch));
+                mods.shift = false;
+            }
+        }
+        Self { code, mods }
+    }
+
+    pub fn plain(code: Code) -> Self {
+        Self::new(code, Mods::NONE)
+    }
+
+    pub fn char(ch: char) -> Self {
+        Self::plain(Code::Char(ch))
+    }
+
+    pub fn ctrl(ch: char) -> Self {
+        Self::new(Code::Char(ch), Mods::CTRL)
+    }
+
+    pub fn alt(ch: char) -> Self {
+        Self::new(Code::Char(ch), Mods::ALT)
+    }
+
+    /// The character this key types, if it types one.
+    pub fn text(self) -> Option<char> {
+        match self.code {
+            Code::Char(ch) if !self.mods.ctrl && !self.mods.alt && !self.mods.sup => Some(ch),
+            _ => None,
+        }
+    }
+}
+
+const NAMES: &[(&str, Code)] = &[
+    ("enter", Code::Enter),
+    ("tab", Code::Tab),
+    ("backspace", Code::Backspace),
+    ("delete", Code::Delete),
+    ("insert", Code::Insert),
+    ("esc", Code::Esc),
+    ("up", Code::Up),
+    ("down", Code::Down),
+    ("left", Code::Left),
+    ("right", Code::Right),
+    ("home", Code::Home),
+    ("end", Code::End),
+    ("pageup", Code::PageUp),
+    ("pagedown", Code::PageDown),
+    ("space", Code::Char(' ')),
+    ("plus", Code::Char('+')),
+    // Other names that people use; the first of each code is printed.
+    ("return", Code::Enter),
+    ("escape", Code::Esc),
+    ("del", Code::Delete),
+    ("ins", Code::Insert),
+    ("pgup", Code::PageUp),
+    ("pgdn", Code::PageDown),
+    ("minus", Code::Char('-')),
+];
+
+impl FromStr for Key {
+    type Err = BadKey;
+
+    fn from_str(text: &str) -> Result<Self, BadKey> {
+        let bad = |part: &str| BadKey {
+            text: text.to_owned(),
+            part: part.to_owned(),
+        };
+        let whole = text.trim();
+        let mut mods = Mods::NONE;
+        let mut rest = whole;
+        while let Some((part, after)) = rest.split_once('+') {
+            // `+` alone and `ctrl++`: the sign is the key.
+            if part.is_empty() {
+                break;
+            }
+            match part.to_ascii_lowercase().as_str() {
+                "ctrl" | "control" | "c" => mods.ctrl = true,
+                "alt" | "option" | "meta" => mods.alt = true,
+                "shift" => mods.shift = true,
+                "super" | "cmd" | "win" => mods.sup = true,
+                _ => return Err(bad(part)),
+            }
+            rest = after;
+        }
+        let mut chars = rest.chars();
+        let code = match (chars.next(), chars.next()) {
+            (None, _) => return Err(bad("")),
+            (Some(ch), None) if !ch.is_control() => Code::Char(ch),
+            _ => {
+                let name = rest.to_ascii_lowercase();
+                let function = name.strip_prefix('f').and_then(|n| n.parse::<u8>().ok());
+                match (NAMES.iter().find(|(known, _)| *known == name), function) {
+                    (Some((_, code)), _) => *code,
+                    (None, Some(n @ 1..=24)) => Code::F(n),
+                    _ => return Err(bad(rest)),
+                }
+            }
+        };
+        Ok(Self::new(code, mods))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (on, name) in [
+            (self.mods.ctrl, "ctrl+"),
+            (self.mods.alt, "alt+"),
+            (self.mods.shift, "shift+"),
+            (self.mods.sup, "super+"),
+        ] {
+            if on {
+                f.write_str(name)?;
+            }
+        }
+        if let Some((name, _)) = NAMES.iter().find(|(_, code)| *code == self.code) {
+            return f.write_str(name);
+        }
+        match self.code {
+            Code::F(n) => write!(f, "f{n}"),
+            Code::Char(ch) => write!(f, "{ch}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_form() {
+        for (text, printed) in [
+            ("ctrl+x", "ctrl+x"),
+            ("Ctrl+X", "ctrl+shift+x"),
+            ("shift+a", "A"),
+            ("alt+Enter", "alt+enter"),
+            ("shift+tab", "shift+tab"),
+            ("escape", "esc"),
+            ("+", "plus"),
+            ("ctrl++", "ctrl+plus"),
+            ("ctrl+plus", "ctrl+plus"),
+            (" ctrl+space ", "ctrl+space"),
+            ("pgdn", "pagedown"),
+            ("F12", "f12"),
+            ("?", "?"),
+            ("é", "é"),
+        ] {
+            let key: Key = text.parse().unwrap();
+            assert_eq!(key.to_string(), printed, "{text}");
+            assert_eq!(printed.parse::<Key>().unwrap(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_key_is_said() {
+        for (text, part) in [
+            ("", ""),
+            ("ctrl+", ""),
+            ("hyper+x", "hyper"),
+            ("ctrl+foo", "foo"),
+            ("f25", "f25"),
+            ("\u{1b}", "\u{1b}"),
+        ] {
+            assert_eq!(text.parse::<Key>().unwrap_err().part, part, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_plain_characters_type_text() {
+        assert_eq!(Key::char('A').text(), Some('A'));
+        assert_eq!(Key::ctrl('a').text(), None);
+        assert_eq!(Key::alt('a').text(), None);
+        assert_eq!(Key::plain(Code::Enter).text(), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! Which key does what.
+
+use std::collections::HashMap;
+
+use super::{Action, Area, BadKey, Key};
+
+/// Keys and what they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keymap {
+    /// In the order of [`Action::ALL`].
+    bound: Vec<(Action, Vec<Key>)>,
+    by_key: HashMap<(Area, Key), Action>,
+}
+
+/// A wish of the configuration that cannot be met; the defaults of that action stay.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeymapError {
+    #[error("tui.keys.{name}: there is no such action{}", close.map(|close| format!("; did you mean {close}?")).unwrap_or_default())]
+    UnknownAction {
+        name: String,
+        close: Option<&'static str>,
+    },
+    #[error("tui.keys.{action}: {bad}")]
+    BadKey { action: &'static str, bad: BadKey },
+    #[error("tui.keys.{action}: {key} also does {other}; give one of them another key")]
+    Conflict {
+        action: &'static str,
+        key: Key,
+        other: &'static str,
+    },
+    #[error("tui.keys.{action}: it needs at least one key")]
+    Needed { action: &'static str },
+}
+
+/// A row of `/keys`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    pub action: Action,
+    pub keys: Vec<Key>,
+    pub about: &'static str,
+}
+
+/// Without these a person is stuck.
+const NEEDED: &[Action] = &[Action::Submit, Action::Cancel, Action::Interrupt];
+
+impl Default for Keymap {
+    fn default() -> Self {
+        let bound = Action::ALL
+            .iter()
+            .map(|action| (*action, default_keys(*action)))
+            .collect();
+        Self::indexed(bound)
+    }
+}
+
+fn default_keys(action: Action) -> Vec<Key> {
+    let parsed = action.default_keys().iter().map(|key| key.parse());
+    // A test reads every default.
+    parsed.filter_map(Result::ok).collect()
+}
+
+/// Whether two areas can be open together without an order between them.
+fn meet(a: Area, b: Area) -> bool {
+    a == b
+        || matches!(
+            (a, b),
+            (Area::Anywhere, Area::Composer | Area::Busy)
+                | (Area::Composer | Area::Busy, Area::Anywhere)
+        )
+}
+
+impl Keymap {
+    /// The defaults with `wishes` (action → keys; none: the action has no key) in their place. What
+    /// cannot be met is told and left as it was. A key given to one action is taken from the
+    /// defaults of others, but not from another wish.
+    pub fn from_config<'a>(
+        wishes: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    ) -> (Self, Vec<KeymapError>) {
+        let mut errors = Vec::new();
+        let mut wanted: Vec<(Action, Vec<Key>)> = Vec::new();
+        for (name, keys) in wishes {
+            match wish(name, keys) {
+                Ok((action, keys)) => match clash(&wanted, action, &keys) {
+                    Some((key, other)) => errors.push(KeymapError::Conflict {
+                        action: action.name(),
+                        key,
+                        other: other.name(),
+                    }),
+                    None => wanted.push((action, keys)),
+                },
+                Err(error) => errors.push(error),
+            }
+        }
+        let mut bound = Self::default().bound;
+        for (action, keys) in &mut bound {
+            if let Some((_, wish)) = wanted.iter().find(|(wished, _)| wished == action) {
+                keys.clone_from(wish);
+            } else {
+                let area = action.area();
+                keys.retain(|key| {
+                    !wanted
+                        .iter()
+                        .any(|(wished, taken)| meet(wished.area(), area) && taken.contains(key))
+                });
+                if keys.is_empty() && NEEDED.contains(action) {
+                    errors.push(KeymapError::Needed {
+                        action: action.name(),
+                    });
+                }
+            }
+        }
+        // A way to send and a way out stay, whatever was asked for.
+        if errors
+            .iter()
+            .any(|error| matches!(error, KeymapError::Needed { .. }))
+        {
+            return (Self::default(), errors);
+        }
+        (Self::indexed(bound), errors)
+    }
+
+    fn indexed(bound: Vec<(Action, Vec<Key>)>) -> Self {
+        let by_key = bound
+            .iter()
+            .flat_map(|(action, keys)| keys.iter().map(|key| ((action.area(), *key), *action)))
+            .collect();
+        Self { bound, by_key }
+    }
+
+    /// What `key` does in `area` or anywhere. In [`Area::Busy`] the keys of the composer count too.
+    pub fn action(&self, key: Key, area: Area) -> Option<Action> {
+        let order: &[Area] = match area {
+            Area::Anywhere => &[Area::Anywhere],
+            Area::Composer => &[Area::Composer, Area::Anywhere],
+            Area::Busy => &[Area::Busy, Area::Composer, Area::Anywhere],
+            Area::Overlay => &[Area::Overlay],
+        };
+        order
+            .iter()
+            .find_map(|area| self.by_key.get(&(*area, key)).copied())
+    }
+
+    pub fn keys(&self, action: Action) -> &[Key] {
+        self.bound
+            .iter()
+            .find(|(bound, _)| *bound == action)
+            .map_or(&[], |(_, keys)| keys)
+    }
+
+    /// The key to show for an action: `ctrl+t`.
+    pub fn first(&self, action: Action) -> Option<Key> {
+        self.keys(action).first().copied()
+    }
+
+    /// Everything, for `/keys` and the palette.
+    pub fn describe(&self) -> Vec<Described> {
+        self.bound
+            .iter()
+            .map(|(action, keys)| Described {
+                action: *action,
+                keys: keys.clone(),
+                about: action.about(),
+            })
+            .collect()
+    }
+}
+
+fn wish(name: &str, keys: &[String]) -> Result<(Action, Vec<Key>), KeymapError> {
+    let action =
+        Action::named(&name.replace('-', "_")).ok_or_else(|| KeymapError::UnknownAction {
+            name: name.to_owned(),
+            close: close(name),
+        })?;
+    let parsed = keys
+        .iter()
+        .map(|key| key.parse())
+        .collect::<Result<Vec<Key>, _>>();
+    let keys = parsed.map_err(|bad| KeymapError::BadKey {
+        action: action.name(),
+        bad,
+    })?;
+    if keys.is_empty() && NEEDED.contains(&action) {
+        return Err(KeymapError::Needed {
+            action: action.name(),
+        });
+    }
+    Ok((action, keys))
+}
+
+fn clash(wanted: &[(Action, Vec<Key>)], action: Action, keys: &[Key]) -> Option<(Key, Action)> {
+    wanted
+        .iter()
+        .filter(|(other, _)| *other != action && meet(other.area(), action.area()))
+        .find_map(|(other, taken)| {
+            let key = keys.iter().find(|key| taken.contains(key))?;
+            Some((*key, *other))
+        })
+}
+
+/// The action whose name shares the most with a misspelt one.
+fn close(name: &str) -> Option<&'static str> {
+    let pairs =
+        |text: &str| -> Vec<(char, char)> { text.chars().zip(text.chars().skip(1)).collect() };
+    let wanted = pairs(name);
+    let alike = |action: &Action| {
+        let have = pairs(action.name());
+        let common = wanted.iter().filter(|pair| have.contains(pair)).count();
+        (2 * common * 100)
+            .checked_div(wanted.len() + have.len())
+            .unwrap_or(0)
+    };
+    let best = Action::ALL.iter().max_by_key(|action| alike(action))?;
+    (alike(best) >= 50).then(|| best.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    fn map(wishes: &[(&str, &[&str])]) -> (Keymap, Vec<String>) {
+        let wishes: Vec<(&str, Vec<String>)> = wishes
+            .iter()
+            .map(|(name, keys)| (*name, keys.iter().map(ToString::to_string).collect()))
+            .collect();
+        let (map, errors) =
+            Keymap::from_config(wishes.iter().map(|(name, keys)| (*name, keys.as_slice())));
+        (map, errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_default_is_a_key_and_means_one_thing() {
+        let map = Keymap::default();
+        for action in Action::ALL {
+            assert_eq!(
+                map.keys(*action).len(),
+                action.default_keys().len(),
+                "{action:?}"
+            );
+            assert!(!action.about().is_empty());
+            assert_eq!(Action::named(action.name()), Some(*action));
+            for key in map.keys(*action) {
+                for other in Action::ALL {
+                    let shared = other != action
+                        && meet(other.area(), action.area())
+                        && map.keys(*other).contains(key);
+                    assert!(!shared, "{key} does {action:?} and {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wish_takes_the_key_from_a_default() {
+        let (map, errors) = map(&[("sessions", &["ctrl+t"]), ("transcript", &["f3"])]);
+        assert_eq!(errors, [] as [&str; 0]);
+        assert_eq!(
+            map.action(key("ctrl+t"), Area::Composer),
+            Some(Action::Sessions)
+        );
+        assert_eq!(
+            map.action(key("f3"), Area::Anywhere),
+            Some(Action::Transcript)
+        );
+        assert_eq!(map.action(key("ctrl+x"), Area::Composer), None);
+    }
+
+    #[test]
+    fn busy_goes_before_the_composer() {
+        let map = Keymap::default();
+        assert_eq!(map.action(key("tab"), Area::Composer), None);
+        assert_eq!(map.action(key("tab"), Area::Busy), Some(Action::Queue));
+        assert_eq!(
+            map.action(key("ctrl+a"), Area::Busy),
+            Some(Action::LineStart)
+        );
+        assert_eq!(map.action(key("ctrl+a"), Area::Overlay), None);
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_told() {
+        let (got, errors) = map(&[
+            ("submitt", &["f2"]),
+            ("undo", &["ctrl+bogus"]),
+            ("palette", &["f5"]),
+            ("redraw", &["f5"]),
+            ("cancel", &[]),
+            ("yank", &[]),
+        ]);
+        assert_eq!(
+            errors,
+            [
+                "tui.keys.submitt: there is no such action; did you mean submit?",
+                "tui.keys.undo: 'ctrl+bogus' is not a key: 'bogus' is not known; write keys like ctrl+x, alt+enter, shift+tab, f2 or esc",
+                "tui.keys.redraw: f5 also does palette; give one of them another key",
+                "tui.keys.cancel: it needs at least one key",
+            ]
+        );
+        assert_eq!(got, Keymap::default());
+    }
+
+    #[test]
+    fn a_way_out_stays() {
+        let (got, errors) = map(&[("palette", &["esc", "ctrl+c"])]);
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert_eq!(got, Keymap::default());
+    }
+
+    #[test]
+    fn an_action_may_lose_its_keys() {
+        let (got, errors) = map(&[("suspend", &[])]);
+        assert_eq!(errors, [] as [&str; 0]);
+        assert_eq!(got.action(key("ctrl+z"), Area::Composer), None);
+        assert_eq!(got.first(Action::Suspend), None);
+    }
+}
