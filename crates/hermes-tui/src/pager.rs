@@ -1,1 +1,598 @@
-//! Something long to read.
+//! Something long to read: the whole transcript (Ctrl+T), a page that a command made.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use crate::keys::{Action, Area, Code, Key, Keymap};
+use crate::panel::entry::Entry;
+use crate::panel::{fitted, flat, hint_lines};
+use crate::row::{Flow, Frame, Row};
+use crate::theme::{Role, Theme};
+use crate::width;
+
+/// What a key did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagerOutcome {
+    Nothing,
+    Redraw,
+    Close,
+}
+
+/// A text that is scrolled and searched. Its rows come from outside and are given anew for another
+/// width ([`Pager::width`]).
+#[derive(Debug)]
+pub struct Pager {
+    title: String,
+    rows: Vec<Row>,
+    /// What the rows were made for.
+    width: u16,
+    /// Where each row begins among the lines of the screen; one more than rows.
+    starts: Vec<usize>,
+    /// The first line on the screen.
+    top: Cell<usize>,
+    /// Lines of text on the screen: known after a view.
+    height: Cell<usize>,
+    /// Long lines are broken; otherwise they are moved left and right.
+    wraps: bool,
+    left: usize,
+    /// New rows keep the end in view.
+    follows: bool,
+    search: Option<Search>,
+    /// What is being typed for the next search.
+    typing: Option<Entry>,
+}
+
+#[derive(Debug, Default)]
+struct Search {
+    text: String,
+    /// Rows with a hit, and where.
+    hits: Vec<(usize, Range<usize>)>,
+    /// The one that was gone to.
+    at: usize,
+}
+
+impl Pager {
+    /// A page that begins at its top.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            rows: Vec::new(),
+            width: 0,
+            starts: vec![0],
+            top: Cell::new(0),
+            height: Cell::new(1),
+            wraps: true,
+            left: 0,
+            follows: false,
+            search: None,
+            typing: None,
+        }
+    }
+
+    /// One that grows while it is read: it begins at its end and stays there.
+    pub fn following(title: impl Into<String>) -> Self {
+        Self {
+            follows: true,
+            ..Self::new(title)
+        }
+    }
+
+    /// What the rows were made for: other rows are wanted when the screen has another width.
+    pub fn width(&self) -> u16 {
+        self.width
+    }
+
+    /// The text, for this width. Where the reader is stays in view.
+    pub fn set_rows(&mut self, rows: Vec<Row>, width: u16) {
+        let reading = self.row_at(self.top.get());
+        let resized = self.width != width;
+        self.rows = rows;
+        self.width = width;
+        self.measure();
+        if resized && let Some(start) = self.starts.get(reading) {
+            self.top.set(*start);
+        }
+        if let Some(search) = &mut self.search {
+            search.hits = hits(&self.rows, &search.text);
+            search.at = search.at.min(search.hits.len().saturating_sub(1));
+        }
+    }
+
+    /// Text that came at once, as from the clipboard.
+    pub fn paste(&mut self, text: &str) -> PagerOutcome {
+        match &mut self.typing {
+            Some(entry) => {
+                entry.insert(text);
+                PagerOutcome::Redraw
+            }
+            None => PagerOutcome::Nothing,
+        }
+    }
+
+    pub fn key(&mut self, key: Key, keys: &Keymap) -> PagerOutcome {
+        if let Some(entry) = self.typing.take() {
+            return self.search_key(key, entry);
+        }
+        if key == Key::ctrl('c') || keys.action(key, Area::Anywhere) == Some(Action::Transcript) {
+            return PagerOutcome::Close;
+        }
+        let page = self.height.get().saturating_sub(1).max(1);
+        let top = self.top.get();
+        let to = match (keys.action(key, Area::Overlay), key.code, key.mods.ctrl) {
+            (Some(Action::PageUp), ..) => top.saturating_sub(page),
+            (Some(Action::PageDown), ..) => top + page,
+            (Some(Action::Top), ..) => 0,
+            (Some(Action::Bottom), ..) => usize::MAX,
+            (_, code, false) => match code {
+                Code::Up | Code::Char('k') => top.saturating_sub(1),
+                Code::Down | Code::Char('j') | Code::Enter => top + 1,
+                Code::Char('b') => top.saturating_sub(page),
+                Code::Char(' ') => top + page,
+                Code::Char('g') => 0,
+                Code::Char('G') => usize::MAX,
+                _ => return self.other_key(key),
+            },
+            (_, Code::Char('u'), true) => top.saturating_sub(page / 2),
+            (_, Code::Char('d'), true) => top + page / 2,
+            _ => return self.other_key(key),
+        };
+        self.go(to);
+        PagerOutcome::Redraw
+    }
+
+    fn other_key(&mut self, key: Key) -> PagerOutcome {
+        match key.code {
+            Code::Esc if self.search.is_some() => self.search = None,
+            Code::Esc | Code::Char('q') if !key.mods.ctrl => return PagerOutcome::Close,
+            Code::Char('/') => self.typing = Some(Entry::default()),
+            Code::Char('n') => return self.next_hit(true),
+            Code::Char('N') => return self.next_hit(false),
+            Code::Char('F') => self.go(usize::MAX),
+            Code::Char('w') if !key.mods.ctrl => {
+                let reading = self.row_at(self.top.get());
+                self.wraps = !self.wraps;
+                self.left = 0;
+                self.measure();
+                self.go(self.starts.get(reading).copied().unwrap_or(0));
+            }
+            Code::Left if !self.wraps => self.left = self.left.saturating_sub(8),
+            Code::Right if !self.wraps => self.left += 8,
+            _ => return PagerOutcome::Nothing,
+        }
+        PagerOutcome::Redraw
+    }
+
+    fn search_key(&mut self, key: Key, mut entry: Entry) -> PagerOutcome {
+        if key == Key::plain(Code::Esc) || key == Key::ctrl('c') {
+            return PagerOutcome::Redraw;
+        }
+        if key == Key::plain(Code::Enter) {
+            if entry.is_empty() {
+                return self.next_hit(true);
+            }
+            self.find(entry.text());
+            return PagerOutcome::Redraw;
+        }
+        if key == Key::plain(Code::Backspace) && entry.is_empty() {
+            return PagerOutcome::Redraw;
+        }
+        let taken = entry.key(key);
+        self.typing = Some(entry);
+        if taken {
+            PagerOutcome::Redraw
+        } else {
+            PagerOutcome::Nothing
+        }
+    }
+
+    /// Goes to the first hit from the top of the screen on.
+    fn find(&mut self, text: &str) {
+        let hits = hits(&self.rows, text);
+        let from = self.row_at(self.top.get());
+        let at = hits.iter().position(|(row, _)| *row >= from).unwrap_or(0);
+        self.search = Some(Search {
+            text: text.to_owned(),
+            hits,
+            at,
+        });
+        self.show_hit();
+    }
+
+    fn next_hit(&mut self, forward: bool) -> PagerOutcome {
+        let Some(search) = &mut self.search else {
+            return PagerOutcome::Nothing;
+        };
+        let count = search.hits.len();
+        if count == 0 {
+            return PagerOutcome::Nothing;
+        }
+        search.at = (search.at + if forward { 1 } else { count - 1 }) % count;
+        self.show_hit();
+        PagerOutcome::Redraw
+    }
+
+    /// Scrolls only if the hit is not on the screen; then it stands in the upper third.
+    fn show_hit(&mut self) {
+        let Some((row, range)) = self.search.as_ref().and_then(|s| s.hits.get(s.at)).cloned()
+        else {
+            return;
+        };
+        let start = self.starts.get(row).copied().unwrap_or(0);
+        let within = if self.broken(row) {
+            let text = plain(&self.rows[row]);
+            let pieces = self.pieces(&text);
+            pieces
+                .iter()
+                .position(|piece| piece.end > range.start)
+                .unwrap_or(0)
+        } else {
+            0
+        };
+        let line = start + within;
+        let (top, height) = (self.top.get(), self.height.get());
+        if line < top || line >= top + height {
+            self.go(line.saturating_sub(height / 3));
+        } else {
+            self.follows &= self.is_at_end();
+        }
+    }
+
+    fn go(&mut self, to: usize) {
+        self.top.set(to.min(self.last_top()));
+        // At its end it grows with the text again.
+        self.follows = self.is_at_end();
+    }
+
+    fn last_top(&self) -> usize {
+        self.count().saturating_sub(self.height.get())
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.top.get() >= self.last_top()
+    }
+
+    /// Lines of the screen that the text takes.
+    fn count(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// The row that this line belongs to.
+    fn row_at(&self, line: usize) -> usize {
+        self.starts
+            .partition_point(|start| *start <= line)
+            .saturating_sub(1)
+    }
+
+    /// Whether the pager breaks this row.
+    fn broken(&self, row: usize) -> bool {
+        self.wraps
+            && self
+                .rows
+                .get(row)
+                .is_some_and(|row| row.flow == Flow::Unbroken)
+    }
+
+    fn measure(&mut self) {
+        let mut starts = Vec::with_capacity(self.rows.len() + 1);
+        let mut at = 0;
+        for row in 0..self.rows.len() {
+            starts.push(at);
+            at += if self.broken(row) {
+                self.pieces(&plain(&self.rows[row])).len()
+            } else {
+                1
+            };
+        }
+        starts.push(at);
+        self.starts = starts;
+    }
+
+    /// Where a long line is broken: at the width, between graphemes.
+    fn pieces(&self, text: &str) -> Vec<Range<usize>> {
+        let room = usize::from(self.width).max(1);
+        let mut pieces = Vec::new();
+        let (mut from, mut used) = (0, 0);
+        for (at, grapheme) in text.grapheme_indices(true) {
+            let wide = width::width(grapheme);
+            if used + wide > room && at > from {
+                pieces.push(from..at);
+                (from, used) = (at, 0);
+            }
+            used += wide;
+        }
+        pieces.push(from..text.len());
+        pieces
+    }
+}
+
+impl Pager {
+    /// At most `height` lines, none wider than `width`.
+    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> Frame {
+        let (w, h) = (usize::from(width), usize::from(height));
+        if w == 0 || h == 0 {
+            return Frame::default();
+        }
+        let above = usize::from(h >= 3);
+        let below = usize::from(h >= 4 || self.typing.is_some());
+        let room = h.saturating_sub(above + below).max(1);
+        self.height.set(room);
+        let top = if self.follows {
+            self.last_top()
+        } else {
+            self.top.get().min(self.last_top())
+        };
+        self.top.set(top);
+        let mut frame = Frame::default();
+        if above > 0 {
+            frame.lines.push(self.bar(w, theme));
+        }
+        frame.lines.extend(self.text(top, room, w, theme));
+        while frame.lines.len() + below < h {
+            frame.lines.push(Line::default());
+        }
+        if below > 0 {
+            let (line, cursor) = self.bottom(w, theme);
+            frame.lines.push(line);
+            let row = u16::try_from(frame.lines.len() - 1).unwrap_or(u16::MAX);
+            frame.cursor = cursor.map(|column| (column, row));
+        }
+        // The search is asked for even where there is one line only.
+        let surplus = frame.lines.len().saturating_sub(h);
+        frame.lines.drain(..surplus);
+        if let Some((_, row)) = &mut frame.cursor {
+            *row = row.saturating_sub(u16::try_from(surplus).unwrap_or(u16::MAX));
+        }
+        frame
+    }
+
+    fn text(&self, top: usize, room: usize, w: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let mut lines = Vec::with_capacity(room);
+        let mut row = self.row_at(top);
+        let mut skip = top - self.starts.get(row).copied().unwrap_or(top).min(top);
+        while lines.len() < room && row < self.rows.len() {
+            let line = self.marked(row, theme);
+            if self.broken(row) {
+                let text = plain(&self.rows[row]);
+                let pieces = self.pieces(&text);
+                for piece in pieces.into_iter().skip(skip).take(room - lines.len()) {
+                    lines.push(fitted(&slice(&line, &piece), w));
+                }
+            } else {
+                let line = if self.left > 0 && self.rows[row].flow == Flow::Unbroken {
+                    moved(&line, self.left)
+                } else {
+                    line
+                };
+                lines.push(fitted(&line, w));
+            }
+            skip = 0;
+            row += 1;
+        }
+        lines
+    }
+
+    /// A row with what the search found in it.
+    fn marked(&self, row: usize, theme: &Theme) -> Line<'static> {
+        let line = &self.rows[row].line;
+        let Some(search) = &self.search else {
+            return line.clone();
+        };
+        let from = search.hits.partition_point(|(hit, _)| *hit < row);
+        let here = search.hits[from..]
+            .iter()
+            .take_while(|(hit, _)| *hit == row);
+        let ranges: Vec<Range<usize>> = here.map(|(_, range)| range.clone()).collect();
+        if ranges.is_empty() {
+            return line.clone();
+        }
+        mark(line, &ranges, theme.style(Role::Match))
+    }
+
+    fn bar(&self, w: usize, theme: &Theme) -> Line<'static> {
+        let glyphs = theme.glyphs();
+        let border = theme.style(Role::Border);
+        let title = flat(&self.title);
+        let title = width::truncate_with(&title, w.saturating_sub(6), glyphs.ellipsis).into_owned();
+        let mut spans = vec![
+            Span::styled(glyphs.rule.repeat(2), border),
+            Span::raw(" "),
+            Span::styled(title, theme.style(Role::Heading)),
+            Span::raw(" "),
+        ];
+        let used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
+        let right = self.place(theme);
+        let tail = width::width(&right) + 4;
+        if used + tail < w {
+            spans.push(Span::styled(glyphs.rule.repeat(w - used - tail), border));
+            spans.push(Span::styled(format!(" {right} "), theme.style(Role::Dim)));
+            spans.push(Span::styled(glyphs.rule.repeat(2), border));
+        } else {
+            spans.push(Span::styled(
+                glyphs.rule.repeat(w.saturating_sub(used)),
+                border,
+            ));
+        }
+        fitted(&Line::from(spans), w)
+    }
+
+    /// `12–40 of 300`
+    fn place(&self, theme: &Theme) -> String {
+        let glyphs = theme.glyphs();
+        let (count, top) = (self.count(), self.top.get());
+        if count == 0 {
+            return "empty".to_owned();
+        }
+        let end = (top + self.height.get()).min(count);
+        let mut place = format!("{}{}{end} of {count}", top + 1, glyphs.dash);
+        if self.follows && end == count && top > 0 {
+            place = format!("{place} {} follows", glyphs.dot);
+        }
+        place
+    }
+
+    fn bottom(&self, w: usize, theme: &Theme) -> (Line<'static>, Option<u16>) {
+        if let Some(entry) = &self.typing {
+            let (text, column) = entry.view(w.saturating_sub(2), false);
+            let line = Line::from(vec![
+                Span::styled(" /", theme.style(Role::Accent)),
+                Span::styled(text, theme.style(Role::Strong)),
+            ]);
+            let column = (2 + column).min(w.saturating_sub(1));
+            let column = u16::try_from(column).unwrap_or(u16::MAX);
+            return (fitted(&line, w), Some(column));
+        }
+        if let Some(search) = &self.search {
+            let text = flat(&search.text);
+            let count = match search.hits.len() {
+                0 => "not found".to_owned(),
+                count => format!("{} of {count}", search.at + 1),
+            };
+            let hints = [
+                (format!("/{text}"), count),
+                ("n".to_owned(), "next".to_owned()),
+                ("N".to_owned(), "previous".to_owned()),
+                ("Esc".to_owned(), "end the search".to_owned()),
+            ];
+            let line = hint_lines(&hints, w, 1, theme).into_iter().next();
+            return (line.unwrap_or_default(), None);
+        }
+        let wrap = if self.wraps { "long lines" } else { "wrap" };
+        let hints = [("/", "search"), ("w", wrap), ("G", "end"), ("Esc", "close")];
+        let hints = hints.map(|(key, label)| (key.to_owned(), label.to_owned()));
+        let line = hint_lines(&hints, w, 1, theme).into_iter().next();
+        (line.unwrap_or_default(), None)
+    }
+}
+
+fn plain(row: &Row) -> String {
+    row.line
+        .spans
+        .iter()
+        .map(|span| span.content.as_ref())
+        .collect()
+}
+
+/// Every place of `text`; capitals count only where they were typed.
+fn hits(rows: &[Row], text: &str) -> Vec<(usize, Range<usize>)> {
+    let exact = text.chars().any(char::is_uppercase);
+    let mut hits = Vec::new();
+    if text.is_empty() {
+        return hits;
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let line = plain(row);
+        if exact {
+            hits.extend(
+                line.match_indices(text)
+                    .map(|(from, found)| (at, from..from + found.len())),
+            );
+        } else {
+            hits.extend(alike(&line, text).into_iter().map(|range| (at, range)));
+        }
+    }
+    hits
+}
+
+/// Places of `text` whatever the case. Small letters may have another length than capitals, so each
+/// is mapped back to where it came from.
+fn alike(line: &str, text: &str) -> Vec<Range<usize>> {
+    let mut small = String::with_capacity(line.len());
+    let mut from = Vec::with_capacity(line.len() + 1);
+    for (at, c) in line.char_indices() {
+        for lower in c.to_lowercase() {
+            small.push(lower);
+            from.resize(small.len(), at);
+        }
+    }
+    from.push(line.len());
+    let text = text.to_lowercase();
+    let mut ranges = Vec::new();
+    for (at, found) in small.match_indices(&text) {
+        let start = from[at];
+        let end = from[at + found.len()];
+        if start < end {
+            ranges.push(start..end);
+        }
+    }
+    ranges
+}
+
+/// The line with these bytes in another style.
+fn mark(line: &Line<'static>, ranges: &[Range<usize>], style: Style) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut at = 0;
+    for span in &line.spans {
+        let (start, end) = (at, at + span.content.len());
+        let mut done = start;
+        for range in ranges {
+            let (from, to) = (range.start.clamp(done, end), range.end.clamp(done, end));
+            if from >= to {
+                continue;
+            }
+            push(
+                &mut spans,
+                &span.content[done - start..from - start],
+                span.style,
+            );
+            let hit = &span.content[from - start..to - start];
+            push(&mut spans, hit, span.style.patch(style));
+            done = to;
+        }
+        push(&mut spans, &span.content[done - start..], span.style);
+        at = end;
+    }
+    Line {
+        spans,
+        ..line.clone()
+    }
+}
+
+/// These bytes of a line.
+fn slice(line: &Line<'static>, range: &Range<usize>) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut at = 0;
+    for span in &line.spans {
+        let end = at + span.content.len();
+        let (from, to) = (range.start.clamp(at, end), range.end.clamp(at, end));
+        if from < to {
+            push(&mut spans, &span.content[from - at..to - at], span.style);
+        }
+        at = end;
+    }
+    Line {
+        spans,
+        ..line.clone()
+    }
+}
+
+/// The line without its first columns.
+fn moved(line: &Line<'static>, columns: usize) -> Line<'static> {
+    let text: String = line
+        .spans
+        .iter()
+        .map(|span| span.content.as_ref())
+        .collect();
+    let mut used = 0;
+    let mut from = text.len();
+    for (at, grapheme) in text.grapheme_indices(true) {
+        if used >= columns {
+            from = at;
+            break;
+        }
+        used += width::width(grapheme);
+    }
+    slice(line, &(from..text.len()))
+}
+
+fn push(spans: &mut Vec<Span<'static>>, text: &str, style: Style) {
+    if !text.is_empty() {
+        spans.push(Span::styled(text.to_owned(), style));
+    }
+}

@@ -1,0 +1,84 @@
+//! Which rows of a panel are shown, and where the cursor stands among them.
+
+use super::fuzzy;
+use crate::port::{Group, Panel, PanelRow};
+
+/// A row of [`Panel::groups`], by its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) group: usize,
+    pub(super) row: usize,
+}
+
+/// A line of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Blank,
+    /// The heading of a group.
+    Heading(usize),
+    /// The number among the rows that are shown, and the row.
+    Row(usize, Place),
+}
+
+/// The rows that fit the filter, the best first within each group.
+pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<Place> {
+    let mut places = Vec::new();
+    for (group, of) in panel.groups.iter().enumerate() {
+        let mut scored: Vec<(i32, Place)> = Vec::new();
+        for (row, data) in of.rows.iter().enumerate() {
+            if let Some(score) = fit(of, data, filter) {
+                scored.push((score, Place { group, row }));
+            }
+        }
+        // Stable: rows that fit equally well stay in their order.
+        scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        places.extend(scored.into_iter().map(|(_, place)| place));
+    }
+    places
+}
+
+fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
+    if filter.trim().is_empty() {
+        return Some(0);
+    }
+    let name = row.cells.first().map_or("", String::as_str);
+    let rest = row.cells.iter().skip(1).map(String::as_str);
+    let rest: Vec<&str> = rest
+        .chain([row.also.as_str(), group.title.as_str()])
+        .collect();
+    fuzzy::score(name, &rest.join("\n"), filter)
+}
+
+/// The lines of the list: a heading before the first row of each group that has one.
+pub(super) fn items(panel: &Panel, places: &[Place], spaced: bool) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut last = None;
+    for (number, place) in places.iter().enumerate() {
+        if last != Some(place.group) {
+            last = Some(place.group);
+            let titled = panel
+                .groups
+                .get(place.group)
+                .is_some_and(|group| !group.title.is_empty());
+            if titled {
+                if spaced && !items.is_empty() {
+                    items.push(Item::Blank);
+                }
+                items.push(Item::Heading(place.group));
+            }
+        }
+        items.push(Item::Row(number, *place));
+    }
+    items
+}
+
+pub(super) fn row(panel: &Panel, place: Place) -> Option<&PanelRow> {
+    panel.groups.get(place.group)?.rows.get(place.row)
+}
+
+/// The number of the row with this id among those shown.
+pub(super) fn position(panel: &Panel, places: &[Place], id: &str) -> Option<usize> {
+    places
+        .iter()
+        .position(|place| row(panel, *place).is_some_and(|row| row.id == id))
+}
