@@ -6,6 +6,7 @@
 
 mod connection;
 mod conversation;
+mod copy;
 mod encode;
 mod export;
 mod import;
@@ -23,6 +24,7 @@ mod rows;
 mod schema;
 pub mod search;
 mod session_store;
+mod snapshot;
 mod titles;
 mod upgrade;
 mod usage;
@@ -36,6 +38,7 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 
+pub use copy::copy;
 pub use export::markdown;
 pub use import::{ImportError, ImportReport, Imported};
 pub use list::{ListFilter, Order, SessionSummary};
@@ -43,6 +46,7 @@ pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
 pub use rows::{MessageRecord, SessionRecord};
+pub use snapshot::{damage, snapshot};
 pub use titles::clean_title;
 
 /// The layout that this program creates.
