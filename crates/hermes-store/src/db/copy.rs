@@ -1,20 +1,51 @@
 //! A whole copy of a database that others may be writing to.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hermes_core::store::StoreError;
+use rusqlite::backup::Backup;
 
 use super::connection::{Access, Fault, connect};
 
+/// Pages between two moments in which others get their turn.
+const STEP: i32 = 1024;
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Copies a database through SQLite: what is in its log comes along, and nobody's lock is lost as it
-/// would be by reading the file itself. `to` must not exist.
+/// would be by reading the file itself. The copy is of one moment, whatever others write meanwhile,
+/// and needs no side files. `to` must not exist, or be empty.
 pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() {
         return Err(StoreError::NotFound(from.display().to_string()));
     }
-    connect(from, Access::Read)
-        .and_then(|conn| conn.backup("main", to, None::<fn(rusqlite::backup::Progress)>))
-        .map_err(|error| Fault::from(error).into_store(from, "copying"))
+    copied(from, to).map_err(|error| Fault::from(error).into_store(from, "copying"))
+}
+
+fn copied(from: &Path, to: &Path) -> Result<(), rusqlite::Error> {
+    let source = connect(from, Access::Read)?;
+    // One read transaction: without it, each write of another process would start the copy anew.
+    source.execute_batch("BEGIN")?;
+    source.query_row("SELECT COUNT(*) FROM sqlite_master", [], |_| Ok(()))?;
+    let mut target = connect(to, Access::Write)?;
+    Backup::new(&source, &mut target)?.run_to_completion(STEP, PAUSE, None)?;
+    // A copy of a database with a write-ahead log would ask for one as well.
+    target.query_row("PRAGMA journal_mode=DELETE", [], |row| {
+        row.get::<_, String>(0)
+    })?;
+    source.execute_batch("COMMIT")
+}
+
+/// What is wrong with a database, found by reading it through.
+pub fn damage(path: &Path) -> Option<String> {
+    let check = || -> Result<String, rusqlite::Error> {
+        connect(path, Access::Read)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+    };
+    match check() {
+        Ok(answer) if answer == "ok" => None,
+        Ok(answer) => Some(answer),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -35,6 +66,14 @@ mod tests {
             .query_row("SELECT x FROM t", [], |row| row.get(0))
             .unwrap();
         assert_eq!(x, 7);
+        assert_eq!(damage(&to), None);
+        assert!(!dir.path().join("b.db-wal").exists());
         assert!(copy(&dir.path().join("none.db"), &to).is_err());
+        std::fs::write(
+            dir.path().join("c.db"),
+            "no database at all, but long enough",
+        )
+        .unwrap();
+        assert!(damage(&dir.path().join("c.db")).is_some());
     }
 }

@@ -24,7 +24,6 @@ mod rows;
 mod schema;
 pub mod search;
 mod session_store;
-mod snapshot;
 mod titles;
 mod upgrade;
 mod usage;
@@ -38,7 +37,7 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 
-pub use copy::copy;
+pub use copy::{copy, damage};
 pub use export::markdown;
 pub use import::{ImportError, ImportReport, Imported};
 pub use list::{ListFilter, Order, SessionSummary};
@@ -46,7 +45,6 @@ pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
 pub use rows::{MessageRecord, SessionRecord};
-pub use snapshot::{damage, snapshot};
 pub use titles::clean_title;
 
 /// The layout that this program creates.
