@@ -109,6 +109,8 @@ pub enum Effect {
     Page(Page),
     /// Text for the composer; what stands there is kept in the history.
     Draft(String),
+    /// The same, and `$EDITOR` opens with it. Without a text it has what stands in the composer.
+    Edit(String),
     /// The person's words went to the session (`/retry`, a prompt of a skill): shown as theirs.
     Asked(String),
     /// Another conversation is open, or the same one from its rows: the transcript begins anew below.
@@ -120,6 +122,8 @@ pub enum Effect {
     Show(Show),
     /// The screen is drawn again from the transcript.
     Redraw,
+    /// The screen is empty from here on; what was printed stays in the scrollback.
+    Clear,
     /// To the person's clipboard.
     Copy(String),
     Leave,
