@@ -2,6 +2,7 @@
 //!
 //! | module | what it names |
 //! |---|---|
+//! | [`image`] | images as bytes and as parts of a message |
 //! | [`ids`] | session, turn, row identifiers |
 //! | [`message`] | what a conversation is made of |
 //! | [`model`] | what a model call takes and yields; routes; errors |
@@ -27,6 +28,7 @@ pub mod edit;
 pub mod event;
 pub mod fence;
 pub mod ids;
+pub mod image;
 pub mod message;
 pub mod model;
 pub mod redact;

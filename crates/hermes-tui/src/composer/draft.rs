@@ -1,0 +1,199 @@
+//! Drafts: a few slots per project, each held by the process that writes in it. A slot that nobody
+//! holds belongs to a process that is gone, however it went.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use hermes_config::fs::{FileLock, create_private_dir, write_atomic};
+use serde::{Deserialize, Serialize};
+
+use super::keep::hash;
+use super::stored::{Bodies, Stored};
+use super::text::Rich;
+
+/// Drafts of a project.
+const SLOTS: usize = 8;
+/// Bodies above this get a file of their own, which is written once.
+const INLINE: usize = 32 << 10;
+
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) session: String,
+    pub(super) fresh: bool,
+    pub(super) text: Rich,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    session: String,
+    /// The session had nothing in it yet: its draft belongs to the next fresh one.
+    fresh: bool,
+    draft: Stored,
+}
+
+/// The drafts of a project.
+#[derive(Debug)]
+pub(super) struct Slots {
+    dir: PathBuf,
+}
+
+/// A slot of ours, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Slot {
+    path: PathBuf,
+    _lock: FileLock,
+}
+
+impl Slot {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Slots {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    fn path(&self, slot: usize) -> PathBuf {
+        self.dir.join(format!("{slot}.json"))
+    }
+
+    fn hold(&self, slot: usize) -> Option<Slot> {
+        let path = self.path(slot);
+        let lock = FileLock::try_acquire(&path.with_extension("lock")).ok()?;
+        Some(Slot { path, _lock: lock })
+    }
+
+    /// A slot that nobody holds: an empty one, or the one whose draft is oldest.
+    pub(super) fn free(&self) -> Option<Slot> {
+        if let Err(error) = create_private_dir(&self.dir) {
+            tracing::warn!(dir = %self.dir.display(), %error, "drafts are not kept");
+            return None;
+        }
+        let age = |slot: &usize| {
+            fs::metadata(self.path(*slot))
+                .and_then(|meta| meta.modified())
+                .unwrap_or(SystemTime::UNIX_EPOCH)
+        };
+        let mut slots: Vec<usize> = (0..SLOTS).collect();
+        slots.sort_by_key(age);
+        slots.into_iter().find_map(|slot| self.hold(slot))
+    }
+
+    /// The draft of a process that is gone: of this session, or of a fresh one where this is fresh.
+    pub(super) fn take_over(&self, session: &str, fresh: bool) -> Option<(Slot, Rich)> {
+        let mut found: Vec<(bool, SystemTime, usize)> = Vec::new();
+        for slot in 0..SLOTS {
+            let path = self.path(slot);
+            let Some(file) = read(&path) else {
+                continue;
+            };
+            let same = file.session == session;
+            if same || (fresh && file.fresh) {
+                let written = fs::metadata(&path).and_then(|meta| meta.modified());
+                found.push((same, written.unwrap_or(SystemTime::UNIX_EPOCH), slot));
+            }
+        }
+        found.sort();
+        found.into_iter().rev().find_map(|(_, _, slot)| {
+            let slot = self.hold(slot)?;
+            // Read again, now that nobody else can take it.
+            let file = read(&slot.path)?;
+            let text = file.draft.rich(&Beside::of(&slot.path));
+            (!text.is_empty()).then_some((slot, text))
+        })
+    }
+}
+
+fn read(path: &Path) -> Option<File> {
+    let bytes = fs::read(path).ok()?;
+    match serde_json::from_slice(&bytes) {
+        Ok(file) => Some(file),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a draft cannot be read");
+            None
+        }
+    }
+}
+
+impl Draft {
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut beside = Beside::of(path);
+        let file = File {
+            session: self.session.clone(),
+            fresh: self.fresh,
+            draft: Stored::of(&self.text, INLINE, &mut beside),
+        };
+        let text = serde_json::to_string(&file).map_err(io::Error::other)?;
+        write_atomic(path, text.as_bytes(), 0o600)?;
+        beside.sweep();
+        Ok(())
+    }
+
+    pub(super) fn remove(path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        Beside::of(path).sweep();
+        Ok(())
+    }
+}
+
+/// Files beside a draft with its long bodies, named by what is in them.
+struct Beside {
+    dir: PathBuf,
+    prefix: String,
+    used: HashSet<String>,
+}
+
+impl Beside {
+    fn of(draft: &Path) -> Self {
+        let slot = draft.file_stem().unwrap_or_default().to_string_lossy();
+        Self {
+            dir: draft.parent().unwrap_or(Path::new(".")).to_path_buf(),
+            prefix: format!("{slot}-"),
+            used: HashSet::new(),
+        }
+    }
+
+    /// Removes what the draft does not name any more.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(&self.prefix)
+                && !self.used.contains(&name)
+                && let Err(error) = fs::remove_file(entry.path())
+            {
+                tracing::debug!(%name, %error, "a body stays");
+            }
+        }
+    }
+}
+
+impl Bodies for Beside {
+    fn keep(&mut self, body: &[u8]) -> Option<String> {
+        let name = format!("{}{:016x}-{}.body", self.prefix, hash(body), body.len());
+        let path = self.dir.join(&name);
+        let there = fs::metadata(&path).is_ok_and(|meta| meta.len() == body.len() as u64);
+        if !there && let Err(error) = write_atomic(&path, body, 0o600) {
+            tracing::warn!(path = %path.display(), %error, "a long paste is missing in the draft");
+            return None;
+        }
+        self.used.insert(name.clone());
+        Some(name)
+    }
+
+    fn load(&self, name: &str) -> Option<Vec<u8>> {
+        // A name of ours, not a way elsewhere.
+        let ours = name.starts_with(&self.prefix) && !name.contains('/');
+        ours.then(|| fs::read(self.dir.join(name)).ok()).flatten()
+    }
+}

@@ -1,0 +1,187 @@
+//! The text broken into lines of the screen, and where the caret stands on them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::text::{MARK, Rich};
+use crate::width;
+
+/// A tab on the screen.
+const TAB: &str = "    ";
+
+/// One line of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Without a line break at its end; with a blank that hangs over the edge.
+    pub(super) range: Range<usize>,
+    /// The next line belongs to the same line of the text.
+    pub(super) soft: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) spans: Vec<Span>,
+    width: usize,
+}
+
+/// How a grapheme or chip looks in `width` columns, and how many it takes.
+pub(super) fn shown<'a>(
+    text: &'a Rich,
+    at: usize,
+    unit: &'a str,
+    width: usize,
+) -> (Cow<'a, str>, usize) {
+    let (shown, columns) = if unit.starts_with(MARK) {
+        let label = text
+            .chip_at(at)
+            .map_or_else(String::new, |chip| chip.label());
+        let columns = width::width(&label);
+        if columns > width {
+            let cut = width::truncate(&label, width).into_owned();
+            let columns = width::width(&cut);
+            return (Cow::Owned(cut), columns);
+        }
+        (Cow::Owned(label), columns)
+    } else if unit == "\t" {
+        (Cow::Borrowed(TAB), TAB.len())
+    } else {
+        let mut shown = width::harmless(unit);
+        if shown.is_empty() {
+            // The caret steps over it, so it is seen.
+            shown = width::visible(unit);
+        }
+        let columns = width::width(&shown);
+        (shown, columns)
+    };
+    if columns > width {
+        return (Cow::Borrowed("…"), 1);
+    }
+    (shown, columns)
+}
+
+impl Layout {
+    /// Breaks the text from `begin` on into lines of `width` columns, with room for the caret.
+    pub(super) fn new(text: &Rich, begin: usize, caret: usize, width: usize) -> Self {
+        let width = width.max(1);
+        let mut spans = Vec::new();
+        let mut start = begin;
+        loop {
+            let end = text.line_end(start);
+            break_line(text, start..end, width, &mut spans);
+            // A caret behind the last column has nowhere to stand: the next line is its.
+            if caret == end
+                && let Some(last) = spans.last_mut()
+                && columns(text, last.range.clone(), width) >= width
+            {
+                last.soft = true;
+                spans.push(Span {
+                    range: end..end,
+                    soft: false,
+                });
+            }
+            if end >= text.len() {
+                break;
+            }
+            start = end + 1;
+        }
+        Self { spans, width }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The line and column of a caret.
+    pub(super) fn locate(&self, text: &Rich, caret: usize) -> (usize, usize) {
+        let line = self
+            .spans
+            .partition_point(|span| span.range.start <= caret)
+            .saturating_sub(1);
+        let Some(span) = self.spans.get(line) else {
+            return (0, 0);
+        };
+        let to = caret.clamp(span.range.start, span.range.end);
+        let column = columns(text, span.range.start..to, self.width);
+        (line, column.min(self.width - 1))
+    }
+
+    /// Where a caret stands that is put to a line and column: at the last place not behind it.
+    pub(super) fn offset(&self, text: &Rich, line: usize, column: usize) -> usize {
+        let Some(span) = self.spans.get(line) else {
+            return text.len();
+        };
+        let mut columns = 0;
+        let mut last = span.range.start;
+        for (at, unit) in text.units(span.range.clone()) {
+            columns += shown(text, at, unit, self.width).1;
+            let end = at + unit.len();
+            // The end of a soft line is the begin of the next one.
+            if columns > column || (span.soft && end == span.range.end) {
+                break;
+            }
+            last = end;
+        }
+        last
+    }
+}
+
+/// Whether a line may be broken before or behind it: everywhere where words have no blanks between.
+fn breaks(unit: &str, columns: usize) -> bool {
+    unit.starts_with(MARK) || (columns == 2 && !unit.is_ascii())
+}
+
+fn break_line(text: &Rich, line: Range<usize>, width: usize, spans: &mut Vec<Span>) {
+    let mut start = line.start;
+    let mut columns = 0;
+    // Where the line may be broken, and the columns up to there.
+    let mut chance: Option<(usize, usize)> = None;
+    let mut hanging = false;
+    for (at, unit) in text.units(line.clone()) {
+        let (_, taken) = shown(text, at, unit, width);
+        let blank = unit.starts_with([' ', '\t']);
+        if breaks(unit, taken) && at > start {
+            chance = Some((at, columns));
+        }
+        if hanging || columns + taken > width {
+            if blank && taken == 1 && !hanging && columns == width {
+                hanging = true;
+                chance = None;
+                continue;
+            }
+            let (cut, before) = match chance.take() {
+                _ if hanging => (at, columns),
+                Some((cut, before)) if !blank => (cut, before),
+                _ => (at, columns),
+            };
+            spans.push(Span {
+                range: start..cut,
+                soft: true,
+            });
+            start = cut;
+            columns = if hanging { 0 } else { columns - before };
+            hanging = false;
+            if columns + taken > width {
+                spans.push(Span {
+                    range: start..at,
+                    soft: true,
+                });
+                start = at;
+                columns = 0;
+            }
+        }
+        columns += taken;
+        if blank || breaks(unit, taken) {
+            chance = Some((at + unit.len(), columns));
+        }
+    }
+    spans.push(Span {
+        range: start..line.end,
+        soft: false,
+    });
+}
+
+fn columns(text: &Rich, range: Range<usize>, width: usize) -> usize {
+    text.units(range)
+        .map(|(at, unit)| shown(text, at, unit, width).1)
+        .sum()
+}

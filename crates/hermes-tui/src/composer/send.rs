@@ -1,0 +1,115 @@
+//! From what is written to what is sent.
+
+use std::sync::Arc;
+
+use super::chip::{Chip, Missing};
+use super::text::{Piece, Rich};
+use super::{FOLD_BYTES, Submission, SubmissionKind, folded};
+
+/// Everything the text stands for. An image leaves nothing in the text: it goes beside it.
+pub(super) fn expand(text: &Rich) -> Result<String, Missing> {
+    let mut whole = String::with_capacity(text.len());
+    for piece in text.pieces() {
+        match piece {
+            Piece::Text(text) => whole.push_str(text),
+            Piece::Chip(chip) => whole.push_str(chip.text()?.unwrap_or_default()),
+        }
+    }
+    Ok(whole)
+}
+
+/// What is sent, or why it cannot be.
+pub(super) fn submission(text: &Rich, shell: bool) -> Result<Submission, Missing> {
+    let whole = expand(text)?;
+    let images = text
+        .chips()
+        .iter()
+        .filter_map(|chip| chip.part().transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    let kind = if shell {
+        SubmissionKind::Shell
+    } else if is_command(text.as_str()) {
+        SubmissionKind::Slash
+    } else {
+        SubmissionKind::Message
+    };
+    let whole = match kind {
+        SubmissionKind::Shell => whole[1..].trim(),
+        SubmissionKind::Slash => whole.trim(),
+        // Blanks within and before are the person's; at the end they are an accident.
+        SubmissionKind::Message => whole.trim_end(),
+    };
+    Ok(Submission {
+        text: whole.to_owned(),
+        shown: text.shown().trim_end().to_owned(),
+        images,
+        kind,
+    })
+}
+
+/// `/name …`; a path such as `/etc/hosts` is something to talk about.
+pub(super) fn is_command(text: &str) -> bool {
+    text.strip_prefix('/').is_some_and(|rest| {
+        let name = rest.split(char::is_whitespace).next().unwrap_or_default();
+        !name.is_empty() && !name.contains(['/', super::text::MARK])
+    })
+}
+
+/// For the person's editor: pastes as they are, images by their labels, which differ.
+pub(super) fn editable(text: &Rich) -> Result<String, Missing> {
+    let mut whole = String::with_capacity(text.len());
+    let mut images = 0;
+    for piece in text.pieces() {
+        match piece {
+            Piece::Text(text) => whole.push_str(text),
+            Piece::Chip(chip) => {
+                if let Some(body) = chip.text()? {
+                    whole.push_str(body);
+                } else {
+                    images += 1;
+                    whole.push_str(&numbered(chip, images));
+                }
+            }
+        }
+    }
+    Ok(whole)
+}
+
+/// The label of the `n`th image where two may look alike.
+fn numbered(chip: &Chip, n: usize) -> String {
+    chip.label().replacen("[image", &format!("[image {n}:"), 1)
+}
+
+/// What came back from the person's editor, with the images of `before` where their labels are.
+pub(super) fn relabel(edited: &str, before: &Rich) -> Rich {
+    let mut labels: Vec<(String, Arc<Chip>)> = Vec::new();
+    for chip in before.chips() {
+        if matches!(**chip, Chip::Image(_)) {
+            labels.push((numbered(chip, labels.len() + 1), Arc::clone(chip)));
+        }
+    }
+    let mut rich = Rich::default();
+    let mut rest = edited;
+    loop {
+        let first = labels
+            .iter()
+            .filter_map(|(label, chip)| Some((rest.find(label.as_str())?, label, chip)))
+            .min_by_key(|(at, ..)| *at);
+        let Some((at, label, chip)) = first else {
+            break;
+        };
+        push_folded(&mut rich, &rest[..at]);
+        rich.push_chip(Arc::clone(chip));
+        rest = &rest[at + label.len()..];
+    }
+    push_folded(&mut rich, rest);
+    rich
+}
+
+fn push_folded(rich: &mut Rich, text: &str) {
+    if text.len() > FOLD_BYTES {
+        rich.push(&folded(text));
+    } else {
+        rich.push_text(text);
+    }
+}

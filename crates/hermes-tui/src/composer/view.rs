@@ -1,0 +1,275 @@
+//! What is seen of the composer.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::Composer;
+use super::complete::{Popup, Row};
+use super::layout::{Layout, shown};
+use super::search::Search;
+use super::text::{MARK, Rich};
+use crate::row::Frame;
+use crate::theme::{Role, Theme};
+use crate::width;
+
+/// Rows of the popup.
+const POPUP: usize = 8;
+/// The sign before the text and the blank behind it.
+const SIGN: usize = 2;
+/// Below this there is no room for a sign.
+const NARROW: usize = 8;
+
+impl Composer {
+    /// What is to be seen in at most `max_height` rows, and where the cursor stands.
+    pub fn view(&self, width: u16, max_height: u16, theme: &Theme) -> Frame {
+        let (width, height) = (usize::from(width), usize::from(max_height));
+        if width == 0 || height == 0 {
+            return Frame::default();
+        }
+        let below = match &self.search {
+            Some(search) => vec![search_line(search, width, theme)],
+            None => self
+                .completion
+                .popup()
+                .map(|popup| popup_lines(popup, width, (height - 1).min(POPUP), theme))
+                .unwrap_or_default(),
+        };
+        // The line of a search is where the cursor stands: it goes before the text.
+        let below_height = if self.search.is_some() {
+            below.len()
+        } else {
+            below.len().min(height - 1)
+        };
+        let mut frame = self.text_view(width, height - below_height, theme);
+        if let Some(search) = &self.search {
+            let column = search_prompt(search, theme).chars().count().min(width - 1);
+            frame.cursor = Some((column as u16, frame.lines.len() as u16));
+        }
+        frame.lines.extend(below.into_iter().take(below_height));
+        frame
+    }
+
+    fn text_view(&self, width: usize, height: usize, theme: &Theme) -> Frame {
+        if height == 0 {
+            return Frame::default();
+        }
+        let indent = if width < NARROW { 0 } else { SIGN };
+        let hit = self.search.as_ref().and_then(|s| s.hit(&self.recall));
+        let editor = &self.editor;
+        let (text, begin, caret) = hit.map_or_else(
+            || (editor.text(), editor.begin(), editor.caret()),
+            |hit| (hit, 0, 0),
+        );
+        let room = width - indent;
+        let layout = Layout::new(text, begin, caret, room);
+        let (line, column) = layout.locate(text, caret);
+        let first = if hit.is_some() {
+            0
+        } else {
+            self.seen_width.set(room);
+            self.scrolled(line, layout.len(), height)
+        };
+        let marked = self.marked(text);
+        let mut lines = Vec::new();
+        for (index, span) in layout.spans.iter().enumerate().skip(first).take(height) {
+            let mut spans = Vec::new();
+            if indent > 0 {
+                spans.push(self.sign(index == 0, theme));
+            }
+            spans.extend(styled(text, span.range.clone(), room, &marked, theme));
+            lines.push(Line::from(spans));
+        }
+        if text.is_empty() && !self.placeholder.is_empty() && self.search.is_none() {
+            let hint = width::truncate_with(&self.placeholder, room, theme.glyphs().ellipsis);
+            let style = theme.style(Role::Placeholder);
+            if let Some(first) = lines.first_mut() {
+                first.push_span(Span::styled(hint.into_owned(), style));
+            }
+        }
+        Frame {
+            lines,
+            cursor: Some(((indent + column) as u16, (line - first) as u16)),
+        }
+    }
+
+    /// The first line that is seen: the caret's line is, and no room is left unused.
+    fn scrolled(&self, line: usize, count: usize, height: usize) -> usize {
+        let first = self
+            .scroll
+            .get()
+            .min(line)
+            .max((line + 1).saturating_sub(height))
+            .min(count.saturating_sub(height));
+        self.scroll.set(first);
+        first
+    }
+
+    fn sign(&self, first: bool, theme: &Theme) -> Span<'static> {
+        if !first {
+            return Span::raw("  ");
+        }
+        if self.search.is_none() && self.editor.shell() {
+            return Span::styled("! ", theme.style(Role::Warning));
+        }
+        let sign = theme.glyphs().prompt;
+        Span::styled(format!("{sign} "), theme.style(Role::Accent))
+    }
+
+    /// Where the text that is searched for stands.
+    fn marked(&self, text: &Rich) -> Vec<Range<usize>> {
+        let Some(search) = self.search.as_ref().filter(|s| !s.query().is_empty()) else {
+            return Vec::new();
+        };
+        let (text, wanted) = (text.as_str(), search.query());
+        // Only where lower case has the same bytes: marks that are off are worse than none.
+        let lower = text.to_lowercase();
+        if lower.len() != text.len() {
+            return Vec::new();
+        }
+        let wanted = wanted.to_lowercase();
+        lower
+            .match_indices(&wanted)
+            .map(|(at, found)| at..at + found.len())
+            .collect()
+    }
+}
+
+/// A stretch of the text as spans; neighbours of one style are one.
+fn styled(
+    text: &Rich,
+    range: Range<usize>,
+    room: usize,
+    marked: &[Range<usize>],
+    theme: &Theme,
+) -> Vec<Span<'static>> {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut columns = 0;
+    for (at, unit) in text.units(range) {
+        let (mut seen, taken) = shown(text, at, unit, room);
+        columns += taken;
+        if columns > room {
+            // A blank that hangs over the edge.
+            break;
+        }
+        let role = if unit.starts_with(MARK) {
+            // The sign between the sides of an image is not of every terminal.
+            if theme.glyphs().times != "×" && seen.contains('×') {
+                seen = Cow::Owned(seen.replace('×', theme.glyphs().times));
+            }
+            Role::Chip
+        } else if marked.iter().any(|mark| mark.contains(&at)) {
+            Role::Match
+        } else {
+            Role::Text
+        };
+        push(&mut spans, &seen, theme.style(role));
+    }
+    spans
+}
+
+fn push(spans: &mut Vec<Span<'static>>, text: &str, style: Style) {
+    match spans.last_mut() {
+        Some(last) if last.style == style => last.content.to_mut().push_str(text),
+        _ => spans.push(Span::styled(text.to_owned(), style)),
+    }
+}
+
+fn search_prompt(search: &Search, _: &Theme) -> String {
+    format!("search: {}", search.query())
+}
+
+fn search_line(search: &Search, width: usize, theme: &Theme) -> Line<'static> {
+    let (at, count) = search.place();
+    let dot = theme.glyphs().dot;
+    let about = match (search.query().is_empty(), count) {
+        (true, _) => format!("type to search {dot} Esc back"),
+        (false, 0) => format!("nothing found {dot} Esc back"),
+        _ => format!("{at} of {count} {dot} ^R older {dot} Enter takes it {dot} Esc back"),
+    };
+    let line = Line::from(vec![
+        Span::styled("search: ", theme.style(Role::Accent)),
+        Span::styled(search.query().to_owned(), theme.style(Role::Text)),
+        Span::raw("  "),
+        Span::styled(about, theme.style(Role::Dim)),
+    ]);
+    width::truncate_line(&line, width, theme.glyphs().ellipsis)
+}
+
+fn popup_lines(popup: &Popup, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
+    if height == 0 {
+        return Vec::new();
+    }
+    let ellipsis = theme.glyphs().ellipsis;
+    if popup.rows.is_empty() {
+        let text = if popup.waiting {
+            "looking for files"
+        } else {
+            ""
+        };
+        let line = Line::from(Span::styled(
+            format!("  {text}{ellipsis}"),
+            theme.style(Role::Dim),
+        ));
+        return vec![width::truncate_line(&line, width, ellipsis)];
+    }
+    let selected = popup.selected.unwrap_or(0);
+    let count = popup.rows.len();
+    let first = (selected + 1)
+        .saturating_sub(height)
+        .min(count.saturating_sub(height));
+    let seen = first..(first + height).min(count);
+    let label = popup.rows[seen.clone()]
+        .iter()
+        .map(|row| width::width(&row.label) + row.hint.len() + usize::from(!row.hint.is_empty()))
+        .max()
+        .unwrap_or(0)
+        .min(width * 2 / 5);
+    seen.map(|index| {
+        let row = &popup.rows[index];
+        let line = row_line(row, popup.selected == Some(index), label, theme);
+        width::truncate_line(&line, width, ellipsis)
+    })
+    .collect()
+}
+
+fn row_line(row: &Row, selected: bool, column: usize, theme: &Theme) -> Line<'static> {
+    let base = if selected {
+        theme.style(Role::Selected)
+    } else {
+        theme.style(Role::Text)
+    };
+    let over = |role: Role| {
+        if selected { base } else { theme.style(role) }
+    };
+    let pointer = if selected {
+        theme.glyphs().pointer
+    } else {
+        " "
+    };
+    let mut spans = vec![Span::styled(format!("{pointer} "), base)];
+    for (index, grapheme) in row.label.graphemes(true).enumerate() {
+        let found = row.marks.binary_search(&(index as u32)).is_ok();
+        let style = if found {
+            base.patch(theme.style(Role::Match))
+        } else {
+            base
+        };
+        push(&mut spans, &width::harmless(grapheme), style);
+    }
+    let mut taken = width::width(&row.label);
+    if !row.hint.is_empty() {
+        push(&mut spans, &format!(" {}", row.hint), over(Role::Dim));
+        taken += 1 + width::width(&row.hint);
+    }
+    if !row.about.is_empty() {
+        let gap = column.saturating_sub(taken) + 2;
+        let about = width::harmless(row.about.lines().next().unwrap_or_default()).into_owned();
+        push(&mut spans, &" ".repeat(gap), base);
+        push(&mut spans, &about, over(Role::Dim));
+    }
+    Line::from(spans)
+}
