@@ -50,25 +50,11 @@ pub enum ImageError {
 
 /// The type of an image by its first bytes; names of files and headers lie.
 pub fn sniff(bytes: &[u8]) -> Option<&'static str> {
+    // What a message can carry; the rest is converted, or named in an error.
+    if let Some(mime) = hermes_core::image::sniff(bytes) {
+        return Some(mime);
+    }
     Some(match bytes {
-        [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => "image/png",
-        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => "image/gif",
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => "image/webp",
         // The size of the header tells a bitmap from a text that begins with BM.
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => "image/bmp",
         [b'I', b'I', 0x2a, 0, ..] | [b'M', b'M', 0, 0x2a, ..] => "image/tiff",

@@ -2,16 +2,12 @@
 
 use std::path::PathBuf;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use hermes_core::image::{self, ImageError, MAX_BYTES};
 use hermes_core::message::Part;
 
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::wiring::Chat;
-
-/// Providers refuse larger ones.
-const MAX_BYTES: u64 = 20 * 1024 * 1024;
 
 /// Reads image files into `data:` parts.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Vec<Part>, Failure> {
@@ -33,43 +29,13 @@ fn load_one(path: &PathBuf) -> Result<Part, Failure> {
     let size = std::fs::metadata(path)
         .map_err(|error| fail(error.to_string()))?
         .len();
+    // Before it is read.
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
     if size > MAX_BYTES {
-        return Err(fail(format!(
-            "{} MB is too large for an image",
-            size / 1024 / 1024
-        )));
+        return Err(fail(ImageError::TooLarge(size).to_string()));
     }
     let bytes = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
-    let mime = mime(&bytes).ok_or_else(|| fail("not a PNG, JPEG, GIF or WebP image".to_owned()))?;
-    Ok(Part::image(format!(
-        "data:{mime};base64,{}",
-        STANDARD.encode(&bytes)
-    )))
-}
-
-/// By the first bytes: names lie.
-fn mime(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => Some("image/webp"),
-        _ => None,
-    }
+    image::part(&bytes).map_err(|error| fail(error.to_string()))
 }
 
 #[cfg(test)]
