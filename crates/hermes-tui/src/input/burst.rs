@@ -1,0 +1,247 @@
+//! Pastes that a terminal does not mark: text that comes faster than fingers. Pure: it is told the time.
+
+use std::time::{Duration, Instant};
+
+use super::Input;
+use crate::keys::{Code, Key, Mods};
+
+/// Keys closer than this were not typed.
+const MACHINE: Duration = Duration::from_millis(8);
+/// Enter so soon after text belongs to it; a pause as long ends a paste.
+pub(super) const QUIET: Duration = Duration::from_millis(50);
+/// So many keys in a row, each [`MACHINE`] after the one before, are a paste.
+const RUN: u32 = 3;
+/// A paste is handed on in parts of this size.
+const PART: usize = 1 << 20;
+
+/// Finds pastes among keys.
+#[derive(Debug, Default)]
+pub struct Burst {
+    off: bool,
+    last: Option<Instant>,
+    /// Text keys in a row that came as fast as a machine types.
+    run: u32,
+    held: String,
+}
+
+impl Burst {
+    /// The terminal marks pastes: nothing is guessed any more.
+    pub fn turn_off(&mut self, out: &mut Vec<Input>) {
+        self.flush(out);
+        self.off = true;
+    }
+
+    /// Takes an input that came at `now`; what is decided goes to `out`.
+    pub fn feed(&mut self, input: Input, now: Instant, out: &mut Vec<Input>) {
+        self.expire(now, out);
+        let Input::Key(key) = input else {
+            self.flush(out);
+            self.last = None;
+            out.push(input);
+            return;
+        };
+        match text_of(key) {
+            Some(ch) if !self.off => self.text(key, ch, now, out),
+            _ => {
+                self.flush(out);
+                self.last = None;
+                out.push(Input::Key(key));
+            }
+        }
+    }
+
+    fn text(&mut self, key: Key, ch: char, now: Instant, out: &mut Vec<Input>) {
+        let gap = self.last.map(|last| now.saturating_duration_since(last));
+        let fast = gap.is_some_and(|gap| gap <= MACHINE);
+        self.run = if fast { self.run + 1 } else { 1 };
+        // A person who types quickly may press Enter soon after a letter, but not after two that
+        // came at once.
+        let ends_text =
+            ch == '\n' && (fast || gap.is_some_and(|gap| gap <= QUIET) && self.was_fast());
+        self.last = Some(now);
+        if !self.held.is_empty() || self.run > RUN || ends_text {
+            self.held.push(ch);
+            if self.held.len() >= PART {
+                out.push(Input::Paste(std::mem::take(&mut self.held)));
+                // Still within: the next character is held too.
+                self.run = RUN;
+            }
+        } else {
+            if ch == '\n' {
+                // A message was sent: what follows is another.
+                self.last = None;
+            }
+            out.push(Input::Key(key));
+        }
+    }
+
+    /// Whether the text before came at once. Called before `run` of a slow Enter is forgotten.
+    fn was_fast(&self) -> bool {
+        self.run > 1
+    }
+
+    /// When [`Burst::expire`] is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let last = self.last.filter(|_| !self.held.is_empty())?;
+        Some(last + QUIET)
+    }
+
+    /// A pause: what is held was all.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<Input>) {
+        if self.deadline().is_some_and(|deadline| now >= deadline) {
+            self.flush(out);
+        }
+    }
+
+    /// Hands on what is held.
+    pub fn flush(&mut self, out: &mut Vec<Input>) {
+        self.run = 0;
+        if !self.held.is_empty() {
+            out.push(Input::Paste(std::mem::take(&mut self.held)));
+        }
+    }
+}
+
+/// What a key would be in a pasted text.
+fn text_of(key: Key) -> Option<char> {
+    match (key.code, key.mods) {
+        (Code::Enter, Mods::NONE) | (Code::Char('j'), Mods::CTRL) => Some('\n'),
+        (Code::Tab, Mods::NONE) => Some('\t'),
+        _ => key.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds keys, each so many milliseconds after the one before, then waits.
+    fn fed(keys: &[(u64, &str)]) -> Vec<String> {
+        let mut burst = Burst::default();
+        run(&mut burst, keys)
+    }
+
+    fn run(burst: &mut Burst, keys: &[(u64, &str)]) -> Vec<String> {
+        let mut now = Instant::now();
+        let mut out = Vec::new();
+        for (gap, key) in keys {
+            now += Duration::from_millis(*gap);
+            burst.feed(Input::Key(key.parse().unwrap()), now, &mut out);
+        }
+        now += QUIET;
+        burst.expire(now, &mut out);
+        assert_eq!(burst.deadline(), None);
+        let tell = |input: &Input| match input {
+            Input::Key(key) => key.to_string(),
+            Input::Paste(text) => format!("paste {text:?}"),
+            other => format!("{other:?}"),
+        };
+        out.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn what_is_typed_is_typed() {
+        let typed = fed(&[(0, "h"), (90, "i"), (120, "enter")]);
+        assert_eq!(typed, ["h", "i", "enter"]);
+        // Quick fingers: Enter 30 ms after a letter that itself took its time.
+        assert_eq!(
+            fed(&[(0, "h"), (60, "i"), (30, "enter")]),
+            ["h", "i", "enter"]
+        );
+        assert_eq!(fed(&[(0, "enter")]), ["enter"]);
+        assert_eq!(fed(&[(0, "up"), (0, "enter")]), ["up", "enter"]);
+        assert_eq!(
+            fed(&[(0, "a"), (0, "ctrl+c"), (0, "enter")]),
+            ["a", "ctrl+c", "enter"]
+        );
+    }
+
+    #[test]
+    fn a_pasted_enter_sends_nothing() {
+        assert_eq!(fed(&[(0, "a"), (0, "enter")]), ["a", "paste \"\\n\""]);
+        assert_eq!(
+            fed(&[
+                (0, "a"),
+                (0, "b"),
+                (0, "c"),
+                (0, "d"),
+                (0, "enter"),
+                (0, "e"),
+                (1, "enter")
+            ]),
+            ["a", "b", "c", "paste \"d\\ne\\n\""]
+        );
+        // A slow line: the parts of a paste come with pauses.
+        assert_eq!(
+            fed(&[(0, "a"), (1, "b"), (40, "enter"), (40, "c")]),
+            ["a", "b", "paste \"\\nc\""]
+        );
+        assert_eq!(
+            fed(&[(0, "a"), (0, "tab"), (0, "b"), (0, "c"), (0, "ctrl+j")])
+                .last()
+                .unwrap(),
+            "paste \"c\\n\""
+        );
+    }
+
+    #[test]
+    fn a_key_ends_it_in_order() {
+        assert_eq!(
+            fed(&[
+                (0, "a"),
+                (0, "b"),
+                (0, "c"),
+                (0, "d"),
+                (0, "esc"),
+                (0, "enter")
+            ]),
+            ["a", "b", "c", "paste \"d\"", "esc", "enter"]
+        );
+        assert_eq!(
+            fed(&[(0, "a"), (0, "b"), (0, "c"), (0, "d"), (60, "enter")]),
+            ["a", "b", "c", "paste \"d\"", "enter"]
+        );
+    }
+
+    #[test]
+    fn a_terminal_that_marks_pastes_is_believed() {
+        let mut burst = Burst::default();
+        let mut out = Vec::new();
+        burst.turn_off(&mut out);
+        assert_eq!(out, []);
+        assert_eq!(
+            run(
+                &mut burst,
+                &[(0, "a"), (0, "b"), (0, "c"), (0, "d"), (0, "enter")]
+            ),
+            ["a", "b", "c", "d", "enter"]
+        );
+    }
+
+    #[test]
+    fn a_huge_paste_is_whole_and_in_parts() {
+        let mut burst = Burst::default();
+        let now = Instant::now();
+        let mut out = Vec::new();
+        let text: String = "some line of text\n".repeat(200_000);
+        for ch in text.chars() {
+            let key = if ch == '\n' {
+                Key::plain(Code::Enter)
+            } else {
+                Key::char(ch)
+            };
+            burst.feed(Input::Key(key), now, &mut out);
+        }
+        burst.flush(&mut out);
+        let mut got = String::new();
+        for input in &out {
+            match input {
+                Input::Key(key) => got.extend(key.text()),
+                Input::Paste(part) => got.push_str(part),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(got == text);
+        assert!(out.len() < 20);
+    }
+}

@@ -1,0 +1,213 @@
+//! What a terminal can show, decided in one place from its environment.
+
+use ratatui_core::style::Color;
+
+/// How many colours there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// None at all: weight and underline still count.
+    None,
+    /// The 16 of the terminal's own palette.
+    #[default]
+    Ansi,
+    /// 256 fixed ones.
+    Fixed,
+    /// All of them.
+    True,
+}
+
+/// What a terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub depth: Depth,
+    /// Text that leads somewhere (OSC 8).
+    pub links: bool,
+    /// Inside tmux: sequences for the terminal outside must be wrapped.
+    pub tmux: bool,
+    /// The terminal breaks its lines anew when its width changes, as nearly all do.
+    pub rewraps: bool,
+}
+
+impl Look {
+    /// From the variables of the environment.
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let get = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let term = get("TERM").unwrap_or_default();
+        let bare = matches!(term.as_str(), "linux" | "dumb" | "vt100" | "vt220");
+        Self {
+            depth: depth(&term, &get),
+            links: !bare && get("STY").is_none(),
+            tmux: get("TMUX").is_some(),
+            rewraps: !bare && (get("XTERM_VERSION").is_none() || get("TMUX").is_some()),
+        }
+    }
+
+    pub fn of_environment() -> Self {
+        Self::detect(|name| std::env::var(name).ok())
+    }
+
+    /// Without colours, where they are not wanted (`--color never`).
+    #[must_use]
+    pub fn without_colour(self) -> Self {
+        Self {
+            depth: Depth::None,
+            ..self
+        }
+    }
+}
+
+fn depth(term: &str, get: &impl Fn(&str) -> Option<String>) -> Depth {
+    if get("NO_COLOR").is_some() || term == "dumb" {
+        return Depth::None;
+    }
+    let truecolour = get("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit");
+    let known = ["kitty", "alacritty", "ghostty", "wezterm", "foot", "direct"];
+    if truecolour || known.iter().any(|name| term.contains(name)) {
+        Depth::True
+    } else if term.contains("256") {
+        Depth::Fixed
+    } else {
+        Depth::Ansi
+    }
+}
+
+/// The levels of the 6×6×6 cube of the 256 colours.
+const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+
+/// What xterm shows for the 16 colours, to find the nearest.
+const ANSI: [(u8, u8, u8); 16] = [
+    (0, 0, 0),
+    (205, 0, 0),
+    (0, 205, 0),
+    (205, 205, 0),
+    (0, 0, 238),
+    (205, 0, 205),
+    (0, 205, 205),
+    (229, 229, 229),
+    (127, 127, 127),
+    (255, 0, 0),
+    (0, 255, 0),
+    (255, 255, 0),
+    (92, 92, 255),
+    (255, 0, 255),
+    (0, 255, 255),
+    (255, 255, 255),
+];
+
+/// The nearest colour that `depth` has; `None`: the terminal's own.
+pub(super) fn shown(colour: Color, depth: Depth) -> Option<Color> {
+    match (depth, colour) {
+        (Depth::None, _) | (_, Color::Reset) => None,
+        (Depth::Fixed, Color::Rgb(r, g, b)) => Some(Color::Indexed(fixed(r, g, b))),
+        (Depth::Ansi, Color::Rgb(r, g, b)) => Some(Color::Indexed(ansi((r, g, b)))),
+        (Depth::Ansi, Color::Indexed(index)) => Some(Color::Indexed(ansi(of_index(index)))),
+        (_, colour) => Some(colour),
+    }
+}
+
+fn distance(a: (u8, u8, u8), b: (u8, u8, u8)) -> u32 {
+    let part = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
+    // The eye sees green best and blue least.
+    3 * part(a.0, b.0) + 6 * part(a.1, b.1) + part(a.2, b.2)
+}
+
+fn fixed(r: u8, g: u8, b: u8) -> u8 {
+    let level = |value: u8| {
+        let nearest = LEVELS.iter().enumerate();
+        nearest
+            .min_by_key(|(_, level)| level.abs_diff(value))
+            .map_or(0, |(index, _)| index as u8)
+    };
+    let cube = 16 + 36 * level(r) + 6 * level(g) + level(b);
+    let mean = ((u32::from(r) + u32::from(g) + u32::from(b)) / 3) as u8;
+    let grey = 232 + (mean.saturating_sub(3) / 10).min(23);
+    let wanted = (r, g, b);
+    if distance(of_index(grey), wanted) < distance(of_index(cube), wanted) {
+        grey
+    } else {
+        cube
+    }
+}
+
+fn ansi(wanted: (u8, u8, u8)) -> u8 {
+    let nearest = ANSI.iter().enumerate();
+    nearest
+        .min_by_key(|(_, known)| distance(**known, wanted))
+        .map_or(7, |(index, _)| index as u8)
+}
+
+fn of_index(index: u8) -> (u8, u8, u8) {
+    match index {
+        0..16 => ANSI[usize::from(index)],
+        16..232 => {
+            let cube = index - 16;
+            let level = |part: u8| LEVELS[usize::from(part % 6)];
+            (level(cube / 36), level(cube / 6), level(cube))
+        }
+        232.. => {
+            let grey = 8 + 10 * (index - 232);
+            (grey, grey, grey)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(variables: &[(&str, &str)]) -> Look {
+        Look::detect(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_says_what_can_be_shown() {
+        for (variables, depth) in [
+            (&[("TERM", "xterm")][..], Depth::Ansi),
+            (&[], Depth::Ansi),
+            (&[("TERM", "xterm-256color")], Depth::Fixed),
+            (
+                &[("TERM", "screen-256color"), ("COLORTERM", "truecolor")],
+                Depth::True,
+            ),
+            (&[("TERM", "xterm-kitty")], Depth::True),
+            (&[("TERM", "xterm-kitty"), ("NO_COLOR", "1")], Depth::None),
+            (
+                &[("TERM", "xterm-256color"), ("NO_COLOR", "")],
+                Depth::Fixed,
+            ),
+            (&[("TERM", "dumb"), ("COLORTERM", "truecolor")], Depth::None),
+        ] {
+            assert_eq!(look(variables).depth, depth, "{variables:?}");
+        }
+        assert!(!look(&[("TERM", "linux")]).links);
+        assert!(look(&[("TERM", "tmux-256color"), ("TMUX", "/tmp/x")]).tmux);
+        assert!(!look(&[("TERM", "xterm"), ("XTERM_VERSION", "XTerm(390)")]).rewraps);
+    }
+
+    #[test]
+    fn a_colour_becomes_the_nearest_there_is() {
+        let red = Color::Rgb(250, 10, 10);
+        assert_eq!(shown(red, Depth::True), Some(red));
+        assert_eq!(shown(red, Depth::Fixed), Some(Color::Indexed(196)));
+        assert_eq!(shown(red, Depth::Ansi), Some(Color::Indexed(9)));
+        assert_eq!(shown(red, Depth::None), None);
+        assert_eq!(
+            shown(Color::Rgb(128, 128, 128), Depth::Fixed),
+            Some(Color::Indexed(244))
+        );
+        assert_eq!(
+            shown(Color::Indexed(231), Depth::Ansi),
+            Some(Color::Indexed(15))
+        );
+        assert_eq!(shown(Color::Green, Depth::Ansi), Some(Color::Green));
+        for index in 0..=255 {
+            assert!(matches!(
+                shown(Color::Indexed(index), Depth::Ansi),
+                Some(Color::Indexed(0..16))
+            ));
+        }
+    }
+}

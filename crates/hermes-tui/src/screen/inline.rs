@@ -1,0 +1,454 @@
+//! Rows above, the frame below.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use ratatui_core::text::Line;
+
+use super::modes::Placement;
+use super::paint::{
+    ERASE_BELOW, ERASE_LINE, HIDE_CURSOR, Paint, SHOW_CURSOR, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON,
+};
+use super::{Look, Size};
+use crate::row::{Flow, Frame, Row};
+use crate::width::soft_height;
+
+/// What happens to old rows when the width changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reflow {
+    /// Everything is erased, what the shell had printed too, and printed anew for the new width.
+    #[default]
+    Full,
+    /// Old rows stay as the terminal breaks them.
+    Off,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ScreenOptions {
+    pub look: Look,
+    pub reflow: Reflow,
+    /// Rows that are printed anew at most.
+    pub reflow_rows: usize,
+}
+
+impl ScreenOptions {
+    pub fn new(look: Look) -> Self {
+        Self {
+            look,
+            reflow: Reflow::Full,
+            reflow_rows: 5000,
+        }
+    }
+}
+
+/// The terminal as the interface draws on it.
+///
+/// After [`Screen::resized`] ask [`Screen::needs_reflow`]; while it says so, nothing is written until
+/// [`Screen::reflow`], so call that once sizes have settled. While an overlay is open, rows and frames
+/// wait and are written when it is left.
+pub struct Screen<W: Write> {
+    pub(super) out: W,
+    pub(super) options: ScreenOptions,
+    pub(super) title: String,
+    size: Size,
+    /// The frame as it stands on the terminal.
+    shown: Vec<Line<'static>>,
+    cursor: Option<(u16, u16)>,
+    /// Where in the frame the terminal's cursor stands.
+    at: (u16, usize),
+    /// What stands there cannot be trusted: the frame is written whole.
+    redraw: bool,
+    /// The rows above are those of another width.
+    stale: bool,
+    waiting: Vec<Row>,
+    waiting_frame: Option<Frame>,
+    overlay: Option<Overlay>,
+    placement: Arc<Placement>,
+}
+
+#[derive(Debug, Default)]
+struct Overlay {
+    /// `None` before the first drawing.
+    shown: Option<Vec<Line<'static>>>,
+    cursor: Option<(u16, u16)>,
+}
+
+impl<W: Write> Screen<W> {
+    /// The frame begins where the cursor stands, which must be the first column.
+    pub fn new(out: W, size: Size, options: ScreenOptions) -> Self {
+        Self {
+            out,
+            options,
+            title: String::new(),
+            size,
+            shown: Vec::new(),
+            cursor: None,
+            at: (0, 0),
+            redraw: false,
+            stale: false,
+            waiting: Vec::new(),
+            waiting_frame: None,
+            overlay: None,
+            placement: Arc::default(),
+        }
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    pub fn look(&self) -> Look {
+        self.options.look
+    }
+
+    /// What [`super::Modes`] must know to leave the terminal tidy.
+    pub fn placement(&self) -> Arc<Placement> {
+        Arc::clone(&self.placement)
+    }
+
+    /// Prints `rows` above the frame, once and for ever.
+    pub fn commit(&mut self, rows: &[Row]) -> io::Result<()> {
+        let frame = Frame {
+            lines: self.shown.clone(),
+            cursor: self.cursor,
+        };
+        let frame = self.waiting_frame.clone().unwrap_or(frame);
+        self.update(rows, &frame)
+    }
+
+    /// Redraws the frame.
+    pub fn draw(&mut self, frame: &Frame) -> io::Result<()> {
+        self.update(&[], frame)
+    }
+
+    /// Both in one write; nothing is written when nothing has changed.
+    pub fn update(&mut self, rows: &[Row], frame: &Frame) -> io::Result<()> {
+        if self.overlay.is_some() || self.stale {
+            self.waiting.extend_from_slice(rows);
+            self.waiting_frame = Some(frame.clone());
+            return Ok(());
+        }
+        let (lines, cursor) = self.clipped(frame);
+        if rows.is_empty() && !self.redraw && lines == self.shown && cursor == self.cursor {
+            return Ok(());
+        }
+        let mut paint = begin();
+        if self.redraw || !rows.is_empty() {
+            paint.up(self.rows_above());
+            paint.raw("\r");
+            let mut old = self.shown.len();
+            if self.redraw {
+                paint.raw(ERASE_BELOW);
+                old = 0;
+            }
+            self.write_rows(&mut paint, rows, &mut old);
+            self.write_frame(&mut paint, &lines, old);
+        } else {
+            self.write_changes(&mut paint, &lines);
+        }
+        self.shown = lines;
+        self.redraw = false;
+        self.place_cursor(&mut paint, cursor);
+        self.send(paint)
+    }
+
+    /// Cut to the height of the screen: the end stays, and the cursor.
+    fn clipped(&self, frame: &Frame) -> (Vec<Line<'static>>, Option<(u16, u16)>) {
+        let height = usize::from(self.size.height.max(1));
+        let over = frame.lines.len().saturating_sub(height);
+        let cursor_row = frame.cursor.map_or(over, |(_, row)| usize::from(row));
+        let from = over.min(cursor_row);
+        let lines: Vec<_> = frame
+            .lines
+            .iter()
+            .skip(from)
+            .take(height)
+            .cloned()
+            .collect();
+        let cursor = frame.cursor.and_then(|(column, row)| {
+            let row = usize::from(row).saturating_sub(from);
+            let last = lines.len().checked_sub(1)?;
+            let column = column.min(self.size.width.saturating_sub(1));
+            Some((column, row.min(last) as u16))
+        });
+        (lines, cursor)
+    }
+
+    /// Rows from the top of the frame to the cursor as the terminal has them now.
+    fn rows_above(&self) -> usize {
+        let (column, row) = self.at;
+        if !self.redraw || !self.options.look.rewraps {
+            return row;
+        }
+        // The terminal has broken what became too wide.
+        let columns = usize::from(self.size.width.max(1));
+        let above: usize = self
+            .shown
+            .iter()
+            .take(row)
+            .map(|line| soft_height(line, columns))
+            .sum();
+        above + usize::from(column) / columns
+    }
+
+    /// `old` counts the rows of the old frame that still stand at and below the cursor.
+    fn write_rows(&self, paint: &mut Paint, rows: &[Row], old: &mut usize) {
+        let columns = usize::from(self.size.width.max(1));
+        let look = self.options.look;
+        for row in rows {
+            match row.flow {
+                Flow::Broken => {
+                    paint.raw(ERASE_LINE);
+                    paint.line(&row.line, &row.links, Some(columns), look);
+                }
+                Flow::Unbroken => {
+                    // Its later rows must not keep what stood there.
+                    if *old > 0 {
+                        paint.raw(ERASE_BELOW);
+                        *old = 0;
+                    }
+                    paint.raw(WRAP_ON);
+                    paint.line(&row.line, &row.links, None, look);
+                    paint.raw(WRAP_OFF);
+                }
+            }
+            paint.raw("\r\n");
+            *old = old.saturating_sub(1);
+        }
+    }
+
+    fn write_frame(&mut self, paint: &mut Paint, lines: &[Line<'static>], old: usize) {
+        for (index, line) in lines.iter().enumerate() {
+            if index > 0 {
+                paint.raw("\r\n");
+            }
+            self.write_line(paint, line);
+        }
+        if old > lines.len() {
+            if lines.is_empty() {
+                paint.raw(ERASE_BELOW);
+            } else {
+                paint.down(1);
+                paint.raw("\r");
+                paint.raw(ERASE_BELOW);
+                paint.up(1);
+            }
+        }
+        self.at = (0, lines.len().saturating_sub(1));
+    }
+
+    fn write_line(&self, paint: &mut Paint, line: &Line<'static>) {
+        paint.raw(ERASE_LINE);
+        let columns = usize::from(self.size.width);
+        paint.line(line, &[], Some(columns), self.options.look);
+    }
+
+    fn write_changes(&mut self, paint: &mut Paint, lines: &[Line<'static>]) {
+        for (index, line) in lines.iter().enumerate() {
+            match self.shown.get(index) {
+                Some(old) if old == line => continue,
+                Some(_) => self.go(paint, index),
+                None if index == 0 => {}
+                None => {
+                    self.go(paint, index - 1);
+                    paint.raw("\r\n");
+                    self.at.1 = index;
+                }
+            }
+            paint.raw("\r");
+            self.write_line(paint, line);
+        }
+        if lines.len() < self.shown.len() {
+            self.go(paint, lines.len());
+            paint.raw("\r");
+            paint.raw(ERASE_BELOW);
+        }
+    }
+
+    /// To another row of the frame.
+    fn go(&mut self, paint: &mut Paint, row: usize) {
+        paint.up(self.at.1.saturating_sub(row));
+        paint.down(row.saturating_sub(self.at.1));
+        self.at.1 = row;
+    }
+
+    fn place_cursor(&mut self, paint: &mut Paint, cursor: Option<(u16, u16)>) {
+        let last = self.shown.len().saturating_sub(1);
+        let (column, row) = cursor.map_or((0, last), |(column, row)| (column, usize::from(row)));
+        self.go(paint, row);
+        paint.column(usize::from(column));
+        self.at.0 = column;
+        self.cursor = cursor;
+        if cursor.is_some() {
+            paint.raw(SHOW_CURSOR);
+        }
+        self.placement.set(self.shown.len(), row);
+    }
+
+    fn send(&mut self, mut paint: Paint) -> io::Result<()> {
+        paint.raw(WRAP_ON);
+        paint.raw(SYNC_OFF);
+        self.write(&paint.bytes)
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.out.flush()
+    }
+
+    /// The terminal has another size.
+    pub fn resized(&mut self, size: Size) {
+        if size == self.size {
+            return;
+        }
+        // Its top has gone to the scrollback: only a reflow takes it away there.
+        let lost = self.at.1 >= usize::from(size.height.max(1));
+        if self.options.reflow == Reflow::Full && (size.width != self.size.width || lost) {
+            self.stale = true;
+        }
+        self.size = size;
+        self.redraw = true;
+        if let Some(overlay) = &mut self.overlay {
+            overlay.shown = None;
+        }
+    }
+
+    /// Whether the rows must be printed anew before anything else is.
+    pub fn needs_reflow(&self) -> bool {
+        self.stale && self.overlay.is_none()
+    }
+
+    /// Erases everything and prints the last of `rows`, the whole transcript, for this width.
+    pub fn reflow(&mut self, rows: &[Row], frame: &Frame) -> io::Result<()> {
+        if self.overlay.is_some() {
+            self.stale = true;
+            self.waiting_frame = Some(frame.clone());
+            return Ok(());
+        }
+        // They are among `rows`.
+        self.waiting.clear();
+        self.waiting_frame = None;
+        self.stale = false;
+        self.redraw = false;
+        let mut paint = begin();
+        // The scrollback goes last: some terminals move what they erase there.
+        paint.raw("\x1b[H\x1b[2J\x1b[3J");
+        let from = rows.len().saturating_sub(self.options.reflow_rows);
+        let (lines, cursor) = self.clipped(frame);
+        self.write_rows(&mut paint, &rows[from..], &mut 0);
+        self.write_frame(&mut paint, &lines, 0);
+        self.shown = lines;
+        self.place_cursor(&mut paint, cursor);
+        self.send(paint)
+    }
+
+    /// The next frame is written whole, whatever stands there.
+    pub fn redraw(&mut self) {
+        self.redraw = true;
+        if let Some(overlay) = &mut self.overlay {
+            overlay.shown = None;
+        }
+    }
+
+    /// Takes the frame away; the cursor stands where it began. For the end, an editor, a suspension:
+    /// the next update draws below whatever was printed meanwhile.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.leave_overlay()?;
+        let mut paint = begin();
+        paint.up(self.rows_above());
+        paint.raw("\r");
+        paint.raw(ERASE_BELOW);
+        paint.raw(SHOW_CURSOR);
+        self.forget();
+        self.send(paint)
+    }
+
+    /// Others wrote on the terminal: the frame begins anew where the cursor stands.
+    pub fn forget(&mut self) {
+        self.shown.clear();
+        (self.cursor, self.at, self.redraw) = (None, (0, 0), false);
+        self.placement.clear();
+    }
+
+    pub fn in_overlay(&self) -> bool {
+        self.overlay.is_some()
+    }
+
+    /// Opens the alternate screen.
+    pub fn enter_overlay(&mut self) -> io::Result<()> {
+        if self.overlay.is_some() {
+            return Ok(());
+        }
+        self.overlay = Some(Overlay::default());
+        self.placement.set_overlay(true);
+        self.write(b"\x1b[?1049h\x1b[?25l")
+    }
+
+    /// Redraws the alternate screen; lines that are missing are empty.
+    pub fn draw_overlay(&mut self, frame: &Frame) -> io::Result<()> {
+        let Some(mut overlay) = self.overlay.take() else {
+            return Ok(());
+        };
+        let height = usize::from(self.size.height);
+        let (mut lines, cursor) = self.clipped(frame);
+        lines.resize(height.max(1), Line::default());
+        if overlay.shown.as_ref() != Some(&lines) || overlay.cursor != cursor {
+            let mut paint = begin();
+            let fresh = overlay.shown.is_none();
+            if fresh {
+                paint.raw("\x1b[2J");
+            }
+            let old = overlay.shown.take().unwrap_or_default();
+            for (index, line) in lines.iter().enumerate() {
+                let same = old
+                    .get(index)
+                    .map_or(line.spans.is_empty(), |old| old == line);
+                if !same {
+                    paint.row(index);
+                    self.write_line(&mut paint, line);
+                }
+            }
+            if let Some((column, row)) = cursor {
+                paint.row(usize::from(row));
+                paint.column(usize::from(column));
+                paint.raw(SHOW_CURSOR);
+            }
+            overlay.shown = Some(lines);
+            overlay.cursor = cursor;
+            self.overlay = Some(overlay);
+            return self.send(paint);
+        }
+        self.overlay = Some(overlay);
+        Ok(())
+    }
+
+    /// Back to the scrollback and the frame; what waited is written.
+    pub fn leave_overlay(&mut self) -> io::Result<()> {
+        if self.overlay.take().is_none() {
+            return Ok(());
+        }
+        self.placement.set_overlay(false);
+        let cursor = if self.cursor.is_some() {
+            SHOW_CURSOR
+        } else {
+            HIDE_CURSOR
+        };
+        self.write(format!("\x1b[?1049l{cursor}").as_bytes())?;
+        if self.stale {
+            return Ok(());
+        }
+        let rows = std::mem::take(&mut self.waiting);
+        match self.waiting_frame.take() {
+            Some(frame) => self.update(&rows, &frame),
+            None => Ok(()),
+        }
+    }
+}
+
+fn begin() -> Paint {
+    let mut paint = Paint::default();
+    paint.raw(SYNC_ON);
+    paint.raw(HIDE_CURSOR);
+    paint.raw(WRAP_OFF);
+    paint
+}

@@ -1,0 +1,249 @@
+//! The modes of the terminal: entered once, left in every way a program can end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use super::paint::{SHOW_CURSOR, SYNC_OFF, WRAP_ON};
+
+/// Where the frame is, for whoever must leave the terminal without the [`super::Screen`].
+#[derive(Debug, Default)]
+pub struct Placement {
+    overlay: AtomicBool,
+    /// Rows of the frame from the cursor's to the last; none: there is no frame.
+    rows: AtomicU32,
+}
+
+impl Placement {
+    pub(super) fn set(&self, frame: usize, cursor: usize) {
+        let rows = frame.saturating_sub(cursor);
+        self.rows.store(rows as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn clear(&self) {
+        self.rows.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_overlay(&self, open: bool) {
+        self.overlay.store(open, Ordering::Relaxed);
+    }
+}
+
+pub struct ModesOptions {
+    /// Asks whether the terminal can tell keys apart that look alike (`tui.keyboard_protocol`).
+    pub keyboard: bool,
+    /// Where stderr goes while the interface has the terminal.
+    pub stderr: Option<File>,
+}
+
+/// What is written when the interface takes the terminal. The questions are answered as
+/// [`crate::input::Report`]s.
+pub fn enter_bytes(options: &ModesOptions) -> String {
+    // The title is put aside; pastes are marked; the window tells when it is looked at.
+    let mut bytes = "\x1b[22;2t\x1b[?2004h\x1b[?1004h".to_owned();
+    // Are pastes marked? Which colour is the background?
+    bytes.push_str("\x1b[?2004$p\x1b]11;?\x1b\\");
+    if options.keyboard {
+        bytes.push_str("\x1b[?u");
+    }
+    bytes
+}
+
+/// What is written when it gives the terminal back.
+pub fn leave_bytes(keyboard: bool, placement: &Placement) -> String {
+    let mut bytes = format!("{SYNC_OFF}\x1b[0m{WRAP_ON}");
+    if placement.overlay.swap(false, Ordering::Relaxed) {
+        bytes.push_str("\x1b[?1049l");
+    }
+    // Below what is left of the frame.
+    match placement.rows.swap(0, Ordering::Relaxed) {
+        0 => {}
+        1 => bytes.push_str("\r\n"),
+        rows => {
+            let below = (rows - 1).to_string();
+            bytes.extend(["\x1b[", &below, "B\r\n"]);
+        }
+    }
+    if keyboard {
+        bytes.push_str("\x1b[<u");
+    }
+    bytes.push_str("\x1b[?1004l\x1b[?2004l\x1b[23;2t");
+    bytes.push_str(SHOW_CURSOR);
+    bytes
+}
+
+/// The terminal is ours while this lives: raw, with marked pastes, stderr in the log.
+pub struct Modes {
+    options: ModesOptions,
+    placement: Arc<Placement>,
+    held: Option<Held>,
+}
+
+struct Held {
+    termios: Termios,
+    stderr: Option<OwnedFd>,
+    /// The kitty flags were pushed.
+    keyboard: bool,
+}
+
+impl Modes {
+    /// Takes the terminal at stdin and stdout.
+    pub fn enter(options: ModesOptions, placement: Arc<Placement>) -> io::Result<Self> {
+        let mut modes = Self {
+            options,
+            placement,
+            held: None,
+        };
+        modes.resume()?;
+        Ok(modes)
+    }
+
+    /// Takes the terminal again after [`Modes::pause`], or after the process was stopped without
+    /// being asked.
+    pub fn resume(&mut self) -> io::Result<()> {
+        let input = rustix::stdio::stdin();
+        let termios = match &self.held {
+            // Stopped and continued: the shell has its own modes set, ours are known.
+            Some(held) => held.termios.clone(),
+            None => tcgetattr(input)?,
+        };
+        let mut raw = termios.clone();
+        raw.make_raw();
+        tcsetattr(input, OptionalActions::Now, &raw)?;
+        let stderr = match self.held.take() {
+            Some(held) => held.stderr,
+            None => self.options.stderr.as_ref().and_then(divert),
+        };
+        self.held = Some(Held {
+            termios,
+            stderr,
+            keyboard: false,
+        });
+        write_all(
+            rustix::stdio::stdout(),
+            enter_bytes(&self.options).as_bytes(),
+        )
+    }
+
+    /// The terminal said that it knows the keyboard protocol.
+    pub fn keyboard_known(&mut self) -> io::Result<()> {
+        match &mut self.held {
+            Some(held) if self.options.keyboard && !held.keyboard => {
+                held.keyboard = true;
+                write_all(rustix::stdio::stdout(), b"\x1b[>1u")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the terminal back; again does nothing.
+    pub fn pause(&mut self) -> io::Result<()> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        let bytes = leave_bytes(held.keyboard, &self.placement);
+        let written = write_all(rustix::stdio::stdout(), bytes.as_bytes());
+        let set = tcsetattr(
+            rustix::stdio::stdin(),
+            OptionalActions::Drain,
+            &held.termios,
+        );
+        if let Some(stderr) = held.stderr {
+            rustix::stdio::dup2_stderr(&stderr)?;
+        }
+        written.and(set.map_err(io::Error::from))
+    }
+}
+
+impl Drop for Modes {
+    fn drop(&mut self) {
+        // The terminal may be gone; there is nobody left to tell.
+        let _ = self.pause();
+        if std::thread::panicking() {
+            let last = LAST_PANIC
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let text = last.unwrap_or_else(|| "a panic".to_owned());
+            let text = format!("hermes ended by a mistake of its own: {text}\n");
+            let _ = write_all(rustix::stdio::stderr(), text.as_bytes());
+        }
+    }
+}
+
+/// Points stderr elsewhere; the old one is kept.
+fn divert(log: &File) -> Option<OwnedFd> {
+    let old = rustix::stdio::stderr().try_clone_to_owned().ok()?;
+    rustix::stdio::dup2_stderr(log.as_fd()).ok()?;
+    Some(old)
+}
+
+pub(super) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut fds = [rustix::event::PollFd::new(
+                    &fd,
+                    rustix::event::PollFlags::OUT,
+                )];
+                rustix::event::poll(&mut fds, None)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Keeps what a panic says until the terminal is free. It does not free the terminal itself: a
+/// panic of a tool is caught and the interface goes on; one of the interface unwinds through
+/// [`Modes`], which then frees the terminal and says what happened.
+pub fn record_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if let Ok(mut last) = LAST_PANIC.try_lock() {
+                *last = Some(info.to_string());
+            }
+            before(info);
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_entered_is_left() {
+        let options = ModesOptions {
+            keyboard: true,
+            stderr: None,
+        };
+        assert_eq!(
+            enter_bytes(&options),
+            "\x1b[22;2t\x1b[?2004h\x1b[?1004h\x1b[?2004$p\x1b]11;?\x1b\\\x1b[?u"
+        );
+        let placement = Placement::default();
+        placement.set(4, 1);
+        placement.set_overlay(true);
+        assert_eq!(
+            leave_bytes(true, &placement),
+            "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?1049l\x1b[2B\r\n\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[23;2t\x1b[?25h"
+        );
+        // Left once: the second time moves nothing.
+        assert_eq!(
+            leave_bytes(false, &placement),
+            "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[23;2t\x1b[?25h"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! What is said to the terminal beside the text: its title, a call for attention, the clipboard.
+
+use std::io::{self, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Look, Screen};
+use crate::width::{harmless, truncate};
+
+/// How a person who looks elsewhere is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    #[default]
+    Bell,
+    /// OSC 9: iTerm2, WezTerm, Ghostty, kitty, Windows Terminal.
+    Osc9,
+    /// OSC 777: foot, urxvt, terminals of VTE.
+    Osc777,
+    Off,
+}
+
+impl Attention {
+    /// What the terminal understands, from the variables of the environment.
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let get = |name: &str| variable(name).unwrap_or_default().to_ascii_lowercase();
+        let (term, program) = (get("TERM"), get("TERM_PROGRAM"));
+        let is = |names: &[&str]| {
+            names
+                .iter()
+                .any(|name| term.contains(name) || program.contains(name))
+        };
+        if is(&["iterm", "wezterm", "ghostty", "kitty"]) || !get("WT_SESSION").is_empty() {
+            Self::Osc9
+        } else if is(&["foot", "rxvt"]) || !get("VTE_VERSION").is_empty() {
+            Self::Osc777
+        } else {
+            Self::Bell
+        }
+    }
+}
+
+/// More is not given to a clipboard: terminals drop it or stall.
+const CLIPBOARD: usize = 1 << 20;
+const TITLE: usize = 120;
+
+/// One line without power.
+fn plain(text: &str, columns: usize) -> String {
+    let line = text.replace(['\n', '\t'], " ");
+    truncate(&harmless(&line), columns).into_owned()
+}
+
+/// A sequence for the terminal outside of tmux.
+fn outside(sequence: &str, look: Look) -> String {
+    if look.tmux {
+        format!("\x1bPtmux;{}\x1b\\", sequence.replace('\x1b', "\x1b\x1b"))
+    } else {
+        sequence.to_owned()
+    }
+}
+
+impl<W: Write> Screen<W> {
+    /// Names the window.
+    pub fn title(&mut self, title: &str) -> io::Result<()> {
+        let title = plain(title, TITLE);
+        if title == self.title {
+            return Ok(());
+        }
+        let sequence = format!("\x1b]2;{title}\x1b\\");
+        self.title = title;
+        self.write(sequence.as_bytes())
+    }
+
+    /// Calls the person.
+    pub fn notify(&mut self, how: Attention, title: &str, text: &str) -> io::Result<()> {
+        // A semicolon would begin another field.
+        let title = plain(title, TITLE).replace(';', ",");
+        let text = plain(text, TITLE).replace(';', ",");
+        let sequence = match how {
+            Attention::Off => return Ok(()),
+            Attention::Bell => "\x07".to_owned(),
+            Attention::Osc9 => outside(&format!("\x1b]9;{title}: {text}\x1b\\"), self.look()),
+            Attention::Osc777 => outside(
+                &format!("\x1b]777;notify;{title};{text}\x1b\\"),
+                self.look(),
+            ),
+        };
+        self.write(sequence.as_bytes())
+    }
+
+    /// Gives `text` to the clipboard of the person's own machine. `false`: it is too long for that.
+    pub fn copy(&mut self, text: &str) -> io::Result<bool> {
+        if text.len() > CLIPBOARD {
+            return Ok(false);
+        }
+        let sequence = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
+        let mut bytes = sequence.clone();
+        if self.look().tmux {
+            // tmux keeps it or passes it on, as it is set up: both ways are tried.
+            bytes.push_str(&outside(&sequence, self.look()));
+        }
+        self.write(bytes.as_bytes())?;
+        Ok(true)
+    }
+}

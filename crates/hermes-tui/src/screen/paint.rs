@@ -1,0 +1,234 @@
+//! Styled text as bytes. Whatever stands in a span, only what is painted here drives the terminal.
+
+use std::io::Write as _;
+
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::Line;
+
+use super::colour::{Look, shown};
+use crate::row::Link;
+use crate::width::{grapheme_width, graphemes, is_harmful, loose_width};
+
+/// Begins and ends a synchronized update.
+pub(super) const SYNC_ON: &str = "\x1b[?2026h";
+pub(super) const SYNC_OFF: &str = "\x1b[?2026l";
+pub(super) const HIDE_CURSOR: &str = "\x1b[?25l";
+pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
+pub(super) const WRAP_ON: &str = "\x1b[?7h";
+pub(super) const WRAP_OFF: &str = "\x1b[?7l";
+pub(super) const ERASE_LINE: &str = "\x1b[K";
+pub(super) const ERASE_BELOW: &str = "\x1b[J";
+
+/// Bytes under way to the terminal.
+#[derive(Debug, Default)]
+pub(super) struct Paint {
+    pub(super) bytes: Vec<u8>,
+    style: Style,
+}
+
+impl Paint {
+    pub(super) fn raw(&mut self, sequence: &str) {
+        self.bytes.extend_from_slice(sequence.as_bytes());
+    }
+
+    fn csi(&mut self, count: usize, letter: char) {
+        if count > 0 {
+            // A Vec takes everything.
+            let _ = write!(self.bytes, "\x1b[{count}{letter}");
+        }
+    }
+
+    pub(super) fn up(&mut self, rows: usize) {
+        self.csi(rows, 'A');
+    }
+
+    pub(super) fn down(&mut self, rows: usize) {
+        self.csi(rows, 'B');
+    }
+
+    /// To a column, the first is 0.
+    pub(super) fn column(&mut self, column: usize) {
+        self.raw("\r");
+        self.csi(column, 'C');
+    }
+
+    pub(super) fn row(&mut self, row: usize) {
+        let _ = write!(self.bytes, "\x1b[{};1H", row + 1);
+    }
+
+    /// The line, cut to `columns`. With `None` the terminal breaks it.
+    pub(super) fn line(
+        &mut self,
+        line: &Line<'_>,
+        links: &[Link],
+        columns: Option<usize>,
+        look: Look,
+    ) {
+        let mut at = Column {
+            used: 0,
+            columns,
+            byte: 0,
+            links: if look.links { links } else { &[] },
+            open: None,
+        };
+        for span in &line.spans {
+            self.style(line.style.patch(span.style), look);
+            for (grapheme, wide) in graphemes(&span.content) {
+                if !self.grapheme(grapheme, wide, &mut at) {
+                    self.link(None, &mut at);
+                    self.style(Style::default(), look);
+                    return;
+                }
+            }
+        }
+        self.link(None, &mut at);
+        self.style(Style::default(), look);
+    }
+
+    /// Whether there was room.
+    fn grapheme(&mut self, grapheme: &str, wide: usize, at: &mut Column<'_>) -> bool {
+        let (shown, wide) = stand_in(grapheme, wide, at);
+        if at.columns.is_some_and(|columns| at.used + wide > columns) {
+            return false;
+        }
+        let link = at
+            .links
+            .iter()
+            .position(|link| link.range.contains(&at.byte));
+        self.link(link, at);
+        at.byte += grapheme.len();
+        at.used += wide;
+        self.raw(shown);
+        // Where terminals disagree about the width, the next column is said.
+        if at.columns.is_some() && loose_width(shown) != wide {
+            let _ = write!(self.bytes, "\x1b[{}G", at.used + 1);
+        }
+        true
+    }
+
+    fn link(&mut self, index: Option<usize>, at: &mut Column<'_>) {
+        if at.open == index {
+            return;
+        }
+        if at.open.is_some() {
+            self.raw("\x1b]8;;\x1b\\");
+        }
+        if let Some(link) = index.and_then(|index| at.links.get(index)) {
+            let url: String = link.url.chars().filter(char::is_ascii_graphic).collect();
+            let _ = write!(self.bytes, "\x1b]8;;{url}\x1b\\");
+        }
+        at.open = index;
+    }
+
+    fn style(&mut self, style: Style, look: Look) {
+        let only = Style {
+            fg: style.fg.and_then(|colour| shown(colour, look.depth)),
+            bg: style.bg.and_then(|colour| shown(colour, look.depth)),
+            add_modifier: style.add_modifier.difference(style.sub_modifier),
+            ..Style::default()
+        };
+        if only == self.style {
+            return;
+        }
+        self.style = only;
+        self.raw("\x1b[0");
+        for (modifier, code) in [
+            (Modifier::BOLD, ";1"),
+            (Modifier::DIM, ";2"),
+            (Modifier::ITALIC, ";3"),
+            (Modifier::UNDERLINED, ";4"),
+            (Modifier::REVERSED, ";7"),
+            (Modifier::HIDDEN, ";8"),
+            (Modifier::CROSSED_OUT, ";9"),
+        ] {
+            if only.add_modifier.contains(modifier) {
+                self.raw(code);
+            }
+        }
+        for (colour, base) in [(only.fg, 30), (only.bg, 40)] {
+            if let Some(colour) = colour {
+                self.colour(colour, base);
+            }
+        }
+        self.raw("m");
+    }
+
+    fn colour(&mut self, colour: Color, base: u8) {
+        let bytes = &mut self.bytes;
+        let _ = match number(colour) {
+            Some(index @ 0..8) => write!(bytes, ";{}", base + index),
+            Some(index @ 8..16) => write!(bytes, ";{}", base + 60 + index - 8),
+            Some(index) => write!(bytes, ";{};5;{index}", base + 8),
+            None => match colour {
+                Color::Rgb(r, g, b) => write!(bytes, ";{};2;{r};{g};{b}", base + 8),
+                _ => Ok(()),
+            },
+        };
+    }
+}
+
+/// Where in a line the painter is.
+struct Column<'a> {
+    used: usize,
+    columns: Option<usize>,
+    byte: usize,
+    links: &'a [Link],
+    open: Option<usize>,
+}
+
+/// What is written for a grapheme: itself, unless it drives the terminal or may pass the edge there.
+fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, usize) {
+    let mut chars = grapheme.chars();
+    let Some(first) = chars.next() else {
+        return ("", 0);
+    };
+    if first.is_control() {
+        return match first {
+            '\t' | '\n' => (" ", 1),
+            '\r' => ("", 0),
+            '\u{1b}' => ("␛", 1),
+            _ => ("\u{fffd}", 1),
+        };
+    }
+    if is_harmful(first) {
+        return ("", 0);
+    }
+    let past = at
+        .columns
+        .is_some_and(|columns| at.used + loose_width(grapheme) > columns);
+    if past && loose_width(grapheme) > wide {
+        // A terminal that draws every part of it would break the line.
+        let base = &grapheme[..first.len_utf8()];
+        let narrow = grapheme_width(base);
+        // Half a flag is wide here and narrow there.
+        return if loose_width(base) > narrow {
+            ("\u{fffd}", 1)
+        } else {
+            (base, narrow)
+        };
+    }
+    (grapheme, wide)
+}
+
+fn number(colour: Color) -> Option<u8> {
+    Some(match colour {
+        Color::Black => 0,
+        Color::Red => 1,
+        Color::Green => 2,
+        Color::Yellow => 3,
+        Color::Blue => 4,
+        Color::Magenta => 5,
+        Color::Cyan => 6,
+        Color::Gray => 7,
+        Color::DarkGray => 8,
+        Color::LightRed => 9,
+        Color::LightGreen => 10,
+        Color::LightYellow => 11,
+        Color::LightBlue => 12,
+        Color::LightMagenta => 13,
+        Color::LightCyan => 14,
+        Color::White => 15,
+        Color::Indexed(index) => index,
+        Color::Rgb(..) | Color::Reset => return None,
+    })
+}

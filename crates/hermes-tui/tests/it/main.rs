@@ -1,0 +1,3 @@
+//! The interface over a terminal of bytes.
+
+mod screen;

@@ -1,0 +1,1 @@
+//! The screen over vt100.
