@@ -37,7 +37,7 @@ impl Confinement {
 }
 
 /// A program about to be started. The environment is complete: nothing is inherited.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub program: OsString,
     pub args: Vec<OsString>,
@@ -48,12 +48,32 @@ pub struct Launch {
     pub terminal: bool,
 }
 
+/// A program in two steps: a helper that can be started before there is a command, and what it is then
+/// told on its standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The same for commands with the same limits.
+    pub helper: Launch,
+    pub order: Vec<u8>,
+}
+
 /// Puts a program into its limits. Every program, confined or not, gets a session of its own
 /// (`setsid`), so that it has no terminal of ours and can be ended with all its children.
 pub trait Confine: Send + Sync {
     /// The program to start in place of `launch`. An error means that the limits cannot be
     /// enforced here; then nothing is started.
     fn wrap(&self, launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError>;
+
+    /// The same in two steps; `None` where it takes one. `closed`: the command reads nothing, otherwise
+    /// what follows the order is its input.
+    fn ahead(
+        &self,
+        _launch: &Launch,
+        _confinement: &Confinement,
+        _closed: bool,
+    ) -> Result<Option<Ahead>, ExecError> {
+        Ok(None)
+    }
 
     /// One line for people: how commands are confined here.
     fn posture(&self) -> String;

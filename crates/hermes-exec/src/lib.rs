@@ -25,7 +25,7 @@ pub mod shell;
 pub mod ssh;
 pub mod workspace;
 
-pub use confinement::{Confine, Confinement, Launch};
+pub use confinement::{Ahead, Confine, Confinement, Launch};
 pub use environment::{
     Background, BackgroundRecord, Chunk, Environment, EnvironmentInfo, Exec, ExecError, Exit,
     FileKind, FileStat, Files, Finished, ShellState, Sink, Start, Stdin, Stream, WriteOptions,

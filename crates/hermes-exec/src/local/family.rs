@@ -41,6 +41,12 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
+/// When the kernel started it.
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
+    let stat = i32::try_from(pid).ok().and_then(stat)?;
+    Some(stat.start_time)
+}
+
 /// Whether `pid` is still the process that was started at `start_time`.
 pub(crate) fn is_alive(pid: u32, start_time: Option<u64>) -> bool {
     i32::try_from(pid)

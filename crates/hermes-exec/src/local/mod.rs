@@ -6,14 +6,15 @@ pub(crate) mod family;
 mod files;
 mod pty;
 mod run;
+mod scratch;
 mod snapshot;
 mod source;
+mod spare;
 mod variables;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,13 +26,15 @@ pub use files::LocalFiles;
 pub use snapshot::Login;
 pub use variables::{Declared, Policy};
 
-use crate::confinement::{Confine, Launch};
+use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::{
     Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Exit, Files,
-    Finished, Sink, Start, Stream, Variables,
+    Finished, Sink, Start, Stdin, Stream, Variables,
 };
 use crate::shell::{self, MARK, Program};
+use scratch::Scratch;
 use snapshot::Snapshot;
+use spare::Spare;
 
 /// A longer command is passed as a file: the kernel limits one argument to 128 KiB.
 const MAX_ARGUMENT: usize = 96 * 1024;
@@ -46,6 +49,8 @@ pub struct LocalSettings {
     pub grace: Duration,
     /// Where output of background processes is kept.
     pub processes: PathBuf,
+    /// Where no confined command can write: what is run without limits is read from here.
+    pub own: PathBuf,
 }
 
 impl LocalSettings {
@@ -82,6 +87,7 @@ impl LocalSettings {
             login: Login { files, login: true },
             grace: Duration::try_from_secs_f64(grace).unwrap_or(Duration::from_secs(2)),
             processes: home.join("processes"),
+            own: home.cache_dir().join("exec"),
             variables,
         }
     }
@@ -99,27 +105,23 @@ fn find_bash(path: &str) -> PathBuf {
 pub struct LocalEnvironment {
     settings: LocalSettings,
     confine: Arc<dyn Confine>,
-    /// Ours alone (0700): state reports, the login's functions.
-    scratch: tempfile::TempDir,
+    scratch: Scratch,
     snapshot: OnceCell<Snapshot>,
-    calls: AtomicU64,
     files: LocalFiles,
+    spare: Spare,
 }
 
 impl LocalEnvironment {
     pub fn new(settings: LocalSettings, confine: Arc<dyn Confine>) -> Result<Self, ExecError> {
-        let scratch = tempfile::Builder::new()
-            .prefix("hermes-exec-")
-            .tempdir()
-            .map_err(ExecError::io("no temporary directory"))?;
+        let scratch = Scratch::new(&settings.own)?;
         let home = settings.variables.base().get("HOME").map(PathBuf::from);
         Ok(Self {
             settings,
             confine,
             scratch,
             snapshot: OnceCell::new(),
-            calls: AtomicU64::new(0),
             files: LocalFiles::new(home),
+            spare: Spare::default(),
         })
     }
 
@@ -137,7 +139,7 @@ impl LocalEnvironment {
                     &settings.login,
                     &settings.variables,
                     self.confine.as_ref(),
-                    self.scratch.path(),
+                    self.scratch.own(),
                 )
             })
             .await
@@ -160,15 +162,6 @@ impl LocalEnvironment {
         }
         variables.extend(extra);
         variables
-    }
-
-    /// The directory of one call, removed with it.
-    fn call_dir(&self) -> Result<tempfile::TempDir, ExecError> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        tempfile::Builder::new()
-            .prefix(&format!("{call}-"))
-            .tempdir_in(self.scratch.path())
-            .map_err(ExecError::io("no temporary directory"))
     }
 
     fn launch(&self, program: String, variables: Variables, cwd: &Path, terminal: bool) -> Launch {
@@ -196,7 +189,7 @@ impl LocalEnvironment {
             });
         }
         let snapshot = self.snapshot().await;
-        let dir = self.call_dir()?;
+        let dir = self.scratch.of_call(&command.confinement)?;
         let report = dir.path().join("state");
         let program = Program {
             prelude: snapshot.prelude.as_deref(),
@@ -210,7 +203,6 @@ impl LocalEnvironment {
         variables.insert(MARK.to_owned(), mark.clone());
         let launch = self.launch(program, variables, &command.cwd, command.pty);
         let confinement = command.confinement.with_writable(dir.path());
-        let launch = self.confine.wrap(launch, &confinement)?;
         let limits = run::Limits {
             timeout: command.timeout,
             cancel: command.cancel,
@@ -221,9 +213,39 @@ impl LocalEnvironment {
             pty: command.pty,
             split: command.split,
         };
-        let exit = run::run(&launch, &mark, streams, limits, sink).await?;
+        let exit = self
+            .follow(launch, &mark, (streams, &confinement), limits, sink)
+            .await?;
         let state = read_capped(&report).and_then(|bytes| shell::read_report(&bytes));
         Ok(Finished { exit, state })
+    }
+
+    /// Starts a command in its limits and stays with it.
+    async fn follow(
+        &self,
+        launch: Launch,
+        mark: &str,
+        (streams, confinement): (run::Streams, &Confinement),
+        limits: run::Limits,
+        sink: &mut dyn Sink,
+    ) -> Result<Exit, ExecError> {
+        let closed = streams.stdin == Stdin::Closed;
+        let ahead = if streams.pty || streams.split {
+            None
+        } else {
+            self.confine.ahead(&launch, confinement, closed)?
+        };
+        let Some(ahead) = ahead else {
+            let launch = self.confine.wrap(launch, confinement)?;
+            return run::run(&launch, mark, streams, limits, sink).await;
+        };
+        let helper = self
+            .spare
+            .ordered(&ahead.helper, &ahead.order)
+            .await
+            .map_err(ExecError::io("the command could not be started"))?;
+        self.spare.refill(ahead.helper);
+        run::run_ordered(helper, mark, streams.stdin, limits, sink).await
     }
 
     async fn start(&self, command: Start) -> Result<Box<dyn Background>, ExecError> {
@@ -296,6 +318,7 @@ impl Environment for LocalEnvironment {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), ExecError>> {
+        self.spare.close();
         Box::pin(std::future::ready(Ok(())))
     }
 }

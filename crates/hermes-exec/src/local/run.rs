@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::family::{self, Family};
 use super::pty;
 use super::source::{Source, write_terminal};
+use super::spare::Waiting;
 use crate::confinement::Launch;
 use crate::environment::{ExecError, Exit, Sink, Stdin, Stream};
 
@@ -41,12 +42,28 @@ pub(super) async fn run(
     limits: Limits,
     sink: &mut dyn Sink,
 ) -> Result<Exit, ExecError> {
-    let mut running = Running::start(launch, mark, &streams)
-        .map_err(ExecError::io("the command could not be started"))?;
-    let input = running.input(streams.stdin);
-    let exit = running.follow(input, limits, sink).await;
-    running.over = true;
-    exit.map_err(ExecError::io("the command was lost"))
+    Running::start(launch, mark, &streams)
+        .map_err(ExecError::io("the command could not be started"))?
+        .until_it_ends(streams.stdin, limits, sink)
+        .await
+}
+
+/// The same with a helper that has its order.
+pub(super) async fn run_ordered(
+    helper: Waiting,
+    mark: &str,
+    stdin: Stdin,
+    limits: Limits,
+    sink: &mut dyn Sink,
+) -> Result<Exit, ExecError> {
+    let pid = helper.child.id().unwrap_or_default();
+    let running = Running {
+        family: Family::new(pid, helper.start_time, mark),
+        child: helper.child,
+        outputs: Outputs::new(helper.out, None),
+        over: false,
+    };
+    running.until_it_ends(stdin, limits, sink).await
 }
 
 /// A command and what it says.
@@ -103,16 +120,24 @@ impl Running {
         // our copies of the program's ends go with the command: only then do its ends end
         drop(command);
         let pid = child.id().unwrap_or_default();
-        let start_time = i32::try_from(pid)
-            .ok()
-            .and_then(family::stat)
-            .map(|stat| stat.start_time);
         Ok(Self {
-            family: Family::new(pid, start_time, mark),
+            family: Family::new(pid, family::start_time(pid), mark),
             child,
             outputs: Outputs::new(out, err),
             over: false,
         })
+    }
+
+    async fn until_it_ends(
+        mut self,
+        stdin: Stdin,
+        limits: Limits,
+        sink: &mut dyn Sink,
+    ) -> Result<Exit, ExecError> {
+        let input = self.input(stdin);
+        let exit = self.follow(input, limits, sink).await;
+        self.over = true;
+        exit.map_err(ExecError::io("the command was lost"))
     }
 
     /// Feeds standard input; never fails, because a program need not read it.

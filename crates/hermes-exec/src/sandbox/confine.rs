@@ -1,6 +1,8 @@
 //! The helper: puts itself into its limits, then becomes the command.
 //!
-//! It runs between two programs for every command: no configuration, no runtime, no threads.
+//! It runs between two programs for every command: no configuration, no runtime, no threads. Most are
+//! started before there is a command ([`WAIT`]): they limit what they can and wait on standard input
+//! to be told the rest, so that a command does not wait for a program to be loaded.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -10,11 +12,18 @@ use std::process::{Command, ExitCode};
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
+use super::order::{self, Order};
+use super::rules::Files;
 use super::spec::Spec;
+
+/// In place of the limits: they come with the command.
+pub(super) const WAIT: &str = "--wait";
 
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let (code, why) = match prepare(args) {
-        Ok(mut command) => {
+        // Whoever started us has no use for us any more.
+        Ok(None) => return ExitCode::SUCCESS,
+        Ok(Some(mut command)) => {
             let program = command.get_program().to_owned();
             let error = command.exec();
             let code = match error.kind() {
@@ -33,10 +42,13 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
-    let spec = args.next().ok_or("no limits given")?;
-    let spec: Spec =
-        serde_json::from_slice(spec.as_encoded_bytes()).map_err(|error| error.to_string())?;
+fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Option<Command>, String> {
+    let first = args.next().ok_or("no limits given")?;
+    if first == WAIT {
+        let spec = read_spec(&args.next().ok_or("no limits given")?)?;
+        return wait(&spec);
+    }
+    let spec = read_spec(&first)?;
     if args.next().is_none_or(|mark| mark != "--") {
         return Err("-- is missing after the limits".to_owned());
     }
@@ -44,11 +56,39 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> 
     let mut command = Command::new(program);
     command.args(args);
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    enter(&spec)?;
-    Ok(command)
+    begin(&spec)?;
+    if let Some(files) = &spec.files {
+        restrict(files, spec.network)?;
+    }
+    filter(&spec)?;
+    Ok(Some(command))
 }
 
-fn enter(spec: &Spec) -> Result<(), String> {
+fn read_spec(json: &OsString) -> Result<Spec, String> {
+    serde_json::from_slice(json.as_encoded_bytes()).map_err(|error| error.to_string())
+}
+
+/// The limits that do not depend on the command, then the command, then what it may do with files.
+fn wait(spec: &Spec) -> Result<Option<Command>, String> {
+    begin(spec)?;
+    filter(spec)?;
+    let Some(order) = Order::receive().map_err(|error| format!("no order: {error}"))? else {
+        return Ok(None);
+    };
+    if order.closed {
+        order::close_input().map_err(|error| format!("standard input: {error}"))?;
+    }
+    std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
+    if let Some(files) = &order.files {
+        restrict(files, spec.network)?;
+    }
+    let mut command = Command::new(&order.program);
+    command.args(&order.args).env_clear();
+    command.envs(order.env.iter().map(|(name, value)| (name, value)));
+    Ok(Some(command))
+}
+
+fn begin(spec: &Spec) -> Result<(), String> {
     if spec.session {
         // Fails only where it is a leader already, which is what is wanted.
         let _ = setsid();
@@ -57,7 +97,7 @@ fn enter(spec: &Spec) -> Result<(), String> {
     if spec.terminal {
         ioctl_tiocsctty(std::io::stdin()).map_err(|error| format!("terminal: {error}"))?;
     }
-    restrict(spec)
+    Ok(())
 }
 
 /// Orphans of the command become its children: whoever ends it finds them, also those that left
@@ -72,23 +112,23 @@ fn adopt() {
 fn adopt() {}
 
 #[cfg(target_os = "linux")]
-fn restrict(spec: &Spec) -> Result<(), String> {
+fn restrict(files: &Files, network: bool) -> Result<(), String> {
+    // Without covers the rules permit less, never more.
+    if files.needs_covers() {
+        let files = files.clone().cover().unwrap_or_else(|(files, _)| files);
+        super::kernel::restrict(&files, network)
+    } else {
+        super::kernel::restrict(files, network)
+    }
+}
+
+/// Resources and system calls; nothing can be mounted afterwards.
+#[cfg(target_os = "linux")]
+fn filter(spec: &Spec) -> Result<(), String> {
     use super::{kernel, seccomp};
 
     if spec.seccomp {
         kernel::limit(spec.limits)?;
-    }
-    if let Some(files) = &spec.files {
-        let files = files.clone();
-        // Without covers the rules permit less, never more.
-        let files = if files.needs_covers() {
-            files.cover().unwrap_or_else(|(files, _)| files)
-        } else {
-            files
-        };
-        kernel::restrict(&files, spec.network)?;
-    }
-    if spec.seccomp {
         kernel::drop_capabilities()?;
         seccomp::install(spec.network, &spec.guard)?;
     }
@@ -96,8 +136,13 @@ fn restrict(spec: &Spec) -> Result<(), String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrict(spec: &Spec) -> Result<(), String> {
-    if spec.seccomp || spec.files.is_some() {
+fn restrict(_files: &Files, _network: bool) -> Result<(), String> {
+    Err("there is no sandbox for this system".to_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn filter(spec: &Spec) -> Result<(), String> {
+    if spec.seccomp {
         return Err("there is no sandbox for this system".to_owned());
     }
     Ok(())

@@ -18,6 +18,7 @@ mod confine;
 mod kernel;
 #[cfg(target_os = "linux")]
 mod masks;
+mod order;
 mod places;
 mod rules;
 #[cfg(target_os = "linux")]
@@ -35,7 +36,7 @@ use places::Private;
 pub use spec::Limits;
 use spec::Spec;
 
-use crate::confinement::{Confine, Confinement, Launch};
+use crate::confinement::{Ahead, Confine, Confinement, Launch};
 use crate::environment::ExecError;
 
 /// The first argument that makes our program a helper which confines itself.
@@ -275,6 +276,14 @@ impl Sandbox {
         }
     }
 
+    /// Whether these limits can be enforced.
+    fn admits(&self, confinement: &Confinement) -> Result<(), ExecError> {
+        if !confinement.is_off() && (self.posture.refuses || self.posture.active == Tier::None) {
+            return Err(ExecError::Sandbox(self.posture.why.clone()));
+        }
+        Ok(())
+    }
+
     fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> Spec {
         let mut spec = Spec {
             session: true,
@@ -305,9 +314,7 @@ impl Sandbox {
 
 impl Confine for Sandbox {
     fn wrap(&self, mut launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError> {
-        if !confinement.is_off() && (self.posture.refuses || self.posture.active == Tier::None) {
-            return Err(ExecError::Sandbox(self.posture.why.clone()));
-        }
+        self.admits(confinement)?;
         let spec = self.spec(&mut launch, confinement);
         match (&self.bwrap, self.posture.active) {
             (Some(bwrap), Tier::Bubblewrap) if !confinement.is_off() => {
@@ -316,6 +323,36 @@ impl Confine for Sandbox {
             }
             _ => Ok(spec.around(launch, &self.helper())),
         }
+    }
+
+    fn ahead(
+        &self,
+        launch: &Launch,
+        confinement: &Confinement,
+        closed: bool,
+    ) -> Result<Option<Ahead>, ExecError> {
+        self.admits(confinement)?;
+        let namespaces = self.posture.active == Tier::Bubblewrap && !confinement.is_off();
+        if launch.terminal || namespaces {
+            return Ok(None);
+        }
+        // The helper gets no environment that could change what it does.
+        let mut spec = self.spec(&mut Launch::default(), confinement);
+        let files = spec.files.take();
+        #[cfg(target_os = "linux")]
+        if files.as_ref().is_some_and(rules::Files::needs_covers) {
+            return Ok(None);
+        }
+        let helper = Launch {
+            program: self.helper().into(),
+            args: spec.waiting(),
+            cwd: "/".into(),
+            ..Launch::default()
+        };
+        Ok(Some(Ahead {
+            helper,
+            order: order::Order::new(launch.clone(), files, closed).bytes(),
+        }))
     }
 
     fn posture(&self) -> String {

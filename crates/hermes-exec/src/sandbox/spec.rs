@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::CONFINE;
+use super::confine::WAIT;
 use super::rules::Files;
 use crate::confinement::Launch;
 
@@ -126,10 +127,18 @@ impl Spec {
         }
     }
 
+    /// The arguments of a helper that waits for its command.
+    pub(super) fn waiting(&self) -> Vec<OsString> {
+        vec![CONFINE.into(), WAIT.into(), self.json()]
+    }
+
+    fn json(&self) -> OsString {
+        // A structure of strings, numbers and lists cannot fail to be written.
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
     /// The helper's arguments up to the program.
     pub(super) fn arguments(&self) -> Vec<OsString> {
-        // A structure of strings, numbers and lists cannot fail to be written.
-        let json = serde_json::to_string(self).unwrap_or_default();
-        vec![CONFINE.into(), json.into(), "--".into()]
+        vec![CONFINE.into(), self.json(), "--".into()]
     }
 }

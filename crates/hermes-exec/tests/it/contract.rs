@@ -1,7 +1,7 @@
 //! The contract of environments, over those that are not plain local ones: confined, far, contained.
 
 mod attacks;
-mod confined;
+pub(crate) mod confined;
 mod container;
 mod rig;
 mod ssh;

@@ -10,4 +10,5 @@ mod behaviour;
 mod contract;
 mod local;
 mod process;
+mod spare;
 mod support;

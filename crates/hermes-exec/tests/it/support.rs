@@ -40,6 +40,7 @@ pub(crate) fn settings(dir: &Path) -> LocalSettings {
         login: Login::default(),
         grace: Duration::from_millis(500),
         processes: dir.join("processes"),
+        own: dir.join("own"),
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a hostile command tries, inside the default sandbox.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
-use hermes_exec::{Confine, Confinement, Launch};
+use hermes_exec::{Ahead, Confine, Confinement, Launch};
 use hermes_testkit::oracle::skip;
 
 use super::confined::{outside, settings};
@@ -69,7 +70,17 @@ impl Prison {
         }
     }
 
+    /// As most commands run: by a helper that was started before, where there can be one.
     fn run(&self, script: &str) -> Said {
+        let launch = self.launch(script);
+        match self.sandbox.ahead(&launch, &self.limits(), true).unwrap() {
+            Some(ahead) => obey(&ahead),
+            None => self.run_at_once(script),
+        }
+    }
+
+    /// As those with a terminal run, and those in the background.
+    fn run_at_once(&self, script: &str) -> Said {
         let launch = self
             .sandbox
             .wrap(self.launch(script), &self.limits())
@@ -83,6 +94,22 @@ impl Prison {
     }
 }
 
+fn obey(ahead: &Ahead) -> Said {
+    let mut child = Command::new(&ahead.helper.program)
+        .args(&ahead.helper.args)
+        .env_clear()
+        .current_dir(&ahead.helper.cwd)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&ahead.order).unwrap();
+    drop(stdin);
+    said(&child.wait_with_output().unwrap())
+}
+
 fn start(mut command: Command, launch: &Launch) -> Said {
     let output = command
         .args(&launch.args)
@@ -92,11 +119,37 @@ fn start(mut command: Command, launch: &Launch) -> Said {
         .stdin(Stdio::null())
         .output()
         .unwrap();
+    said(&output)
+}
+
+fn said(output: &Output) -> Said {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     Said {
         code: output.status.code(),
         text: text.into_owned(),
     }
+}
+
+#[test]
+fn what_is_started_at_once_is_confined_the_same() {
+    let test = "what_is_started_at_once_is_confined_the_same";
+    let Some(prison) = Prison::new(test, |_| {}) else {
+        return;
+    };
+    for attack in [
+        "echo x > ../home/evil",
+        "cat ../home/.hermes/.env",
+        "mount -t tmpfs none .",
+        "unshare -U true",
+    ] {
+        for said in [prison.run(attack), prison.run_at_once(attack)] {
+            assert_ne!(said.code, Some(0), "{attack}: {}", said.text);
+            assert!(!said.text.contains("top-secret"), "{attack}");
+        }
+    }
+    assert!(!prison.path("home/evil").exists());
+    let inside = "echo fine > inside && cat inside";
+    assert_eq!(prison.run(inside).text, prison.run_at_once(inside).text);
 }
 
 #[test]

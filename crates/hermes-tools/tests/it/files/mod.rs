@@ -227,6 +227,7 @@ fn local(root: &Path) -> Arc<dyn Environment> {
         },
         grace: Duration::from_secs(1),
         processes: root.join("processes"),
+        own: root.join("own"),
     };
     Arc::new(LocalEnvironment::new(settings, Arc::new(OwnSession)).unwrap())
 }

@@ -1,0 +1,193 @@
+//! Helpers that are started before they are needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hermes_exec::environment::Stdin;
+use hermes_exec::local::{LocalEnvironment, Login};
+use hermes_exec::sandbox::{Choice, Sandbox};
+use hermes_exec::{Confine as _, Environment as _, Exec, Exit};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::contract::confined::{outside, settings as sandbox_settings};
+use crate::support::{local, run, settings};
+
+/// Our children that wait for a command.
+fn waiting() -> Vec<u32> {
+    let own = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+    // Any thread may have started them.
+    let mut found: Vec<u32> = std::fs::read_dir(format!("/proc/{own}/task"))
+        .unwrap()
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .chain(children)
+        .flat_map(|text| {
+            let pids: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
+            pids
+        })
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == b"--wait")
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The helper that the next command gets, once it is there.
+async fn spare() -> u32 {
+    for _ in 0..500 {
+        if let [pid] = waiting()[..] {
+            return pid;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no helper waits: {:?}", waiting());
+}
+
+/// Dead, whether or not anybody has looked at how it ended.
+async fn until_gone(pid: u32) {
+    for _ in 0..500 {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) if !stat.contains(") Z ") => {}
+            _ => return,
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{pid} lives on");
+}
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    (dir, path)
+}
+
+#[tokio::test]
+async fn the_next_command_is_the_helper_that_waited() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    run(&env, Exec::new("true", &path)).await;
+    let pid = spare().await;
+    let (_, text) = run(&env, Exec::new("echo $$", &path)).await;
+    assert_eq!(text.trim(), pid.to_string());
+    assert_ne!(spare().await, pid);
+    env.close().await.unwrap();
+    // It is killed, and gone once it was waited for.
+    for _ in 0..500 {
+        if waiting().is_empty() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("left behind: {:?}", waiting());
+}
+
+#[tokio::test]
+async fn a_helper_that_died_costs_nothing() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    run(&env, Exec::new("true", &path)).await;
+    let pid = spare().await;
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    until_gone(pid).await;
+    let (finished, text) = run(&env, Exec::new("echo once | tee -a said", &path)).await;
+    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "once\n"));
+    let said = std::fs::read_to_string(path.join("said")).unwrap();
+    assert_eq!(said, "once\n");
+}
+
+#[tokio::test]
+async fn input_and_environment_arrive_whole() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    let long = "x".repeat(90_000);
+    for _ in 0..2 {
+        let mut command = Exec::new("wc -c; echo ${#LONG}", &path);
+        command.stdin = Stdin::Bytes(vec![b'y'; 1_000_000].into());
+        command.extra_env.insert("LONG".to_owned(), long.clone());
+        let (_, text) = run(&env, command).await;
+        assert_eq!(text, "1000000\n90000\n");
+        let (_, text) = run(&env, Exec::new("readlink /proc/self/fd/0", &path)).await;
+        assert_eq!(text, "/dev/null\n");
+    }
+}
+
+struct Confined {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    sandbox: Arc<Sandbox>,
+    env: LocalEnvironment,
+}
+
+/// In the kernel's sandbox, with a login that defines a function.
+fn confined(test: &str) -> Option<Confined> {
+    let dir = outside();
+    let path = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(path.join("home/.hermes/cache")).unwrap();
+    std::fs::create_dir(path.join("work")).unwrap();
+    std::fs::write(path.join("rc"), "greet() { echo hello; }\n").unwrap();
+    let sandbox = Arc::new(Sandbox::detect(sandbox_settings(Choice::Landlock, &path)));
+    if !sandbox.enforces() {
+        hermes_testkit::oracle::skip(&sandbox.posture(), test);
+        return None;
+    }
+    let mut settings = settings(&path);
+    settings.own = path.join("home/.hermes/cache/exec");
+    settings.login = Login {
+        files: vec![path.join("rc")],
+        login: false,
+    };
+    let env = LocalEnvironment::new(settings, sandbox.clone()).unwrap();
+    Some(Confined {
+        _dir: dir,
+        path,
+        sandbox,
+        env,
+    })
+}
+
+impl Confined {
+    async fn run(&self, script: &str, cwd: &Path) -> String {
+        let mut command = Exec::new(script, cwd);
+        command.confinement = self.sandbox.confinement(cwd);
+        run(&self.env, command).await.1
+    }
+}
+
+#[tokio::test]
+async fn what_came_since_it_was_started_is_there() {
+    let Some(place) = confined("what_came_since_it_was_started_is_there") else {
+        return;
+    };
+    let work = place.path.join("work");
+    place.run("true", &work).await;
+    spare().await;
+    // Beside the home, where every entry is permitted by itself.
+    std::fs::create_dir(place.path.join("home/new")).unwrap();
+    std::fs::write(place.path.join("home/new/file"), "seen\n").unwrap();
+    let text = place.run("cat ../home/new/file", &work).await;
+    assert_eq!(text, "seen\n");
+}
+
+#[tokio::test]
+async fn a_confined_command_prepares_nothing_for_one_without_limits() {
+    let test = "a_confined_command_prepares_nothing_for_one_without_limits";
+    let Some(place) = confined(test) else {
+        return;
+    };
+    let work = place.path.join("work");
+    assert_eq!(place.run("greet", &work).await, "hello\n");
+    let attack = format!(
+        "for file in $(find /tmp/hermes-exec-* {}/home -name prelude 2>/dev/null); do \
+         echo 'touch {}/home/evil' >> $file; done 2>/dev/null; echo tried",
+        place.path.display(),
+        place.path.display()
+    );
+    assert_eq!(place.run(&attack, &work).await, "tried\n");
+    let (_, text) = run(&place.env, Exec::new("greet", &work)).await;
+    assert_eq!(text, "hello\n");
+    assert!(!place.path.join("home/evil").exists());
+}
