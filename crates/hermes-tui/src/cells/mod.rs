@@ -9,6 +9,8 @@ mod notice;
 mod reasoning;
 mod said;
 mod shell;
+#[cfg(test)]
+pub(crate) mod snap;
 mod tool;
 mod user;
 

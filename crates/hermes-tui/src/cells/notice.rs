@@ -37,14 +37,14 @@ impl NoticeCell {
         }
     }
 
-    pub(super) fn of_event(event: &AgentEvent) -> Option<Self> {
+    pub fn of_event(event: &AgentEvent) -> Option<Self> {
         match event {
             AgentEvent::Notice { level, text } => Some(Self::new(*level, text.clone())),
             _ => None,
         }
     }
 
-    pub(super) fn of_exit(exit: &TurnExit) -> Option<Self> {
+    pub fn of_exit(exit: &TurnExit) -> Option<Self> {
         match exit {
             TurnExit::Answered => None,
             other => Some(Self::warning(format!("{other:?}"))),
@@ -58,7 +58,10 @@ impl Cell for NoticeCell {
     }
 
     fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("{:?} {} {:?}", self.level, self.text, self.fix))]
+        vec![Row::new(format!(
+            "{:?} {} {:?}",
+            self.level, self.text, self.fix
+        ))]
     }
 }
 

@@ -47,6 +47,9 @@ impl Cell for ReasoningCell {
     }
 
     fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("{} {:?} {:?}", self.text, self.tokens, self.took))]
+        vec![Row::new(format!(
+            "{} {:?} {:?}",
+            self.text, self.tokens, self.took
+        ))]
     }
 }

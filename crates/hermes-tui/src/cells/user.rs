@@ -41,6 +41,9 @@ impl Cell for UserCell {
     }
 
     fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("> {} {} {:?}", self.text, self.steered, self.stamp))]
+        vec![Row::new(format!(
+            "> {} {} {:?}",
+            self.text, self.steered, self.stamp
+        ))]
     }
 }

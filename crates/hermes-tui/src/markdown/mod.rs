@@ -1,55 +1,128 @@
 //! Markdown as it arrives.
+//!
+//! The text is cut into pieces that nothing which follows can change (`split`), and each piece is
+//! rendered by itself with the little that it must know about the ones before it (`paint`). A whole
+//! text goes the same way, so a reply that was streamed and one that was stored look the same.
+
+mod code;
+mod inline;
+mod paint;
+mod split;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use ratatui_core::text::Line;
 
 use crate::cells::CellContext;
-use crate::row::Row;
+use crate::row::{Flow, Row};
+use crate::width;
+use paint::Painter;
+use split::Splitter;
 
 /// A text that grows. What [`MarkdownStream::take_finished`] gave out never changes afterwards, and
 /// with what [`MarkdownStream::finish`] gives it is what [`render`] makes of the whole text.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MarkdownStream {
     text: String,
+    splitter: Splitter,
+    painter: Painter,
+    /// Pieces given out.
+    given: usize,
 }
 
 /// A whole text.
 pub fn render(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    let mut stream = MarkdownStream::default();
-    stream.push(text);
-    stream.finish(width, cx)
+    whole(text, Painter::default(), width, cx)
+}
+
+/// A whole text below a bullet.
+pub fn render_bulleted(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    whole(text, Painter::bulleted(), width, cx)
+}
+
+fn whole(text: &str, mut painter: Painter, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let mut pieces = Vec::new();
+    Splitter::default().read(text, true, &mut pieces);
+    let mut rows = Vec::new();
+    for piece in &pieces {
+        painter.paint(text, piece, width, cx, &mut rows);
+    }
+    rows
 }
 
 impl MarkdownStream {
+    /// Below a bullet: everything but code is indented by two columns.
+    pub fn bulleted() -> Self {
+        Self {
+            painter: Painter::bulleted(),
+            ..Self::default()
+        }
+    }
+
     pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// Rows that are finished since the last call.
-    pub fn take_finished(&mut self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        Vec::new()
+    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        self.advance(false, width, cx)
     }
 
-    /// The last rows of what is not finished yet, at most `max`.
-    pub fn tail(&self, _width: u16, max: usize, _cx: &CellContext<'_>) -> Vec<Line<'static>> {
-        let skip = self.text.lines().count().saturating_sub(max);
-        self.text
-            .lines()
+    /// The rest.
+    pub fn finish(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        self.advance(true, width, cx)
+    }
+
+    fn advance(&mut self, last: bool, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let mut pieces = Vec::new();
+        self.splitter.read(&self.text, last, &mut pieces);
+        self.given += pieces.len();
+        let mut rows = Vec::new();
+        for piece in &pieces {
+            self.painter.paint(&self.text, piece, width, cx, &mut rows);
+        }
+        rows
+    }
+
+    /// The last rows of what is not finished yet, at most `max`, each fitting the width.
+    pub fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+        let mut splitter = self.splitter.clone();
+        let mut painter = self.painter.clone();
+        let mut pieces = Vec::new();
+        splitter.read(&self.text, true, &mut pieces);
+        // A fence that is still open has no end to draw.
+        if self.splitter.in_code() || pieces.iter().any(|piece| piece.kind == split::Kind::Fence) {
+            pieces.pop_if(|piece| piece.kind == split::Kind::Close);
+        }
+        let mut rows = Vec::new();
+        for piece in &pieces {
+            painter.paint(&self.text, piece, width, cx, &mut rows);
+        }
+        let skip = rows.len().saturating_sub(max);
+        let mark = cx.theme.glyphs().ellipsis;
+        rows.into_iter()
             .skip(skip)
-            .map(|line| Line::from(line.to_owned()))
+            .map(|row| match row.flow {
+                Flow::Broken => row.line,
+                Flow::Unbroken => width::truncate_line(&row.line, usize::from(width), mark),
+            })
             .collect()
     }
 
-    /// The rest; the stream is empty afterwards.
-    pub fn finish(&mut self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        let text = std::mem::take(&mut self.text);
-        text.lines().map(|line| Row::new(line.to_owned())).collect()
-    }
-
     /// Everything given out so far, again, for another width.
-    pub fn given(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        Vec::new()
+    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let mut painter = self.painter.afresh();
+        let mut pieces = Vec::new();
+        Splitter::default().read(&self.text, true, &mut pieces);
+        let mut rows = Vec::new();
+        for piece in pieces.iter().take(self.given) {
+            painter.paint(&self.text, piece, width, cx, &mut rows);
+        }
+        rows
     }
 
+    /// All of it, as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -8,6 +8,7 @@ pub struct Glyphs {
     pub prompt: &'static str,
     /// The row under the cursor.
     pub pointer: &'static str,
+    /// Items of a list, by depth.
     pub list: &'static [&'static str],
     pub rule: &'static str,
     /// Left of output and of quotes.
@@ -55,7 +56,7 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     bullet: "•",
     prompt: "›",
     pointer: "›",
-    list: &["•", "◦", "▪"],
+    list: &["-", "◦", "▪"],
     rule: "─",
     bar: "│",
     quote: "▎",

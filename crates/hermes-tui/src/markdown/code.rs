@@ -1,0 +1,43 @@
+//! Fences: a label, the code as it is, an end.
+
+use ratatui_core::text::{Line, Span};
+
+use crate::cells::CellContext;
+use crate::highlight::Highlighter;
+use crate::row::Row;
+use crate::theme::Role;
+use crate::width;
+
+/// Rules around code are no longer than this: they are not copied along with wide code.
+const RULE: usize = 60;
+
+/// `── rust ─────`
+pub(super) fn label(info: &str, columns: usize, cx: &CellContext<'_>) -> Line<'static> {
+    let style = cx.theme.style(Role::Border);
+    let rule = cx.theme.glyphs().rule;
+    let columns = columns.min(RULE);
+    let name = width::harmless(info.trim());
+    let mark = cx.theme.glyphs().ellipsis;
+    let name = width::truncate_with(&name, columns.saturating_sub(6), mark).into_owned();
+    if name.is_empty() {
+        return Line::styled(rule.repeat(columns), style);
+    }
+    let rest = columns.saturating_sub(width::width(&name) + 4);
+    Line::from(vec![
+        Span::styled(format!("{} ", rule.repeat(2)), style),
+        Span::styled(name, cx.theme.style(Role::Dim)),
+        Span::styled(format!(" {}", rule.repeat(rest)), style),
+    ])
+}
+
+pub(super) fn end(columns: usize, cx: &CellContext<'_>) -> Line<'static> {
+    let rule = cx.theme.glyphs().rule;
+    Line::styled(rule.repeat(columns.min(RULE)), cx.theme.style(Role::Border))
+}
+
+/// A line of code that the terminal breaks, if anything.
+pub(super) fn line(text: &str, highlighter: &mut Highlighter, cx: &CellContext<'_>) -> Row {
+    let text = width::harmless(text);
+    let text = width::expand_tabs(&text, 0);
+    Row::unbroken(Line::from(highlighter.line(&text, cx.theme)))
+}
