@@ -1,1 +1,80 @@
+use std::fmt::Write as _;
 
+use super::*;
+use crate::panel::tests::pictures;
+
+fn press(palette: &mut Palette, keys: &[&str]) -> PaletteOutcome {
+    let mut last = PaletteOutcome::Nothing;
+    for key in keys {
+        last = palette.key(key.parse().unwrap(), &Keymap::default(), Instant::now());
+    }
+    last
+}
+
+fn typed(text: &str) -> Palette {
+    let mut palette = Palette::new(&Keymap::default(), Instant::now());
+    for c in text.chars() {
+        palette.key(Key::char(c), &Keymap::default(), Instant::now());
+    }
+    palette
+}
+
+#[test]
+fn everything_is_found_and_done() {
+    assert_eq!(
+        press(&mut typed("whole transcript"), &["enter"]),
+        PaletteOutcome::Act(Action::Transcript)
+    );
+    assert_eq!(
+        press(&mut typed("/help"), &["enter"]),
+        PaletteOutcome::Run("/help".to_owned())
+    );
+    assert_eq!(
+        press(&mut typed("/mcp"), &["enter"]),
+        PaletteOutcome::Run("/mcp".to_owned())
+    );
+    assert_eq!(
+        press(&mut typed("nothing like that"), &["enter"]),
+        PaletteOutcome::Nothing
+    );
+    assert_eq!(press(&mut typed(""), &["ctrl+p"]), PaletteOutcome::Close);
+    assert_eq!(press(&mut typed("x"), &["esc"]), PaletteOutcome::Redraw);
+    assert_eq!(
+        press(&mut typed("x"), &["esc", "esc"]),
+        PaletteOutcome::Close
+    );
+}
+
+#[test]
+fn a_command_that_wants_more_goes_to_the_composer() {
+    let wants = COMMANDS
+        .iter()
+        .find(|command| command.surfaces.terminal && command.args.starts_with('<'))
+        .unwrap();
+    let name = format!("/{}", wants.name);
+    assert_eq!(
+        press(&mut typed(&name), &["enter"]),
+        PaletteOutcome::Draft(format!("{name} "))
+    );
+}
+
+#[test]
+fn keys_are_those_of_the_person() {
+    let wish = ["f9".to_owned()];
+    let (keys, errors) = Keymap::from_config([("transcript", wish.as_slice())]);
+    assert!(errors.is_empty());
+    let palette = Palette::new(&keys, Instant::now());
+    let frame = palette.view(80, 30, &crate::panel::tests::theme("ascii"));
+    let text: Vec<String> = frame.lines.iter().map(ToString::to_string).collect();
+    assert!(
+        text.iter()
+            .any(|line| line.contains("whole transcript") && line.contains("F9")),
+        "{text:#?}"
+    );
+}
+
+#[test]
+fn pictures_of_the_palette() {
+    let palette = typed("transcript");
+    pictures!("palette", palette, 14);
+}

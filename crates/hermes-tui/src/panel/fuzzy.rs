@@ -49,8 +49,9 @@ fn scattered(text: &str, word: &str) -> Option<i32> {
     for grapheme in wanted.iter().rev() {
         start = letters[..start].iter().rposition(|g| g == grapheme)?;
     }
-    let spread = i32::try_from(end - start - wanted.len()).unwrap_or(i32::MAX);
-    Some(900 - spread.min(899))
+    let spread = end - start - wanted.len();
+    // Letters strewn over a whole sentence are chance.
+    (spread <= 2 * wanted.len() + 2).then(|| 900 - i32::try_from(spread).unwrap_or(900))
 }
 
 #[cfg(test)]
@@ -78,9 +79,8 @@ mod tests {
     fn letters_in_order_fit_a_name_but_no_long_text() {
         assert!(score("qwen-coder", "", "qcd").is_some());
         assert!(score("x", "a question, considered at length", "qcd").is_none());
-        assert!(
-            score("ab-c", "", "abc").unwrap_or(0) > score("a-----b-----c", "", "abc").unwrap_or(0)
-        );
+        assert!(score("ab-c", "", "abc").unwrap_or(0) > score("a---b---c", "", "abc").unwrap_or(0));
+        assert!(score("a-----b-----c", "", "abc").is_none());
         assert!(score("家族 👩‍👩‍👧", "", "族👩‍👩‍👧").is_some());
     }
 }

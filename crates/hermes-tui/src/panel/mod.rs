@@ -1,13 +1,16 @@
 //! A list that things can be done to, over [`crate::port::Panel`].
 
+mod below;
+mod columns;
 pub mod entry;
 pub mod fuzzy;
 mod list;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
-pub(crate) use view::{fitted, flat, hint_lines, shown_key};
+pub(crate) use below::{hint_lines, shown_key};
+pub(crate) use view::{fitted, flat};
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -39,7 +42,7 @@ pub struct PanelView {
     panel: Panel,
     filter: Entry,
     /// Widths of the columns: of all rows, or of each group where there are no headings.
-    columns: view::Columns,
+    columns: columns::Columns,
     /// The rows that are shown.
     places: Vec<Place>,
     /// The number of the row under the cursor among them.
@@ -81,7 +84,7 @@ impl Pending {
 impl PanelView {
     pub fn new(panel: Panel, now: Instant) -> Self {
         let mut view = Self {
-            columns: view::Columns::of(&panel),
+            columns: columns::Columns::of(&panel),
             panel,
             filter: Entry::default(),
             places: Vec::new(),
@@ -107,7 +110,7 @@ impl PanelView {
     /// stay too.
     pub fn replace(&mut self, panel: Panel, now: Instant) {
         let id = self.row().map(|row| row.id.clone());
-        self.columns = view::Columns::of(&panel);
+        self.columns = columns::Columns::of(&panel);
         self.panel = panel;
         self.fit(id.as_deref());
         self.schedule(now);

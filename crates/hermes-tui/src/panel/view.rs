@@ -1,86 +1,14 @@
-//! How a panel looks.
+//! How a panel looks: the title and the list. What stands below comes from [`super::below`].
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::list::{self, Item, Place};
 use super::{PanelView, State};
-use crate::port::{Mark, Panel, PanelRow};
+use crate::port::Mark;
 use crate::row::Frame;
 use crate::theme::{Role, Theme};
 use crate::width;
-
-/// Between two cells.
-const GAP: usize = 2;
-/// A first column is not made narrower than this for the others.
-const NAME: usize = 12;
-
-/// How wide the cells are.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    /// One entry for all groups where there are headings, else one per group.
-    groups: Vec<Vec<usize>>,
-    /// Columns of numbers, which stand right.
-    numbers: Vec<bool>,
-    /// Some row has a mark.
-    marks: bool,
-}
-
-impl Columns {
-    pub(super) fn of(panel: &Panel) -> Self {
-        let headings: Vec<usize> = panel
-            .columns
-            .iter()
-            .map(|head| width::width(head))
-            .collect();
-        let shared = !headings.is_empty();
-        let mut groups = if shared { vec![headings] } else { Vec::new() };
-        let mut numbers = vec![true; panel.columns.len()];
-        let mut marks = false;
-        for group in &panel.groups {
-            if !shared {
-                groups.push(Vec::new());
-            }
-            let Some(widths) = groups.last_mut() else {
-                continue;
-            };
-            for row in &group.rows {
-                marks |= row.mark != Mark::None;
-                for (at, cell) in row.cells.iter().enumerate() {
-                    if widths.len() <= at {
-                        widths.resize(at + 1, 0);
-                    }
-                    widths[at] = widths[at].max(width::width(&flat(cell)));
-                    if let Some(number) = numbers.get_mut(at) {
-                        *number &= is_number(cell);
-                    }
-                }
-            }
-        }
-        Self {
-            groups,
-            numbers,
-            marks,
-        }
-    }
-
-    /// The widths for a group in so many columns.
-    fn fitted(&self, group: usize, room: usize) -> Vec<usize> {
-        let group = if self.groups.len() == 1 { 0 } else { group };
-        let mut widths = self.groups.get(group).cloned().unwrap_or_default();
-        let sum = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        if let (true, Some(first)) = (sum > room, widths.first_mut()) {
-            let least = (room / 2).max(NAME);
-            *first = (*first).min(least.max(first.saturating_sub(sum - room)));
-        }
-        widths
-    }
-}
-
-fn is_number(cell: &str) -> bool {
-    cell.chars()
-        .all(|c| c.is_ascii_digit() || "-*.,%".contains(c))
-}
 
 impl PanelView {
     /// At most `height` lines, none wider than `width`.
@@ -117,6 +45,11 @@ impl PanelView {
         }
         frame.lines.extend(below);
         frame.lines.truncate(h);
+        for line in &mut frame.lines {
+            if width::line_width(line) > w {
+                *line = fitted(line, w);
+            }
+        }
         frame
     }
 
@@ -133,7 +66,7 @@ impl PanelView {
             Span::raw(" "),
         ];
         let mut used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
-        let mut right = self.count();
+        let mut right = self.count(theme);
         let mut cursor = None;
         if self.panel.filters {
             let label = "filter: ";
@@ -159,6 +92,10 @@ impl PanelView {
         }
         if let Some(busy) = &self.panel.busy {
             let busy = flat(busy);
+            // It is what matters now.
+            if used + width::width(&busy) + width::width(&right) + 9 > w {
+                right = String::new();
+            }
             let room = w.saturating_sub(used + width::width(&right) + 9);
             if room >= 4 {
                 let busy = width::truncate_with(&busy, room, theme.glyphs().ellipsis).into_owned();
@@ -188,12 +125,12 @@ impl PanelView {
     }
 
     /// What stands right in the title: how many fit the filter, or the panel's note.
-    fn count(&self) -> String {
+    fn count(&self, theme: &Theme) -> String {
         let all: usize = self.panel.groups.iter().map(|group| group.rows.len()).sum();
         if !self.filter.is_empty() {
             return format!("{} of {all}", self.places.len());
         }
-        flat(&self.panel.note)
+        flat(&self.panel.note).replace('·', theme.glyphs().dot)
     }
 
     /// Columns before the cells: a blank, the pointer, a blank, the mark, a blank.
@@ -201,7 +138,7 @@ impl PanelView {
         if self.columns.marks { 5 } else { 3 }
     }
 
-    fn room(&self, w: usize) -> usize {
+    pub(super) fn room(&self, w: usize) -> usize {
         w.saturating_sub(self.margin())
     }
 
@@ -291,220 +228,6 @@ impl PanelView {
             ));
         }
         fitted(&Line::from(spans), w)
-    }
-
-    /// The cells in their columns, and whether something was cut.
-    fn cells(&self, cells: &[String], group: usize, room: usize, theme: &Theme) -> (String, bool) {
-        let ellipsis = theme.glyphs().ellipsis;
-        let widths = self.columns.fitted(group, room);
-        let mut text = String::new();
-        let mut cut = false;
-        for (at, cell) in cells.iter().enumerate() {
-            let cell = flat(cell);
-            let column = widths.get(at).copied().unwrap_or(0);
-            let shown = width::truncate_with(&cell, column, ellipsis);
-            cut |= shown != cell;
-            let blanks = " ".repeat(column.saturating_sub(width::width(&shown)));
-            if at > 0 {
-                text.push_str(&" ".repeat(GAP));
-            }
-            if self.columns.numbers.get(at) == Some(&true) {
-                text.push_str(&blanks);
-                text.push_str(&shown);
-            } else {
-                text.push_str(&shown);
-                text.push_str(&blanks);
-            }
-        }
-        let text = text.trim_end();
-        let shown = width::truncate_with(text, room, ellipsis);
-        cut |= *shown != *text;
-        (shown.into_owned(), cut)
-    }
-
-    /// What stands below the list: the row's detail, the footer, and the keys or a question. With the
-    /// place of the cursor in it.
-    fn below(
-        &self,
-        w: usize,
-        h: usize,
-        theme: &Theme,
-    ) -> (Vec<Line<'static>>, Option<(usize, usize)>) {
-        let mut lines = Vec::new();
-        if h >= 8 {
-            let reserved = self.detail_height(w, h, theme);
-            let detail = self.places.get(self.cursor).and_then(|place| {
-                let row = list::row(&self.panel, *place)?;
-                Some(self.detail(row, place.group, w, theme))
-            });
-            let detail = detail.unwrap_or_default();
-            if reserved > 0 {
-                lines.push(Line::styled(
-                    theme.glyphs().rule.repeat(w),
-                    theme.style(Role::Border),
-                ));
-            }
-            for at in 0..reserved {
-                let text = detail.get(at).cloned().unwrap_or_default();
-                lines.push(Line::styled(text, theme.style(Role::Dim)));
-            }
-        }
-        if h >= 10 {
-            let most = h / 5;
-            for text in self.panel.footer.iter().take(most) {
-                let text = format!(" {}", flat(text));
-                let text = width::truncate_with(&text, w, theme.glyphs().ellipsis).into_owned();
-                lines.push(Line::styled(text, theme.style(Role::Dim)));
-            }
-        }
-        let at = lines.len();
-        match &self.state {
-            State::List => {
-                if h >= 5 {
-                    lines.extend(self.hints(w, if h >= 12 { 3 } else { 1 }, theme));
-                }
-                (lines, None)
-            }
-            State::Confirm(of) => {
-                let question = of.named(of.key.confirm.as_deref().unwrap_or_default());
-                let question = flat(&question);
-                let answer = "  y yes, any other key no";
-                let room = w.saturating_sub(width::width(answer) + 1);
-                let ellipsis = theme.glyphs().ellipsis;
-                let line = if room >= 10 {
-                    let question = width::truncate_with(&question, room, ellipsis).into_owned();
-                    Line::from(vec![
-                        Span::styled(format!(" {question}"), theme.style(Role::Warning)),
-                        Span::styled(answer, theme.style(Role::Dim)),
-                    ])
-                } else {
-                    let text = format!(" y: {question}");
-                    let text = width::truncate_with(&text, w, ellipsis).into_owned();
-                    Line::styled(text, theme.style(Role::Warning))
-                };
-                lines.push(line);
-                (lines, None)
-            }
-            State::Text(of, entry) => {
-                let label = of.named(of.key.text.as_deref().unwrap_or_default());
-                let label = flat(&label);
-                let label = width::truncate_with(&label, w / 2, theme.glyphs().ellipsis);
-                let label = format!(" {label}: ");
-                let taken = width::width(&label);
-                let columns = w.saturating_sub(taken);
-                let (text, column) = entry.view(columns, of.key.secret);
-                let line = Line::from(vec![
-                    Span::styled(label, theme.style(Role::Accent)),
-                    Span::styled(text, theme.style(Role::Strong)),
-                ]);
-                lines.push(fitted(&line, w));
-                (lines, Some((taken + column, at)))
-            }
-        }
-    }
-
-    /// As many lines as the longest detail needs, so that the list does not jump.
-    fn detail_height(&self, w: usize, h: usize, theme: &Theme) -> usize {
-        let most = (h / 4).min(8);
-        let mut needed = 0;
-        for (number, group) in self.panel.groups.iter().enumerate() {
-            for row in &group.rows {
-                if needed >= most {
-                    return most;
-                }
-                needed = needed.max(self.detail(row, number, w, theme).len());
-            }
-        }
-        needed.min(most)
-    }
-
-    /// The detail of a row; what was cut of it comes first.
-    fn detail(&self, row: &PanelRow, group: usize, w: usize, theme: &Theme) -> Vec<String> {
-        let (_, cut) = self.cells(&row.cells, group, self.room(w), theme);
-        let mut texts: Vec<String> = Vec::new();
-        if cut {
-            let cells = row.cells.iter().map(|cell| cell.trim());
-            let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
-            texts.push(cells.join(&format!(" {} ", theme.glyphs().dot)));
-        }
-        texts.extend(row.detail.lines().map(str::to_owned));
-        let room = w.saturating_sub(2).max(1);
-        let mut lines = Vec::new();
-        for text in texts {
-            for line in width::wrap_text(&flat(&text), room, Style::default()) {
-                lines.push(format!(" {line}"));
-            }
-        }
-        lines
-    }
-
-    /// The keys of the panel, in as many lines as they need and `most` allows.
-    fn hints(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let keys = self.panel.keys.iter().filter(|key| !key.label.is_empty());
-        let mut hints: Vec<(String, String)> = keys
-            .filter(|key| !key.row || self.row().is_some())
-            .map(|key| (shown_key(&key.key), flat(&key.label)))
-            .collect();
-        hints.push(("Esc".to_owned(), String::new()));
-        hint_lines(&hints, w, most, theme)
-    }
-}
-
-/// `Enter use · ^S set default · Esc`, broken between hints.
-pub(crate) fn hint_lines(
-    hints: &[(String, String)],
-    w: usize,
-    most: usize,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
-    let dot = format!(" {} ", theme.glyphs().dot);
-    let mut lines: Vec<Vec<Span<'static>>> = vec![vec![Span::raw(" ")]];
-    let mut used = 1;
-    for (key, label) in hints {
-        let gap = if label.is_empty() { "" } else { " " };
-        let wide = width::width(key) + gap.len() + width::width(label);
-        let first = used == 1;
-        let separated = if first {
-            wide
-        } else {
-            wide + width::width(&dot)
-        };
-        if !first && used + separated > w {
-            lines.push(vec![Span::raw(" ")]);
-            used = 1;
-        }
-        let Some(line) = lines.last_mut() else { break };
-        if used > 1 {
-            line.push(Span::styled(dot.clone(), theme.style(Role::Dim)));
-            used += width::width(&dot);
-        }
-        line.push(Span::styled(key.clone(), theme.style(Role::Key)));
-        line.push(Span::styled(
-            format!("{gap}{label}"),
-            theme.style(Role::Dim),
-        ));
-        used += wide;
-    }
-    lines
-        .into_iter()
-        .take(most)
-        .map(|spans| fitted(&Line::from(spans), w))
-        .collect()
-}
-
-/// `ctrl+s` as `^S`, `enter` as `Enter`, letters as they are.
-pub(crate) fn shown_key(key: &str) -> String {
-    if let Some(letter) = key.strip_prefix("ctrl+")
-        && letter.chars().count() == 1
-    {
-        return format!("^{}", letter.to_uppercase());
-    }
-    let mut chars = key.chars();
-    match (chars.next(), chars.as_str()) {
-        (Some(first), rest) if !rest.is_empty() => {
-            format!("{}{rest}", first.to_uppercase())
-        }
-        _ => key.to_owned(),
     }
 }
 

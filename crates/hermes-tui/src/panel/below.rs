@@ -1,0 +1,202 @@
+//! What stands below the list of a panel: the row's detail, the footer, the keys or a question.
+
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
+
+use super::view::{fitted, flat};
+use super::{PanelView, Pending, State, list};
+use crate::port::PanelRow;
+use crate::theme::{Role, Theme};
+use crate::width;
+
+impl PanelView {
+    /// What stands below the list: the row's detail, the footer, and the keys or a question. With the
+    /// place of the cursor in it.
+    pub(super) fn below(
+        &self,
+        w: usize,
+        h: usize,
+        theme: &Theme,
+    ) -> (Vec<Line<'static>>, Option<(usize, usize)>) {
+        let mut lines = Vec::new();
+        if h >= 8 {
+            let reserved = self.detail_height(w, h, theme);
+            let detail = self.places.get(self.cursor).and_then(|place| {
+                let row = list::row(&self.panel, *place)?;
+                Some(self.detail(row, place.group, w, theme))
+            });
+            let detail = detail.unwrap_or_default();
+            if reserved > 0 {
+                lines.push(Line::styled(
+                    theme.glyphs().rule.repeat(w),
+                    theme.style(Role::Border),
+                ));
+            }
+            for at in 0..reserved {
+                let text = detail.get(at).cloned().unwrap_or_default();
+                lines.push(Line::styled(text, theme.style(Role::Dim)));
+            }
+        }
+        if h >= 10 {
+            let most = h / 5;
+            for text in self.panel.footer.iter().take(most) {
+                let text = format!(" {}", flat(text));
+                let text = width::truncate_with(&text, w, theme.glyphs().ellipsis).into_owned();
+                lines.push(Line::styled(text, theme.style(Role::Dim)));
+            }
+        }
+        let at = lines.len();
+        match &self.state {
+            State::List => {
+                if h >= 5 {
+                    lines.extend(self.hints(w, if h >= 12 { 3 } else { 1 }, theme));
+                }
+                (lines, None)
+            }
+            State::Confirm(of) => {
+                lines.extend(confirmation(of, w, theme));
+                (lines, None)
+            }
+            State::Text(of, entry) => {
+                let label = of.named(of.key.text.as_deref().unwrap_or_default());
+                let label = flat(&label);
+                let label = width::truncate_with(&label, w / 2, theme.glyphs().ellipsis);
+                let label = format!(" {label}: ");
+                let taken = width::width(&label);
+                let columns = w.saturating_sub(taken);
+                let (text, column) = entry.view(columns, of.key.secret);
+                let line = Line::from(vec![
+                    Span::styled(label, theme.style(Role::Accent)),
+                    Span::styled(text, theme.style(Role::Strong)),
+                ]);
+                lines.push(fitted(&line, w));
+                (lines, Some((taken + column, at)))
+            }
+        }
+    }
+
+    /// As many lines as the longest detail needs, so that the list does not jump.
+    fn detail_height(&self, w: usize, h: usize, theme: &Theme) -> usize {
+        let most = (h / 4).min(8);
+        let mut needed = 0;
+        for (number, group) in self.panel.groups.iter().enumerate() {
+            for row in &group.rows {
+                if needed >= most {
+                    return most;
+                }
+                needed = needed.max(self.detail(row, number, w, theme).len());
+            }
+        }
+        needed.min(most)
+    }
+
+    /// The detail of a row; what was cut of it comes first.
+    fn detail(&self, row: &PanelRow, group: usize, w: usize, theme: &Theme) -> Vec<String> {
+        let (_, cut) = self.cells(&row.cells, group, self.room(w), theme);
+        let mut texts: Vec<String> = Vec::new();
+        if cut {
+            let cells = row.cells.iter().map(|cell| cell.trim());
+            let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+            texts.push(cells.join(&format!(" {} ", theme.glyphs().dot)));
+        }
+        texts.extend(row.detail.lines().map(str::to_owned));
+        let room = w.saturating_sub(2).max(1);
+        let mut lines = Vec::new();
+        for text in texts {
+            for line in width::wrap_text(&flat(&text), room, Style::default()) {
+                lines.push(format!(" {line}"));
+            }
+        }
+        lines
+    }
+
+    /// The keys of the panel, in as many lines as they need and `most` allows.
+    fn hints(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let keys = self.panel.keys.iter().filter(|key| !key.label.is_empty());
+        let mut hints: Vec<(String, String)> = keys
+            .filter(|key| !key.row || self.row().is_some())
+            .map(|key| (shown_key(&key.key), flat(&key.label)))
+            .collect();
+        hints.push(("Esc".to_owned(), String::new()));
+        hint_lines(&hints, w, most, theme)
+    }
+}
+
+/// What is asked, whole, and what answers it.
+fn confirmation(of: &Pending, w: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let question = flat(&of.named(of.key.confirm.as_deref().unwrap_or_default()));
+    let answer = "y yes, any other key no";
+    let style = theme.style(Role::Warning);
+    if width::width(&question) + width::width(answer) + 3 <= w {
+        return vec![Line::from(vec![
+            Span::styled(format!(" {question}"), style),
+            Span::styled(format!("  {answer}"), theme.style(Role::Dim)),
+        ])];
+    }
+    let room = w.saturating_sub(2).max(1);
+    let mut lines = width::wrap_text(&question, room, style);
+    lines.truncate(4);
+    for line in &mut lines {
+        line.spans.insert(0, Span::raw(" "));
+    }
+    lines.push(Line::styled(format!(" {answer}"), theme.style(Role::Dim)));
+    lines
+}
+
+/// `Enter use · ^S set default · Esc`, broken between hints.
+pub(crate) fn hint_lines(
+    hints: &[(String, String)],
+    w: usize,
+    most: usize,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let dot = format!(" {} ", theme.glyphs().dot);
+    let mut lines: Vec<Vec<Span<'static>>> = vec![vec![Span::raw(" ")]];
+    let mut used = 1;
+    for (key, label) in hints {
+        let gap = if label.is_empty() { "" } else { " " };
+        let wide = width::width(key) + gap.len() + width::width(label);
+        let first = used == 1;
+        let separated = if first {
+            wide
+        } else {
+            wide + width::width(&dot)
+        };
+        if !first && used + separated > w {
+            lines.push(vec![Span::raw(" ")]);
+            used = 1;
+        }
+        let Some(line) = lines.last_mut() else { break };
+        if used > 1 {
+            line.push(Span::styled(dot.clone(), theme.style(Role::Dim)));
+            used += width::width(&dot);
+        }
+        line.push(Span::styled(key.clone(), theme.style(Role::Key)));
+        line.push(Span::styled(
+            format!("{gap}{label}"),
+            theme.style(Role::Dim),
+        ));
+        used += wide;
+    }
+    lines
+        .into_iter()
+        .take(most)
+        .map(|spans| fitted(&Line::from(spans), w))
+        .collect()
+}
+
+/// `ctrl+s` as `^S`, `enter` as `Enter`, letters as they are.
+pub(crate) fn shown_key(key: &str) -> String {
+    if let Some(letter) = key.strip_prefix("ctrl+")
+        && letter.chars().count() == 1
+    {
+        return format!("^{}", letter.to_uppercase());
+    }
+    let mut chars = key.chars();
+    match (chars.next(), chars.as_str()) {
+        (Some(first), rest) if !rest.is_empty() => {
+            format!("{}{rest}", first.to_uppercase())
+        }
+        _ => key.to_owned(),
+    }
+}

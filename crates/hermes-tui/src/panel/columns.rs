@@ -1,0 +1,116 @@
+//! Cells in their columns.
+
+use super::PanelView;
+use super::view::flat;
+use crate::port::{Mark, Panel};
+use crate::theme::Theme;
+use crate::width;
+
+/// Between two cells.
+const GAP: usize = 2;
+/// A first column is not made narrower than this for the others.
+const NAME: usize = 12;
+
+/// How wide the cells are.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// One entry for all groups where there are headings, else one per group.
+    groups: Vec<Vec<usize>>,
+    /// Columns of numbers, which stand right.
+    numbers: Vec<bool>,
+    /// Some row has a mark.
+    pub(super) marks: bool,
+}
+
+impl Columns {
+    pub(super) fn of(panel: &Panel) -> Self {
+        let headings: Vec<usize> = panel
+            .columns
+            .iter()
+            .map(|head| width::width(head))
+            .collect();
+        let shared = !headings.is_empty();
+        let mut groups = if shared { vec![headings] } else { Vec::new() };
+        let mut numbers = vec![true; panel.columns.len()];
+        let mut marks = false;
+        for group in &panel.groups {
+            if !shared {
+                groups.push(Vec::new());
+            }
+            let Some(widths) = groups.last_mut() else {
+                continue;
+            };
+            for row in &group.rows {
+                marks |= row.mark != Mark::None;
+                for (at, cell) in row.cells.iter().enumerate() {
+                    if widths.len() <= at {
+                        widths.resize(at + 1, 0);
+                    }
+                    widths[at] = widths[at].max(width::width(&flat(cell)));
+                    if let Some(number) = numbers.get_mut(at) {
+                        *number &= is_number(cell);
+                    }
+                }
+            }
+        }
+        Self {
+            groups,
+            numbers,
+            marks,
+        }
+    }
+
+    /// The widths for a group in so many columns.
+    fn fitted(&self, group: usize, room: usize) -> Vec<usize> {
+        let group = if self.groups.len() == 1 { 0 } else { group };
+        let mut widths = self.groups.get(group).cloned().unwrap_or_default();
+        let sum = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        if let (true, Some(first)) = (sum > room, widths.first_mut()) {
+            let least = (room / 2).max(NAME);
+            *first = (*first).min(least.max(first.saturating_sub(sum - room)));
+        }
+        widths
+    }
+}
+
+fn is_number(cell: &str) -> bool {
+    cell.chars()
+        .all(|c| c.is_ascii_digit() || "-*.,%".contains(c))
+}
+
+impl PanelView {
+    /// The cells in their columns, and whether something was cut.
+    pub(super) fn cells(
+        &self,
+        cells: &[String],
+        group: usize,
+        room: usize,
+        theme: &Theme,
+    ) -> (String, bool) {
+        let ellipsis = theme.glyphs().ellipsis;
+        let widths = self.columns.fitted(group, room);
+        let mut text = String::new();
+        let mut cut = false;
+        for (at, cell) in cells.iter().enumerate() {
+            let cell = flat(cell);
+            let column = widths.get(at).copied().unwrap_or(0);
+            let shown = width::truncate_with(&cell, column, ellipsis);
+            cut |= shown != cell;
+            let blanks = " ".repeat(column.saturating_sub(width::width(&shown)));
+            if at > 0 {
+                text.push_str(&" ".repeat(GAP));
+            }
+            if self.columns.numbers.get(at) == Some(&true) {
+                text.push_str(&blanks);
+                text.push_str(&shown);
+            } else {
+                text.push_str(&shown);
+                text.push_str(&blanks);
+            }
+        }
+        let text = text.trim_end();
+        let shown = width::truncate_with(text, room, ellipsis);
+        cut |= *shown != *text;
+        (shown.into_owned(), cut)
+    }
+}
