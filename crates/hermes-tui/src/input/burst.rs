@@ -53,11 +53,11 @@ impl Burst {
     fn text(&mut self, key: Key, ch: char, now: Instant, out: &mut Vec<Input>) {
         let gap = self.last.map(|last| now.saturating_duration_since(last));
         let fast = gap.is_some_and(|gap| gap <= MACHINE);
-        self.run = if fast { self.run + 1 } else { 1 };
+        let soon = gap.is_some_and(|gap| gap <= QUIET);
         // A person who types quickly may press Enter soon after a letter, but not after two that
         // came at once.
-        let ends_text =
-            ch == '\n' && (fast || gap.is_some_and(|gap| gap <= QUIET) && self.was_fast());
+        let ends_text = ch == '\n' && (fast || soon && self.run > 1);
+        self.run = if fast { self.run + 1 } else { 1 };
         self.last = Some(now);
         if !self.held.is_empty() || self.run > RUN || ends_text {
             self.held.push(ch);
@@ -73,11 +73,6 @@ impl Burst {
             }
             out.push(Input::Key(key));
         }
-    }
-
-    /// Whether the text before came at once. Called before `run` of a slow Enter is forgotten.
-    fn was_fast(&self) -> bool {
-        self.run > 1
     }
 
     /// When [`Burst::expire`] is due.

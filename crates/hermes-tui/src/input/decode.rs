@@ -15,6 +15,8 @@ pub struct Decoder {
     bytes: Vec<u8>,
     /// Inside a marked paste.
     pasting: bool,
+    /// Bytes of the paste that are known not to hold its end.
+    searched: usize,
 }
 
 /// What stands at the beginning of the buffer.
@@ -81,6 +83,7 @@ impl Decoder {
                 Found::PasteBegins(used) => {
                     at += used;
                     self.pasting = true;
+                    self.searched = 0;
                 }
                 Found::Open => break,
             }
@@ -93,12 +96,11 @@ impl Decoder {
 
     /// Whether the paste has ended.
     fn paste(&mut self, out: &mut Vec<Input>) -> bool {
-        let found = self
-            .bytes
+        let found = self.bytes[self.searched..]
             .windows(PASTE_END.len())
             .position(|window| window == PASTE_END);
         if let Some(end) = found {
-            self.end_paste(end, PASTE_END.len(), out);
+            self.end_paste(self.searched + end, PASTE_END.len(), out);
             return true;
         }
         if self.bytes.len() > PASTE_PART {
@@ -106,6 +108,7 @@ impl Decoder {
             out.push(pasted(&self.bytes[..part]));
             self.bytes.drain(..part);
         }
+        self.searched = self.bytes.len().saturating_sub(PASTE_END.len() - 1);
         false
     }
 
@@ -113,6 +116,7 @@ impl Decoder {
         out.push(pasted(&self.bytes[..text]));
         self.bytes.drain(..text + mark);
         self.pasting = false;
+        self.searched = 0;
     }
 }
 

@@ -47,7 +47,7 @@ impl ScreenOptions {
 /// [`Screen::reflow`], so call that once sizes have settled. While an overlay is open, rows and frames
 /// wait and are written when it is left.
 pub struct Screen<W: Write> {
-    pub(super) out: W,
+    out: W,
     pub(super) options: ScreenOptions,
     pub(super) title: String,
     size: Size,
@@ -95,6 +95,11 @@ impl<W: Write> Screen<W> {
 
     pub fn size(&self) -> Size {
         self.size
+    }
+
+    /// Where everything is written.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
     }
 
     pub fn look(&self) -> Look {

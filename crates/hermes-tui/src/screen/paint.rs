@@ -7,7 +7,7 @@ use ratatui_core::text::Line;
 
 use super::colour::{Look, shown};
 use crate::row::Link;
-use crate::width::{grapheme_width, graphemes, is_harmful, loose_width};
+use crate::width::{graphemes, is_harmful, loose_width};
 
 /// Begins and ends a synchronized update.
 pub(super) const SYNC_ON: &str = "\x1b[?2026h";
@@ -100,7 +100,8 @@ impl Paint {
         at.used += wide;
         self.raw(shown);
         // Where terminals disagree about the width, the next column is said.
-        if at.columns.is_some() && loose_width(shown) != wide {
+        let disputed = loose_width(shown) != wide || shown.len() != grapheme.len();
+        if at.columns.is_some() && disputed {
             let _ = write!(self.bytes, "\x1b[{}G", at.used + 1);
         }
         true
@@ -199,13 +200,13 @@ fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, us
     if past && loose_width(grapheme) > wide {
         // A terminal that draws every part of it would break the line.
         let base = &grapheme[..first.len_utf8()];
-        let narrow = grapheme_width(base);
         // Half a flag is wide here and narrow there.
-        return if loose_width(base) > narrow {
-            ("\u{fffd}", 1)
+        let shown = if loose_width(base) > wide {
+            "\u{fffd}"
         } else {
-            (base, narrow)
+            base
         };
+        return (shown, wide);
     }
     (grapheme, wide)
 }

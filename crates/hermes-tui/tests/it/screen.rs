@@ -1,1 +1,731 @@
-//! The screen over vt100.
+//! The screen over a terminal of bytes: what a person would see and scroll back to.
+
+use std::num::NonZeroU16;
+
+use hermes_tui::row::{Frame, Row};
+use hermes_tui::screen::{Attention, Depth, Look, Reflow, Screen, ScreenOptions, Size};
+use hermes_tui::width::{Indent, harmless, wrap_row};
+use proptest::prelude::*;
+use ratatui_core::style::{Color, Style, Stylize};
+use ratatui_core::text::{Line, Span};
+
+const LOOK: Look = Look {
+    depth: Depth::Ansi,
+    links: true,
+    tmux: false,
+    // vt100 cuts lines instead of breaking them anew.
+    rewraps: false,
+};
+
+/// What a terminal was told beside its text.
+#[derive(Default)]
+struct Told(usize);
+
+impl vt100::Callbacks for Told {
+    fn set_window_title(&mut self, _: &mut vt100::Screen, _: &[u8]) {
+        self.0 += 1;
+    }
+    fn set_window_icon_name(&mut self, _: &mut vt100::Screen, _: &[u8]) {
+        self.0 += 1;
+    }
+    fn audible_bell(&mut self, _: &mut vt100::Screen) {
+        self.0 += 1;
+    }
+    fn copy_to_clipboard(&mut self, _: &mut vt100::Screen, _: &[u8], _: &[u8]) {
+        self.0 += 1;
+    }
+    fn paste_from_clipboard(&mut self, _: &mut vt100::Screen, _: &[u8]) {
+        self.0 += 1;
+    }
+}
+
+fn terminal(width: u16, height: u16) -> vt100::Parser<Told> {
+    let size = |cells: u16| NonZeroU16::new(cells).unwrap();
+    vt100::Parser::new_with_callbacks(size(height), size(width), 10_000, Told::default())
+}
+
+/// A screen, and the terminal that reads what it writes.
+struct Bench {
+    screen: Screen<Vec<u8>>,
+    terminal: vt100::Parser<Told>,
+    /// Everything ever written.
+    written: Vec<u8>,
+}
+
+impl Bench {
+    fn new(width: u16, height: u16) -> Self {
+        Self::with(width, height, ScreenOptions::new(LOOK))
+    }
+
+    fn with(width: u16, height: u16, options: ScreenOptions) -> Self {
+        Self {
+            screen: Screen::new(Vec::new(), Size::new(width, height), options),
+            terminal: terminal(width, height),
+            written: Vec::new(),
+        }
+    }
+
+    /// Does something on the screen and lets the terminal read it.
+    fn act(&mut self, act: impl FnOnce(&mut Screen<Vec<u8>>) -> std::io::Result<()>) -> String {
+        act(&mut self.screen).unwrap();
+        let bytes = std::mem::take(self.screen.out());
+        self.terminal.process(&bytes);
+        self.written.extend_from_slice(&bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn resize(&mut self, width: u16, height: u16) {
+        let size = |cells: u16| NonZeroU16::new(cells).unwrap();
+        self.terminal
+            .screen_mut()
+            .set_size(size(height), size(width));
+        self.screen.resized(Size::new(width, height));
+    }
+
+    /// The rows from the oldest of the scrollback to the last of the screen, without empty ones at
+    /// the end.
+    fn rows(&mut self) -> Vec<String> {
+        let (height, width) = self.terminal.screen().size();
+        let (height, width) = (height.get(), width.get());
+        self.terminal.screen_mut().set_scrollback(usize::MAX);
+        let older = self.terminal.screen().scrollback();
+        let mut rows = Vec::new();
+        for offset in (1..=older).rev() {
+            self.terminal.screen_mut().set_scrollback(offset);
+            let mut shown = self.terminal.screen().rows(0, width);
+            rows.extend(shown.next());
+        }
+        self.terminal.screen_mut().set_scrollback(0);
+        rows.extend(self.terminal.screen().rows(0, width));
+        assert!(rows.len() >= usize::from(height));
+        for row in &mut rows {
+            row.truncate(row.trim_end().len());
+        }
+        while rows.last().is_some_and(String::is_empty) {
+            rows.pop();
+        }
+        rows
+    }
+}
+
+fn frame(lines: &[&str], cursor: Option<(u16, u16)>) -> Frame {
+    Frame {
+        lines: lines
+            .iter()
+            .map(|line| Line::from((*line).to_owned()))
+            .collect(),
+        cursor,
+    }
+}
+
+fn rows(lines: &[&str]) -> Vec<Row> {
+    lines
+        .iter()
+        .map(|line| Row::new((*line).to_owned()))
+        .collect()
+}
+
+#[test]
+fn rows_go_above_the_frame_once() {
+    let mut bench = Bench::new(20, 6);
+    bench.terminal.process(b"$ hermes\r\n");
+    bench.act(|screen| screen.update(&rows(&["banner"]), &frame(&["> ", "status"], Some((2, 0)))));
+    assert_eq!(bench.rows(), ["$ hermes", "banner", ">", "status"]);
+    assert_eq!(bench.terminal.screen().cursor_position(), (2, 2));
+    bench.act(|screen| screen.commit(&rows(&["one", "two", "three", "four"])));
+    assert_eq!(
+        bench.rows(),
+        [
+            "$ hermes", "banner", "one", "two", "three", "four", ">", "status"
+        ]
+    );
+    assert_eq!(bench.terminal.screen().cursor_position(), (4, 2));
+    // A frame that grows pushes rows up, one that shrinks leaves nothing behind.
+    bench.act(|screen| screen.draw(&frame(&["a", "b", "c", "> x", "status"], Some((3, 3)))));
+    assert_eq!(bench.rows()[5..], ["four", "a", "b", "c", "> x", "status"]);
+    bench.act(|screen| screen.draw(&frame(&["> x"], Some((3, 0)))));
+    assert_eq!(bench.rows()[5..], ["four", "> x"]);
+    bench.act(|screen| screen.update(&rows(&["five"]), &frame(&[], None)));
+    assert_eq!(bench.rows()[5..], ["four", "five"]);
+    assert!(bench.terminal.screen().hide_cursor());
+}
+
+#[test]
+fn an_equal_frame_writes_nothing_and_a_change_only_its_line() {
+    let mut bench = Bench::new(40, 10);
+    let first = frame(&["working", "rule", "> hello", "status"], Some((7, 2)));
+    bench.act(|screen| screen.draw(&first));
+    assert_eq!(bench.act(|screen| screen.draw(&first)), "");
+    assert_eq!(bench.act(|screen| screen.update(&[], &first)), "");
+    let typed = frame(&["working", "rule", "> hello!", "status"], Some((8, 2)));
+    let bytes = bench.act(|screen| screen.draw(&typed));
+    assert!(bytes.contains("> hello!"), "{bytes:?}");
+    for other in ["working", "rule", "status"] {
+        assert!(!bytes.contains(other), "{bytes:?}");
+    }
+    let moved = frame(&["working", "rule", "> hello!", "status"], Some((2, 2)));
+    let bytes = bench.act(|screen| screen.draw(&moved));
+    assert!(!bytes.contains("hello"), "{bytes:?}");
+    assert_eq!(bench.terminal.screen().cursor_position(), (2, 2));
+    // One write is one synchronized update.
+    assert!(
+        bytes.starts_with("\x1b[?2026h") && bytes.ends_with("\x1b[?2026l"),
+        "{bytes:?}"
+    );
+}
+
+#[test]
+fn what_only_the_terminal_may_break_is_one_line_there() {
+    let mut bench = Bench::new(10, 8);
+    let ui = frame(&["> ", "status"], Some((2, 0)));
+    bench.act(|screen| screen.draw(&ui));
+    let code = Row::unbroken("let answer = compute(42);");
+    bench.act(|screen| screen.update(&[code, Row::new("after")], &ui));
+    assert_eq!(
+        bench.rows(),
+        ["let answer", " = compute", "(42);", "after", ">", "status"]
+    );
+    assert!(bench.terminal.screen().row_wrapped(0) && bench.terminal.screen().row_wrapped(1));
+    assert!(!bench.terminal.screen().row_wrapped(2));
+    // Exactly as wide as the screen, wide characters at the edge.
+    bench.act(|screen| {
+        screen.update(
+            &[Row::unbroken("0123456789"), Row::unbroken("012345678日本")],
+            &ui,
+        )
+    });
+    assert_eq!(
+        bench.rows()[4..],
+        ["0123456789", "012345678", "日本", ">", "status"]
+    );
+}
+
+#[test]
+fn a_row_that_is_too_wide_is_cut_not_broken() {
+    let mut bench = Bench::new(8, 5);
+    bench.act(|screen| {
+        screen.update(
+            &rows(&["123456789", "1234567日"]),
+            &frame(&["12345678", "abcdefghij"], Some((99, 9))),
+        )
+    });
+    assert_eq!(
+        bench.rows(),
+        ["12345678", "1234567", "12345678", "abcdefgh"]
+    );
+    assert_eq!(bench.terminal.screen().cursor_position(), (3, 7));
+}
+
+#[test]
+fn a_frame_taller_than_the_screen_keeps_its_end_and_the_cursor() {
+    let mut bench = Bench::new(10, 3);
+    let tall = ["1", "2", "3", "4", "5"];
+    bench.act(|screen| screen.draw(&frame(&tall, Some((0, 4)))));
+    assert_eq!(bench.rows(), ["3", "4", "5"]);
+    bench.act(|screen| screen.draw(&frame(&tall, Some((0, 1)))));
+    assert_eq!(bench.rows(), ["2", "3", "4"]);
+    assert_eq!(bench.terminal.screen().cursor_position(), (0, 0));
+    bench.act(|screen| screen.update(&rows(&["row"]), &frame(&tall, None)));
+    assert_eq!(bench.rows(), ["row", "3", "4", "5"]);
+}
+
+#[test]
+fn tiny_and_absurd_sizes_do_no_harm() {
+    for (width, height) in [(0, 0), (1, 1), (1, 5), (2, 1), (3, 2), (40, 10)] {
+        let options = ScreenOptions::new(LOOK);
+        let mut screen = Screen::new(Vec::new(), Size::new(width, height), options);
+        let ui = frame(&["> 日本 👩‍👩‍👧‍👦", "status"], Some((5, 1)));
+        screen.update(&rows(&["some row", ""]), &ui).unwrap();
+        screen.commit(&[Row::unbroken("unbroken 日本")]).unwrap();
+        screen.resized(Size::new(height, width));
+        screen.reflow(&rows(&["some row"]), &ui).unwrap();
+        screen.enter_overlay().unwrap();
+        screen.draw_overlay(&ui).unwrap();
+        screen.release().unwrap();
+    }
+}
+
+#[test]
+fn graphemes_keep_their_columns() {
+    for text in ["👩‍👩‍👧‍👦", "🇯🇵", "❤️", "e\u{301}", "﷽", "한국어", "👍🏽", "日本"]
+    {
+        let wide = hermes_tui::width::width(text) as u16;
+        for pad in [0, 1, 38 - wide, 39 - wide, 40 - wide] {
+            let mut bench = Bench::new(40, 6);
+            let line = format!("{:pad$}{text}|", "", pad = usize::from(pad));
+            let after = frame(&[&line, "below"], Some((pad + wide, 0)));
+            bench.act(|screen| screen.update(&rows(&[&line, "next"]), &after));
+            let screen = bench.terminal.screen();
+            // The bar stands right behind, in the scrollback and in the frame, or is cut.
+            for row in [0, 2] {
+                let bar = screen
+                    .cell(row, pad + wide)
+                    .map(|cell| cell.contents().to_owned());
+                let fits = pad + wide < 40;
+                assert_eq!(
+                    bar.as_deref() == Some("|"),
+                    fits,
+                    "{text} at {pad}: {bar:?}"
+                );
+            }
+            let below: Vec<String> = screen.rows(0, 40).collect();
+            assert_eq!(
+                (below[1].as_str(), below[3].as_str()),
+                ("next", "below"),
+                "{text} at {pad}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_overlay_leaves_everything_as_it_was() {
+    let mut bench = Bench::new(20, 6);
+    let ui = frame(&["> draft", "status"], Some((7, 0)));
+    bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
+    let before = bench.rows();
+    bench.act(Screen::enter_overlay);
+    let page = frame(&["title", "", "body"], None);
+    bench.act(|screen| screen.draw_overlay(&page));
+    assert!(bench.terminal.screen().alternate_screen());
+    assert_eq!(bench.terminal.screen().contents(), "title\n\nbody");
+    assert_eq!(bench.act(|screen| screen.draw_overlay(&page)), "");
+    let bytes =
+        bench.act(|screen| screen.draw_overlay(&frame(&["title", "", "more"], Some((2, 2)))));
+    assert!(!bytes.contains("title"), "{bytes:?}");
+    assert_eq!(bench.terminal.screen().cursor_position(), (2, 2));
+    // What happens meanwhile waits.
+    assert_eq!(
+        bench.act(|screen| screen.update(&rows(&["three"]), &ui)),
+        ""
+    );
+    assert_eq!(bench.act(|screen| screen.update(&rows(&["four"]), &ui)), "");
+    bench.act(Screen::leave_overlay);
+    assert!(!bench.terminal.screen().alternate_screen());
+    let mut expected = before.clone();
+    expected.splice(2..2, ["three".to_owned(), "four".to_owned()]);
+    assert_eq!(bench.rows(), expected);
+    assert_eq!(bench.terminal.screen().cursor_position(), (4, 7));
+    // Nothing happened: nothing changes.
+    bench.act(Screen::enter_overlay);
+    bench.act(Screen::leave_overlay);
+    assert_eq!(bench.rows(), expected);
+    assert!(!bench.terminal.screen().hide_cursor());
+}
+
+#[test]
+fn a_width_that_changes_under_an_overlay_is_mended_after_it() {
+    let mut bench = Bench::new(20, 6);
+    let ui = frame(&["> ", "status"], Some((2, 0)));
+    bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
+    bench.act(Screen::enter_overlay);
+    bench.resize(30, 6);
+    assert!(!bench.screen.needs_reflow());
+    bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
+    bench.act(|screen| screen.update(&rows(&["three"]), &ui));
+    bench.act(Screen::leave_overlay);
+    assert!(bench.screen.needs_reflow());
+    bench.act(|screen| screen.reflow(&rows(&["one", "two", "three"]), &ui));
+    assert_eq!(bench.rows(), ["one", "two", "three", ">", "status"]);
+}
+
+#[test]
+fn a_height_that_changes_erases_nothing() {
+    let mut bench = Bench::new(20, 8);
+    bench.terminal.process(b"$ hermes\r\n");
+    let ui = frame(&["busy", "> ", "status"], Some((2, 1)));
+    bench.act(|screen| screen.update(&rows(&["one", "two", "three"]), &ui));
+    for height in [5, 12, 4, 8] {
+        bench.resize(20, height);
+        assert!(!bench.screen.needs_reflow());
+        let bytes = bench.act(|screen| screen.draw(&ui));
+        assert!(
+            !bytes.contains("\x1b[3J") && !bytes.contains("\x1b[2J"),
+            "{bytes:?}"
+        );
+        assert_eq!(
+            bench.rows(),
+            ["$ hermes", "one", "two", "three", "busy", ">", "status"],
+            "{height}"
+        );
+    }
+}
+
+#[test]
+fn without_reflow_old_rows_are_left_to_the_terminal() {
+    let options = ScreenOptions {
+        reflow: Reflow::Off,
+        ..ScreenOptions::new(LOOK)
+    };
+    let mut bench = Bench::with(20, 8, options);
+    bench.terminal.process(b"$ hermes\r\n");
+    let ui = frame(&["> ", "status"], Some((2, 0)));
+    bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
+    bench.resize(30, 8);
+    assert!(!bench.screen.needs_reflow());
+    bench.act(|screen| screen.update(&rows(&["three"]), &ui));
+    assert_eq!(
+        bench.rows(),
+        ["$ hermes", "one", "two", "three", ">", "status"]
+    );
+}
+
+#[test]
+fn a_terminal_that_breaks_its_lines_anew_gets_its_frame_cleared() {
+    // vt100 does not break anew, so its part is played here: 20 columns become 10.
+    let options = ScreenOptions {
+        reflow: Reflow::Off,
+        look: Look {
+            rewraps: true,
+            ..LOOK
+        },
+        ..ScreenOptions::new(LOOK)
+    };
+    let mut bench = Bench::with(20, 8, options);
+    let ui = frame(
+        &["--------------------", "> 34567890123", "status"],
+        Some((13, 1)),
+    );
+    bench.act(|screen| screen.update(&rows(&["one"]), &ui));
+    bench.terminal = terminal(10, 8);
+    bench
+        .terminal
+        .process(b"one\r\n--------------------\r\n> 34567890123\r\nstatus\x1b[1A\r\x1b[3C");
+    bench.screen.resized(Size::new(10, 8));
+    bench.act(|screen| screen.draw(&frame(&["----------", "> 3", "status"], Some((3, 1)))));
+    assert_eq!(bench.rows(), ["one", "----------", "> 3", "status"]);
+}
+
+#[test]
+fn released_the_terminal_belongs_to_others() {
+    let mut bench = Bench::new(20, 8);
+    let ui = frame(&["busy", "> ", "status"], Some((2, 1)));
+    bench.act(|screen| screen.update(&rows(&["one"]), &ui));
+    bench.act(Screen::release);
+    assert_eq!(bench.rows(), ["one"]);
+    assert!(!bench.terminal.screen().hide_cursor());
+    bench.terminal.process(b"[1]+ Stopped\r\n$ fg\r\n");
+    bench.act(|screen| screen.update(&rows(&["two"]), &ui));
+    assert_eq!(
+        bench.rows(),
+        ["one", "[1]+ Stopped", "$ fg", "two", "busy", ">", "status"]
+    );
+}
+
+#[test]
+fn styles_and_links_are_what_the_terminal_can_show() {
+    let mut row = Row::default();
+    row.push(Span::styled(
+        "red",
+        Style::new().fg(Color::Rgb(250, 0, 0)).bold(),
+    ));
+    row.push_link("page".underlined(), "https://example.org/a\x1b]b c");
+    let painted = |look: Look| {
+        let mut bench = Bench::with(40, 4, ScreenOptions::new(look));
+        bench.act(|screen| screen.commit(std::slice::from_ref(&row)))
+    };
+    let full = painted(Look {
+        depth: Depth::True,
+        ..LOOK
+    });
+    assert!(full.contains("\x1b[0;1;38;2;250;0;0mred"), "{full:?}");
+    assert!(
+        full.contains("\x1b]8;;https://example.org/a]bc\x1b\\page\x1b]8;;\x1b\\"),
+        "{full:?}"
+    );
+    assert!(
+        painted(Look {
+            depth: Depth::Fixed,
+            ..LOOK
+        })
+        .contains("\x1b[0;1;38;5;196mred")
+    );
+    assert!(painted(LOOK).contains("\x1b[0;1;91mred"));
+    let bare = painted(Look {
+        depth: Depth::None,
+        links: false,
+        ..LOOK
+    });
+    assert!(
+        bare.contains("\x1b[0;1mred\x1b[0;4mpage\x1b[0m"),
+        "{bare:?}"
+    );
+}
+
+#[test]
+fn what_is_said_beside_the_text_is_harmless() {
+    let mut bench = Bench::new(40, 4);
+    let title = bench.act(|screen| screen.title("hermes · a\x1b]52;c;eA==\x07 b\nc"));
+    assert_eq!(title, "\x1b]2;hermes · a␛]52;c;eA==␇ b c\x1b\\");
+    assert_eq!(
+        bench.act(|screen| screen.title("hermes · a\x1b]52;c;eA==\x07 b\nc")),
+        ""
+    );
+    let bell = bench.act(|screen| screen.notify(Attention::Bell, "t", "x"));
+    assert_eq!(bell, "\x07");
+    let osc9 = bench.act(|screen| screen.notify(Attention::Osc9, "hermes", "done; \x07ok"));
+    assert_eq!(osc9, "\x1b]9;hermes: done, ␇ok\x1b\\");
+    let copied = bench.act(|screen| screen.copy("hi").map(|_| ()));
+    assert_eq!(copied, "\x1b]52;c;aGk=\x07");
+    let mut tmux = Bench::with(40, 4, ScreenOptions::new(Look { tmux: true, ..LOOK }));
+    let copied = tmux.act(|screen| screen.copy("hi").map(|_| ()));
+    assert_eq!(
+        copied,
+        "\x1b]52;c;aGk=\x07\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\\"
+    );
+    let huge = "x".repeat(2 << 20);
+    assert_eq!(
+        tmux.act(|screen| screen.copy(&huge).map(|took| assert!(!took))),
+        ""
+    );
+}
+
+/// A step of a life at the terminal.
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Said>),
+    Frame { height: u16, cursor: u16 },
+    Both { said: Vec<Said>, height: u16 },
+    Resize(u16, u16),
+    Overlay(Vec<Step>),
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Prose(usize),
+    Code(usize),
+    Foreign(Vec<u8>),
+}
+
+/// Noise, and what noise seldom hits.
+fn output_of_a_tool() -> impl Strategy<Value = Vec<u8>> {
+    let nasty = prop::sample::select(vec![
+        "\x1b[2J",
+        "\x1b[H",
+        "\x1b[5A",
+        "\x1b[3;4r",
+        "\x1b]0;title\x07",
+        "\x1b]52;c;eA==\x07",
+        "\x1b[?1049h",
+        "\x1bc",
+        "\u{9b}2J",
+        "\r",
+        "\n",
+        "\x08",
+        "\t",
+        "\x0b",
+        "\u{202e}",
+        "\u{200d}",
+        "👩‍👩‍👧‍👦",
+        "🇯🇵",
+        "日本",
+        "\x1b[20b",
+        "\x1b(0",
+        "\x1bP1$r\x1b\\",
+        "❤️",
+        "\u{301}",
+        "x",
+    ]);
+    let piece = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..12),
+        nasty.prop_map(|text| text.as_bytes().to_vec()),
+    ];
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        (1..12usize).prop_map(Said::Prose),
+        (0..130usize).prop_map(Said::Code),
+        output_of_a_tool().prop_map(Said::Foreign),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let saids = || prop::collection::vec(said(), 0..6);
+    let flat = prop_oneof![
+        3 => saids().prop_map(Step::Commit),
+        3 => (1..9u16, 0..9u16).prop_map(|(height, cursor)| Step::Frame { height, cursor }),
+        3 => (saids(), 1..9u16).prop_map(|(said, height)| Step::Both { said, height }),
+        2 => (12..90u16, 3..14u16).prop_map(|(width, height)| Step::Resize(width, height)),
+    ];
+    flat.prop_recursive(1, 4, 3, |inner| {
+        prop::collection::vec(inner, 0..3).prop_map(Step::Overlay)
+    })
+}
+
+/// A person's transcript, as the interface keeps it.
+#[derive(Default)]
+struct Life {
+    /// Sources; each is known by its mark.
+    said: Vec<Said>,
+    height: u16,
+    cursor: u16,
+}
+
+impl Life {
+    fn rows_of(&self, from: usize, width: u16) -> Vec<Row> {
+        let numbered = self.said.iter().enumerate().skip(from);
+        numbered
+            .flat_map(|(number, said)| cell(number, said, width))
+            .collect()
+    }
+
+    fn frame(&self, size: Size) -> Frame {
+        let height = self.height.min((size.height * 2 / 3).max(1));
+        let lines = (0..height).map(|line| Line::from(format!("frame {line}")));
+        Frame {
+            lines: lines.collect(),
+            cursor: Some((2, self.cursor.min(height - 1))),
+        }
+    }
+}
+
+/// Rows of one said thing; its mark `<n>` stands at its beginning.
+fn cell(number: usize, said: &Said, width: u16) -> Vec<Row> {
+    let columns = usize::from(width);
+    match said {
+        Said::Prose(words) => {
+            let text = format!("<{number}>{}", " word".repeat(*words));
+            wrap_row(&Row::new(text), columns, &Indent::hanging("• "))
+        }
+        Said::Code(length) => vec![Row::unbroken(format!("<{number}>{}", "x".repeat(*length)))],
+        Said::Foreign(bytes) => {
+            // Bytes as they are: the screen itself must hold.
+            let raw = format!("<{number}>{}", String::from_utf8_lossy(bytes));
+            vec![Row::new(raw.replace(['<', '>'], "*").replacen(
+                &format!("*{number}*"),
+                &format!("<{number}>"),
+                1,
+            ))]
+        }
+    }
+}
+
+fn live(bench: &mut Bench, life: &mut Life, steps: &[Step], deep: bool) {
+    for step in steps {
+        let size = bench.screen.size();
+        let from = life.said.len();
+        match step {
+            Step::Commit(said) => {
+                life.said.extend_from_slice(said);
+                let rows = life.rows_of(from, size.width);
+                let frame = life.frame(size);
+                bench.act(|screen| screen.update(&rows, &frame));
+            }
+            Step::Frame { height, cursor } => {
+                (life.height, life.cursor) = (*height, *cursor);
+                let frame = life.frame(size);
+                bench.act(|screen| screen.draw(&frame));
+            }
+            Step::Both { said, height } => {
+                life.said.extend_from_slice(said);
+                life.height = *height;
+                let (rows, frame) = (life.rows_of(from, size.width), life.frame(size));
+                bench.act(|screen| screen.update(&rows, &frame));
+            }
+            Step::Resize(width, height) => bench.resize(*width, *height),
+            Step::Overlay(steps) if !deep => {
+                bench.act(Screen::enter_overlay);
+                bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
+                live(bench, life, steps, true);
+                bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
+                bench.act(Screen::leave_overlay);
+            }
+            Step::Overlay(_) => {}
+        }
+        if !deep {
+            settle(bench, life);
+        }
+    }
+}
+
+/// Sizes have settled: reflow if asked for, draw, look.
+fn settle(bench: &mut Bench, life: &Life) {
+    let size = bench.screen.size();
+    let frame = life.frame(size);
+    if bench.screen.needs_reflow() {
+        let rows = life.rows_of(0, size.width);
+        bench.act(|screen| screen.reflow(&rows, &frame));
+    } else {
+        bench.act(|screen| screen.draw(&frame));
+    }
+    assert_eq!(bench.act(|screen| screen.draw(&frame)), "");
+    let seen = bench.rows();
+    let height = frame.lines.len();
+    let (above, below) = seen.split_at(seen.len() - height);
+    let wanted: Vec<String> = frame.lines.iter().map(ToString::to_string).collect();
+    assert_eq!(below, wanted, "the frame is last: {seen:#?}");
+    let text = above.join("\n");
+    assert!(!text.contains("frame "), "no frame above: {seen:#?}");
+    assert!(!text.contains("page"));
+    let mut last = 0;
+    for number in 0..life.said.len() {
+        let mark = format!("<{number}>");
+        assert_eq!(text.matches(&mark).count(), 1, "{mark} in {seen:#?}");
+        let at = text.find(&mark).unwrap();
+        assert!(at >= last, "{mark} in its place: {seen:#?}");
+        last = at;
+    }
+    let (row, column) = bench.terminal.screen().cursor_position();
+    let on_screen = bench
+        .terminal
+        .screen()
+        .rows(0, size.width)
+        .collect::<Vec<_>>();
+    let first = on_screen.iter().position(|row| row == "frame 0").unwrap();
+    let cursor = frame.cursor.unwrap();
+    assert_eq!(
+        (usize::from(row) - first, column),
+        (usize::from(cursor.1), cursor.0)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_line_is_there_once_and_the_frame_is_last(
+        steps in prop::collection::vec(step(), 1..24),
+        (width, height) in (12..90u16, 3..14u16),
+    ) {
+        let mut bench = Bench::new(width, height);
+        let mut life = Life { height: 2, ..Life::default() };
+        live(&mut bench, &mut life, &steps, false);
+        let written = String::from_utf8(std::mem::take(&mut bench.written)).unwrap();
+        prop_assert!(!sets_scroll_region(&written));
+    }
+
+    #[test]
+    fn bytes_of_tools_stay_within_their_rows(
+        bytes in output_of_a_tool(),
+        unbroken in any::<bool>(),
+        clean in any::<bool>(),
+    ) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = if clean { harmless(&text).into_owned() } else { text };
+        let mut bench = Bench::new(40, 10);
+        let ui = frame(&["frame 0", "> ", "status"], Some((2, 1)));
+        bench.act(|screen| screen.update(&rows(&["<before>"]), &ui));
+        let row = if unbroken { Row::unbroken(text.clone()) } else { Row::new(text.clone()) };
+        bench.act(|screen| screen.update(&[row, Row::new("<after>")], &ui));
+        bench.act(|screen| screen.draw(&frame(&["frame 0", &text, "status"], Some((2, 1)))));
+        let (at, _) = bench.terminal.screen().cursor_position();
+        bench.act(|screen| screen.draw(&ui));
+        let seen = bench.rows();
+        prop_assert_eq!(seen.first().map(String::as_str), Some("<before>"), "{:?}", seen);
+        prop_assert_eq!(&seen[seen.len() - 4..], ["<after>", "frame 0", ">", "status"], "{:?}", seen);
+        prop_assert_eq!(bench.terminal.screen().cursor_position(), (at, 2));
+        prop_assert_eq!(bench.terminal.callbacks().0, 0);
+        let written = String::from_utf8(std::mem::take(&mut bench.written)).unwrap();
+        prop_assert!(!sets_scroll_region(&written));
+    }
+}
+
+/// Whether the bytes hold a `CSI … r` (DECSTBM).
+fn sets_scroll_region(written: &str) -> bool {
+    written.split("\x1b[").skip(1).any(|sequence| {
+        let end = sequence.find(|ch: char| !matches!(ch, '0'..='9' | ';' | '?'));
+        end.is_some_and(|end| sequence[end..].starts_with('r'))
+    })
+}
