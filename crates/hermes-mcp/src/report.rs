@@ -3,7 +3,6 @@
 mod details;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -102,6 +101,29 @@ impl ServerReport {
         link.map_or(0, |link| link.counters.calls.values().sum())
     }
 
+    /// Its row in a table, one cell for each of [`COLUMNS`].
+    pub fn cells(&self, now: DateTime<Utc>) -> [String; 7] {
+        let last_ok = self.link.as_ref().and_then(|link| link.last_ok);
+        [
+            self.name.clone(),
+            self.transport.unwrap_or("-").to_owned(),
+            word(self.state).to_owned(),
+            format!(
+                "{}{}",
+                self.tools,
+                if self.keeps_tools() { "*" } else { "" }
+            ),
+            last_ok.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
+            self.calls().to_string(),
+            detail(self),
+        ]
+    }
+
+    /// The model sees its tools though it is down.
+    fn keeps_tools(&self) -> bool {
+        self.tools > 0 && !self.is_up()
+    }
+
     /// Whether calls go through.
     pub fn is_up(&self) -> bool {
         matches!(self.state, "ready" | "degraded" | "recycled")
@@ -143,37 +165,21 @@ impl LinkReport {
     }
 }
 
+/// What [`ServerReport::cells`] are called.
+pub const COLUMNS: [&str; 7] = [
+    "NAME",
+    "TRANSPORT",
+    "STATE",
+    "TOOLS",
+    "LAST OK",
+    "CALLS",
+    "DETAIL",
+];
+
 /// One line per server, with a heading and a sum.
 pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
-    let mut rows = vec![
-        [
-            "NAME",
-            "TRANSPORT",
-            "STATE",
-            "TOOLS",
-            "LAST OK",
-            "CALLS",
-            "DETAIL",
-        ]
-        .map(str::to_owned),
-    ];
-    for report in reports {
-        let kept = if report.tools > 0 && !report.is_up() {
-            "*"
-        } else {
-            ""
-        };
-        let last_ok = report.link.as_ref().and_then(|link| link.last_ok);
-        rows.push([
-            report.name.clone(),
-            report.transport.unwrap_or("-").to_owned(),
-            word(report.state).to_owned(),
-            format!("{}{kept}", report.tools),
-            last_ok.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
-            report.calls().to_string(),
-            detail(report),
-        ]);
-    }
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    rows.extend(reports.iter().map(|report| report.cells(now)));
     let mut out = String::new();
     for row in &rows {
         let widths = (0..row.len()).map(|column| {
@@ -190,22 +196,28 @@ pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
         out.push_str(cells.join("  ").trim_end());
         out.push('\n');
     }
+    out.push_str(&summary(reports));
+    if let Some(remark) = remark(reports) {
+        out.push('\n');
+        out.push_str(remark);
+    }
+    out
+}
+
+/// `2 ok · 1 down · 1 off`
+pub fn summary(reports: &[ServerReport]) -> String {
     let count = |test: fn(&ServerReport) -> bool| reports.iter().filter(|r| test(r)).count();
     let off = count(|report| report.state == "disabled");
     let up = count(ServerReport::is_up);
-    // Writing to a String cannot fail.
-    let _ = write!(
-        out,
-        "{up} ok · {} down · {off} off",
-        reports.len() - up - off
-    );
-    if reports
+    format!("{up} ok · {} down · {off} off", reports.len() - up - off)
+}
+
+/// What the mark at a number of tools means, where there is one.
+pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
+    reports
         .iter()
-        .any(|report| report.tools > 0 && !report.is_up())
-    {
-        out.push_str("\n* the model still sees these tools; calls say that the server is down");
-    }
-    out
+        .any(ServerReport::keeps_tools)
+        .then_some("* the model still sees these tools; calls say that the server is down")
 }
 
 /// States in the words of people.
