@@ -1,13 +1,22 @@
 //! The program: state, event loop, frames. See `port` for the seam.
+//!
+//! [`App`] knows everything and touches nothing; [`run`] has the terminal, the keys and the channels
+//! and only carries between them.
 
+mod editor;
+mod figures;
+mod frame;
+mod input;
+mod news;
 mod options;
+mod overlay;
+mod queue;
+mod run;
+mod state;
+mod status;
+mod transcript;
 
+pub use frame::Drawing;
 pub use options::{AppError, Explanation, Farewell, Options};
-
-use crate::port::Port;
-
-/// Shows a conversation until the person leaves.
-pub async fn run(mut port: Port, _options: Options) -> Result<Farewell, AppError> {
-    while port.news.recv().await.is_some() {}
-    Ok(Farewell::Ended)
-}
+pub use run::run;
+pub use state::{App, Appearance};

@@ -7,7 +7,9 @@ use hermes_core::event::TurnExit;
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
+use crate::composer::Command;
 use crate::port::{Entry, Status};
+use crate::prompt::approval::CheckRule;
 
 /// Everything [`super::run`] needs to know beforehand.
 #[derive(Clone)]
@@ -16,6 +18,12 @@ pub struct Options {
     pub version: String,
     /// Where the history of the composer and drafts are kept; `None`: they are not.
     pub keep: Option<PathBuf>,
+    /// Histories of the line chat and of the original, for a project that has none yet.
+    pub seeds: Vec<PathBuf>,
+    /// Commands beside those of the table: skills.
+    pub commands: Vec<Command>,
+    /// Where stderr goes while the interface has the terminal.
+    pub log: Option<PathBuf>,
     /// [`Tui::of`].
     pub tui: Tui,
     /// Whether colours are wanted (`--color`, `NO_COLOR`).
@@ -37,6 +45,36 @@ pub struct Options {
     pub notices: Vec<String>,
     /// Why a turn ended as it did, and what helps. `None`: nothing is to be said.
     pub explain: fn(&TurnExit, Option<&Route>) -> Option<Explanation>,
+    /// Whether a rule that a person edited may be stored for a request.
+    pub check_rule: CheckRule,
+}
+
+impl Options {
+    /// With nothing but what must be known.
+    pub fn new(version: impl Into<String>, status: Status) -> Self {
+        Self {
+            version: version.into(),
+            keep: None,
+            seeds: Vec::new(),
+            commands: Vec::new(),
+            log: None,
+            tui: Tui::default(),
+            colour: true,
+            status,
+            entries: Vec::new(),
+            draft: None,
+            images: Vec::new(),
+            reasoning: false,
+            verbose: false,
+            timestamps: false,
+            notices: Vec::new(),
+            explain: |_, _| None,
+            check_rule: |request, rule| match &request.rule {
+                Some(offered) if offered.0 == rule => Ok(offered.clone()),
+                _ => Err("this rule cannot be changed".to_owned()),
+            },
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

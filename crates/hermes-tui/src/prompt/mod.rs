@@ -1,1 +1,278 @@
-//! Approvals and questions, in the composer's place.
+//! Approvals and questions: they take the place of the composer, one after another.
+//!
+//! Nothing is answered by keys that were meant for something else: see [`guard`] and
+//! [`approval::SETTLE`]. What was typed too early goes to the draft.
+
+pub mod approval;
+pub mod guard;
+pub mod line;
+pub mod question;
+mod view;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::ask::{Answer, Question};
+use hermes_core::event::AgentCommand;
+
+use crate::keys::Key;
+use approval::{ApprovalPrompt, CheckRule, Step};
+use guard::Guard;
+use question::QuestionPrompt;
+
+/// How often the time until keys count is shown anew.
+const COUNTDOWN: Duration = Duration::from_millis(200);
+
+/// What a person can be asked.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    Approval(ApprovalRequest),
+    Question(Question),
+}
+
+impl Asked {
+    fn id(&self) -> &str {
+        match self {
+            Self::Approval(request) => &request.id,
+            Self::Question(question) => &question.id,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Open {
+    Approval(ApprovalPrompt),
+    Question(QuestionPrompt),
+}
+
+/// What is asked now, and what waits behind it.
+#[derive(Clone, Debug)]
+pub struct Prompts {
+    open: Option<Open>,
+    waiting: VecDeque<Asked>,
+    /// Of this row of questions, for "2 of 3".
+    answered: usize,
+    check: CheckRule,
+}
+
+/// What is to be done after a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Nothing,
+    Redraw,
+    /// Not meant for the prompt.
+    Draft(Vec<Key>),
+    Send(Decision),
+}
+
+/// An answer, and how the transcript tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub command: AgentCommand,
+    pub told: String,
+    pub denied: bool,
+}
+
+impl Prompts {
+    pub fn new(check: CheckRule) -> Self {
+        Self {
+            open: None,
+            waiting: VecDeque::new(),
+            answered: 0,
+            check,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether an approval is on the screen.
+    pub fn approves(&self) -> bool {
+        matches!(self.open, Some(Open::Approval(_)))
+    }
+
+    pub fn ask(&mut self, asked: Asked) {
+        self.waiting.push_back(asked);
+        if self.open.is_none() {
+            self.next();
+        }
+    }
+
+    /// Nobody wants to know any more.
+    pub fn withdraw(&mut self, id: &str) {
+        self.waiting.retain(|asked| asked.id() != id);
+        if self.open_id() == Some(id) {
+            self.answered += 1;
+            self.next();
+        }
+    }
+
+    fn open_id(&self) -> Option<&str> {
+        self.open.as_ref().map(|open| match open {
+            Open::Approval(prompt) => prompt.request.id.as_str(),
+            Open::Question(prompt) => prompt.question.id.as_str(),
+        })
+    }
+
+    fn guard(&mut self) -> Option<&mut Guard> {
+        self.open.as_mut().map(|open| match open {
+            Open::Approval(prompt) => &mut prompt.guard,
+            Open::Question(prompt) => &mut prompt.guard,
+        })
+    }
+
+    /// The prompt is drawn at `now`.
+    pub fn seen(&mut self, now: Instant) {
+        if let Some(guard) = self.guard() {
+            guard.seen(now);
+        }
+    }
+
+    /// Something covers it: when it is seen again, keys are closed again.
+    pub fn hidden(&mut self) {
+        if let Some(guard) = self.guard() {
+            guard.hidden();
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.open = None;
+        self.waiting.clear();
+        self.answered = 0;
+    }
+
+    fn next(&mut self) {
+        let guard = Guard::default();
+        self.open = self.waiting.pop_front().map(|asked| match asked {
+            Asked::Approval(request) => {
+                Open::Approval(ApprovalPrompt::new(request, guard, self.check))
+            }
+            Asked::Question(question) => Open::Question(QuestionPrompt::new(question, guard)),
+        });
+        if self.open.is_none() {
+            self.answered = 0;
+        }
+    }
+
+    pub fn key(&mut self, key: Key, now: Instant) -> Outcome {
+        let step = match &mut self.open {
+            None => return Outcome::Nothing,
+            Some(Open::Approval(prompt)) => match prompt.key(key, now) {
+                Step::Answer(verdict) => Step::Answer(decided(&prompt.request, verdict)),
+                Step::Draft(keys) => Step::Draft(keys),
+                Step::Redraw => Step::Redraw,
+                Step::Nothing => Step::Nothing,
+            },
+            Some(Open::Question(prompt)) => match prompt.key(key, now) {
+                Step::Answer(answer) => Step::Answer(answered(&prompt.question, answer)),
+                Step::Draft(keys) => Step::Draft(keys),
+                Step::Redraw => Step::Redraw,
+                Step::Nothing => Step::Nothing,
+            },
+        };
+        match step {
+            Step::Nothing => Outcome::Nothing,
+            Step::Redraw => Outcome::Redraw,
+            Step::Draft(keys) => Outcome::Draft(keys),
+            Step::Answer(decision) => self.send(decision),
+        }
+    }
+
+    fn send(&mut self, decision: Decision) -> Outcome {
+        self.answered += 1;
+        self.next();
+        Outcome::Send(decision)
+    }
+
+    /// `false`: the text is for the draft.
+    pub fn paste(&mut self, text: &str, now: Instant) -> bool {
+        match &mut self.open {
+            None => false,
+            Some(Open::Approval(prompt)) => prompt.paste(text, now),
+            Some(Open::Question(prompt)) => prompt.paste(text, now),
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Instant) -> Outcome {
+        let Some(Open::Approval(prompt)) = &mut self.open else {
+            return Outcome::Nothing;
+        };
+        match prompt.tick(now) {
+            Some(verdict) => {
+                let decision = decided(&prompt.request, verdict);
+                self.send(decision)
+            }
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// When the prompt looks different or does something by itself. `None`: never.
+    pub fn wakes(&self, now: Instant, animated: bool) -> Option<Instant> {
+        let (guard, settles) = match self.open.as_ref()? {
+            Open::Approval(prompt) => (prompt.guard, prompt.settles()),
+            Open::Question(prompt) => (prompt.guard, None),
+        };
+        let opens = guard.left(now).map(|left| {
+            let step = if animated { left.min(COUNTDOWN) } else { left };
+            now + step
+        });
+        settles.into_iter().chain(opens).min()
+    }
+}
+
+fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
+    let told = match &verdict {
+        Verdict::Once => "approved once".to_owned(),
+        Verdict::Session => "approved for this session".to_owned(),
+        Verdict::Always(rule) => format!("approved always: {}", rule.0),
+        Verdict::Deny { why: None } => "denied".to_owned(),
+        Verdict::Deny { why: Some(why) } => format!("denied: {why}"),
+    };
+    Decision {
+        denied: matches!(verdict, Verdict::Deny { .. }),
+        told: format!(
+            "{told}  ({}: {})",
+            request.tool,
+            first_line(&request.action)
+        ),
+        command: AgentCommand::Answer {
+            request: request.id.clone(),
+            verdict,
+        },
+    }
+}
+
+fn answered(question: &Question, answer: Answer) -> Decision {
+    let told = match &answer {
+        Answer::Text { text } => text.clone(),
+        Answer::Form { values } => values
+            .iter()
+            .map(|(name, value)| match value.as_str() {
+                Some(text) => format!("{name}: {text}"),
+                None => format!("{name}: {value}"),
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
+        Answer::Agreed => "agreed".to_owned(),
+        Answer::Declined { .. } | Answer::Unanswered { .. } => "no answer".to_owned(),
+    };
+    Decision {
+        denied: matches!(answer, Answer::Declined { .. }),
+        told: format!(
+            "{} asked: {}  {told}",
+            question.from,
+            first_line(&question.text)
+        ),
+        command: AgentCommand::Reply {
+            question: question.id.clone(),
+            answer,
+        },
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

@@ -1,0 +1,76 @@
+//! Amounts as people read them.
+
+use std::time::Duration;
+
+/// `512`, `18.4k`, `131k`, `2.1M`.
+pub(crate) fn tokens(count: u64) -> String {
+    let (unit, name) = match count {
+        0..1_000 => return count.to_string(),
+        1_000..999_500 => (1e3, "k"),
+        _ => (1e6, "M"),
+    };
+    let value = count as f64 / unit;
+    let decimals = usize::from(value < 99.95);
+    let text = format!("{value:.decimals$}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    format!("{text}{name}")
+}
+
+/// `21s`, `3m 05s`, `2h 10m`.
+pub(crate) fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `$0.011`, `$1.24`; small amounts keep two figures that say something.
+pub(crate) fn dollars(usd: f64) -> String {
+    let usd = usd.max(0.0);
+    if usd >= 1.0 {
+        return format!("${usd:.2}");
+    }
+    if usd < 0.000_05 {
+        return "<$0.0001".to_owned();
+    }
+    let text = if usd >= 0.01 {
+        format!("{usd:.3}")
+    } else {
+        format!("{usd:.4}")
+    };
+    // Two decimals stay: an amount of money.
+    let keep = "0.00".len();
+    let trimmed = text.trim_end_matches('0').len().max(keep);
+    format!("${}", &text[..trimmed])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_short_and_never_a_made_up_zero() {
+        let short: Vec<String> = [
+            0, 999, 1_000, 18_432, 99_949, 131_072, 999_499, 999_500, 2_100_000,
+        ]
+        .map(tokens)
+        .to_vec();
+        assert_eq!(
+            short,
+            [
+                "0", "999", "1k", "18.4k", "99.9k", "131k", "999k", "1M", "2.1M"
+            ]
+        );
+        let times = [0, 21, 185, 7_800].map(|s| clock(Duration::from_secs(s)));
+        assert_eq!(times, ["0s", "21s", "3m 05s", "2h 10m"]);
+        let money = [0.000_001, 0.000_12, 0.002, 0.011, 0.1, 0.999_9, 12.345].map(dollars);
+        assert_eq!(
+            money,
+            [
+                "<$0.0001", "$0.0001", "$0.002", "$0.011", "$0.10", "$1.000", "$12.35"
+            ]
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! What happens: events of the session, effects of commands.
+
+use std::time::{Duration, Instant};
+
+use hermes_core::event::{AgentEvent, TurnExit, TurnSummary};
+
+use super::overlay::Overlay;
+use super::state::{App, LONG, Pause, Turn, Wish};
+use crate::cells::{AssistantCell, FooterCell, NoticeCell, SaidCell, from_event};
+use crate::keys::Action;
+use crate::panel::PanelView;
+use crate::port::{Effect, News, Panel, Show};
+use crate::prompt::Asked;
+use crate::theme::Theme;
+
+impl App {
+    pub fn news(&mut self, news: News, now: Instant) {
+        match news {
+            News::Event(event) => self.event(event.event, now),
+            News::Status(status) => self.known(*status),
+            News::Done => {
+                self.errands.pop_front();
+                self.pump(now);
+            }
+            News::Effect(effect) => self.effect(effect, now),
+            News::Candidates { ticket, candidates } => {
+                self.dirty |= self.composer.candidates(ticket, candidates);
+                return;
+            }
+        }
+        self.dirty = true;
+    }
+
+    fn event(&mut self, event: AgentEvent, now: Instant) {
+        self.resume_from_pause(&event);
+        match event {
+            AgentEvent::TurnStarted { route, .. } => self.turn_started(route, now),
+            AgentEvent::TextDelta { text } => self.transcript.text(&text),
+            AgentEvent::ReasoningDelta { text } => self.transcript.thought(&text, now),
+            AgentEvent::StepDiscarded { why } => self.transcript.discard(&why),
+            AgentEvent::ToolStarted {
+                call_id,
+                name,
+                arguments,
+            } => self
+                .transcript
+                .tool_started(&call_id, &name, &arguments, now),
+            AgentEvent::ToolProgress { call_id, text } => {
+                self.transcript.tool_progress(&call_id, &text);
+            }
+            AgentEvent::ToolFinished {
+                call_id,
+                name,
+                error,
+                preview,
+                millis,
+            } => {
+                let took = Duration::from_millis(millis);
+                self.transcript
+                    .tool_finished(&call_id, &name, error, &preview, took);
+            }
+            AgentEvent::ApprovalNeeded { request } => {
+                let why = format!("approval needed for {}", request.tool);
+                self.asks(Asked::Approval(request), &why);
+            }
+            AgentEvent::QuestionAsked { question } => {
+                let why = format!("{} asks", question.from);
+                self.asks(Asked::Question(question), &why);
+            }
+            AgentEvent::QuestionClosed { question } => {
+                self.prompts.withdraw(&question);
+                self.title();
+            }
+            AgentEvent::UsageUpdated {
+                cost,
+                context_used,
+                context_length,
+                ..
+            } => {
+                self.status.context = Some((context_used, context_length));
+                self.spent = cost.usd();
+            }
+            AgentEvent::Steered { text } => {
+                self.transcript.end_step(now);
+                self.steered(&text);
+            }
+            AgentEvent::TitleChanged { title } => {
+                self.status.title = Some(title);
+                self.title();
+            }
+            AgentEvent::TurnFinished { summary } => self.turn_finished(&summary, now),
+            AgentEvent::QueueChanged { .. } => {}
+            AgentEvent::Closed => {
+                self.turn = None;
+                self.awaiting = false;
+            }
+            other => self.remark(&other, now),
+        }
+    }
+
+    /// Events that are a line by themselves.
+    fn remark(&mut self, event: &AgentEvent, now: Instant) {
+        match event {
+            AgentEvent::Retrying {
+                message, delay_ms, ..
+            } => {
+                let pause = Pause::Retrying {
+                    why: message.clone(),
+                    until: now + Duration::from_millis(*delay_ms),
+                };
+                self.pause(pause, now);
+            }
+            AgentEvent::CompactionStarted { .. } => self.pause(Pause::Compressing, now),
+            AgentEvent::RouteChanged { to, .. } => {
+                self.status.model.clone_from(&to.model);
+                self.status.provider.clone_from(&to.provider);
+                self.route = Some(to.clone());
+            }
+            _ => {}
+        }
+        for cell in from_event(event) {
+            self.transcript.push_boxed(cell);
+        }
+    }
+
+    fn pause(&mut self, pause: Pause, now: Instant) {
+        let turn = self.turn.get_or_insert(Turn {
+            since: now,
+            stopping: false,
+            pause: None,
+        });
+        turn.pause = Some(pause);
+    }
+
+    /// What comes after a pause ends it.
+    fn resume_from_pause(&mut self, event: &AgentEvent) {
+        let goes_on = matches!(
+            event,
+            AgentEvent::TextDelta { .. }
+                | AgentEvent::ReasoningDelta { .. }
+                | AgentEvent::ToolStarted { .. }
+                | AgentEvent::Compacted { .. }
+                | AgentEvent::UsageUpdated { .. }
+        );
+        if let Some(turn) = self.turn.as_mut().filter(|_| goes_on) {
+            turn.pause = None;
+        }
+    }
+
+    fn turn_started(&mut self, route: hermes_core::model::Route, now: Instant) {
+        self.awaiting = false;
+        self.asked = true;
+        self.late_steers_begin();
+        self.transcript.begin();
+        self.status.model.clone_from(&route.model);
+        self.status.provider.clone_from(&route.provider);
+        self.route = Some(route);
+        self.spent = None;
+        self.turn = Some(Turn {
+            since: now,
+            stopping: false,
+            pause: None,
+        });
+        self.title();
+    }
+
+    fn turn_finished(&mut self, summary: &TurnSummary, now: Instant) {
+        let shown = self.transcript.end(now);
+        let worth = !matches!(
+            summary.exit,
+            TurnExit::Failed { .. } | TurnExit::Interrupted | TurnExit::StoreFailed { .. }
+        );
+        if !shown && worth && !summary.text.trim().is_empty() {
+            self.transcript
+                .push(AssistantCell::new(summary.text.trim_end()));
+        }
+        self.explain(summary);
+        self.prompts.clear();
+        let took = self
+            .turn
+            .take()
+            .map(|turn| now.saturating_duration_since(turn.since));
+        self.spent = summary.cost.usd();
+        self.awaiting = false;
+        if took.is_some_and(|took| took >= LONG) {
+            self.call(match summary.exit {
+                TurnExit::Answered => "the turn has ended",
+                _ => "the turn has ended without an answer",
+            });
+        }
+        self.after_turn(&summary.exit, now);
+        self.title();
+    }
+
+    /// One card: why the turn ended, and what helps; then what it took.
+    fn explain(&mut self, summary: &TurnSummary) {
+        let Some(why) = (self.options.explain)(&summary.exit, self.route.as_ref()) else {
+            let event = AgentEvent::TurnFinished {
+                summary: summary.clone(),
+            };
+            for cell in from_event(&event) {
+                self.transcript.push_boxed(cell);
+            }
+            return;
+        };
+        self.transcript.push(NoticeCell::error(why.cause, why.fix));
+        self.transcript.push(FooterCell::new(summary));
+    }
+
+    fn asks(&mut self, asked: Asked, why: &str) {
+        self.prompts.ask(asked);
+        self.wish(Wish::Drain);
+        self.call(why);
+        self.title();
+    }
+
+    fn effect(&mut self, effect: Effect, now: Instant) {
+        match effect {
+            Effect::Say(said) => self.transcript.push(SaidCell::new(said)),
+            Effect::Panel(panel) => self.panel(*panel, now),
+            Effect::ClosePanel => {
+                if matches!(self.overlay, Some(Overlay::Panel(_))) {
+                    self.close_overlay();
+                }
+            }
+            Effect::Page(page) => self.overlay = Some(Overlay::page(page)),
+            Effect::Draft(text) => self.composer.set_text(&text),
+            Effect::Asked(text) => {
+                self.asked(&text);
+                self.awaiting = true;
+            }
+            Effect::Opened { banner, entries } => self.opened(banner, entries),
+            Effect::Show(show) => self.show(show),
+            Effect::Edit(text) => {
+                if !text.is_empty() {
+                    self.composer.set_text(&text);
+                }
+                self.act(Action::Editor, None, now);
+            }
+            Effect::Redraw => self.wish(Wish::Redraw),
+            Effect::Clear => self.wish(Wish::Clear),
+            Effect::Copy(text) => self.wish(Wish::Copy(text)),
+            Effect::Leave => self.wish(Wish::Leave),
+        }
+    }
+
+    fn panel(&mut self, panel: Panel, now: Instant) {
+        match &mut self.overlay {
+            Some(Overlay::Panel(view)) if view.id() == panel.id => view.replace(panel, now),
+            _ => self.overlay = Some(Overlay::Panel(Box::new(PanelView::new(panel, now)))),
+        }
+    }
+
+    /// Another conversation: what runs and waits belonged to the one before.
+    fn opened(&mut self, banner: String, entries: Vec<crate::port::Entry>) {
+        self.turn = None;
+        self.awaiting = false;
+        self.spent = None;
+        self.prompts.clear();
+        self.queue.steers.clear();
+        self.queue.held = !self.queue.waiting.is_empty();
+        self.asked = false;
+        self.open(banner, entries);
+        self.title();
+    }
+
+    fn show(&mut self, show: Show) {
+        match show {
+            Show::Theme(name) => match Theme::named(&name) {
+                Some(theme) => {
+                    self.dress(theme);
+                    self.wish(Wish::Redraw);
+                }
+                None => self.transcript.push(NoticeCell::warning(format!(
+                    "there is no theme {name:?}; /theme shows all"
+                ))),
+            },
+            Show::Reasoning(on) => self.manner.reasoning = on,
+            Show::Verbose(on) => self.manner.verbose = on,
+            Show::Timestamps(on) => self.manner.timestamps = on,
+            Show::StatusLine(on) => self.manner.status_line = on,
+            Show::Busy(busy) => self.busy = busy,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What was typed while a turn ran: texts on their way to the model, and those that wait for its end.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hermes_core::event::{AgentCommand, TurnExit};
+
+use super::state::App;
+use crate::cells::UserCell;
+use crate::composer::{Submission, SubmissionKind};
+use crate::port::{Ask, Busy};
+
+/// Messages that may wait.
+const MOST: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// In the order in which they are sent.
+    pub(super) waiting: VecDeque<Submission>,
+    /// They wait until the person says so: the turn before them did not end well.
+    pub(super) held: bool,
+    /// The running turn was stopped for the sake of the first of them.
+    after_stop: bool,
+    /// Sent to the running turn; the model has not read them.
+    pub(super) steers: VecDeque<String>,
+}
+
+impl App {
+    /// Enter.
+    pub(super) fn entered(&mut self, submission: Submission, now: Instant) {
+        match submission.kind {
+            SubmissionKind::Slash => self.slash(&submission.text, now),
+            SubmissionKind::Shell => {
+                self.errand(format!("!{}", submission.text), now);
+                self.ask(Ask::Shell(submission.text));
+            }
+            SubmissionKind::Message if !self.is_busy() => self.send(submission),
+            SubmissionKind::Message => match self.busy {
+                // A text on the way cannot carry images.
+                Busy::Steer if submission.images.is_empty() && self.images.is_empty() => {
+                    self.steer(submission.text);
+                }
+                Busy::Steer => {
+                    self.hint("images go with the next turn: queued", now);
+                    self.enqueue(submission, now);
+                }
+                Busy::Queue => self.enqueue(submission, now),
+                Busy::Interrupt => {
+                    self.queue.held = false;
+                    self.queue.waiting.push_front(submission);
+                    self.interrupt();
+                    self.queue.after_stop = true;
+                }
+            },
+        }
+        self.dirty = true;
+    }
+
+    fn send(&mut self, submission: Submission) {
+        self.submit(submission.text, &submission.shown, submission.images);
+    }
+
+    pub(super) fn steer(&mut self, text: String) {
+        self.queue.steers.push_back(text.clone());
+        self.command(AgentCommand::Steer(text));
+        self.dirty = true;
+    }
+
+    /// After the running turn.
+    pub(super) fn enqueue(&mut self, submission: Submission, now: Instant) {
+        if self.queue.waiting.len() >= MOST {
+            self.composer.restore(&submission);
+            self.hint(format!("{MOST} messages wait already"), now);
+            return;
+        }
+        self.queue.waiting.push_back(submission);
+        self.dirty = true;
+    }
+
+    /// Takes the message that was queued last back into the composer. `false`: there is none.
+    pub(super) fn unqueue(&mut self) -> bool {
+        let Some(submission) = self.queue.waiting.pop_back() else {
+            return false;
+        };
+        let sign = match submission.kind {
+            SubmissionKind::Shell => "!",
+            SubmissionKind::Slash | SubmissionKind::Message => "",
+        };
+        if sign.is_empty() {
+            self.composer.restore(&submission);
+        } else {
+            self.composer
+                .set_text(&format!("{sign}{}", submission.text));
+        }
+        self.dirty = true;
+        true
+    }
+
+    /// The next message that waits, if nothing keeps it.
+    pub(super) fn pump(&mut self, now: Instant) {
+        let free = !self.is_busy() && self.errands.is_empty() && self.queue.steers.is_empty();
+        if !free || self.queue.held {
+            return;
+        }
+        if let Some(submission) = self.queue.waiting.pop_front() {
+            self.entered(submission, now);
+        }
+    }
+
+    /// Enter on an empty line sends what is held.
+    pub(super) fn release(&mut self, now: Instant) {
+        self.queue.held = false;
+        self.pump(now);
+    }
+
+    /// The model has read what was sent on the way.
+    pub(super) fn steered(&mut self, text: &str) {
+        while self
+            .queue
+            .steers
+            .front()
+            .is_some_and(|steer| text.contains(steer.trim()))
+        {
+            self.queue.steers.pop_front();
+        }
+        self.say(UserCell::steered(text));
+    }
+
+    /// Texts that came too late for the turn before: this one is theirs.
+    pub(super) fn late_steers_begin(&mut self) {
+        let late: Vec<String> = self.queue.steers.drain(..).collect();
+        if !late.is_empty() {
+            self.asked(&late.join("\n"));
+        }
+    }
+
+    /// What becomes of texts that wait when a turn ends.
+    pub(super) fn after_turn(&mut self, exit: &TurnExit, now: Instant) {
+        let stopped = matches!(exit, TurnExit::Interrupted | TurnExit::StoreFailed { .. });
+        if stopped && !self.queue.steers.is_empty() {
+            // The session drops them: they are the person's again.
+            let back: Vec<String> = self.queue.steers.drain(..).collect();
+            let back = back.join("\n");
+            if self.composer.is_empty() {
+                self.composer.set_text(&back);
+            } else {
+                self.queue.waiting.push_front(Submission {
+                    shown: back.clone(),
+                    text: back,
+                    images: Vec::new(),
+                    kind: SubmissionKind::Message,
+                });
+            }
+        }
+        let went_on = matches!(
+            exit,
+            TurnExit::Answered | TurnExit::BudgetExhausted { .. } | TurnExit::Partial { .. }
+        );
+        let wanted = std::mem::take(&mut self.queue.after_stop) && stopped;
+        if !went_on && !wanted {
+            self.queue.held = !self.queue.waiting.is_empty();
+        }
+        self.pump(now);
+    }
+}

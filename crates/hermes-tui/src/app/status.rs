@@ -1,0 +1,204 @@
+//! The banner and the status line: model, context, money, approvals, MCP, gateway.
+
+use std::path::Path;
+use std::time::Instant;
+
+use ratatui_core::text::{Line, Span};
+
+use super::figures::{dollars, tokens};
+use super::state::App;
+use crate::theme::Role;
+use crate::width;
+
+/// From here on the window is nearly full.
+const NEARLY_FULL: u64 = 80;
+
+/// A fact of the status line. The lowest rank goes first where there is no room.
+struct Fact {
+    text: String,
+    /// Said instead before it goes.
+    short: Option<String>,
+    role: Role,
+    rank: u8,
+}
+
+impl App {
+    /// `hermes 0.1 · qwen3:8b (ollama, local) · ~/proj (main) · 19 tools, mcp 2/3 !`
+    pub(super) fn banner(&self) -> String {
+        let status = &self.status;
+        let dot = format!(" {} ", self.theme.glyphs().dot);
+        let mut parts = vec![format!("hermes {}", self.options.version)];
+        if status.model.is_empty() {
+            parts.push("no model yet".to_owned());
+        } else {
+            let about: Vec<&str> = [Some(status.provider.as_str()), status.remark.as_deref()]
+                .into_iter()
+                .flatten()
+                .filter(|text| !text.is_empty())
+                .collect();
+            let about = if about.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", about.join(", "))
+            };
+            parts.push(format!("{}{about}", status.model));
+        }
+        let branch = status.branch.as_ref();
+        let branch = branch.map_or_else(String::new, |branch| format!(" ({branch})"));
+        parts.push(format!("{}{branch}", at_home(&status.cwd)));
+        if let Some(profile) = &status.profile {
+            parts.push(format!("profile {profile}"));
+        }
+        let mut tools = format!("{} tools", status.tools);
+        if let Some(mcp) = self.mcp() {
+            tools = format!("{tools}, {}", mcp.text);
+        }
+        parts.push(tools);
+        parts.join(&dot)
+    }
+
+    fn mcp(&self) -> Option<Fact> {
+        let mcp = self.status.mcp.filter(|mcp| mcp.configured > 0)?;
+        let down = mcp.connected < mcp.configured;
+        Some(Fact {
+            text: format!(
+                "mcp {}/{}{}",
+                mcp.connected,
+                mcp.configured,
+                if down { " !" } else { "" }
+            ),
+            short: None,
+            role: if down { Role::Warning } else { Role::Dim },
+            rank: if down { 7 } else { 3 },
+        })
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let status = &self.status;
+        let fact = |text: String, role, rank| Fact {
+            text,
+            short: None,
+            role,
+            rank,
+        };
+        let mut facts = Vec::new();
+        if status.model.is_empty() {
+            facts.push(fact("no model: /model".to_owned(), Role::Warning, 9));
+        } else {
+            let model = width::harmless(&status.model).into_owned();
+            let name = model.rsplit('/').next().map(str::to_owned);
+            facts.push(Fact {
+                short: name.filter(|name| *name != model),
+                ..fact(model, Role::Text, 9)
+            });
+        }
+        if let Some((used, size)) = status.context.filter(|(_, size)| *size > 0) {
+            let percent = used * 100 / u64::from(size);
+            let role = if percent >= NEARLY_FULL {
+                Role::Warning
+            } else {
+                Role::Dim
+            };
+            facts.push(Fact {
+                short: Some(format!("ctx {percent}%")),
+                ..fact(
+                    format!("ctx {percent}% {}/{}", tokens(used), tokens(size.into())),
+                    role,
+                    8,
+                )
+            });
+        }
+        facts.extend(self.money().map(|text| fact(text, Role::Dim, 5)));
+        if !status.approvals.is_empty() {
+            let off = status.approvals == "off";
+            let text = if off {
+                "approvals off".to_owned()
+            } else {
+                status.approvals.clone()
+            };
+            let (role, rank) = if off {
+                (Role::Warning, 8)
+            } else {
+                (Role::Dim, 6)
+            };
+            facts.push(fact(text, role, rank));
+        }
+        facts.extend(self.mcp());
+        if let Some(gateway) = &status.gateway {
+            facts.push(fact(format!("gw: {gateway}"), Role::Dim, 2));
+        }
+        if status.background > 0 {
+            facts.push(fact(format!("bg {}", status.background), Role::Dim, 4));
+        }
+        facts
+    }
+
+    /// Of the session and of the running turn. Nothing is said where nothing is known.
+    fn money(&self) -> Option<String> {
+        let sum = match (self.status.cost, self.spent) {
+            (None, None) => return None,
+            (before, now) => before.unwrap_or_default() + now.unwrap_or_default(),
+        };
+        (sum > 0.0).then(|| dollars(sum))
+    }
+
+    pub(super) fn status_line(&self, columns: u16, now: Instant) -> Line<'static> {
+        let room = usize::from(columns);
+        let glyphs = self.theme.glyphs();
+        if let Some((hint, _)) = self.hint.as_ref().filter(|(_, until)| *until > now) {
+            let text = width::truncate_with(hint, room.saturating_sub(2), glyphs.ellipsis);
+            let line = Line::styled(format!("  {text}"), self.theme.style(Role::Warning));
+            return width::truncate_line(&line, room, glyphs.ellipsis);
+        }
+        let help = "? keys";
+        let mut facts = self.facts();
+        let wide = |facts: &[Fact]| -> usize {
+            let text: usize = facts.iter().map(|fact| width::width(&fact.text)).sum();
+            2 + text + 3 * facts.len().saturating_sub(1)
+        };
+        let tail = 2 + help.len();
+        while wide(&facts) + tail > room && facts.len() > 1 {
+            shrink(&mut facts);
+        }
+        let mut spans = vec![Span::raw("  ")];
+        for (index, fact) in facts.iter().enumerate() {
+            if index > 0 {
+                spans.push(Span::styled(" | ", self.theme.style(Role::Border)));
+            }
+            spans.push(Span::styled(fact.text.clone(), self.theme.style(fact.role)));
+        }
+        let used = wide(&facts);
+        if used + tail <= room {
+            spans.push(Span::raw(" ".repeat(room - used - help.len())));
+            spans.push(Span::styled(help, self.theme.style(Role::Dim)));
+        }
+        width::truncate_line(&Line::from(spans), room, glyphs.ellipsis)
+    }
+}
+
+/// Makes the least important fact shorter, or takes it away.
+fn shrink(facts: &mut Vec<Fact>) {
+    if let Some(long) = facts.iter_mut().find(|fact| fact.short.is_some()) {
+        if let Some(short) = long.short.take() {
+            long.text = short;
+        }
+        return;
+    }
+    let least = facts.iter().enumerate().min_by_key(|(_, fact)| fact.rank);
+    if let Some((index, _)) = least {
+        facts.remove(index);
+    }
+}
+
+/// `~/proj` for what lies in the person's home.
+fn at_home(path: &Path) -> String {
+    let home = std::env::home_dir();
+    let below = home
+        .as_deref()
+        .and_then(|home| path.strip_prefix(home).ok());
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => path.display().to_string(),
+    }
+}

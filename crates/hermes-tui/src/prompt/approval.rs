@@ -1,0 +1,256 @@
+//! Something dangerous is asked for: what exactly, why it is asked, and the letters that answer.
+
+use std::time::{Duration, Instant};
+
+use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
+
+use super::guard::{Guard, QUIET};
+use super::line::LineEdit;
+use crate::keys::{Code, Key};
+
+/// A letter that allows something counts when nothing else was typed for so long: the first letter
+/// of a sentence is no answer.
+pub const SETTLE: Duration = Duration::from_millis(250);
+
+/// Whether an edited rule may be stored for the request. The error says what is wanted.
+pub type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
+
+#[derive(Clone, Debug)]
+pub struct ApprovalPrompt {
+    pub(super) request: ApprovalRequest,
+    pub(super) guard: Guard,
+    pub(super) stage: Stage,
+    /// Rows of the action that are above what is shown.
+    pub(super) scroll: usize,
+    pub(super) problem: Option<String>,
+    settling: Option<Settling>,
+    check: CheckRule,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Which letter?
+    Choose,
+    /// The rule is on the screen; `a` again stores it.
+    Rule {
+        shown: Instant,
+    },
+    EditRule {
+        line: LineEdit,
+        shown: Instant,
+    },
+    /// Denied, and why.
+    Why {
+        line: LineEdit,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Settling {
+    key: Key,
+    verdict: Verdict,
+    since: Instant,
+}
+
+/// What a key led to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<T> {
+    /// Nothing has changed.
+    Nothing,
+    Redraw,
+    /// The keys were not meant for the prompt: they go to the draft.
+    Draft(Vec<Key>),
+    Answer(T),
+}
+
+impl ApprovalPrompt {
+    pub fn new(request: ApprovalRequest, guard: Guard, check: CheckRule) -> Self {
+        Self {
+            request,
+            guard,
+            stage: Stage::Choose,
+            scroll: 0,
+            problem: None,
+            settling: None,
+            check,
+        }
+    }
+
+    pub fn key(&mut self, key: Key, now: Instant) -> Step<Verdict> {
+        self.problem = None;
+        match &mut self.stage {
+            Stage::Choose => self.choose(key, now),
+            Stage::Rule { shown } => {
+                let seen = now >= *shown + QUIET;
+                self.rule(key, seen, now)
+            }
+            Stage::EditRule { .. } => self.edit_rule(key, now),
+            Stage::Why { line } => match key.code {
+                Code::Esc => self.back(),
+                Code::Enter => {
+                    let why = line.text().trim();
+                    Step::Answer(Verdict::Deny {
+                        why: (!why.is_empty()).then(|| why.to_owned()),
+                    })
+                }
+                _ => redraw_if(line.key(key)),
+            },
+        }
+    }
+
+    fn choose(&mut self, key: Key, now: Instant) -> Step<Verdict> {
+        if self.scrolls(key) {
+            return Step::Redraw;
+        }
+        if !self.guard.is_open(now) {
+            self.guard.typed(now);
+            return for_the_draft(vec![key]);
+        }
+        if let Some(settling) = self.settling.take() {
+            // Enter behind a letter is a habit, anything else is a sentence.
+            if key.code == Code::Enter {
+                self.settling = Some(settling);
+                return Step::Nothing;
+            }
+            self.guard.typed(now);
+            return for_the_draft(vec![settling.key, key]);
+        }
+        let settle = |verdict| Settling {
+            key,
+            verdict,
+            since: now,
+        };
+        match key.text() {
+            Some('y' | 'Y') => self.settling = Some(settle(Verdict::Once)),
+            Some('s' | 'S') => self.settling = Some(settle(Verdict::Session)),
+            Some('a' | 'A') if self.request.rule.is_some() => {
+                self.stage = Stage::Rule { shown: now };
+            }
+            Some('a' | 'A') => {
+                self.problem = Some("there is no rule for this one; y, s, n or e".to_owned());
+            }
+            Some('n' | 'N') => return Step::Answer(Verdict::Deny { why: None }),
+            Some('e' | 'E') => {
+                self.stage = Stage::Why {
+                    line: LineEdit::default(),
+                };
+            }
+            Some(_) => {
+                self.guard.typed(now);
+                return for_the_draft(vec![key]);
+            }
+            None if matches!(key.code, Code::Enter | Code::Esc) => {
+                return Step::Answer(Verdict::Deny { why: None });
+            }
+            None => return Step::Nothing,
+        }
+        Step::Redraw
+    }
+
+    fn rule(&mut self, key: Key, seen: bool, now: Instant) -> Step<Verdict> {
+        match (key.text(), key.code) {
+            (_, Code::Esc) => self.back(),
+            (Some('a' | 'A'), _) if seen => {
+                let rule = self.request.rule.clone();
+                rule.map_or(Step::Nothing, |rule| Step::Answer(Verdict::Always(rule)))
+            }
+            (Some('e' | 'E'), _) if seen => {
+                let rule = self.request.rule.as_ref();
+                self.stage = Stage::EditRule {
+                    line: LineEdit::new(rule.map_or("", |rule| &rule.0)),
+                    shown: now,
+                };
+                Step::Redraw
+            }
+            // A sentence that began with an a.
+            (Some(_), _) => {
+                self.stage = Stage::Choose;
+                self.guard.typed(now);
+                Step::Draft(vec![Key::char('a'), key])
+            }
+            _ => Step::Nothing,
+        }
+    }
+
+    fn edit_rule(&mut self, key: Key, now: Instant) -> Step<Verdict> {
+        let Stage::EditRule { line, shown } = &mut self.stage else {
+            return Step::Nothing;
+        };
+        match key.code {
+            Code::Esc => self.back(),
+            Code::Enter if now < *shown + QUIET => Step::Nothing,
+            Code::Enter => match (self.check)(&self.request, line.text().trim()) {
+                Ok(rule) => Step::Answer(Verdict::Always(rule)),
+                Err(why) => {
+                    self.problem = Some(why);
+                    Step::Redraw
+                }
+            },
+            _ => redraw_if(line.key(key)),
+        }
+    }
+
+    fn back(&mut self) -> Step<Verdict> {
+        self.stage = Stage::Choose;
+        Step::Redraw
+    }
+
+    fn scrolls(&mut self, key: Key) -> bool {
+        self.scroll = match key.code {
+            Code::Up => self.scroll.saturating_sub(1),
+            Code::Down => self.scroll + 1,
+            Code::PageUp => self.scroll.saturating_sub(10),
+            Code::PageDown => self.scroll + 10,
+            _ => return false,
+        };
+        true
+    }
+
+    /// Text that came at once answers nothing: it goes into a line, or `false`: to the draft.
+    pub fn paste(&mut self, text: &str, now: Instant) -> bool {
+        self.settling = None;
+        match &mut self.stage {
+            Stage::Choose | Stage::Rule { .. } => {
+                self.stage = Stage::Choose;
+                self.guard.typed(now);
+                false
+            }
+            Stage::EditRule { line, .. } | Stage::Why { line } => {
+                line.insert(text);
+                true
+            }
+        }
+    }
+
+    /// The answer of a letter that nothing followed.
+    pub fn tick(&mut self, now: Instant) -> Option<Verdict> {
+        let settled = |settling: &mut Settling| now >= settling.since + SETTLE;
+        self.settling
+            .take_if(settled)
+            .map(|settling| settling.verdict)
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub fn settles(&self) -> Option<Instant> {
+        self.settling
+            .as_ref()
+            .map(|settling| settling.since + SETTLE)
+    }
+}
+
+/// What edits a draft; Enter and Esc do not.
+fn for_the_draft(keys: Vec<Key>) -> Step<Verdict> {
+    let keys: Vec<Key> = keys
+        .into_iter()
+        .filter(|key| key.text().is_some() || key.code == Code::Backspace)
+        .collect();
+    if keys.is_empty() {
+        Step::Redraw
+    } else {
+        Step::Draft(keys)
+    }
+}
+
+fn redraw_if<T>(changed: bool) -> Step<T> {
+    if changed { Step::Redraw } else { Step::Nothing }
+}

@@ -1,0 +1,534 @@
+//! How prompts look. Nothing of what is asked is cut without a sign, nothing in it can hide.
+
+use std::time::{Duration, Instant};
+
+use hermes_core::ask::{FieldKind, Want};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
+
+use super::approval::{ApprovalPrompt, Stage};
+use super::guard::Guard;
+use super::line::LineEdit;
+use super::question::{Entry, FieldEntry, Filled, Picker, QuestionPrompt};
+use super::{Open, Prompts};
+use crate::row::Frame;
+use crate::theme::{Role, Theme};
+use crate::width;
+
+const INDENT: &str = "  ";
+
+impl Prompts {
+    /// At most `height` lines; the middle scrolls where it is higher.
+    pub fn view(&self, columns: u16, height: u16, now: Instant, theme: &Theme) -> Frame {
+        let waiting = self.waiting.len();
+        let place = (waiting + self.answered > 0)
+            .then(|| format!("{} of {}", self.answered + 1, self.answered + 1 + waiting));
+        let look = Look {
+            columns: usize::from(columns),
+            theme,
+            now,
+        };
+        match &self.open {
+            None => Frame::default(),
+            Some(Open::Approval(prompt)) => approval(prompt, place, &look).fit(height, &look),
+            Some(Open::Question(prompt)) => question(prompt, place, &look).fit(height, &look),
+        }
+    }
+}
+
+struct Look<'a> {
+    columns: usize,
+    theme: &'a Theme,
+    now: Instant,
+}
+
+/// A prompt before it is fitted into the screen.
+struct Sheet {
+    title: Line<'static>,
+    /// What scrolls.
+    body: Vec<Line<'static>>,
+    scroll: usize,
+    /// The line of the body that must be seen.
+    focus: Option<usize>,
+    /// What stays: where something is typed, and the keys.
+    foot: Vec<Line<'static>>,
+    /// Column, and the line of the body or of the foot.
+    cursor: Option<(usize, At)>,
+}
+
+enum At {
+    Body(usize),
+    Foot(usize),
+}
+
+impl Sheet {
+    fn fit(self, height: u16, look: &Look<'_>) -> Frame {
+        let room = usize::from(height)
+            .saturating_sub(self.foot.len() + 1)
+            .max(1);
+        let mut lines = vec![self.title];
+        let count = self.body.len();
+        let mut top = 0;
+        if count <= room {
+            lines.extend(self.body);
+        } else {
+            // The last of the room says how much more there is.
+            let shown = room.saturating_sub(1).max(1);
+            top = self.scroll.min(count - shown);
+            if let Some(focus) = self.focus {
+                top = top.clamp((focus + 1).saturating_sub(shown), focus);
+            }
+            let below = count - top - shown;
+            lines.extend(self.body.into_iter().skip(top).take(shown));
+            if room > 1 {
+                lines.push(look.more(top, below));
+            }
+        }
+        let foot = lines.len();
+        lines.extend(self.foot);
+        let cursor = self.cursor.map(|(column, at)| {
+            let line = match at {
+                At::Body(line) => 1 + line.saturating_sub(top),
+                At::Foot(line) => foot + line,
+            };
+            (small(column), small(line))
+        });
+        Frame { lines, cursor }
+    }
+}
+
+fn small(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+impl Look<'_> {
+    fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    fn more(&self, above: usize, below: usize) -> Line<'static> {
+        let glyphs = self.theme.glyphs();
+        let text = match (above, below) {
+            (0, below) => format!(
+                "{INDENT}{} {below} more rows ({}, PgDn)",
+                glyphs.ellipsis, glyphs.down
+            ),
+            (above, 0) => format!(
+                "{INDENT}{} {above} rows above ({}, PgUp)",
+                glyphs.ellipsis, glyphs.up
+            ),
+            (above, below) => format!(
+                "{INDENT}{} {above} rows above, {below} more below (PgUp, PgDn)",
+                glyphs.ellipsis
+            ),
+        };
+        let text = width::truncate(&text, self.columns).into_owned();
+        Line::styled(text, self.style(Role::Warning))
+    }
+
+    /// `── Approve? ───────── 1 of 2 ── terminal ──`
+    fn title(&self, name: &str, facts: &[String]) -> Line<'static> {
+        let rule = self.theme.glyphs().rule;
+        let border = self.style(Role::Border);
+        let mut right = String::new();
+        for fact in facts {
+            right = format!("{right} {fact} {rule}{rule}");
+        }
+        let left = format!(" {name} ");
+        let used = 2 + width::width(&left) + width::width(&right);
+        if used > self.columns {
+            let room = self.columns.saturating_sub(2);
+            let left = width::truncate(&left, room).into_owned();
+            return Line::from(vec![
+                Span::styled(rule.repeat(2), border),
+                Span::styled(left, self.style(Role::Strong)),
+            ]);
+        }
+        Line::from(vec![
+            Span::styled(rule.repeat(2), border),
+            Span::styled(left, self.style(Role::Strong)),
+            Span::styled(rule.repeat(self.columns - used), border),
+            Span::styled(right, border),
+        ])
+    }
+
+    /// `text` broken to the width: `first` before the first line, blanks before the others.
+    fn block(&self, first: &str, text: &str, role: Role) -> Vec<Line<'static>> {
+        let indent = width::width(first);
+        let room = self.columns.saturating_sub(indent).max(1);
+        let mut lines = Vec::new();
+        for mut line in width::wrap_text(&width::visible(text), room, self.style(role)) {
+            let prefix = if lines.is_empty() {
+                Span::styled(first.to_owned(), self.style(Role::Dim))
+            } else {
+                Span::raw(" ".repeat(indent))
+            };
+            line.spans.insert(0, prefix);
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// Every character of a command, broken where the screen ends: blanks at a break are no less a
+    /// part of it.
+    fn exact(&self, first: &str, text: &str) -> Vec<Line<'static>> {
+        let indent = width::width(first);
+        let room = self.columns.saturating_sub(indent).max(2);
+        let mut lines = Vec::new();
+        for part in text.split('\n') {
+            for piece in chop(&width::visible(part), room) {
+                let prefix = if lines.is_empty() {
+                    first.to_owned()
+                } else {
+                    " ".repeat(indent)
+                };
+                lines.push(Line::from(vec![
+                    Span::styled(prefix, self.style(Role::Accent)),
+                    Span::styled(piece, self.style(Role::Strong)),
+                ]));
+            }
+        }
+        lines
+    }
+
+    /// Keys and what they do, as many on a line as fit.
+    fn keys(&self, keys: &[(&str, String)]) -> Vec<Line<'static>> {
+        let mut lines: Vec<Line<'static>> = Vec::new();
+        for (key, label) in keys {
+            let marked = key.strip_prefix('>');
+            let key = marked.unwrap_or(key);
+            let room = self.columns.saturating_sub(4 + width::width(key) + 1);
+            let label = width::truncate(label, room.max(1)).into_owned();
+            let wide = width::width(key) + 1 + width::width(&label);
+            let fits = lines.last().is_some_and(|line| {
+                width::line_width(line) + 4 + wide <= self.columns && marked.is_none()
+            });
+            let gap = match (fits, marked) {
+                (true, _) | (_, None) => Span::raw("    "),
+                (false, Some(_)) => Span::styled(
+                    format!("  {} ", self.theme.glyphs().pointer),
+                    self.style(Role::Accent),
+                ),
+            };
+            let item = [
+                gap,
+                Span::styled(key.to_owned(), self.style(Role::Key)),
+                Span::raw(" "),
+                Span::styled(label, self.style(Role::Text)),
+            ];
+            match lines.last_mut().filter(|_| fits) {
+                Some(line) => line.spans.extend(item),
+                None => lines.push(Line::from(item.to_vec())),
+            }
+        }
+        lines
+    }
+
+    /// Says at the right end that keys do not count yet.
+    fn closed(&self, lines: &mut Vec<Line<'static>>, guard: Guard) {
+        let Some(left) = guard.left(self.now) else {
+            return;
+        };
+        let text = format!(
+            "keys open in {}{}",
+            tenths(left),
+            self.theme.glyphs().ellipsis
+        );
+        let span = Span::styled(text, self.style(Role::Warning));
+        let wide = width::width(&span.content);
+        match lines.last_mut() {
+            Some(line) if width::line_width(line) + 2 + wide <= self.columns => {
+                let gap = self.columns - width::line_width(line) - wide;
+                line.spans.extend([Span::raw(" ".repeat(gap)), span]);
+            }
+            _ => {
+                let gap = self.columns.saturating_sub(wide);
+                lines.push(Line::from(vec![Span::raw(" ".repeat(gap)), span]));
+            }
+        }
+    }
+
+    fn typed(&self, label: &str, line: &LineEdit) -> (Line<'static>, usize) {
+        let label = format!("{INDENT}{label}");
+        let start = width::width(&label);
+        let room = self.columns.saturating_sub(start).max(2);
+        let (span, column) = line.view(small(room), self.style(Role::Text));
+        let line = Line::from(vec![Span::styled(label, self.style(Role::Dim)), span]);
+        (line, start + usize::from(column))
+    }
+
+    fn problem(&self, problem: Option<&String>, lines: &mut Vec<Line<'static>>) {
+        if let Some(problem) = problem {
+            lines.extend(self.block(INDENT, problem, Role::Error));
+        }
+    }
+}
+
+/// `text` in pieces of at most `room` columns, none of it left out.
+fn chop(text: &str, room: usize) -> Vec<String> {
+    let text = width::expand_tabs(text, 0);
+    let mut rest = &*text;
+    let mut pieces = Vec::new();
+    while !rest.is_empty() || pieces.is_empty() {
+        let first = width::graphemes(rest)
+            .next()
+            .map_or(0, |(part, _)| part.len());
+        let (piece, after) = rest.split_at(width::fitting(rest, room).max(first));
+        pieces.push(piece.to_owned());
+        rest = after;
+    }
+    pieces
+}
+
+/// Rounded up, so that it never says zero while keys are closed.
+fn tenths(left: Duration) -> String {
+    let tenths = left.as_millis().div_ceil(100);
+    format!("{}.{}s", tenths / 10, tenths % 10)
+}
+
+fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
+    let request = &prompt.request;
+    let tool = width::visible(&request.tool).into_owned();
+    let facts: Vec<String> = place.into_iter().chain([tool]).collect();
+    let sign = if request.tool == "terminal" {
+        "  $ "
+    } else {
+        "    "
+    };
+    let mut body = look.exact(sign, &request.action);
+    if !request.reasons.is_empty() {
+        let dot = format!(" {} ", look.theme.glyphs().dot);
+        let reasons = request.reasons.join(&dot);
+        body.extend(look.block("  why asked: ", &reasons, Role::Warning));
+    }
+    if let Some(posture) = &request.posture {
+        body.extend(look.block("  runs in: ", posture, Role::Dim));
+    }
+    let mut foot = Vec::new();
+    look.problem(prompt.problem.as_ref(), &mut foot);
+    let mut cursor = None;
+    let rule = request.rule.as_ref().map_or("", |rule| &rule.0);
+    match &prompt.stage {
+        Stage::Choose => {
+            let mut keys = vec![("y", "once".to_owned()), ("s", "this session".to_owned())];
+            if request.rule.is_some() {
+                keys.push(("a", format!("always: {}", width::visible(rule))));
+            }
+            keys.push((">n", "deny".to_owned()));
+            keys.push(("e", "deny and explain".to_owned()));
+            foot.extend(look.keys(&keys));
+            look.closed(&mut foot, prompt.guard);
+        }
+        Stage::Rule { .. } => {
+            foot.extend(look.block("  stored for ever: ", rule, Role::Warning));
+            foot.extend(look.keys(&[
+                ("a", "store it and allow".to_owned()),
+                ("e", "edit it".to_owned()),
+                ("Esc", "back".to_owned()),
+            ]));
+        }
+        Stage::EditRule { line, .. } => {
+            let (line, column) = look.typed("rule: ", line);
+            cursor = Some((column, At::Foot(foot.len())));
+            foot.push(line);
+            foot.extend(look.keys(&[
+                ("Enter", "store it and allow".to_owned()),
+                ("Esc", "back".to_owned()),
+            ]));
+        }
+        Stage::Why { line } => {
+            let (line, column) = look.typed("why not: ", line);
+            cursor = Some((column, At::Foot(foot.len())));
+            foot.push(line);
+            foot.extend(look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]));
+        }
+    }
+    Sheet {
+        title: look.title("Approve?", &facts),
+        body,
+        scroll: prompt.scroll,
+        focus: None,
+        foot,
+        cursor,
+    }
+}
+
+fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
+    let question = &prompt.question;
+    let facts: Vec<String> = place.into_iter().collect();
+    let name = format!("{} asks", width::visible(&question.from));
+    let mut sheet = Sheet {
+        title: look.title(&name, &facts),
+        body: look.block(INDENT, &question.text, Role::Text),
+        scroll: 0,
+        focus: None,
+        foot: Vec::new(),
+        cursor: None,
+    };
+    look.problem(prompt.problem.as_ref(), &mut sheet.foot);
+    match &prompt.entry {
+        Entry::Text(line) => {
+            let (line, column) = look.typed("answer: ", line);
+            sheet.cursor = Some((column, At::Foot(sheet.foot.len())));
+            sheet.foot.push(line);
+            sheet.foot.extend(look.keys(&[
+                ("Enter", "answer".to_owned()),
+                ("Esc", "no answer".to_owned()),
+            ]));
+        }
+        Entry::Choice(picker) => choices(picker, &mut sheet, look),
+        Entry::Form { fields, at } => form(fields, *at, &mut sheet, look),
+        Entry::Visit => {
+            if let Want::Visit { url } = &question.want {
+                sheet.body.extend(look.exact("    ", url));
+            }
+            sheet.foot.extend(look.keys(&[
+                ("y", "agree to visit this page".to_owned()),
+                (">n", "decline".to_owned()),
+            ]));
+        }
+    }
+    look.closed(&mut sheet.foot, prompt.guard);
+    sheet
+}
+
+fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
+    let pointer = look.theme.glyphs().pointer;
+    for (index, choice) in picker.options.iter().enumerate() {
+        let here = index == picker.at;
+        if here {
+            sheet.focus = Some(sheet.body.len());
+        }
+        let mark = if here { pointer } else { " " };
+        let first = format!("{INDENT}{mark} {}  ", index + 1);
+        let role = if here { Role::Selected } else { Role::Text };
+        sheet.body.extend(look.block(&first, &choice.title, role));
+    }
+    if let Some(own) = &picker.own {
+        let here = picker.on_own();
+        let mark = if here { pointer } else { " " };
+        let (line, column) = look.typed(&format!("{mark} your own words: "), own);
+        if here {
+            sheet.focus = Some(sheet.body.len());
+            sheet.cursor = Some((column, At::Body(sheet.body.len())));
+        }
+        sheet.body.push(line);
+    }
+    let glyphs = look.theme.glyphs();
+    let arrows = format!("{}{}", glyphs.up, glyphs.down);
+    sheet.foot.extend(look.keys(&[
+        (arrows.as_str(), "choose".to_owned()),
+        ("Enter", "answer".to_owned()),
+        ("Esc", "no answer".to_owned()),
+    ]));
+}
+
+fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
+    let pointer = look.theme.glyphs().pointer;
+    for (index, filled) in fields.iter().enumerate() {
+        let here = index == at;
+        let mark = if here { pointer } else { " " };
+        let star = if filled.field.required {
+            ""
+        } else {
+            " (optional)"
+        };
+        let label = format!("{mark} {}{star}: ", width::visible(&filled.field.title));
+        if here {
+            sheet.focus = Some(sheet.body.len());
+        }
+        match &filled.value {
+            FieldEntry::Line(line) => {
+                let (mut shown, column) = look.typed(&label, line);
+                if here {
+                    sheet.cursor = Some((column, At::Body(sheet.body.len())));
+                }
+                if line.is_empty() {
+                    let room = look.columns.saturating_sub(width::line_width(&shown));
+                    let hint = width::truncate(&hint(filled), room).into_owned();
+                    shown.push_span(Span::styled(hint, look.style(Role::Placeholder)));
+                }
+                sheet.body.push(shown);
+            }
+            FieldEntry::One(chosen) => {
+                let marks = |index: usize| (*chosen == Some(index), *chosen == Some(index) && here);
+                sheet.body.extend(options(&label, filled, marks, look));
+            }
+            FieldEntry::Several { at, chosen } => {
+                let marks = |index: usize| {
+                    let on = chosen.get(index).copied().unwrap_or_default();
+                    (on, here && *at == index)
+                };
+                sheet.body.extend(options(&label, filled, marks, look));
+            }
+        }
+        if let Some(about) = filled.field.description.as_deref().filter(|_| here) {
+            sheet.body.extend(look.block("    ", about, Role::Dim));
+        }
+    }
+    let last = at + 1 == fields.len();
+    let mut keys = vec![("Enter", if last { "send" } else { "next" }.to_owned())];
+    if let Some(filled) = fields.get(at) {
+        match filled.field.kind {
+            FieldKind::Several { .. } => keys.push(("Space", "choose".to_owned())),
+            FieldKind::Boolean | FieldKind::One { .. } => keys.push(("Space", "change".to_owned())),
+            _ => {}
+        }
+    }
+    if at > 0 {
+        keys.push(("Shift+Tab", "back".to_owned()));
+    }
+    keys.push(("Esc", "no answer".to_owned()));
+    sheet.foot.extend(look.keys(&keys));
+}
+
+/// What may be typed into an empty field.
+fn hint(filled: &Filled) -> String {
+    if let Some(default) = &filled.field.default {
+        return default
+            .as_str()
+            .map_or_else(|| default.to_string(), str::to_owned);
+    }
+    match &filled.field.kind {
+        FieldKind::Text {
+            format: Some(format),
+            ..
+        } => format.clone(),
+        FieldKind::Number { integer: true, .. } => "whole number".to_owned(),
+        FieldKind::Number { .. } => "number".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The choices of a field. `marks`: whether it is chosen, whether the cursor stands on it.
+fn options(
+    label: &str,
+    filled: &Filled,
+    marks: impl Fn(usize) -> (bool, bool),
+    look: &Look<'_>,
+) -> Vec<Line<'static>> {
+    let glyphs = look.theme.glyphs();
+    let mut line = Line::from(Span::styled(
+        format!("{INDENT}{label}"),
+        look.style(Role::Dim),
+    ));
+    let mut lines = Vec::new();
+    for (index, title) in filled.titles().into_iter().enumerate() {
+        let (on, here) = marks(index);
+        let mark = if on { glyphs.done } else { glyphs.todo };
+        let room = look.columns.saturating_sub(6).max(1);
+        let text = width::truncate(&format!("{mark} {}", width::visible(title)), room).into_owned();
+        let role = match (here, on) {
+            (true, _) => Role::Selected,
+            (false, true) => Role::Strong,
+            (false, false) => Role::Text,
+        };
+        if width::line_width(&line) + width::width(&text) + 2 > look.columns {
+            lines.push(std::mem::replace(&mut line, Line::from("    ")));
+        }
+        line.spans
+            .extend([Span::styled(text, look.style(role)), Span::raw("  ")]);
+    }
+    lines.push(line);
+    lines
+}
