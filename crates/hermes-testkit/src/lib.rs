@@ -11,6 +11,7 @@
 //! | [`oracle`] | the pinned Python original |
 //! | [`place`] | directories that are not temporary ones |
 //! | [`web_server`] | a web server with the pages and faults of the test |
+//! | [`terminal`] | the built binary at a terminal of its own: keys in, a screen out |
 //! | [`process`] | running the built binary in a clean environment |
 #![expect(
     clippy::expect_used,
@@ -26,4 +27,5 @@ pub mod oracle;
 pub mod place;
 pub mod process;
 pub mod recorder;
+pub mod terminal;
 pub mod web_server;
