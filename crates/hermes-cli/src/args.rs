@@ -189,8 +189,16 @@ pub(crate) enum Command {
     Sessions(Box<commands::sessions::SessionsArgs>),
     /// Read and change the configuration
     Config(commands::config::ConfigArgs),
+    /// Set up the model, the terminal, tools and the agent
+    Setup(Box<commands::setup::SetupArgs>),
     /// Choose, list and test models
     Model(commands::model::ModelArgs),
+    /// Keys of providers
+    Auth(commands::auth::AuthArgs),
+    /// Who answers when the model in use cannot
+    Fallback(commands::fallback::FallbackArgs),
+    /// Several homes side by side
+    Profile(commands::profile::ProfileArgs),
     /// What the agent remembers
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home

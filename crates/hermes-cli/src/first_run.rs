@@ -1,11 +1,33 @@
 //! The first start: from nothing to a model that answers, with one question at most.
+//!
+//! Keys in the environment and a configured model need no question: the router uses them. What is
+//! left is to look for model servers on this machine, try the best model there for real, and let
+//! the person say yes.
 
-use hermes_core::model::RouteError;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::Config;
+use hermes_core::model::{ModelRouter as _, RouteError};
+use hermes_models::live::{LocalFound, Probe};
+use hermes_models::providers::LocalServer;
+use hermes_models::router::Overrides;
 
 use crate::args::TurnArgs;
 use crate::commands::Context;
-use crate::exit::Failure;
-use crate::wiring;
+use crate::commands::model::{self, Picked, SetArgs};
+use crate::commands::setup::keys::{self, Pasted};
+use crate::exit::{Exit, Failure, NOTHING_CONFIGURED};
+use crate::{prompt, wiring};
+
+/// What looking around may take.
+const LOOK: Duration = Duration::from_millis(400);
+/// What trying a model may take: a large one has to be loaded first.
+const TRY: Duration = Duration::from_mins(1);
+/// Below this, tools and a conversation do not fit together.
+const SMALL_WINDOW: u32 = 16_000;
 
 /// What a chat at a terminal goes through before it opens. With a model configured this is free:
 /// no question, no network. Without one, what this machine offers is looked for and proposed; the
@@ -13,10 +35,276 @@ use crate::wiring;
 /// comes back as it was, and the chat opens all the same: it keeps what is typed and says what is
 /// missing ([`crate::exit::NOTHING_CONFIGURED`]).
 pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failure> {
-    match wiring::require_model(turn, &cx) {
-        Err(failure) if failure.message == Failure::from(RouteError::NothingConfigured).message => {
-        }
-        _ => return Ok(cx),
+    let named = turn.model.is_some() || turn.provider.is_some();
+    if named || turn.ignore_user_config || turn.safe_mode {
+        return Ok(cx);
     }
-    Ok(cx)
+    let config = Arc::new(cx.config()?);
+    let router = wiring::router(&cx, &config, Overrides::default());
+    if router.describe() != Err(RouteError::NothingConfigured) {
+        return Ok(cx);
+    }
+    cx.out.error(format!(
+        "hermes {}: looking for a model …",
+        env!("CARGO_PKG_VERSION")
+    ));
+    let (found, probe) = wiring::runtime()?.block_on(async {
+        let found = router.local_servers_within(LOOK).await;
+        let probe = match best(&found) {
+            Some(offer) => tokio::time::timeout(
+                LOOK,
+                router.local_probe(offer.server, &offer.base_url, &offer.model),
+            )
+            .await
+            .ok()
+            .flatten(),
+            None => None,
+        };
+        (found, probe)
+    });
+    report(&cx, &router.local_candidates(), &found);
+    let Some(offer) = best(&found) else {
+        cx.out.error(format!("nothing found. {NOTHING_CONFIGURED}"));
+        return Ok(cx);
+    };
+    let chosen = propose(&cx, &config, &offer, probe)?;
+    Ok(chosen.unwrap_or(cx))
+}
+
+/// A model that could be used.
+struct Offer {
+    server: LocalServer,
+    base_url: String,
+    model: String,
+}
+
+/// The first model of the first server that is meant for talking; one that is loaded goes first.
+fn best(found: &[LocalFound]) -> Option<Offer> {
+    let talks = |name: &str| {
+        let name = name.to_lowercase();
+        !["embed", "rerank", "whisper"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    found.iter().find_map(|server| {
+        let mut models = server
+            .models
+            .iter()
+            .filter(|model| talks(&model.id) && model.tools != Some(false));
+        let first = models.clone().next();
+        let chosen = models
+            .find(|model| model.loaded == Some(true))
+            .or(first)
+            .or_else(|| server.models.iter().find(|model| talks(&model.id)))?;
+        Some(Offer {
+            server: server.server,
+            base_url: server.base_url.clone(),
+            model: chosen.id.clone(),
+        })
+    })
+}
+
+/// What was looked at, in a few lines.
+fn report(cx: &Context, asked: &[(LocalServer, String)], found: &[LocalFound]) {
+    cx.out
+        .error("  keys          none in the environment or .env");
+    let mut absent = Vec::new();
+    for (server, base_url) in asked {
+        let name = server_name(*server);
+        let address = address(base_url);
+        match found.iter().find(|found| &found.base_url == base_url) {
+            Some(found) => {
+                let names: Vec<&str> = found
+                    .models
+                    .iter()
+                    .take(4)
+                    .map(|model| model.id.as_str())
+                    .collect();
+                let more = found.models.len().saturating_sub(names.len());
+                let more = if more > 0 {
+                    format!(" and {more} more")
+                } else {
+                    String::new()
+                };
+                let names = if names.is_empty() {
+                    "runs, but has no models".to_owned()
+                } else {
+                    names.join(", ")
+                };
+                let line = format!("  {name:<13} {address}: {names}{more}");
+                cx.out.error(crate::output::harmless(&line));
+            }
+            None => absent.push(format!("{name} {address}")),
+        }
+    }
+    if !absent.is_empty() {
+        cx.out
+            .error(format!("  not running   {}", absent.join(" · ")));
+    }
+    let logins: Vec<&str> = LOGINS
+        .iter()
+        .filter(|(path, _)| exists(cx, path))
+        .map(|(_, name)| *name)
+        .collect();
+    if !logins.is_empty() {
+        cx.out.error(format!(
+            "  logins        {} (of other programs: not used)",
+            logins.join(", ")
+        ));
+    }
+    if exists(cx, "~/.openclaw") {
+        cx.out
+            .error("  openclaw      ~/.openclaw found (left as it is)");
+    }
+}
+
+/// Logins of other programs that people may wonder about.
+const LOGINS: [(&str, &str); 2] = [
+    ("~/.codex/auth.json", "codex"),
+    ("~/.claude/.credentials.json", "claude"),
+];
+
+fn exists(cx: &Context, path: &str) -> bool {
+    let path: PathBuf = cx.home.expand_user(path);
+    path.is_absolute() && path.exists()
+}
+
+fn server_name(server: LocalServer) -> &'static str {
+    match server {
+        LocalServer::Ollama => "ollama",
+        LocalServer::LmStudio => "lm studio",
+        LocalServer::LlamaCpp => "llama-server",
+        LocalServer::Vllm => "vllm",
+    }
+}
+
+fn address(base_url: &str) -> &str {
+    base_url
+        .trim_start_matches("http://")
+        .trim_end_matches("/v1")
+}
+
+/// Tries the offer and asks. `None`: the chat opens without a model.
+fn propose(
+    cx: &Context,
+    config: &Arc<Config>,
+    offer: &Offer,
+    probe: Option<Probe>,
+) -> Result<Option<Context>, Failure> {
+    let (provider, base_url) = model::provider_of(offer.server, &offer.base_url);
+    let choice = SetArgs {
+        model: offer.model.clone(),
+        provider: Some(provider.to_owned()),
+        base_url,
+        key_env: None,
+    };
+    let window = probe.and_then(|probe| probe.context_length);
+    let standing = try_out(cx, config, &choice, None, window)?;
+    loop {
+        let question = format!(
+            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [q] leave ",
+            choice.model
+        );
+        match prompt::key(&question, &['y', 'm', 'k', 'q'])? {
+            Some('m') => {
+                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                    return settle(cx, config, &choice, key);
+                }
+            }
+            Some('k') => {
+                if let Some(chosen) = with_key(cx, config)? {
+                    return Ok(Some(chosen));
+                }
+            }
+            Some('q') => return Err(Failure::silent(Exit::Ok)),
+            Some(_) => {
+                model::set(&choice, cx)?;
+                return cx.reread().map(Some);
+            }
+            None => return Ok(None),
+        }
+    }
+}
+
+/// A pasted key and the provider's usual model.
+fn with_key(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
+    let Some(pasted) = keys::ask(cx, None)? else {
+        return Ok(None);
+    };
+    let Some(usual) = pasted.provider.default_model else {
+        cx.out.error(format!(
+            "which model of {}? hermes model set MODEL --provider {}",
+            pasted.provider.name, pasted.provider.id
+        ));
+        keys::store(cx, &pasted)?;
+        return cx.reread().map(Some);
+    };
+    let choice = SetArgs {
+        model: usual.to_owned(),
+        provider: Some(pasted.provider.id.to_owned()),
+        base_url: None,
+        key_env: None,
+    };
+    settle(cx, config, &choice, Some(pasted))
+}
+
+/// Tries what was chosen, and keeps it.
+fn settle(
+    cx: &Context,
+    config: &Arc<Config>,
+    choice: &SetArgs,
+    key: Option<Pasted>,
+) -> Result<Option<Context>, Failure> {
+    let standing = try_out(cx, config, choice, key.as_ref(), None)?;
+    cx.out.error(format!("{}: {standing}", choice.model));
+    if let Some(key) = key {
+        keys::store(cx, &key)?;
+    }
+    model::set(choice, &cx.reread()?)?;
+    cx.reread().map(Some)
+}
+
+/// A real call and a real tool call; what came of them in words.
+fn try_out(
+    cx: &Context,
+    config: &Arc<Config>,
+    choice: &SetArgs,
+    key: Option<&Pasted>,
+    window: Option<u32>,
+) -> Result<String, Failure> {
+    let overrides = Overrides {
+        model: Some(choice.model.clone()),
+        provider: choice.provider.clone(),
+        base_url: choice.base_url.clone(),
+        api_key: key.map(|pasted| pasted.key.clone()),
+    };
+    let client = wiring::router(cx, config, overrides).primary()?;
+    cx.out.error(format!(
+        "  trying        {} (an answer and a tool call, at most {} s; Ctrl+C leaves)",
+        choice.model,
+        TRY.as_secs()
+    ));
+    let window = window.unwrap_or(client.info().context_length);
+    let tried = wiring::runtime()?.block_on(model::attempt(client, TRY));
+    let mut standing = match tried {
+        Ok(tried) => {
+            let seconds = tried.took.as_secs_f64();
+            match tried.tools {
+                Some(true) => format!("tools: yes (tested {seconds:.1} s)"),
+                Some(false) => format!("tools: no (tested {seconds:.1} s): it can chat, not act"),
+                None => format!("tools: none (answered in {seconds:.1} s): it can chat, not act"),
+            }
+        }
+        Err(why) => format!("it did not answer: {why}"),
+    };
+    if window < SMALL_WINDOW {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            standing,
+            "\n  its window is {} tokens: too small for long work; give it at least {}",
+            model::tokens(window),
+            model::tokens(SMALL_WINDOW)
+        );
+    }
+    Ok(standing)
 }

@@ -7,6 +7,7 @@ mod exit;
 mod first_run;
 mod logging;
 mod output;
+mod prompt;
 mod wiring;
 
 use std::process::ExitCode;
@@ -77,7 +78,11 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Chat(args)) => converse(chat::Request::from_chat(args), cx),
         Some(Command::Sessions(args)) => commands::sessions::run(*args, &cx),
         Some(Command::Config(args)) => commands::config::run(args, &cx),
+        Some(Command::Setup(args)) => commands::setup::run(&args, &cx),
         Some(Command::Model(args)) => commands::model::run(args, &cx),
+        Some(Command::Auth(args)) => commands::auth::run(args, &cx),
+        Some(Command::Fallback(args)) => commands::fallback::run(args, &cx),
+        Some(Command::Profile(args)) => commands::profile::run(args, &cx),
         Some(Command::Memory(args)) => commands::memory::run(args, &cx),
         Some(Command::Skills(args)) => commands::skills::run(args, &cx),
         Some(Command::Tools(args)) => commands::tools::run(args, &cx),

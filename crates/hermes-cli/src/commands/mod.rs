@@ -1,16 +1,20 @@
 //! One module per command. Each has its arguments and a `run` that takes the [`Context`].
 
 pub(crate) mod approvals;
+pub(crate) mod auth;
 pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
+pub(crate) mod fallback;
 pub(crate) mod insights;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
+pub(crate) mod profile;
 pub(crate) mod sessions;
+pub(crate) mod setup;
 pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod tools;
@@ -51,6 +55,19 @@ impl Context {
             env,
             out,
             no_input: global.no_input,
+        })
+    }
+
+    /// The same home, with what .env says by now.
+    pub(crate) fn reread(&self) -> Result<Self, Failure> {
+        let env = Env::load(&self.home, &ProcessEnv::current())
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        hermes_config::secrets::remember(&self.home, &env);
+        Ok(Self {
+            home: self.home.clone(),
+            env,
+            out: self.out,
+            no_input: self.no_input,
         })
     }
 

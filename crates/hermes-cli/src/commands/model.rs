@@ -1,6 +1,7 @@
 //! `hermes model`: which model is used, which could be, and whether it works.
 
 mod list;
+mod pick;
 mod set;
 mod show;
 mod test;
@@ -11,10 +12,13 @@ use hermes_config::Config;
 use hermes_models::router::{Overrides, Router};
 
 use crate::commands::Context;
+use crate::commands::setup::keys;
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
-pub(crate) use test::probe;
+pub(crate) use pick::{Picked, pick, provider_of};
+pub(crate) use set::{SetArgs, enter, resolve, run as set};
+pub(crate) use test::{attempt, probe};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {
@@ -48,13 +52,29 @@ pub(crate) fn run(args: ModelArgs, cx: &Context) -> Outcome {
         Some(ModelCommand::Set(args)) => set::run(&args, cx),
         Some(ModelCommand::Test(args)) => test::run(args, cx),
         Some(ModelCommand::Show(args)) => show::run(&args, cx),
-        None if cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input => set::choose(cx),
+        None if cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input => choose(cx),
         None => Err(Failure::usage(WITHOUT_TERMINAL)),
     }
 }
 
+/// Lets the person at the terminal choose.
+fn choose(cx: &Context) -> Outcome {
+    let Some(Picked { choice, key }) = pick(cx)? else {
+        return Ok(());
+    };
+    if let Some(key) = key {
+        keys::store(cx, &key)?;
+    }
+    set::run(&choice, &cx.reread()?)?;
+    cx.out.remark("try it: hermes model test");
+    Ok(())
+}
+
 /// The router for these flags; remarks about the config go to stderr.
-fn router(cx: &Context, overrides: Overrides) -> Result<(Arc<Config>, Arc<Router>), Failure> {
+pub(crate) fn router(
+    cx: &Context,
+    overrides: Overrides,
+) -> Result<(Arc<Config>, Arc<Router>), Failure> {
     let config = Arc::new(cx.config()?);
     let router = wiring::router(cx, &config, overrides);
     for problem in router.problems() {
@@ -64,7 +84,7 @@ fn router(cx: &Context, overrides: Overrides) -> Result<(Arc<Config>, Arc<Router
 }
 
 /// `1000000` → `1M`, `131072` → `131k`: as providers print them.
-fn tokens(count: u32) -> String {
+pub(crate) fn tokens(count: u32) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{}k", count / 1000),

@@ -207,6 +207,25 @@ impl AuthStore {
         })
     }
 
+    /// Keys of this source may be used again.
+    pub fn unsuppress(
+        &self,
+        provider: &str,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        // Without a file there is nothing to take back, and none is made.
+        if !self.suppressed(provider).iter().any(|word| word == source) {
+            return Ok(());
+        }
+        self.change(now, |document| {
+            let mut sources = list(document, "suppressed_sources", provider);
+            sources.retain(|word| word != source);
+            put(document, "suppressed_sources", provider, json!(sources));
+            (true, ())
+        })
+    }
+
     /// Forgets how the keys of a provider fared. How many had something to forget.
     pub fn reset(&self, provider: &str, now: DateTime<Utc>) -> Result<usize, StoreError> {
         self.change(now, |document| {
@@ -400,6 +419,8 @@ mod tests {
             .suppress("openrouter", "env:OPENROUTER_API_KEY", now())
             .unwrap();
         assert_eq!(store.suppressed("openrouter"), ["env:OPENROUTER_API_KEY"]);
+        store.unsuppress("openrouter", "env:OTHER", now()).unwrap();
+        assert_eq!(store.suppressed("openrouter").len(), 1);
         store
             .add_key("openrouter", &key("aaaaaa", "sk-1", None), now())
             .unwrap();

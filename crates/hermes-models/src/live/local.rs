@@ -57,14 +57,15 @@ fn is_loopback(url: &str) -> bool {
     })
 }
 
-/// The servers among `candidates` that answer, all asked at once. `http` should give up connecting
-/// after [`CONNECT_TIMEOUT`].
+/// The servers among `candidates` that answer in time, all asked at once. `http` should give up
+/// connecting after [`CONNECT_TIMEOUT`].
 pub async fn discover(
     http: &reqwest::Client,
     candidates: Vec<(LocalServer, String)>,
+    within: Duration,
 ) -> Vec<LocalFound> {
     let questions = candidates.into_iter().map(|(server, base_url)| async move {
-        let models = tokio::time::timeout(PROBE_TIMEOUT, list(http, server, &base_url))
+        let models = tokio::time::timeout(within, list(http, server, &base_url))
             .await
             .ok()
             .flatten()?;

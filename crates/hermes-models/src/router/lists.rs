@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use hermes_core::model::{Route, RouteError};
+use secrecy::SecretString;
 
 use super::Router;
 use super::build::route;
-use super::target::Explicit;
+use super::target::{Explicit, Target};
 use crate::http::{self, HttpSettings};
-use crate::live::{self, CONNECT_TIMEOUT, Endpoint, ListError, Listed, LocalFound};
-use crate::providers::{self, Auth, PROVIDERS};
+use crate::live::{
+    self, CONNECT_TIMEOUT, Endpoint, ListError, Listed, LocalFound, PROBE_TIMEOUT, Probe,
+};
+use crate::providers::{self, Auth, LocalServer, PROVIDERS};
 
 /// A provider and whether it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +128,44 @@ impl Router {
                 provider: provider.id,
             });
         }
+        self.list_of(target, within).await
+    }
+
+    /// Asks a provider for its models with this very key, to see whether the key is taken. An own
+    /// address goes with the provider's format.
+    pub async fn models_with_key(
+        &self,
+        provider: &str,
+        base_url: Option<&str>,
+        key: SecretString,
+        within: Duration,
+    ) -> Result<Vec<Listed>, LiveError> {
+        let explicit = Explicit {
+            provider: Some(provider.to_owned()),
+            base_url: base_url.map(str::to_owned),
+            api_key: Some(key),
+            ..Explicit::default()
+        };
+        let target = self.resolver().choose(Some("-"), &explicit)?;
+        if let Some(provider) = target.builtin.filter(|p| !p.lists_models && !target.moved) {
+            return Err(LiveError::NotListed {
+                provider: provider.id,
+            });
+        }
+        self.list_of(target, within).await
+    }
+
+    /// Where auth.json keeps the keys of a provider, and the address they are for.
+    pub fn pool_of(&self, provider: &str) -> Result<(String, String), RouteError> {
+        let explicit = Explicit {
+            provider: Some(provider.to_owned()),
+            ..Explicit::default()
+        };
+        let target = self.resolver().choose(Some("-"), &explicit)?;
+        Ok((target.pool_key(), target.base_url))
+    }
+
+    async fn list_of(&self, target: Target, within: Duration) -> Result<Vec<Listed>, LiveError> {
         let credential = self.credential(&target)?;
         let route = route(&target, credential.as_ref());
         let quirks = providers::profile::quirks(
@@ -146,6 +187,11 @@ impl Router {
 
     /// Model servers that answer on this machine.
     pub async fn local_servers(&self) -> Vec<LocalFound> {
+        self.local_servers_within(PROBE_TIMEOUT).await
+    }
+
+    /// Model servers that answer on this machine before so much time has passed.
+    pub async fn local_servers_within(&self, within: Duration) -> Vec<LocalFound> {
         let settings = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT,
             ..HttpSettings::default()
@@ -153,7 +199,26 @@ impl Router {
         let Ok(client) = http::client(&settings) else {
             return Vec::new();
         };
-        let ollama = self.resolver().ollama_host();
-        live::discover(&client, live::candidates(ollama.as_deref())).await
+        live::discover(&client, self.local_candidates(), within).await
+    }
+
+    /// Where such servers are looked for.
+    pub fn local_candidates(&self) -> Vec<(LocalServer, String)> {
+        live::candidates(self.resolver().ollama_host().as_deref())
+    }
+
+    /// What a server on this machine says of one of its models.
+    pub async fn local_probe(
+        &self,
+        server: LocalServer,
+        base_url: &str,
+        model: &str,
+    ) -> Option<Probe> {
+        let settings = HttpSettings {
+            connect_timeout: CONNECT_TIMEOUT,
+            ..HttpSettings::default()
+        };
+        let client = http::client(&settings).ok()?;
+        live::probe(&client, Some(server), base_url, model, None).await
     }
 }

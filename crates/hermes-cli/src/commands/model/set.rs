@@ -1,63 +1,78 @@
-//! `hermes model set`, and choosing at a terminal.
-
-use std::io::{BufRead as _, Write as _};
+//! `hermes model set`.
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::model::{Route, RouteError};
-use hermes_models::providers;
 use hermes_models::router::{Overrides, Router};
 use serde_json::{Value, json};
 
 use super::router;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::wiring;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct SetArgs {
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SetArgs {
     /// The model, also as provider/model
-    model: String,
+    pub(crate) model: String,
     /// Its provider
     #[arg(long)]
-    provider: Option<String>,
+    pub(crate) provider: Option<String>,
     /// Address of an own server (OpenAI-compatible unless it ends in /anthropic)
     #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
+    pub(crate) base_url: Option<String>,
     /// The variable that holds the key
     #[arg(long, value_name = "VAR")]
-    key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
 }
 
-pub(super) fn run(args: &SetArgs, cx: &Context) -> Outcome {
-    if args.model.trim().is_empty() {
-        return Err(Failure::usage("the model has no name"));
-    }
+pub(crate) fn run(args: &SetArgs, cx: &Context) -> Outcome {
     let (_, router) = router(cx, Overrides::default())?;
-    let route = router
-        .resolve(Some(&args.model), args.provider.as_deref(), args.base_url.as_deref())
-        .map_err(|error| match error {
-            RouteError::NothingConfigured => Failure::usage(
-                "no provider is configured yet: add --provider P (hermes model list) or --base-url URL",
-            ),
-            other => Failure::usage(Failure::from(other).message),
-        })?;
-    write(args, &route, cx)?;
+    let route = resolve(args, &router)?;
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let mut doc = ConfigDoc::open(&cx.home.config_path())
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let dropped = enter(&mut doc, args, &route)?;
+    doc.save()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    if !dropped.is_empty() {
+        cx.out.remark(format!(
+            "removed what belonged to the old model: model.{}",
+            dropped.join(", model.")
+        ));
+    }
     cx.out
         .line(format!("model is now {} ({})", route.model, route.provider))?;
     remark_on_key(&router, &route, args, cx);
     Ok(())
 }
 
+/// The route that a choice means.
+pub(crate) fn resolve(args: &SetArgs, router: &Router) -> Result<Route, Failure> {
+    if args.model.trim().is_empty() {
+        return Err(Failure::usage("the model has no name"));
+    }
+    router
+        .resolve(Some(&args.model), args.provider.as_deref(), args.base_url.as_deref())
+        .map_err(|error| match error {
+            RouteError::NothingConfigured => Failure::usage(
+                "no provider is configured yet: add --provider P (hermes model list) or --base-url URL",
+            ),
+            other => Failure::usage(Failure::from(other).message),
+        })
+}
+
 /// Fields that describe one model or one address, and would be wrong for another.
 const BELONG_TO_MODEL: &[&str] = &["context_length", "max_tokens", "supports_vision"];
 const BELONG_TO_PROVIDER: &[&str] = &["base_url", "api_key", "api_mode", "key_env"];
 
-fn write(args: &SetArgs, route: &Route, cx: &Context) -> Outcome {
+/// Writes the choice into the document. Returns the fields that belonged to the old model.
+pub(crate) fn enter(
+    doc: &mut ConfigDoc,
+    args: &SetArgs,
+    route: &Route,
+) -> Result<Vec<&'static str>, Failure> {
     let fail = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
-    cx.home
-        .ensure()
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(fail)?;
     let old = doc.tree().get("model").cloned().unwrap_or(Value::Null);
     if !matches!(old, Value::Object(_)) {
         // A bare name becomes a section.
@@ -96,14 +111,7 @@ fn write(args: &SetArgs, route: &Route, cx: &Context) -> Outcome {
     if let Some(name) = &args.key_env {
         put("key_env", name)?;
     }
-    doc.save().map_err(fail)?;
-    if !dropped.is_empty() {
-        cx.out.remark(format!(
-            "removed what belonged to the old model: model.{}",
-            dropped.join(", model.")
-        ));
-    }
-    Ok(())
+    Ok(dropped)
 }
 
 fn remark_on_key(router: &Router, route: &Route, args: &SetArgs, cx: &Context) {
@@ -120,93 +128,4 @@ fn remark_on_key(router: &Router, route: &Route, args: &SetArgs, cx: &Context) {
             "a key is still missing: hermes config set {name} <key>"
         ));
     }
-}
-
-/// One way to go on.
-struct Choice {
-    provider: String,
-    model: String,
-    base_url: Option<String>,
-}
-
-/// Asks the person at the terminal.
-pub(super) fn choose(cx: &Context) -> Outcome {
-    let (_, router) = router(cx, Overrides::default())?;
-    let runtime = wiring::runtime()?;
-    let choices = choices(&router, runtime.block_on(router.local_servers()));
-    if let Ok(route) = router.describe() {
-        cx.out
-            .line(format!("in use: {} ({})", route.model, route.provider))?;
-    }
-    if choices.is_empty() {
-        return Err(Failure::from(RouteError::NothingConfigured));
-    }
-    for (index, choice) in choices.iter().enumerate() {
-        cx.out.line(format!(
-            "{:>3}  {:<40} {}",
-            index + 1,
-            choice.model,
-            choice.provider
-        ))?;
-    }
-    cx.out
-        .piece("number, or a model as provider/model (empty: leave it): ")?;
-    std::io::stdout().flush()?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    let typed = line.trim();
-    if typed.is_empty() {
-        return Ok(());
-    }
-    let args = match typed.parse::<usize>() {
-        Ok(number) => {
-            let chosen = number.checked_sub(1).and_then(|index| choices.get(index));
-            let choice =
-                chosen.ok_or_else(|| Failure::usage(format!("there is no choice {number}")))?;
-            SetArgs {
-                model: choice.model.clone(),
-                provider: Some(choice.provider.clone()),
-                base_url: choice.base_url.clone(),
-                key_env: None,
-            }
-        }
-        Err(_) => SetArgs {
-            model: typed.to_owned(),
-            provider: None,
-            base_url: None,
-            key_env: None,
-        },
-    };
-    run(&args, cx)
-}
-
-/// What is usable now: models on this machine, then providers with a key.
-fn choices(router: &Router, found: Vec<hermes_models::live::LocalFound>) -> Vec<Choice> {
-    let local = found.into_iter().flat_map(|server| {
-        let provider = providers::PROVIDERS
-            .iter()
-            .find(|provider| provider.local == Some(server.server))
-            .map_or("custom", |provider| provider.id);
-        let usual = providers::by_id(provider).is_some_and(|p| p.base_url == server.base_url);
-        let base_url = (!usual).then(|| server.base_url.clone());
-        server.models.into_iter().map(move |model| Choice {
-            provider: provider.to_owned(),
-            model: model.id,
-            base_url: base_url.clone(),
-        })
-    });
-    let keyed = router
-        .providers()
-        .into_iter()
-        .filter(|provider| {
-            provider.key.is_some() || (provider.own && provider.id.starts_with("custom:"))
-        })
-        .filter_map(|provider| {
-            Some(Choice {
-                model: provider.default_model?,
-                provider: provider.id,
-                base_url: None,
-            })
-        });
-    local.chain(keyed).collect()
 }

@@ -1,7 +1,7 @@
 //! `hermes model test`: a real call, and a real call with a tool.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use hermes_config::redact;
@@ -110,6 +110,38 @@ pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String
         .map_err(|error| with_hint(&error))?;
     let text: String = answer.message.text.trim().chars().take(60).collect();
     Ok(format!("{text:?} {}", figures(&answer)))
+}
+
+/// What came of trying a model.
+pub(crate) struct Tried {
+    /// Whether it called a tool; `None`: it is said to have none.
+    pub(crate) tools: Option<bool>,
+    /// Both calls together.
+    pub(crate) took: Duration,
+}
+
+/// A real call, and a real call with a tool, as long as both are done in time.
+pub(crate) async fn attempt(
+    client: Arc<dyn ModelClient>,
+    within: Duration,
+) -> Result<Tried, String> {
+    let started = Instant::now();
+    let calls = async {
+        ask(&client, one_word()).await?;
+        if !client.info().tools {
+            return Ok(None);
+        }
+        let answer = ask(&client, with_tool()).await?;
+        Ok(Some(calls_tool(&answer.message)))
+    };
+    match tokio::time::timeout(within, calls).await {
+        Ok(Ok(tools)) => Ok(Tried {
+            tools,
+            took: started.elapsed(),
+        }),
+        Ok(Err(error)) => Err(with_hint(&error)),
+        Err(_) => Err(format!("no answer within {} s", within.as_secs())),
+    }
 }
 
 fn failed(error: &ModelError) -> Failure {

@@ -1,0 +1,267 @@
+//! Choosing a model at a terminal: a list in groups, narrowed by typing.
+
+use std::fmt::Write as _;
+
+use hermes_core::model::RouteError;
+use hermes_models::catalogue;
+use hermes_models::live::LocalFound;
+use hermes_models::providers::{self, LocalServer};
+use hermes_models::router::{Overrides, Router};
+
+use super::{SetArgs, router, tokens};
+use crate::commands::Context;
+use crate::commands::setup::keys::{self, Pasted};
+use crate::exit::Failure;
+use crate::prompt::{self, Answer};
+use crate::wiring;
+
+/// How many models of one provider are shown before anything is typed.
+const FIRST: usize = 4;
+/// How many rows are shown at once.
+const ROWS: usize = 40;
+
+/// Where a model is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    Here,
+    WithKey,
+    NeedsKey,
+}
+
+impl Group {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Here => "on this machine",
+            Self::WithKey => "with your keys",
+            Self::NeedsKey => "needs a key (choose one to paste it)",
+        }
+    }
+}
+
+struct Row {
+    group: Group,
+    provider: String,
+    model: String,
+    base_url: Option<String>,
+    note: String,
+    /// Shown before anything is typed.
+    first: bool,
+}
+
+impl Row {
+    fn matches(&self, words: &str) -> bool {
+        let text = format!("{}/{} {}", self.provider, self.model, self.note).to_lowercase();
+        words.split_whitespace().all(|word| text.contains(word))
+    }
+}
+
+/// What was chosen, and a key that was pasted for it and is kept nowhere yet.
+pub(crate) struct Picked {
+    pub(crate) choice: SetArgs,
+    pub(crate) key: Option<Pasted>,
+}
+
+/// Asks until something is chosen. `None`: nothing is.
+pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
+    let (_, router) = router(cx, Overrides::default())?;
+    let found = wiring::runtime()?.block_on(router.local_servers());
+    let rows = rows(&router, found);
+    if let Ok(route) = router.describe() {
+        cx.out
+            .line(format!("in use: {} ({})", route.model, route.provider))?;
+    }
+    if !rows.iter().any(|row| row.group != Group::NeedsKey) && cx.no_input {
+        return Err(Failure::from(RouteError::NothingConfigured));
+    }
+    let mut filter = String::new();
+    loop {
+        let shown: Vec<&Row> = rows
+            .iter()
+            .filter(|row| {
+                if filter.is_empty() {
+                    row.first
+                } else {
+                    row.matches(&filter)
+                }
+            })
+            .collect();
+        print(&shown, rows.len(), cx)?;
+        let typed =
+            match prompt::line("number, words to filter, or provider/model (Enter: leave): ")? {
+                Answer::Back if !filter.is_empty() => {
+                    filter.clear();
+                    continue;
+                }
+                Answer::Back => return Ok(None),
+                Answer::Line(line) if line.is_empty() => return Ok(None),
+                Answer::Line(line) => line,
+            };
+        if let Ok(number) = typed.parse::<usize>() {
+            match number.checked_sub(1).and_then(|index| shown.get(index)) {
+                Some(row) => {
+                    if let Some(chosen) = take(row, cx)? {
+                        return Ok(Some(chosen));
+                    }
+                }
+                None => cx.out.error(format!("there is no {number} in the list")),
+            }
+            continue;
+        }
+        let words = typed.to_lowercase();
+        if rows.iter().any(|row| row.matches(&words)) {
+            filter = words;
+        } else if prompt::confirm(&format!("nothing matches; use {typed:?} as it is?"), false)? {
+            return Ok(Some(Picked {
+                choice: SetArgs {
+                    model: typed,
+                    provider: None,
+                    base_url: None,
+                    key_env: None,
+                },
+                key: None,
+            }));
+        }
+    }
+}
+
+/// The choice that a row means; a missing key is asked for. `None`: there is still none.
+fn take(row: &Row, cx: &Context) -> Result<Option<Picked>, Failure> {
+    let key = if row.group == Group::NeedsKey {
+        match keys::ask(cx, Some(&row.provider))? {
+            Some(key) => Some(key),
+            None => return Ok(None),
+        }
+    } else {
+        None
+    };
+    Ok(Some(Picked {
+        choice: SetArgs {
+            model: row.model.clone(),
+            provider: Some(row.provider.clone()),
+            base_url: row.base_url.clone(),
+            key_env: None,
+        },
+        key,
+    }))
+}
+
+fn print(shown: &[&Row], all: usize, cx: &Context) -> Result<(), Failure> {
+    let mut group = None;
+    for (index, row) in shown.iter().take(ROWS).enumerate() {
+        if group != Some(row.group) {
+            cx.out.line(row.group.title())?;
+            group = Some(row.group);
+        }
+        let line = format!(
+            "{:>4}  {:<40} {:<14} {}",
+            index + 1,
+            row.model,
+            row.provider,
+            row.note
+        );
+        cx.out.foreign_line(line.trim_end())?;
+    }
+    let hidden = all - shown.len().min(ROWS);
+    if hidden > 0 {
+        cx.out
+            .line(format!("      {hidden} more: type to filter"))?;
+    }
+    Ok(())
+}
+
+/// The provider that stands for a server found on this machine, and its address where it is not
+/// the usual one.
+pub(crate) fn provider_of(server: LocalServer, base_url: &str) -> (&'static str, Option<String>) {
+    let provider = providers::PROVIDERS
+        .iter()
+        .find(|provider| provider.local == Some(server));
+    let usual = provider.is_some_and(|provider| provider.base_url == base_url);
+    (
+        provider.map_or("custom", |provider| provider.id),
+        (!usual).then(|| base_url.to_owned()),
+    )
+}
+
+fn rows(router: &Router, found: Vec<LocalFound>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for server in found {
+        let (provider, base_url) = provider_of(server.server, &server.base_url);
+        for model in server.models {
+            let mut note = String::new();
+            if let Some(bytes) = model.size_bytes {
+                // Writing to a String cannot fail.
+                let _ = write!(note, "{:.1} GB  ", bytes as f64 / 1e9);
+            }
+            if let Some(window) = model.context_length {
+                let _ = write!(note, "{} ctx  ", tokens(window));
+            }
+            if model.loaded == Some(true) {
+                note.push_str("loaded");
+            }
+            rows.push(Row {
+                group: Group::Here,
+                provider: provider.to_owned(),
+                model: model.id,
+                base_url: base_url.clone(),
+                note,
+                first: true,
+            });
+        }
+    }
+    for provider in router.providers() {
+        let own = provider.own && provider.id.starts_with("custom:");
+        let group = if provider.key.is_some() || own {
+            Group::WithKey
+        } else if provider.key_env.is_some() {
+            Group::NeedsKey
+        } else {
+            continue;
+        };
+        let mut models: Vec<String> = provider.default_model.iter().cloned().collect();
+        if group == Group::WithKey {
+            let known = catalogue::models_of(&provider.id);
+            models.extend(known.into_iter().map(|entry| entry.id.to_owned()));
+            let mut seen = std::collections::HashSet::new();
+            models.retain(|model| seen.insert(model.clone()));
+        }
+        for (index, model) in models.into_iter().enumerate() {
+            let note = match (group, provider.key_env) {
+                (Group::NeedsKey, Some(name)) => name.to_owned(),
+                _ => about(&provider.id, &model),
+            };
+            rows.push(Row {
+                group,
+                provider: provider.id.clone(),
+                model,
+                base_url: None,
+                note,
+                first: index < FIRST && group == Group::WithKey,
+            });
+        }
+    }
+    rows.sort_by_key(|row| row.group);
+    // With nothing else at hand, what a key would open is the list.
+    if !rows.iter().any(|row| row.first) {
+        for row in &mut rows {
+            row.first = true;
+        }
+    }
+    rows
+}
+
+fn about(provider: &str, model: &str) -> String {
+    let mut parts = Vec::new();
+    if let Some(entry) = catalogue::lookup(model) {
+        parts.push(format!("{} ctx", tokens(entry.context_length)));
+        if !entry.tools {
+            parts.push("no tools".to_owned());
+        }
+    }
+    if let Some(price) = catalogue::price(provider, model) {
+        parts.push(format!(
+            "${}/${} per M",
+            price.prices.input, price.prices.output
+        ));
+    }
+    parts.join("  ")
+}

@@ -1,0 +1,334 @@
+//! `hermes profile export` and `import`: a .tar.gz with one directory, as the original writes and
+//! reads it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use hermes_config::fs::create_private_dir;
+use hermes_store::db;
+
+use super::create::is_leftover;
+use super::{DEFAULT, canonical, dir, existing, io_failure, new_name, profiles_dir};
+use crate::commands::{Context, counted};
+use crate::exit::{Failure, Outcome};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ExportArgs {
+    /// Without one: the profile in use
+    name: Option<String>,
+    /// The file to write (NAME.tar.gz)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Put keys and logins into it, too
+    #[arg(long)]
+    with_secrets: bool,
+    /// Replace a file that is there
+    #[arg(short, long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ImportArgs {
+    archive: PathBuf,
+    /// The name of the profile (the one in the archive)
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// What holds keys and logins.
+const SECRETS: [&str; 4] = ["auth.json", ".env", ".op.env", "mcp-tokens"];
+/// What a running program left behind, and locks.
+const RUNTIME: [&str; 7] = [
+    "auth.lock",
+    "gateway.pid",
+    "gateway.lock",
+    "gateway_state.json",
+    "processes.json",
+    "active_profile",
+    "profiles",
+];
+/// What of the root home is part of the profile. It may be anybody's directory: the rest may be
+/// anything.
+const OF_ROOT: [&str; 19] = [
+    "config.yaml",
+    "SOUL.md",
+    "MEMORY.md",
+    "USER.md",
+    "todo.json",
+    "system_prompt.md",
+    "AGENTS.md",
+    "CLAUDE.md",
+    ".cursorrules",
+    "skills",
+    "skill-bundles",
+    "cron",
+    "scripts",
+    "sessions",
+    "plugins",
+    "memories",
+    "knowledge",
+    "preferences",
+    "profile.yaml",
+];
+const DATABASE: &str = "state.db";
+
+pub(super) fn export(args: &ExportArgs, cx: &Context) -> Outcome {
+    let name = args
+        .name
+        .as_deref()
+        .or(cx.home.profile())
+        .unwrap_or(DEFAULT);
+    let id = existing(name, cx)?;
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{id}.tar.gz")));
+    if output.exists() && !args.force {
+        return Err(Failure::failed(format!(
+            "{} exists already (--force replaces it)",
+            output.display()
+        )));
+    }
+    let failed = |error: io::Error| io_failure(&output, &error);
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
+    let (files, links) = pack(file.as_file(), &id, &dir(cx, &id), args.with_secrets)?;
+    file.as_file().sync_all().map_err(failed)?;
+    // It is the owner's alone already; with secrets it must stay so.
+    file.persist(&output).map_err(|error| failed(error.error))?;
+    cx.out.line(format!(
+        "wrote profile {id} to {} ({})",
+        output.display(),
+        counted(files, "file")
+    ))?;
+    if links > 0 {
+        cx.out
+            .remark(format!("{} left out", counted(links, "symbolic link")));
+    }
+    if args.with_secrets {
+        cx.out.remark("it holds keys: keep it to yourself");
+    }
+    Ok(())
+}
+
+/// Writes the archive. How many files are in it, and how many links are not.
+fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<(usize, usize), Failure> {
+    let mut archive = Archive {
+        tar: tar::Builder::new(GzEncoder::new(file, Compression::default())),
+        links: 0,
+        files: 0,
+    };
+    archive.tar.follow_symlinks(false);
+    archive.root(id, from, secrets)?;
+    let Archive { tar, links, files } = archive;
+    tar.into_inner()
+        .and_then(GzEncoder::finish)
+        .map_err(|error| Failure::failed(format!("writing the archive: {error}")))?;
+    Ok((files, links))
+}
+
+struct Archive<W: io::Write> {
+    tar: tar::Builder<W>,
+    links: usize,
+    files: usize,
+}
+
+impl<W: io::Write> Archive<W> {
+    fn root(&mut self, id: &str, from: &Path, secrets: bool) -> Outcome {
+        let inside = PathBuf::from(id);
+        self.tar
+            .append_dir(&inside, from)
+            .map_err(|error| io_failure(from, &error))?;
+        for entry in sorted(from)? {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy();
+            let wanted = if SECRETS.contains(&&*name) {
+                secrets
+            } else if name.starts_with(DATABASE) {
+                if name == DATABASE && id != DEFAULT {
+                    self.database(&entry, &inside)?;
+                }
+                false
+            } else if id == DEFAULT {
+                OF_ROOT.contains(&&*name)
+            } else {
+                !RUNTIME.contains(&&*name)
+            };
+            if wanted {
+                self.add(&entry, &inside.join(&*name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, inside: &Path) -> Outcome {
+        let failed = |error: io::Error| io_failure(path, &error);
+        if is_leftover(&path.file_name().unwrap_or_default().to_string_lossy()) {
+            return Ok(());
+        }
+        let kind = path.symlink_metadata().map_err(failed)?.file_type();
+        if kind.is_dir() {
+            self.tar.append_dir(inside, path).map_err(failed)?;
+            for entry in sorted(path)? {
+                let name = entry.file_name().unwrap_or_default().to_owned();
+                self.add(&entry, &inside.join(name))?;
+            }
+        } else if kind.is_file() {
+            let mut file = File::open(path).map_err(failed)?;
+            self.tar.append_file(inside, &mut file).map_err(failed)?;
+            self.files += 1;
+        } else if kind.is_symlink() {
+            // The original refuses archives with links.
+            self.links += 1;
+        }
+        Ok(())
+    }
+
+    /// The database as SQLite sees it: the file alone may be half of it.
+    fn database(&mut self, path: &Path, inside: &Path) -> Outcome {
+        let staged = tempfile::tempdir().map_err(|error| io_failure(path, &error))?;
+        let copied = staged.path().join(DATABASE);
+        db::copy(path, &copied)?;
+        let mut file = File::open(&copied).map_err(|error| io_failure(path, &error))?;
+        self.tar
+            .append_file(inside.join(DATABASE), &mut file)
+            .map_err(|error| io_failure(path, &error))?;
+        self.files += 1;
+        Ok(())
+    }
+}
+
+fn sorted(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut entries = std::fs::read_dir(path)
+        .and_then(|entries| {
+            entries
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(|error| io_failure(path, &error))?;
+    entries.sort();
+    Ok(entries)
+}
+
+pub(super) fn import(args: &ImportArgs, cx: &Context) -> Outcome {
+    let wanted = match &args.name {
+        Some(name) => Some(new_name(name, cx)?),
+        None => None,
+    };
+    if !args.archive.is_file() {
+        return Err(Failure::not_found(format!(
+            "no file {}",
+            args.archive.display()
+        )));
+    }
+    let profiles = profiles_dir(cx);
+    create_private_dir(&profiles).map_err(|error| io_failure(&profiles, &error))?;
+    let staged = tempfile::Builder::new()
+        .prefix(".import-")
+        .tempdir_in(&profiles)
+        .map_err(|error| io_failure(&profiles, &error))?;
+    let root = unpack(&args.archive, staged.path())?;
+    let id = match wanted {
+        Some(id) => id,
+        None if canonical(&root).is_ok_and(|id| id == DEFAULT) => {
+            return Err(Failure::usage(
+                "this is an archive of a root home: give the profile a name with --name",
+            ));
+        }
+        None => new_name(&root, cx)?,
+    };
+    let from = staged.path().join(&root);
+    for secret in SECRETS.iter().filter(|name| from.join(name).is_file()) {
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(from.join(secret), mode)
+            .map_err(|error| io_failure(&from, &error))?;
+    }
+    let path = dir(cx, &id);
+    std::fs::rename(&from, &path).map_err(|error| io_failure(&path, &error))?;
+    cx.out
+        .line(format!("made profile {id} in {}", path.display()))?;
+    if !path.join(".env").is_file() && !path.join("auth.json").is_file() {
+        cx.out
+            .remark(format!("it came without keys: hermes -p {id} setup model"));
+    }
+    Ok(())
+}
+
+/// Unpacks into `to` and returns the one directory at the top. Only plain files and directories that
+/// stay inside are accepted.
+fn unpack(archive: &Path, to: &Path) -> Result<String, Failure> {
+    let broken = |what: String| Failure::failed(format!("{}: {what}", archive.display()));
+    let unreadable = |error: io::Error| broken(format!("no readable .tar.gz ({error})"));
+    let file = File::open(archive).map_err(unreadable)?;
+    let mut tar = tar::Archive::new(GzDecoder::new(file));
+    let mut root: Option<String> = None;
+    for member in tar.entries().map_err(unreadable)? {
+        let mut member = member.map_err(unreadable)?;
+        let name = member.path().map_err(unreadable)?.into_owned();
+        let kind = member.header().entry_type();
+        // Extensions of the format that say something of the next member.
+        if kind.is_pax_global_extensions() {
+            continue;
+        }
+        let parts = safe_parts(&name)
+            .ok_or_else(|| broken(format!("{} would leave the profile", name.display())))?;
+        let Some(first) = parts.first().cloned() else {
+            continue;
+        };
+        if root.get_or_insert_with(|| first.clone()) != &first {
+            return Err(broken(
+                "there is more than one directory at the top".to_owned(),
+            ));
+        }
+        let target = to.join(parts.iter().collect::<PathBuf>());
+        let failed = |error: io::Error| io_failure(&target, &error);
+        if kind.is_dir() {
+            create_private_dir(&target).map_err(failed)?;
+        } else if kind.is_file() && parts.len() > 1 {
+            if let Some(parent) = target.parent() {
+                create_private_dir(parent).map_err(failed)?;
+            }
+            let mode = member.header().mode().unwrap_or(0o600) & 0o777;
+            write_member(&mut member, &target, mode).map_err(failed)?;
+        } else {
+            return Err(broken(format!(
+                "{} is neither a file nor a directory in the profile",
+                name.display()
+            )));
+        }
+    }
+    root.filter(|root| to.join(root).is_dir())
+        .ok_or_else(|| broken("there is no profile in it".to_owned()))
+}
+
+fn write_member(member: &mut impl Read, target: &Path, mode: u32) -> io::Result<()> {
+    let mut file = File::create_new(target)?;
+    io::copy(member, &mut file)?;
+    file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+/// The parts of a path that stays below where it starts.
+fn safe_parts(path: &Path) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                let name = name.to_str()?;
+                if name.contains('\\') {
+                    return None;
+                }
+                parts.push(name.to_owned());
+            }
+            Component::RootDir | Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(parts)
+}

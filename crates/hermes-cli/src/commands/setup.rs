@@ -1,0 +1,176 @@
+//! `hermes setup`: one form for what most people set. It can be left and taken up again at any
+//! time: what is set already is marked, nothing is written before the person has seen the changes,
+//! and nothing is ever installed.
+
+mod agent;
+mod draft;
+pub(crate) mod keys;
+mod model;
+mod quiet;
+mod terminal;
+mod tools;
+
+use clap::{Args, ValueEnum};
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::prompt::{self, Answer};
+use draft::Draft;
+
+#[derive(Debug, Args)]
+pub(crate) struct SetupArgs {
+    /// Only this section
+    #[arg(value_enum)]
+    section: Option<Section>,
+    /// Ask nothing: everything comes from the flags below
+    #[arg(long)]
+    non_interactive: bool,
+    /// Only what is missing
+    #[arg(long)]
+    quick: bool,
+    /// Start from the defaults; the old config.yaml is kept beside the new one
+    #[arg(long)]
+    reset: bool,
+    #[command(flatten)]
+    with: quiet::Flags,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Section {
+    /// Which model answers
+    Model,
+    /// Where commands run
+    Terminal,
+    /// What the agent may use
+    Tools,
+    /// How it works: approvals, steps, memory
+    Agent,
+}
+
+impl Section {
+    const ALL: [Self; 4] = [Self::Model, Self::Terminal, Self::Tools, Self::Agent];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Terminal => "terminal",
+            Self::Tools => "tools",
+            Self::Agent => "agent",
+        }
+    }
+
+    /// How it stands: whether it is good as it is, and in a few words.
+    fn standing(self, draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+        match self {
+            Self::Model => model::standing(draft),
+            Self::Terminal => terminal::standing(draft),
+            Self::Tools => tools::standing(draft),
+            Self::Agent => agent::standing(draft),
+        }
+    }
+
+    /// Asks for it. What is answered goes into the draft.
+    fn fill(self, draft: &mut Draft<'_>) -> Outcome {
+        match self {
+            Self::Model => model::fill(draft),
+            Self::Terminal => terminal::fill(draft),
+            Self::Tools => tools::fill(draft),
+            Self::Agent => agent::fill(draft),
+        }
+    }
+}
+
+/// What to type where nobody can be asked.
+const WITHOUT_TERMINAL: &str = "\
+setup asks questions and needs a terminal. Without one, use
+  hermes setup --non-interactive --provider P --model M [--key-env VAR] [--base-url URL]
+               [--backend local|docker|ssh] [--approvals smart|manual|off] [--no-test]
+  hermes config set KEY VALUE          any other setting
+  hermes tools enable|disable NAME     what the agent may use
+  hermes auth add PROVIDER             a key, on stdin";
+
+pub(crate) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
+    if args.non_interactive || args.with.any() {
+        return quiet::run(args, cx);
+    }
+    if !(cx.out.stdin_tty && cx.out.stdout_tty) || cx.no_input {
+        return Err(Failure::usage(WITHOUT_TERMINAL));
+    }
+    let mut draft = Draft::open(cx, args.reset)?;
+    cx.out.line(format!(
+        "Setup of {}. Esc goes back; Ctrl+C leaves and changes nothing.",
+        cx.home.root().display()
+    ))?;
+    match args.section {
+        Some(section) => section.fill(&mut draft)?,
+        None if args.quick => quick(&mut draft)?,
+        None => form(&mut draft)?,
+    }
+    finish(&mut draft)
+}
+
+/// Only the sections that are not good as they are.
+fn quick(draft: &mut Draft<'_>) -> Outcome {
+    for section in Section::ALL {
+        if !section.standing(draft)?.0 {
+            draft.cx.out.line(format!("{}:", section.name()))?;
+            section.fill(draft)?;
+        }
+    }
+    Ok(())
+}
+
+/// All sections, in any order, as often as wanted.
+fn form(draft: &mut Draft<'_>) -> Outcome {
+    let out = draft.cx.out;
+    loop {
+        for (index, section) in Section::ALL.into_iter().enumerate() {
+            let (good, text) = section.standing(draft)?;
+            let mark = if good { "✓" } else { "·" };
+            out.foreign_line(&format!(
+                "  {} {mark} {:<9} {text}",
+                index + 1,
+                section.name()
+            ))?;
+        }
+        let answer = prompt::line("section (1-4 or its name), Enter to see the changes: ")?;
+        let typed = match answer {
+            Answer::Back => return Ok(()),
+            Answer::Line(line) if line.is_empty() => return Ok(()),
+            Answer::Line(line) => line,
+        };
+        let chosen = typed
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| Section::ALL.get(number.wrapping_sub(1)).copied())
+            .or_else(|| {
+                Section::ALL
+                    .into_iter()
+                    .find(|section| section.name().eq_ignore_ascii_case(&typed))
+            });
+        match chosen {
+            Some(section) => section.fill(draft)?,
+            None => out.error(format!("there is no section {typed:?}")),
+        }
+    }
+}
+
+/// Shows what would change, and writes it if the person agrees.
+fn finish(draft: &mut Draft<'_>) -> Outcome {
+    let cx = draft.cx;
+    let changes = draft.changes();
+    if changes.is_empty() {
+        return Ok(cx.out.line("nothing to change")?);
+    }
+    cx.out
+        .line(format!("changes in {}:", cx.home.root().display()))?;
+    for line in &changes {
+        cx.out.foreign_line(line)?;
+    }
+    if !prompt::confirm("write them?", true)? {
+        return Err(Failure::new(Exit::Refused, "nothing was written"));
+    }
+    draft.write()?;
+    cx.out.line("written. Start with: hermes")?;
+    Ok(())
+}

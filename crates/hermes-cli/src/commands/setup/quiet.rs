@@ -1,0 +1,129 @@
+//! Setup from flags alone.
+
+use hermes_models::providers;
+use serde_json::json;
+
+use super::draft::Draft;
+use super::{SetupArgs, WITHOUT_TERMINAL, model, terminal};
+use crate::commands::Context;
+use crate::commands::model::SetArgs;
+use crate::exit::{Failure, Outcome};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Flags {
+    /// Provider of the model
+    #[arg(long)]
+    provider: Option<String>,
+    /// The model; without one: the provider's usual one
+    #[arg(long)]
+    model: Option<String>,
+    /// The variable that holds the key
+    #[arg(long, value_name = "VAR")]
+    key_env: Option<String>,
+    /// Address of an own server
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Where commands run
+    #[arg(long, value_parser = ["local", "docker", "podman", "ssh"])]
+    backend: Option<String>,
+    /// Whether dangerous commands are asked about
+    #[arg(long, value_name = "MODE", value_parser = ["smart", "manual", "off"])]
+    approvals: Option<String>,
+    /// Write without trying anything
+    #[arg(long)]
+    no_test: bool,
+}
+
+impl Flags {
+    pub(super) fn any(&self) -> bool {
+        self.provider.is_some()
+            || self.model.is_some()
+            || self.key_env.is_some()
+            || self.base_url.is_some()
+            || self.backend.is_some()
+            || self.approvals.is_some()
+    }
+}
+
+pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
+    let with = &args.with;
+    if !with.any() && !args.reset {
+        return Err(Failure::usage(WITHOUT_TERMINAL));
+    }
+    let mut draft = Draft::open(cx, args.reset)?;
+    if with.provider.is_some()
+        || with.model.is_some()
+        || with.base_url.is_some()
+        || with.key_env.is_some()
+    {
+        the_model(with, &mut draft)?;
+    }
+    if let Some(backend) = &with.backend {
+        draft.set(&["terminal", "backend"], &json!(backend))?;
+        if !with.no_test {
+            let posture = terminal::try_out(cx, &*draft.config()?)
+                .map_err(|why| untested(&Failure::failed(why)))?;
+            cx.out.remark(format!("terminal: {posture}"));
+        }
+    }
+    if let Some(mode) = &with.approvals {
+        draft.set(&["approvals", "mode"], &json!(mode))?;
+    }
+    let changes = draft.changes();
+    if changes.is_empty() {
+        return Ok(cx.out.line("nothing to change")?);
+    }
+    for line in &changes {
+        cx.out.foreign_line(line)?;
+    }
+    draft.write()
+}
+
+fn the_model(with: &Flags, draft: &mut Draft<'_>) -> Outcome {
+    let usual = with
+        .provider
+        .as_deref()
+        .and_then(providers::find)
+        .and_then(|provider| provider.default_model);
+    let Some(name) = with.model.as_deref().or(usual) else {
+        return Err(Failure::usage(
+            "which model? --model M (hermes model list --provider P shows them)",
+        ));
+    };
+    let cx = draft.cx;
+    if let Some(variable) = &with.key_env
+        && cx.env.credential(variable).is_none()
+        && cx.env.get(variable).is_none()
+    {
+        return Err(Failure::usage(format!(
+            "{variable} is not set, neither in the environment nor in .env"
+        )));
+    }
+    let own_variable = |variable: &String| {
+        let provider = with.provider.as_deref().and_then(providers::find);
+        !provider.is_some_and(|provider| provider.key_envs.contains(&variable.as_str()))
+    };
+    let choice = SetArgs {
+        model: name.to_owned(),
+        provider: with.provider.clone(),
+        base_url: with.base_url.clone(),
+        // The provider's own variable is looked at anyway.
+        key_env: with.key_env.clone().filter(own_variable),
+    };
+    if !with.no_test {
+        cx.out.remark(format!("trying {name} …"));
+        let tried = model::try_out(draft, &choice, None).map_err(|failure| untested(&failure))?;
+        cx.out.remark(format!("{name}: {tried}"));
+    }
+    model::enter(draft, &choice, None)
+}
+
+fn untested(failure: &Failure) -> Failure {
+    Failure::new(
+        failure.exit,
+        format!(
+            "{}\nnothing was written (--no-test writes it all the same)",
+            failure.message
+        ),
+    )
+}

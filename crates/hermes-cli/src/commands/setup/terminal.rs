@@ -1,0 +1,178 @@
+//! Setup: where commands run.
+
+use std::time::Duration;
+
+use hermes_config::Config;
+use hermes_exec::backend;
+use hermes_exec::environment::{Exec, Exit, Sink, Stream};
+use hermes_exec::local::Declared;
+use hermes_exec::sandbox::{Sandbox, Settings};
+use serde_json::json;
+
+use super::draft::Draft;
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+use crate::prompt::{self, Answer};
+use crate::wiring;
+
+/// What a first command may take: a container may have to start.
+const TRY: Duration = Duration::from_secs(30);
+
+pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+    let config = draft.config()?;
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let cx = draft.cx;
+    Ok(
+        match backend::select(&cx.home, &config, &cx.env, &cwd, &Declared::default()) {
+            Err(error) => (false, error.to_string()),
+            Ok(Some(environment)) => (true, environment.info().posture),
+            Ok(None) => {
+                let sandbox = Sandbox::detect(Settings::from_config(&cx.home, &config));
+                let posture = sandbox.describe();
+                (!posture.refuses, format!("on this machine, {posture}"))
+            }
+        },
+    )
+}
+
+pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+    let out = draft.cx.out;
+    loop {
+        let now = draft.config()?.terminal.backend.as_str().to_owned();
+        let typed = match prompt::line(&format!("run commands: local, docker or ssh [{now}]: "))? {
+            Answer::Back => return Ok(()),
+            Answer::Line(line) if line.is_empty() => now.clone(),
+            Answer::Line(line) => line.to_lowercase(),
+        };
+        if !["local", "docker", "podman", "ssh"].contains(&typed.as_str()) {
+            out.error(format!("{typed:?} is none of local, docker, ssh"));
+            continue;
+        }
+        let before = draft.doc.text().to_owned();
+        if typed != now {
+            draft.set(&["terminal", "backend"], &json!(typed))?;
+        }
+        let complete = match typed.as_str() {
+            "ssh" => ssh(draft)?,
+            "docker" | "podman" => container(draft)?,
+            _ => true,
+        };
+        if !complete {
+            continue;
+        }
+        out.remark("trying a command there …");
+        match try_out(draft.cx, &*draft.config()?) {
+            Ok(text) => {
+                out.remark(text);
+                return Ok(());
+            }
+            Err(why) => {
+                out.error(why);
+                let changed = before != draft.doc.text();
+                if !changed || prompt::confirm("take it all the same?", false)? {
+                    return Ok(());
+                }
+                draft.set(&["terminal", "backend"], &json!(now))?;
+            }
+        }
+    }
+}
+
+/// `false`: the person went back.
+fn ssh(draft: &mut Draft<'_>) -> Result<bool, Failure> {
+    let terminal = draft.config()?.terminal.clone();
+    let fields = [
+        ("ssh_host", "host", terminal.ssh_host.unwrap_or_default()),
+        ("ssh_user", "user", terminal.ssh_user.unwrap_or_default()),
+        (
+            "ssh_port",
+            "port",
+            terminal.ssh_port.unwrap_or(22).to_string(),
+        ),
+    ];
+    for (key, label, now) in fields {
+        loop {
+            let typed = match prompt::line(&format!("  {label} [{now}]: "))? {
+                Answer::Back => return Ok(false),
+                Answer::Line(line) if line.is_empty() => now.clone(),
+                Answer::Line(line) => line,
+            };
+            let value = if key == "ssh_port" {
+                let Ok(port @ 1..) = typed.parse::<u16>() else {
+                    draft.cx.out.error("a port is a number from 1 to 65535");
+                    continue;
+                };
+                json!(port)
+            } else if typed.is_empty()
+                || typed.starts_with('-')
+                || typed.contains(char::is_whitespace)
+            {
+                draft.cx.out.error(format!("that is no {label}"));
+                continue;
+            } else {
+                json!(typed)
+            };
+            if typed != now || key != "ssh_port" {
+                draft.set(&["terminal", key], &value)?;
+            }
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// `false`: the person went back.
+fn container(draft: &mut Draft<'_>) -> Result<bool, Failure> {
+    let now = draft.config()?.terminal.docker_image.clone();
+    match prompt::line(&format!("  image [{now}]: "))? {
+        Answer::Back => return Ok(false),
+        Answer::Line(line) if line.is_empty() || line == now => {}
+        Answer::Line(line) => draft.set(&["terminal", "docker_image"], &json!(line))?,
+    }
+    Ok(true)
+}
+
+/// Runs one harmless command where commands would run.
+pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let environment = backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default())
+        .map_err(|error| error.to_string())?;
+    let Some(environment) = environment else {
+        let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+        let posture = sandbox.describe();
+        return if posture.refuses {
+            Err(posture.to_string())
+        } else {
+            Ok(format!("on this machine, {posture}"))
+        };
+    };
+    let posture = environment.info().posture;
+    let runtime = wiring::runtime().map_err(|failure| failure.message)?;
+    runtime.block_on(async {
+        let mut command = Exec::new("true", cwd);
+        command.timeout = TRY;
+        let mut output = Output::default();
+        let done = environment.exec(command, &mut output).await;
+        // It was only for this.
+        let _ = environment.close().await;
+        match done {
+            Ok(finished) if finished.exit == Exit::Code(0) => Ok(posture),
+            Ok(finished) => Err(format!(
+                "a command there ended with {:?}: {}",
+                finished.exit,
+                String::from_utf8_lossy(&output.0).trim()
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+}
+
+#[derive(Default)]
+struct Output(Vec<u8>);
+
+impl Sink for Output {
+    fn push(&mut self, _: Stream, bytes: &[u8]) {
+        let room = 2000_usize.saturating_sub(self.0.len());
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Setup: what the agent may use at a terminal.
+
+use std::collections::BTreeSet;
+
+use hermes_agent::home::toolsets;
+use serde_json::json;
+
+use super::draft::Draft;
+use crate::exit::{Failure, Outcome};
+use crate::prompt::{self, Answer};
+use crate::wiring;
+
+const PLATFORM: &str = "cli";
+
+/// The sets that exist here, with whether they are on.
+fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, &'static str, bool)>, Failure> {
+    let config = draft.config()?;
+    let on = toolsets::enabled(&config, PLATFORM);
+    let offer = wiring::hands::offer(draft.cx, &config)?;
+    Ok(toolsets::switchable(PLATFORM)
+        .filter(|set| {
+            set.tools.iter().any(|tool| {
+                offer.names.contains(*tool) || offer.missing.iter().any(|(name, _)| name == tool)
+            })
+        })
+        .map(|set| (set.name, set.label, on.contains(set.name)))
+        .collect())
+}
+
+pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+    let sets = sets(draft)?;
+    let on: Vec<&str> = sets
+        .iter()
+        .filter(|(_, _, on)| *on)
+        .map(|(name, ..)| *name)
+        .collect();
+    Ok((
+        !on.is_empty(),
+        format!("{} of {}: {}", on.len(), sets.len(), on.join(", ")),
+    ))
+}
+
+pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+    let out = draft.cx.out;
+    loop {
+        let sets = sets(draft)?;
+        for (index, (name, label, on)) in sets.iter().enumerate() {
+            let mark = if *on { "on " } else { "off" };
+            out.line(format!("{:>4} {mark} {name:<18} {label}", index + 1))?;
+        }
+        let typed = match prompt::line("numbers or names to switch, Enter when done: ")? {
+            Answer::Back => return Ok(()),
+            Answer::Line(line) if line.is_empty() => return Ok(()),
+            Answer::Line(line) => line,
+        };
+        let mut enabled: BTreeSet<String> = toolsets::enabled(&*draft.config()?, PLATFORM);
+        let mut known = true;
+        let words = typed.split([',', ' ']).filter(|word| !word.is_empty());
+        for word in words {
+            let index = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            let set = match index {
+                Some(index) => sets.get(index),
+                None => sets.iter().find(|(name, ..)| *name == word),
+            };
+            let Some((name, _, on)) = set else {
+                out.error(format!("there is no {word:?} in the list"));
+                known = false;
+                break;
+            };
+            if *on {
+                enabled.remove(*name);
+            } else {
+                enabled.insert((*name).to_owned());
+            }
+        }
+        if known {
+            draft.set(&["platform_toolsets", PLATFORM], &json!(enabled))?;
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Questions to the person at the terminal, one line at a time.
+//!
+//! The keyboard is read key by key, so that Esc means "back", a secret is not shown and Ctrl+C
+//! leaves at once with the terminal as it was. Nothing moves the cursor up: what was asked stays
+//! readable, also aloud.
+
+use std::io::{self, Write as _};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+
+use crate::exit::{Exit, Failure};
+
+/// What the person did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Line(String),
+    /// Esc, or the word "back".
+    Back,
+}
+
+impl Answer {
+    /// The line; going back is as good as nothing typed.
+    pub(crate) fn or_empty(self) -> String {
+        match self {
+            Self::Line(line) => line,
+            Self::Back => String::new(),
+        }
+    }
+}
+
+/// How long the rest of an escape sequence may take to follow its first byte.
+const SEQUENCE: Duration = Duration::from_millis(40);
+
+/// Asks for a line.
+pub(crate) fn line(question: &str) -> Result<Answer, Failure> {
+    let answer = read(question, true)?;
+    Ok(match answer {
+        Answer::Line(line) if line.trim().eq_ignore_ascii_case("back") => Answer::Back,
+        Answer::Line(line) => Answer::Line(line.trim().to_owned()),
+        Answer::Back => Answer::Back,
+    })
+}
+
+/// Asks for something that must not be seen: a star for each character.
+pub(crate) fn secret(question: &str) -> Result<Answer, Failure> {
+    let answer = read(question, false)?;
+    Ok(match answer {
+        Answer::Line(line) => Answer::Line(line.trim().to_owned()),
+        Answer::Back => Answer::Back,
+    })
+}
+
+/// Asks for one key out of `keys`; Enter gives the first of them. `None`: Esc.
+pub(crate) fn key(question: &str, keys: &[char]) -> Result<Option<char>, Failure> {
+    let keyboard = Keyboard::open()?;
+    show(question)?;
+    loop {
+        let chosen = match keyboard.next()? {
+            Key::Enter => keys.first().copied(),
+            Key::Char(ch) => keys
+                .iter()
+                .copied()
+                .find(|key| key.eq_ignore_ascii_case(&ch)),
+            Key::Escape => {
+                show("\n")?;
+                return Ok(None);
+            }
+            Key::Interrupt | Key::End => {
+                show("\n")?;
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+            Key::Erase | Key::EraseAll | Key::Other => None,
+        };
+        if let Some(key) = chosen {
+            show("\n")?;
+            return Ok(Some(key));
+        }
+    }
+}
+
+/// Asks for yes or no; Enter gives `default`, Esc no.
+pub(crate) fn confirm(question: &str, default: bool) -> Result<bool, Failure> {
+    let (keys, hint) = if default {
+        (['y', 'n'], "[Y/n]")
+    } else {
+        (['n', 'y'], "[y/N]")
+    };
+    Ok(key(&format!("{question} {hint} "), &keys)? == Some('y'))
+}
+
+fn read(question: &str, shown: bool) -> Result<Answer, Failure> {
+    let keyboard = Keyboard::open()?;
+    show(question)?;
+    let mut line = String::new();
+    loop {
+        match keyboard.next()? {
+            Key::Enter => {
+                show("\n")?;
+                return Ok(Answer::Line(line));
+            }
+            Key::Escape => {
+                show("\n")?;
+                return Ok(Answer::Back);
+            }
+            Key::Interrupt => {
+                show("\n")?;
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+            Key::End if line.is_empty() => {
+                show("\n")?;
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+            Key::Char(ch) => {
+                line.push(ch);
+                let mut bytes = [0; 4];
+                show(if shown {
+                    ch.encode_utf8(&mut bytes)
+                } else {
+                    "*"
+                })?;
+            }
+            Key::Erase => {
+                if let Some(ch) = line.pop() {
+                    rub_out(ch, shown)?;
+                }
+            }
+            Key::EraseAll => {
+                while let Some(ch) = line.pop() {
+                    rub_out(ch, shown)?;
+                }
+            }
+            Key::End | Key::Other => {}
+        }
+    }
+}
+
+fn rub_out(ch: char, shown: bool) -> Result<(), Failure> {
+    let width = if shown {
+        unicode_width::UnicodeWidthChar::width(ch).unwrap_or(0)
+    } else {
+        1
+    };
+    show(&"\x08 \x08".repeat(width))
+}
+
+fn show(text: &str) -> Result<(), Failure> {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes())?;
+    err.flush()?;
+    Ok(())
+}
+
+enum Key {
+    Char(char),
+    Enter,
+    Erase,
+    EraseAll,
+    Escape,
+    Interrupt,
+    /// Ctrl+D, or the terminal went away.
+    End,
+    Other,
+}
+
+/// The keyboard, read key by key until this is dropped.
+struct Keyboard {
+    before: Termios,
+}
+
+impl Keyboard {
+    fn open() -> Result<Self, Failure> {
+        let failed = |error: rustix::io::Errno| {
+            Failure::failed(format!("the terminal cannot be read: {error}"))
+        };
+        let before = tcgetattr(stdin()).map_err(failed)?;
+        let mut raw = before.clone();
+        raw.local_modes
+            .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN);
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(stdin(), OptionalActions::Now, &raw).map_err(failed)?;
+        Ok(Self { before })
+    }
+
+    /// The next key. Only an open keyboard gives keys one by one.
+    #[expect(
+        clippy::unused_self,
+        reason = "the modes belong to the terminal, not to this"
+    )]
+    fn next(&self) -> Result<Key, Failure> {
+        let Some(first) = byte()? else {
+            return Ok(Key::End);
+        };
+        Ok(match first {
+            b'\r' | b'\n' => Key::Enter,
+            0x03 => Key::Interrupt,
+            0x04 => Key::End,
+            0x08 | 0x7f => Key::Erase,
+            0x15 | 0x17 => Key::EraseAll,
+            0x1b => sequence()?,
+            0x00..=0x1f => Key::Other,
+            _ => character(first)?.map_or(Key::Other, Key::Char),
+        })
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        // A terminal that went away needs no mending.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn stdin() -> BorrowedFd<'static> {
+    rustix::stdio::stdin()
+}
+
+/// The next byte; `None` at the end.
+fn byte() -> Result<Option<u8>, Failure> {
+    let mut one = [0_u8; 1];
+    loop {
+        match rustix::io::read(stdin(), &mut one) {
+            // The other side of the terminal is gone.
+            Ok(0) | Err(rustix::io::Errno::IO) => return Ok(None),
+            Ok(_) => return Ok(Some(one[0])),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::failed(format!(
+                    "the terminal cannot be read: {error}"
+                )));
+            }
+        }
+    }
+}
+
+fn more_follows() -> bool {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(SEQUENCE.subsec_nanos()),
+    };
+    let mut fds = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+}
+
+/// Esc alone, or the sequence of a key that means nothing here. The markers around a paste are such
+/// sequences, too.
+fn sequence() -> Result<Key, Failure> {
+    if !more_follows() {
+        return Ok(Key::Escape);
+    }
+    if !matches!(byte()?, Some(b'[' | b'O')) {
+        return Ok(Key::Other);
+    }
+    while more_follows() {
+        match byte()? {
+            Some(0x40..=0x7e) | None => break,
+            Some(_) => {}
+        }
+    }
+    Ok(Key::Other)
+}
+
+/// The character that begins with `first`.
+fn character(first: u8) -> Result<Option<char>, Failure> {
+    let length = match first {
+        0x20..=0x7e => 1,
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => return Ok(None),
+    };
+    let mut bytes = vec![first];
+    while bytes.len() < length {
+        match byte()? {
+            Some(next) => bytes.push(next),
+            None => return Ok(None),
+        }
+    }
+    Ok(std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|text| text.chars().next()))
+}
