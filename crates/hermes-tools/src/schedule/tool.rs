@@ -102,15 +102,22 @@ impl From<String> for Refused {
 }
 
 impl Refused {
+    fn text(&self) -> String {
+        match self {
+            Self::Job(error) => error.to_string(),
+            Self::Wrong(text) => text.clone(),
+        }
+    }
+
     fn outcome(&self) -> ToolOutcome {
-        let (kind, text) = match self {
+        let kind = match self {
             Self::Job(
-                error
-                @ (JobError::NotFound(_) | JobError::Ambiguous { .. } | JobError::Schedule(_)),
-            ) => (ToolErrorKind::BadArguments, error.to_string()),
-            Self::Job(error) => (ToolErrorKind::Failed, error.to_string()),
-            Self::Wrong(text) => (ToolErrorKind::BadArguments, text.clone()),
+                JobError::NotFound(_) | JobError::Ambiguous { .. } | JobError::Schedule(_),
+            )
+            | Self::Wrong(_) => ToolErrorKind::BadArguments,
+            Self::Job(_) => ToolErrorKind::Failed,
         };
+        let text = self.text();
         let value = json!({ "success": false, "error": text });
         ToolOutcome::error(kind, value.to_string())
     }
@@ -231,6 +238,16 @@ fn update(deps: &ScheduleDeps, reference: &str, fields: &Fields, now: DateTime<U
 }
 
 fn pause(deps: &ScheduleDeps, reference: &str, why: Option<&str>, now: DateTime<Utc>) -> Done {
+    let job = put_off(deps, reference, why, now)?;
+    Ok(json!({ "success": true, "job": shown(&job) }))
+}
+
+fn put_off(
+    deps: &ScheduleDeps,
+    reference: &str,
+    why: Option<&str>,
+    now: DateTime<Utc>,
+) -> Result<Job, Refused> {
     let stamp = deps.zone.stamp(now);
     let job = deps.jobs.update(reference, |job| {
         job.set("enabled", json!(false));
@@ -239,10 +256,17 @@ fn pause(deps: &ScheduleDeps, reference: &str, why: Option<&str>, now: DateTime<
         job.set("paused_reason", json!(why));
         Ok(())
     })?;
-    Ok(json!({ "success": true, "job": shown(&job) }))
+    Ok(job)
 }
 
 fn resume(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
+    let job = take_up(deps, reference, now)?;
+    let mut value = json!({ "success": true, "job": shown(&job) });
+    note(deps, &mut value, now);
+    Ok(value)
+}
+
+fn take_up(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Result<Job, Refused> {
     let schedule = deps
         .jobs
         .get(reference)?
@@ -253,9 +277,20 @@ fn resume(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
         wake(job, &next);
         Ok(())
     })?;
-    let mut value = json!({ "success": true, "job": shown(&job) });
-    note(deps, &mut value, now);
-    Ok(value)
+    Ok(job)
+}
+
+/// What a person does to a job without the tool.
+impl ScheduleDeps {
+    /// The job stays and does not run. The error is for the person.
+    pub fn pause(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, String> {
+        put_off(self, reference, None, now).map_err(|refused| refused.text())
+    }
+
+    /// It runs again, from now on.
+    pub fn resume(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, String> {
+        take_up(self, reference, now).map_err(|refused| refused.text())
+    }
 }
 
 /// The scheduler carries it out; what can be done here is to make it due.
