@@ -11,7 +11,7 @@ use super::paint::{
 };
 use super::{Look, Size};
 use crate::row::{Flow, Frame, Row};
-use crate::width::soft_height;
+use crate::width::{soft_height, truncate_line};
 
 /// What happens to old rows when the width changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct Screen<W: Write> {
     pub(super) options: ScreenOptions,
     pub(super) title: String,
     size: Size,
+    /// The width the frame was drawn for.
+    drawn: u16,
     /// The frame as it stands on the terminal.
     shown: Vec<Line<'static>>,
     cursor: Option<(u16, u16)>,
@@ -81,6 +83,7 @@ impl<W: Write> Screen<W> {
             options,
             title: String::new(),
             size,
+            drawn: size.width,
             shown: Vec::new(),
             cursor: None,
             at: (0, 0),
@@ -191,7 +194,10 @@ impl<W: Write> Screen<W> {
             .shown
             .iter()
             .take(row)
-            .map(|line| soft_height(line, columns))
+            .map(|line| {
+                let drawn = truncate_line(line, usize::from(self.drawn), "");
+                soft_height(&drawn, columns)
+            })
             .sum();
         above + usize::from(column) / columns
     }
@@ -284,6 +290,7 @@ impl<W: Write> Screen<W> {
         paint.column(usize::from(column));
         self.at.0 = column;
         self.cursor = cursor;
+        self.drawn = self.size.width;
         if cursor.is_some() {
             paint.raw(SHOW_CURSOR);
         }
@@ -359,6 +366,12 @@ impl<W: Write> Screen<W> {
     /// the next update draws below whatever was printed meanwhile.
     pub fn release(&mut self) -> io::Result<()> {
         self.leave_overlay()?;
+        if std::mem::take(&mut self.stale) {
+            // There will be no reflow: what waits for it is printed as it is.
+            let rows = std::mem::take(&mut self.waiting);
+            let frame = self.waiting_frame.take().unwrap_or_default();
+            self.update(&rows, &frame)?;
+        }
         let mut paint = begin();
         paint.up(self.rows_above());
         paint.raw("\r");

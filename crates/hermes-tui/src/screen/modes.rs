@@ -78,6 +78,8 @@ pub fn leave_bytes(keyboard: bool, placement: &Placement) -> String {
 
 /// The terminal is ours while this lives: raw, with marked pastes, stderr in the log.
 pub struct Modes {
+    input: OwnedFd,
+    output: OwnedFd,
     options: ModesOptions,
     placement: Arc<Placement>,
     held: Option<Held>,
@@ -93,7 +95,21 @@ struct Held {
 impl Modes {
     /// Takes the terminal at stdin and stdout.
     pub fn enter(options: ModesOptions, placement: Arc<Placement>) -> io::Result<Self> {
+        let input = rustix::stdio::stdin().try_clone_to_owned()?;
+        let output = rustix::stdio::stdout().try_clone_to_owned()?;
+        Self::enter_on(input, output, options, placement)
+    }
+
+    /// Takes the terminal that `input` reads and `output` writes.
+    pub fn enter_on(
+        input: OwnedFd,
+        output: OwnedFd,
+        options: ModesOptions,
+        placement: Arc<Placement>,
+    ) -> io::Result<Self> {
         let mut modes = Self {
+            input,
+            output,
             options,
             placement,
             held: None,
@@ -105,28 +121,21 @@ impl Modes {
     /// Takes the terminal again after [`Modes::pause`], or after the process was stopped without
     /// being asked.
     pub fn resume(&mut self) -> io::Result<()> {
-        let input = rustix::stdio::stdin();
         let termios = match &self.held {
             // Stopped and continued: the shell has its own modes set, ours are known.
             Some(held) => held.termios.clone(),
-            None => tcgetattr(input)?,
+            None => tcgetattr(&self.input)?,
         };
         let mut raw = termios.clone();
         raw.make_raw();
-        tcsetattr(input, OptionalActions::Now, &raw)?;
-        let stderr = match self.held.take() {
-            Some(held) => held.stderr,
-            None => self.options.stderr.as_ref().and_then(divert),
-        };
-        self.held = Some(Held {
+        tcsetattr(&self.input, OptionalActions::Now, &raw)?;
+        let held = self.held.take().unwrap_or_else(|| Held {
             termios,
-            stderr,
+            stderr: self.options.stderr.as_ref().and_then(divert),
             keyboard: false,
         });
-        write_all(
-            rustix::stdio::stdout(),
-            enter_bytes(&self.options).as_bytes(),
-        )
+        self.held = Some(held);
+        write_all(self.output.as_fd(), enter_bytes(&self.options).as_bytes())
     }
 
     /// The terminal said that it knows the keyboard protocol.
@@ -134,7 +143,7 @@ impl Modes {
         match &mut self.held {
             Some(held) if self.options.keyboard && !held.keyboard => {
                 held.keyboard = true;
-                write_all(rustix::stdio::stdout(), b"\x1b[>1u")
+                write_all(self.output.as_fd(), b"\x1b[>1u")
             }
             _ => Ok(()),
         }
@@ -146,12 +155,8 @@ impl Modes {
             return Ok(());
         };
         let bytes = leave_bytes(held.keyboard, &self.placement);
-        let written = write_all(rustix::stdio::stdout(), bytes.as_bytes());
-        let set = tcsetattr(
-            rustix::stdio::stdin(),
-            OptionalActions::Drain,
-            &held.termios,
-        );
+        let written = write_all(self.output.as_fd(), bytes.as_bytes());
+        let set = tcsetattr(&self.input, OptionalActions::Drain, &held.termios);
         if let Some(stderr) = held.stderr {
             rustix::stdio::dup2_stderr(&stderr)?;
         }

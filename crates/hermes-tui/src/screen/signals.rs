@@ -1,6 +1,8 @@
 //! Signals as values, so that the loop of the interface sees them in order with everything else.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use rustix::process::{Signal as Number, getpid, getsid, kill_current_process_group};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -58,10 +60,27 @@ impl Signals {
             _ = self.winch.recv() => Signal::Resize,
         }
     }
+
+    /// Stops the process and those of its group, and returns when the shell has continued them:
+    /// release the screen and pause the modes before, resume them after. `false`: there is no shell
+    /// that would.
+    pub async fn stop(&mut self) -> io::Result<bool> {
+        // What continued us earlier does not count.
+        poll_fn(|cx| {
+            while self.cont.poll_recv(cx).is_ready() {}
+            Poll::Ready(())
+        })
+        .await;
+        let stopped = stop_here()?;
+        if stopped {
+            self.cont.recv().await;
+        }
+        Ok(stopped)
+    }
 }
 
 /// Stops the process and those of its group until the shell continues them, which arrives as
-/// [`Signal::Continue`]. `false`: there is no shell that would.
+/// [`Signal::Continue`]. Another thread may run on for a moment: prefer [`Signals::stop`]. `false`: there is no shell that would.
 pub fn stop_here() -> io::Result<bool> {
     if getsid(None)? == getpid() {
         return Ok(false);

@@ -1,0 +1,216 @@
+//! A real terminal of the kernel: modes, and the thread that reads.
+
+use std::fs::File;
+use std::io::{PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use hermes_tui::input::{Input, Inputs, Report};
+use hermes_tui::keys::Key;
+use hermes_tui::screen::{Modes, ModesOptions, Placement, Screen, ScreenOptions, Size};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+/// The two ends of a terminal.
+fn pty() -> (File, OwnedFd) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    (File::from(master), slave)
+}
+
+fn raw(terminal: &OwnedFd) -> bool {
+    let modes = tcgetattr(terminal).unwrap().local_modes;
+    !modes.intersects(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+}
+
+fn enter(terminal: &OwnedFd, placement: Arc<Placement>) -> Modes {
+    let options = ModesOptions {
+        keyboard: true,
+        stderr: None,
+    };
+    let (input, output) = (terminal.try_clone().unwrap(), terminal.try_clone().unwrap());
+    Modes::enter_on(input, output, options, placement).unwrap()
+}
+
+/// What was written since the last time.
+fn written(master: &mut File) -> String {
+    let mut bytes = [0; 4096];
+    let count = master.read(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+const LEFT: &str = "\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[23;2t\x1b[?25h";
+
+#[test]
+fn the_terminal_is_given_back_as_it_was() {
+    let (mut master, terminal) = pty();
+    assert!(!raw(&terminal));
+    let mut modes = enter(&terminal, Arc::default());
+    assert!(raw(&terminal));
+    assert!(written(&mut master).contains("\x1b[?2004h\x1b[?1004h"));
+    modes.keyboard_known().unwrap();
+    modes.keyboard_known().unwrap();
+    assert_eq!(written(&mut master), "\x1b[>1u");
+    modes.pause().unwrap();
+    assert!(!raw(&terminal));
+    assert!(written(&mut master).ends_with(LEFT));
+    // Again after an editor; stopped and continued in between without being asked.
+    modes.pause().unwrap();
+    modes.resume().unwrap();
+    modes.resume().unwrap();
+    assert!(raw(&terminal));
+    written(&mut master);
+    drop(modes);
+    assert!(!raw(&terminal));
+    let last = written(&mut master);
+    // The flags were not pushed this time.
+    assert!(
+        last.ends_with("\x1b[?25h") && !last.contains("\x1b[<u"),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_panic_of_the_interface_gives_it_back_too() {
+    let (mut master, terminal) = pty();
+    let out = File::from(terminal.try_clone().unwrap());
+    let look = hermes_tui::screen::Look::detect(|_| None);
+    let mut screen = Screen::new(out, Size::new(40, 10), ScreenOptions::new(look));
+    let modes = enter(&terminal, screen.placement());
+    let died = catch_unwind(AssertUnwindSafe(|| {
+        let _modes = modes;
+        screen
+            .draw(&crate::screen::frame(
+                &["> ", "status", "more"],
+                Some((2, 0)),
+            ))
+            .unwrap();
+        screen.enter_overlay().unwrap();
+        panic!("on purpose");
+    }));
+    assert!(died.is_err());
+    assert!(!raw(&terminal));
+    let all = written(&mut master);
+    // Out of the overlay, below the frame.
+    assert!(all.contains("\x1b[?1049l\x1b[2B\r\n"), "{all:?}");
+}
+
+#[test]
+fn stderr_goes_to_the_log_meanwhile() {
+    let (mut master, terminal) = pty();
+    let mut log = tempfile::tempfile().unwrap();
+    let options = ModesOptions {
+        keyboard: false,
+        stderr: Some(log.try_clone().unwrap()),
+    };
+    let (input, output) = (terminal.try_clone().unwrap(), terminal.try_clone().unwrap());
+    let modes = Modes::enter_on(input, output, options, Arc::default()).unwrap();
+    rustix::io::write(rustix::stdio::stderr(), b"a library complains\n").unwrap();
+    drop(modes);
+    rustix::io::write(rustix::stdio::stderr(), b"").unwrap();
+    std::io::Seek::rewind(&mut log).unwrap();
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "a library complains\n");
+    assert!(!written(&mut master).contains("complains"));
+}
+
+fn reader() -> (PipeWriter, Inputs) {
+    let (terminal, typing) = std::io::pipe().unwrap();
+    (typing, Inputs::start(terminal).unwrap())
+}
+
+fn key(name: &str) -> Input {
+    Input::Key(name.parse().unwrap())
+}
+
+#[tokio::test]
+async fn keys_come_in_order_and_the_end_is_told_once() {
+    let (mut typing, mut inputs) = reader();
+    typing.write_all(b"\x1b[?2004;2$yab\r\x1b[A\x1b").unwrap();
+    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
+    for name in ["a", "b", "enter", "up", "esc"] {
+        assert_eq!(inputs.next().await, key(name));
+    }
+    drop(typing);
+    assert_eq!(inputs.next().await, Input::Closed);
+    assert_eq!(inputs.try_next(), None);
+    assert_eq!(inputs.drain(), []);
+}
+
+#[tokio::test]
+async fn a_terminal_that_hangs_up_is_closed() {
+    let (mut master, terminal) = pty();
+    let mut inputs = Inputs::start(terminal).unwrap();
+    master.write_all(b"x\r").unwrap();
+    // The line discipline of an untouched terminal gives a newline.
+    assert_eq!(inputs.next().await, key("x"));
+    let _ = inputs.next().await;
+    drop(master);
+    assert_eq!(inputs.next().await, Input::Closed);
+}
+
+#[tokio::test]
+async fn a_paste_without_marks_is_a_paste() {
+    let (mut typing, mut inputs) = reader();
+    typing.write_all(b"ls -l\rrm x\r").unwrap();
+    for name in ["l", "s", "space"] {
+        assert_eq!(inputs.next().await, key(name));
+    }
+    assert_eq!(inputs.next().await, Input::Paste("-l\nrm x\n".to_owned()));
+}
+
+#[tokio::test]
+async fn what_was_typed_before_a_question_does_not_answer_it() {
+    let (mut typing, mut inputs) = reader();
+    typing.write_all(b"\x1b[?2004;2$y\x1b[Iyes\r").unwrap();
+    let typed = inputs.drain();
+    assert_eq!(typed, [key("y"), key("e"), key("s"), key("enter")]);
+    // What is no typing stays.
+    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
+    assert_eq!(inputs.next().await, Input::Focus(true));
+    typing.write_all(b"n").unwrap();
+    assert_eq!(inputs.next().await, key("n"));
+}
+
+#[tokio::test]
+async fn paused_nothing_is_read() {
+    let (terminal, mut typing) = std::io::pipe().unwrap();
+    let mut editor = terminal.try_clone().unwrap();
+    let mut inputs = Inputs::start(terminal).unwrap();
+    inputs.pause();
+    typing.write_all(b":wq").unwrap();
+    let mut bytes = [0; 3];
+    editor.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b":wq");
+    inputs.resume();
+    typing.write_all(b"x").unwrap();
+    assert_eq!(inputs.next().await, Input::Key(Key::char('x')));
+    // Again, and with the thread asked while it rests.
+    inputs.pause();
+    assert_eq!(inputs.drain(), []);
+    drop(inputs);
+}
+
+#[test]
+fn it_ends_also_while_nobody_takes_what_was_typed() {
+    let (mut typing, inputs) = reader();
+    // More than the queue holds: the thread waits for room.
+    typing.write_all(b"\x1b[?2004;2$y").unwrap();
+    typing.write_all(&[b'x'; 4096]).unwrap();
+    drop(inputs);
+    assert!(typing.write_all(b"y").is_err(), "the reader is gone");
+}
+
+#[test]
+fn a_question_finds_a_full_queue() {
+    let (mut typing, mut inputs) = reader();
+    typing.write_all(b"\x1b[?2004;2$y").unwrap();
+    typing.write_all(&[b'x'; 4096]).unwrap();
+    assert_eq!(inputs.drain().len(), 4096);
+}
