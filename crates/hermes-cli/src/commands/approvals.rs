@@ -214,6 +214,7 @@ fn list(cx: &Context, as_json: bool) -> Outcome {
 
 fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     refuse_managed(cx)?;
+    wildcards(cx, command, prefix)?;
     let gate = gate(cx)?;
     let here = std::env::current_dir()?;
     let assessment = gate.assess(&CommandRequest::terminal(command, &here));
@@ -251,6 +252,23 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     }
     let what = if added { "added" } else { "was there already:" };
     Ok(cx.out.foreign_line(&format!("{what} {}", rule.0))?)
+}
+
+/// A wildcard in a rule for one command stands for itself, which is seldom what is meant.
+fn wildcards(cx: &Context, command: &str, prefix: bool) -> Outcome {
+    let wild = |word: &str| word.contains(['*', '?', '[']);
+    let program = command.split_whitespace().next().unwrap_or_default();
+    if wild(program) {
+        return Err(Failure::usage(format!(
+            "{program:?} names no program, so the rule would allow nothing. A rule names a command, or its first words with --prefix; to be asked about nothing: hermes config set approvals.mode off"
+        )));
+    }
+    if !prefix && command.trim_end().ends_with(" *") {
+        cx.out.remark(
+            "the * stands for itself: --prefix allows every command that begins with the words before it",
+        );
+    }
+    Ok(())
 }
 
 fn exact(command: &str, assessment: &Assessment) -> Result<Rule, Failure> {
@@ -460,7 +478,13 @@ fn report(cx: &Context, trial: &Trial<'_>, no_sandbox: bool, modes: &[(&str, Fat
         cx.out
             .foreign_line(&format!("denied by   {pattern} (approvals.deny)"))?;
     }
+    let refused = trial.settled() == Some(Fate::Refused);
     match (&trial.allowed, &trial.assessment.rule) {
+        (Some(rule), _) if refused => cx.out.foreign_line(&format!(
+            "rule        {rule} (changes nothing: it is refused)"
+        ))?,
+        // No rule helps against a refusal.
+        (None, Some(_)) if refused => {}
         (Some(rule), _) => cx.out.foreign_line(&format!("allowed by  {rule}"))?,
         (None, Some(rule)) => cx.out.foreign_line(&format!(
             "rule        {} (\"always\" would store this)",

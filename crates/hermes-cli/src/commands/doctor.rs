@@ -1,300 +1,256 @@
-//! `hermes doctor`: is this installation able to work? Every finding says what to do.
+//! `hermes doctor`: is this installation able to work? Every finding says what is wrong and what to
+//! do about it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::sync::Arc;
+mod far;
+mod here;
+mod repair;
 
-use hermes_config::Config;
-use hermes_core::clock::SystemClock;
-use hermes_core::model::ModelRouter;
-use hermes_exec::backend;
-use hermes_exec::local::Declared;
-use hermes_exec::sandbox::{Sandbox, Settings, Tier};
-use hermes_models::router::Overrides;
-use hermes_store::db::{RepairOptions, RepairReport, repair};
-use hermes_store::memory::{MemoryFiles, Target};
-use hermes_store::skills::Library;
+use std::io::Write as _;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde::Serialize;
 
-use super::{Context, model};
+use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::wiring;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    /// Mend what can be mended safely, and say what was done
+    #[arg(long)]
+    fix: bool,
     /// Warnings count as problems
     #[arg(long)]
     strict: bool,
-    /// Do not call the model
+    /// Call no model, start no server
     #[arg(long)]
     offline: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Level {
+pub(super) enum Level {
     Ok,
+    /// It was mended just now.
+    Fixed,
     Warning,
     Problem,
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
+pub(super) struct Finding {
     check: &'static str,
     level: Level,
+    /// What is the case.
     text: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
 }
 
-#[derive(Default)]
-struct Report(Vec<Finding>);
+/// The findings of one check.
+pub(super) struct Report {
+    check: &'static str,
+    findings: Vec<Finding>,
+}
 
 impl Report {
-    fn ok(&mut self, check: &'static str, text: impl Into<String>) {
-        self.0.push(Finding {
+    pub(super) fn new(check: &'static str) -> Self {
+        Self {
             check,
-            level: Level::Ok,
-            text: text.into(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, level: Level, text: String, fix: Option<String>) {
+        self.findings.push(Finding {
+            check: self.check,
+            level,
+            text,
+            fix,
         });
     }
 
-    fn warning(&mut self, check: &'static str, text: impl Into<String>) {
-        self.0.push(Finding {
-            check,
-            level: Level::Warning,
-            text: text.into(),
-        });
+    pub(super) fn ok(&mut self, text: impl Into<String>) {
+        self.add(Level::Ok, text.into(), None);
     }
 
-    fn problem(&mut self, check: &'static str, text: impl Into<String>) {
-        self.0.push(Finding {
-            check,
-            level: Level::Problem,
-            text: text.into(),
-        });
+    pub(super) fn fixed(&mut self, text: impl Into<String>) {
+        self.add(Level::Fixed, text.into(), None);
+    }
+
+    pub(super) fn warning(&mut self, text: impl Into<String>, fix: impl Into<String>) {
+        self.add(Level::Warning, text.into(), some(fix));
+    }
+
+    pub(super) fn problem(&mut self, text: impl Into<String>, fix: impl Into<String>) {
+        self.add(Level::Problem, text.into(), some(fix));
     }
 }
 
+fn some(fix: impl Into<String>) -> Option<String> {
+    Some(fix.into()).filter(|fix| !fix.is_empty())
+}
+
+type Check = (&'static str, fn(&Context, &mut Report));
+
+/// What needs nothing but this machine.
+const HERE: [Check; 11] = [
+    ("home", here::home),
+    ("disk", here::disk),
+    ("config", here::config),
+    ("keys", here::keys),
+    ("state.db", here::database),
+    ("memory", here::memory),
+    ("skills", here::skills),
+    ("approvals", here::approvals),
+    ("gateway", here::gateway),
+    ("tools", here::tools),
+    ("terminal", far::posture),
+];
+/// What calls somebody.
+const FAR: [Check; 3] = [
+    ("model", far::model),
+    ("mcp", far::mcp),
+    ("terminal", far::command),
+];
+/// What without calling anybody can still be said of these.
+const FAR_OFFLINE: [Check; 2] = [("model", far::route), ("mcp", far::mcp_settings)];
+
+/// How many checks run at once.
+const AT_ONCE: usize = 4;
+
 pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
-    let mut report = Report::default();
-    home(cx, &mut report);
-    let config = configuration(cx, &mut report);
-    database(cx, &mut report);
-    if let Some(config) = config {
-        let config = Arc::new(config);
-        memory(cx, &config, &mut report);
-        skills(cx, &config, &mut report);
-        terminal(cx, &config, &mut report);
-        approvals(&config, &mut report);
-        the_model(cx, &config, args.offline, &mut report)?;
-    }
-    show(args, cx, &report)?;
+    let mut findings = if args.fix {
+        repair::run(cx)
+    } else {
+        Vec::new()
+    };
+    let far: &[Check] = if args.offline { &FAR_OFFLINE } else { &FAR };
+    let checks: Vec<Check> = HERE.iter().chain(far).copied().collect();
+    findings.extend(all(&checks, cx, !args.json));
+    show(args, cx, &findings)?;
     let bad = |finding: &Finding| {
         finding.level == Level::Problem || (args.strict && finding.level == Level::Warning)
     };
-    if report.0.iter().any(bad) {
+    if findings.iter().any(bad) {
         Err(Failure::silent(Exit::Failed))
     } else {
         Ok(())
     }
 }
 
-fn show(args: &DoctorArgs, cx: &Context, report: &Report) -> Outcome {
+/// Runs the checks, a few at a time; the findings come in the order of the checks.
+fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<Finding> {
+    let next = AtomicUsize::new(0);
+    let progress = Progress::new(checks.len(), tell && cx.out.stderr_tty && !cx.out.quiet);
+    let done: Vec<Mutex<Vec<Finding>>> = checks.iter().map(|_| Mutex::default()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(checks.len()) {
+            scope.spawn(|| {
+                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some((name, check)) = checks.get(index)
+                {
+                    progress.begins(name);
+                    let mut report = Report::new(name);
+                    check(cx, &mut report);
+                    progress.ends(name);
+                    let slot = done.get(index);
+                    if let Some(slot) = slot {
+                        *slot.lock().unwrap_or_else(PoisonError::into_inner) = report.findings;
+                    }
+                }
+            });
+        }
+    });
+    progress.clear();
+    done.into_iter()
+        .flat_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
+}
+
+/// One line that says what is being looked at, where a person watches.
+struct Progress {
+    shown: bool,
+    all: usize,
+    state: Mutex<(usize, Vec<&'static str>)>,
+}
+
+impl Progress {
+    fn new(all: usize, shown: bool) -> Self {
+        Self {
+            shown,
+            all,
+            state: Mutex::default(),
+        }
+    }
+
+    fn begins(&self, name: &'static str) {
+        self.change(|(_, running)| running.push(name));
+    }
+
+    fn ends(&self, name: &'static str) {
+        self.change(|(done, running)| {
+            *done += 1;
+            if let Some(at) = running.iter().position(|other| *other == name) {
+                running.remove(at);
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut (usize, Vec<&'static str>))) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        if self.shown {
+            let line = format!("checking {}/{}: {}", state.0, self.all, state.1.join(", "));
+            let line: String = line.chars().take(76).collect();
+            // Nobody misses a line of progress.
+            let _ = write!(std::io::stderr().lock(), "\r{line:<78}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(std::io::stderr().lock(), "\r{:<78}\r", "");
+        }
+    }
+}
+
+fn show(args: &DoctorArgs, cx: &Context, findings: &[Finding]) -> Outcome {
     if args.json {
-        cx.out.json(&report.0)?;
+        cx.out.json(&findings)?;
         return Ok(());
     }
-    for finding in &report.0 {
+    for finding in findings {
         let mark = match finding.level {
             Level::Ok => "ok     ",
+            Level::Fixed => "fixed  ",
             Level::Warning => "warning",
             Level::Problem => "PROBLEM",
         };
         // Further lines stand below the first.
-        let text = finding.text.replace('\n', &format!("\n{:19}", ""));
+        let below = format!("\n{:19}", "");
+        let text = finding.text.replace('\n', &below);
         cx.out
-            .line(format!("{mark}  {:<9} {text}", finding.check))?;
+            .foreign_line(&format!("{mark}  {:<9} {text}", finding.check))?;
+        if let Some(fix) = &finding.fix {
+            cx.out
+                .foreign_line(&format!("{:19}-> {}", "", fix.replace('\n', &below)))?;
+        }
     }
-    Ok(())
-}
-
-fn home(cx: &Context, report: &mut Report) {
-    let root = cx.home.root();
-    if !root.exists() {
-        report.ok(
-            "home",
-            format!("{} will be made at the first chat", root.display()),
-        );
-        return;
-    }
-    match tempfile::tempfile_in(root) {
-        Ok(_) => report.ok("home", root.display().to_string()),
-        Err(error) => report.problem(
-            "home",
-            format!(
-                "nothing can be written to {} ({}); no conversation can be kept: check who owns it",
-                root.display(),
-                error.kind()
-            ),
+    let count = |level| findings.iter().filter(|f| f.level == level).count();
+    let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+    cx.out.remark(match (problems, warnings) {
+        (0, 0) => "all is well".to_owned(),
+        _ => format!(
+            "{}, {}",
+            super::counted(problems, "problem"),
+            super::counted(warnings, "warning")
         ),
-    }
-    for path in [
-        cx.home.env_path(),
-        cx.home.config_path(),
-        cx.home.auth_path(),
-    ] {
-        if let Some(mode) = readable_by_others(&path) {
-            let path = path.display();
-            report.warning(
-                "home",
-                format!("{path} can be read by others ({mode:o}): chmod 600 {path}"),
-            );
-        }
-    }
-}
-
-fn readable_by_others(path: &Path) -> Option<u32> {
-    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
-    (mode & 0o077 != 0).then_some(mode)
-}
-
-fn configuration(cx: &Context, report: &mut Report) -> Option<Config> {
-    for warning in cx.env.warnings() {
-        report.warning(".env", warning.to_string());
-    }
-    match cx.load_config() {
-        Ok(loaded) => {
-            let path = cx.home.config_path();
-            if !path.exists() {
-                report.ok("config", "none yet: all defaults");
-            } else if loaded.warnings.is_empty() {
-                report.ok("config", path.display().to_string());
-            }
-            for warning in &loaded.warnings {
-                report.warning("config", warning.to_string());
-            }
-            Some(loaded.config)
-        }
-        Err(failure) => {
-            report.problem("config", failure.message);
-            None
-        }
-    }
-}
-
-fn database(cx: &Context, report: &mut Report) {
-    let path = cx.home.state_db();
-    if !path.exists() {
-        report.ok("state.db", "none yet");
-        return;
-    }
-    if let Err(error) = std::fs::OpenOptions::new().write(true).open(&path) {
-        let path = path.display();
-        report.problem("state.db", format!("{path} cannot be written: {error}"));
-        return;
-    }
-    let look = RepairOptions {
-        check_only: true,
-        backup: false,
-    };
-    match repair(&path, look, &SystemClock) {
-        Ok(RepairReport {
-            problem: Some(problem),
-            ..
-        }) => {
-            report.problem(
-                "state.db",
-                format!("{problem}; run: hermes sessions repair"),
-            );
-        }
-        Ok(_) => report.ok("state.db", path.display().to_string()),
-        Err(error) => report.problem("state.db", error.to_string()),
-    }
-}
-
-fn memory(cx: &Context, config: &Config, report: &mut Report) {
-    let files = MemoryFiles::of_home(&cx.home, config);
-    for target in [Target::Memory, Target::User] {
-        match files.usage(target) {
-            Ok(saved) => report.ok(
-                "memory",
-                format!("{}: {}", target.file_name(), saved.usage()),
-            ),
-            Err(error) => report.problem("memory", error.to_string()),
-        }
-    }
-}
-
-fn skills(cx: &Context, config: &Config, report: &mut Report) {
-    let found = Library::of_home(&cx.home, config, Some("cli")).scan();
-    report.ok("skills", format!("{} found", found.len()));
-}
-
-/// Where commands run and what confines them.
-fn terminal(cx: &Context, config: &Config, report: &mut Report) {
-    let cwd = std::env::current_dir().unwrap_or_default();
-    match backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default()) {
-        Err(error) => report.problem("terminal", error.to_string()),
-        Ok(Some(environment)) => report.ok("terminal", environment.info().posture),
-        Ok(None) => {
-            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
-            let posture = sandbox.describe();
-            let text = posture.to_string();
-            if posture.refuses {
-                report.problem("sandbox", text);
-            } else if posture.active == Tier::None && posture.requested != "off" {
-                report.warning("sandbox", format!("commands are {text}"));
-            } else {
-                report.ok("sandbox", format!("commands are {text}"));
-            }
-        }
-    }
-}
-
-/// Permissions that are wider than they look.
-fn approvals(config: &Config, report: &mut Report) {
-    let concerns = super::approvals::concerns(config);
-    if concerns.is_empty() {
-        let rules = config.command_allowlist.len();
-        let mode = config.approvals.mode.as_str();
-        report.ok("approvals", format!("mode {mode}, {rules} rules"));
-    }
-    for concern in concerns {
-        report.warning("approvals", concern);
-    }
-}
-
-fn the_model(cx: &Context, config: &Arc<Config>, offline: bool, report: &mut Report) -> Outcome {
-    let router = wiring::router(cx, config, Overrides::default());
-    for problem in router.problems() {
-        report.warning("model", problem.clone());
-    }
-    let client = match router.primary() {
-        Ok(client) => client,
-        Err(error) => {
-            report.problem("model", Failure::from(error).message);
-            return Ok(());
-        }
-    };
-    let route = client.route().clone();
-    let info = client.info();
-    report.ok(
-        "model",
-        format!(
-            "{} ({}), context {} ({})",
-            route.model, route.provider, info.context_length, info.context_source
-        ),
-    );
-    if offline {
-        return Ok(());
-    }
-    cx.out.remark(format!("asking {} …", route.model));
-    let runtime = wiring::runtime()?;
-    match runtime.block_on(model::probe(client)) {
-        Ok(text) => report.ok("model", format!("answers: {text}")),
-        Err(error) => report.problem("model", error),
-    }
+    });
     Ok(())
 }

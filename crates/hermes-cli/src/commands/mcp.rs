@@ -16,7 +16,8 @@ use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::wiring::mcp as servers;
 
-pub(crate) use show::{page, table};
+pub(crate) use probe::why;
+pub(crate) use show::{page, reports, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {

@@ -17,6 +17,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::prompt::{self, Answer};
 use draft::Draft;
 
+pub(crate) use terminal::try_out as try_terminal;
+
 #[derive(Debug, Args)]
 pub(crate) struct SetupArgs {
     /// Only this section

@@ -1,19 +1,20 @@
-//! `hermes status`: what is configured, not what is not.
+//! `hermes status`: what is configured; the rest is counted.
 
 use std::sync::Arc;
 
-use hermes_config::redact;
-use hermes_core::model::Route;
+use hermes_agent::home::toolsets;
+use hermes_config::{Config, redact};
+use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, Settings};
-use hermes_models::router::Overrides;
+use hermes_models::router::{Overrides, Router};
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 use serde_json::{Value, json};
 
-use super::{Context, counted};
-use crate::exit::Outcome;
+use super::{Context, counted, mcp, model, profile};
+use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
 #[derive(Debug, clap::Args)]
@@ -21,76 +22,145 @@ pub(crate) struct StatusArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    /// Also call the model and the MCP servers
+    #[arg(long)]
+    deep: bool,
+    /// Name what is not configured, too
+    #[arg(long)]
+    all: bool,
 }
 
+/// What servers may take to come up.
+const SERVERS: u64 = 10;
+
 pub(crate) fn run(args: &StatusArgs, cx: &Context) -> Outcome {
-    let status = collect(cx)?;
+    let status = collect(cx, args.deep)?;
     if args.json {
         cx.out.json(&status)?;
         return Ok(());
     }
-    let text = |key: &str| {
-        status
-            .pointer(key)
-            .and_then(Value::as_str)
-            .unwrap_or("-")
-            .to_owned()
-    };
-    let number = |key: &str| {
-        status
-            .pointer(key)
-            .map_or("-".to_owned(), ToString::to_string)
-    };
-    cx.out
-        .line(format!("home      {}{}", text("/home"), profile(&status)))?;
-    match status.pointer("/model/error").and_then(Value::as_str) {
-        Some(error) => cx.out.line(format!(
-            "model     none: {}",
-            error.lines().next().unwrap_or(error)
-        ))?,
-        None => {
-            cx.out.line(format!(
-                "model     {} ({}) at {}",
-                text("/model/model"),
-                text("/model/provider"),
-                text("/model/base_url")
-            ))?;
-        }
-    }
-    cx.out.line(format!(
-        "sessions  {} with {} messages",
-        number("/sessions/count"),
-        number("/sessions/messages")
-    ))?;
-    cx.out.line(format!(
-        "memory    {} · user {}",
-        text("/memory/memory"),
-        text("/memory/user")
-    ))?;
-    cx.out.line(format!("skills    {}", number("/skills")))?;
-    cx.out
-        .line(format!("terminal  {}", text("/terminal/posture")))?;
-    if let Some(warnings) = status["config_warnings"]
-        .as_array()
-        .filter(|list| !list.is_empty())
-    {
-        cx.out.line(format!(
-            "config    {} (hermes config check)",
-            counted(warnings.len(), "warning")
-        ))?;
+    for (name, text) in lines(&status, args.all) {
+        cx.out.foreign_line(&format!("{name:<10} {text}"))?;
     }
     Ok(())
 }
 
-fn profile(status: &Value) -> String {
-    status["profile"]
+fn lines(status: &Value, all: bool) -> Vec<(&'static str, String)> {
+    let text = |at: &str| {
+        let value = status.pointer(at).and_then(Value::as_str);
+        value.unwrap_or("-").to_owned()
+    };
+    let number = |at: &str| status.pointer(at).and_then(Value::as_u64).unwrap_or(0) as usize;
+    let names = |at: &str| -> Vec<String> {
+        let list = status.pointer(at).and_then(Value::as_array);
+        let words = list.into_iter().flatten().filter_map(Value::as_str);
+        words.map(str::to_owned).collect()
+    };
+    let profile = status["profile"]
         .as_str()
         .map(|name| format!(" (profile {name})"))
-        .unwrap_or_default()
+        .unwrap_or_default();
+    let mut lines = vec![("home", format!("{}{profile}", text("/home")))];
+    lines.push(("model", the_model(status)));
+    if let Some(answer) = status.pointer("/model/answer").and_then(Value::as_str) {
+        lines.push(("", answer.to_owned()));
+    }
+    let chain = names("/fallbacks");
+    if !chain.is_empty() {
+        lines.push(("fallbacks", chain.join(", ")));
+    }
+    let keyed = names("/keys/present");
+    let absent = names("/keys/absent");
+    let rest = if all {
+        format!("none for {}", absent.join(", "))
+    } else {
+        format!("{} without", counted(absent.len(), "provider"))
+    };
+    lines.push(("keys", joined(&keyed, &rest)));
+    lines.push((
+        "sessions",
+        format!(
+            "{} with {}",
+            number("/sessions/count"),
+            counted(number("/sessions/messages"), "message")
+        ),
+    ));
+    lines.push((
+        "memory",
+        format!("{} · user {}", text("/memory/memory"), text("/memory/user")),
+    ));
+    lines.push(("skills", number("/skills").to_string()));
+    let off = names("/toolsets/off");
+    let rest = if all {
+        format!("off: {}", off.join(", "))
+    } else {
+        format!("{} off", off.len())
+    };
+    lines.push(("tools", joined(&names("/toolsets/on"), &rest)));
+    lines.push(("terminal", text("/terminal/posture")));
+    let rules = counted(number("/approvals/rules"), "rule");
+    lines.push(("approvals", format!("{}, {rules}", text("/approvals/mode"))));
+    lines.extend(others(status));
+    lines
+}
+
+/// Who else there is, and what is odd.
+fn others(status: &Value) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let servers = status["mcp"].as_array().cloned().unwrap_or_default();
+    if !servers.is_empty() {
+        let server = |row: &Value| {
+            let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            format!("{} ({})", word("name"), word("state"))
+        };
+        let shown: Vec<String> = servers.iter().map(server).collect();
+        lines.push(("mcp", shown.join(", ")));
+    }
+    lines.push((
+        "gateway",
+        match status.pointer("/gateway/pid").and_then(Value::as_i64) {
+            Some(pid) => format!("running, pid {pid}"),
+            None => "not running".to_owned(),
+        },
+    ));
+    if let Some(warnings) = status["config_warnings"]
+        .as_array()
+        .filter(|list| !list.is_empty())
+    {
+        lines.push((
+            "config",
+            format!(
+                "{} (hermes config check)",
+                counted(warnings.len(), "warning")
+            ),
+        ));
+    }
+    lines
+}
+
+fn joined(names: &[String], rest: &str) -> String {
+    if names.is_empty() {
+        format!("none; {rest}")
+    } else {
+        format!("{}; {rest}", names.join(", "))
+    }
+}
+
+fn the_model(status: &Value) -> String {
+    let text = |key: &str| status["model"][key].as_str().unwrap_or("-");
+    match status["model"]["error"].as_str() {
+        Some(error) => format!("none: {}", error.lines().next().unwrap_or(error)),
+        None => format!(
+            "{} ({}) at {}",
+            text("model"),
+            text("provider"),
+            text("base_url")
+        ),
+    }
 }
 
 /// Where commands run and what confines them there.
-fn terminal(cx: &Context, config: &hermes_config::Config) -> Value {
+fn terminal(cx: &Context, config: &Config) -> Value {
     let cwd = std::env::current_dir().unwrap_or_default();
     match backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default()) {
         Err(error) => json!({"error": error.to_string(), "posture": error.to_string()}),
@@ -106,17 +176,65 @@ fn terminal(cx: &Context, config: &hermes_config::Config) -> Value {
     }
 }
 
-fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
-    let loaded = cx.load_config()?;
-    let config = Arc::new(loaded.config);
-    let router = wiring::router(cx, &config, Overrides::default());
-    let model = match router.describe() {
+fn route(router: &Router, deep: bool) -> Result<Value, Failure> {
+    let mut shown = match router.describe() {
         Ok(route) => json!(Route {
             base_url: redact::url(&route.base_url),
             ..route
         }),
-        Err(error) => json!({"error": error.to_string()}),
+        Err(error) => return Ok(json!({"error": error.to_string()})),
     };
+    if deep {
+        let client = router.primary()?;
+        let answered = wiring::runtime()?.block_on(model::probe(client));
+        let (answers, text) = match answered {
+            Ok(text) => (true, format!("answers: {text}")),
+            Err(why) => (false, why),
+        };
+        shown["answers"] = json!(answers);
+        shown["answer"] = json!(text);
+    }
+    Ok(shown)
+}
+
+fn keys(router: &Router) -> Value {
+    let (mut present, mut absent) = (Vec::new(), Vec::new());
+    for provider in router.providers() {
+        match (&provider.key, provider.key_env) {
+            (Some(_), _) => present.push(provider.id),
+            (None, Some(_)) => absent.push(provider.id),
+            (None, None) => {}
+        }
+    }
+    json!({"present": present, "absent": absent})
+}
+
+fn toolsets_of(config: &Config) -> Value {
+    let enabled = toolsets::enabled(config, "cli");
+    let (on, off): (Vec<&str>, Vec<&str>) = toolsets::switchable("cli")
+        .map(|set| set.name)
+        .partition(|name| enabled.contains(*name));
+    json!({"on": on, "off": off})
+}
+
+fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
+    let reports = mcp::reports(cx, deep.then_some(SERVERS))?;
+    let row = |report: &hermes_mcp::report::ServerReport| {
+        let state = match (report.enabled, deep) {
+            (false, _) => "off",
+            // Nobody was called: whether it works is not known.
+            (true, false) if report.problems.iter().all(|problem| !problem.fatal) => "on",
+            (true, _) => report.state,
+        };
+        json!({"name": report.name, "state": state, "tools": report.tools})
+    };
+    Ok(reports.iter().map(row).collect())
+}
+
+fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
+    let loaded = cx.load_config()?;
+    let config = Arc::new(loaded.config);
+    let router = wiring::router(cx, &config, Overrides::default());
     let memory = MemoryFiles::of_home(&cx.home, &config);
     let used = |target| match memory.usage(target) {
         Ok(saved) => saved.usage(),
@@ -130,16 +248,31 @@ fn collect(cx: &Context) -> Result<Value, crate::exit::Failure> {
     } else {
         json!({"count": 0, "messages": 0})
     };
+    let fallbacks: Vec<String> = config
+        .fallbacks()
+        .iter()
+        .map(|step| format!("{} ({})", step.model, step.provider))
+        .collect();
     let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
     Ok(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "home": cx.home.root(),
         "profile": cx.home.profile(),
-        "model": model,
+        "model": route(&router, deep)?,
+        "fallbacks": fallbacks,
+        "keys": keys(&router),
         "sessions": sessions,
         "memory": {"memory": used(Target::Memory), "user": used(Target::User)},
         "skills": Library::of_home(&cx.home, &config, Some("cli")).scan().len(),
+        "toolsets": toolsets_of(&config),
         "terminal": terminal(cx, &config),
+        "approvals": {
+            "mode": config.approvals.mode.as_str(),
+            "rules": config.command_allowlist.len(),
+            "unattended": config.approvals.unattended.as_ref().map_or("deny", |word| word.as_str()),
+        },
+        "mcp": servers(cx, deep)?,
+        "gateway": {"pid": profile::gateway_pid(cx.home.root())},
         "config_warnings": warnings,
     }))
 }

@@ -112,7 +112,7 @@ pub(super) fn connect(
 }
 
 /// The cause, for the person.
-pub(super) fn why(report: &ServerReport) -> String {
+pub(crate) fn why(report: &ServerReport) -> String {
     let name = &report.name;
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return problem.to_string();

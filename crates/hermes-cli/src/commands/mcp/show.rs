@@ -99,6 +99,14 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
     notes
 }
 
+/// How all servers stand: called for so many seconds, or as far as the config tells.
+pub(crate) fn reports(cx: &Context, wait: Option<u64>) -> Result<Vec<ServerReport>, Failure> {
+    match wait {
+        Some(seconds) => live(cx, None, seconds),
+        None => offline(cx),
+    }
+}
+
 /// Connects to all servers, or one, for a moment.
 fn live(cx: &Context, name: Option<&str>, timeout: u64) -> Result<Vec<ServerReport>, Failure> {
     let entries = match name {

@@ -1,0 +1,286 @@
+//! Checks that need nothing but this machine.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_models::credentials::Status;
+use hermes_models::credentials::store::AuthStore;
+use hermes_models::router::Overrides;
+use hermes_store::db::{RepairOptions, RepairReport, repair};
+use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::skills::Library;
+
+use super::Report;
+use crate::commands::{Context, profile};
+use crate::wiring;
+
+/// Less free space than this, and the next conversation may not be kept.
+const TIGHT: u64 = 100 * 1024 * 1024;
+const LOW: u64 = 1024 * 1024 * 1024;
+
+pub(super) fn home(cx: &Context, report: &mut Report) {
+    let root = cx.home.root();
+    if !root.exists() {
+        report.ok(format!("{} will be made at the first chat", root.display()));
+        return;
+    }
+    match tempfile::tempfile_in(root) {
+        Ok(_) => report.ok(root.display().to_string()),
+        Err(error) => report.problem(
+            format!(
+                "nothing can be written to {} ({}); no conversation can be kept",
+                root.display(),
+                error.kind()
+            ),
+            "check who owns it",
+        ),
+    }
+    for path in private_files(cx) {
+        if let Some(mode) = readable_by_others(&path) {
+            let path = path.display();
+            report.warning(
+                format!("{path} can be read by others ({mode:o})"),
+                format!("chmod 600 {path}, or hermes doctor --fix"),
+            );
+        }
+    }
+}
+
+/// Files that nobody else should read.
+pub(super) fn private_files(cx: &Context) -> [PathBuf; 3] {
+    [
+        cx.home.env_path(),
+        cx.home.config_path(),
+        cx.home.auth_path(),
+    ]
+}
+
+pub(super) fn readable_by_others(path: &Path) -> Option<u32> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o077 != 0).then_some(mode)
+}
+
+pub(super) fn disk(cx: &Context, report: &mut Report) {
+    // The nearest directory that exists stands for the home that does not yet.
+    let Some(place) = cx.home.root().ancestors().find(|path| path.exists()) else {
+        return;
+    };
+    match rustix::fs::statvfs(place) {
+        Ok(system) => {
+            let free = system.f_bavail.saturating_mul(system.f_frsize);
+            let text = format!("{:.1} GB free at {}", free as f64 / 1e9, place.display());
+            if free < TIGHT {
+                report.problem(text, "make room: conversations may not be kept");
+            } else if free < LOW {
+                report.warning(
+                    text,
+                    "make room soon (hermes sessions prune, hermes checkpoints prune)",
+                );
+            } else {
+                report.ok(text);
+            }
+        }
+        Err(error) => report.warning(format!("free space is not known: {error}"), ""),
+    }
+}
+
+pub(super) fn config(cx: &Context, report: &mut Report) {
+    for warning in cx.env.warnings() {
+        report.warning(format!(".env: {warning}"), "hermes config env-path");
+    }
+    match cx.load_config() {
+        Ok(loaded) => {
+            let path = cx.home.config_path();
+            if !path.exists() {
+                report.ok("none yet: all defaults");
+            } else if loaded.warnings.is_empty() {
+                report.ok(path.display().to_string());
+            }
+            for warning in &loaded.warnings {
+                report.warning(warning.to_string(), "hermes config edit");
+            }
+            match hermes_config::migrate::run(&cx.home, &cx.env, true) {
+                Ok(plan) if !plan.is_empty() => report.warning(
+                    format!("old settings: {}", plan.notes.join("; ")),
+                    "hermes config migrate, or hermes doctor --fix",
+                ),
+                _ => {}
+            }
+        }
+        Err(failure) => report.problem(failure.message, ""),
+    }
+}
+
+/// Keys that were refused or rest, and fallbacks without any.
+pub(super) fn keys(cx: &Context, report: &mut Report) {
+    let store = AuthStore::new(&cx.home);
+    let providers = match store.providers() {
+        Ok(providers) => providers,
+        Err(error) => {
+            report.problem(
+                format!("the stored keys are not used: {error}"),
+                format!("mend or move away {}", cx.home.auth_path().display()),
+            );
+            return;
+        }
+    };
+    let now = SystemClock.now();
+    let mut stored = 0;
+    for provider in &providers {
+        let Ok(listed) = store.entries(provider) else {
+            continue;
+        };
+        for entry in listed.entries {
+            stored += usize::from(entry.holds_secret);
+            match entry.status {
+                Status::Dead => report.warning(
+                    format!("{provider}: {} was refused", entry.label),
+                    format!(
+                        "hermes auth remove {provider} {}, then hermes auth add {provider}",
+                        entry.id
+                    ),
+                ),
+                Status::Exhausted(until) if until > now => report.warning(
+                    format!(
+                        "{provider}: {} rests until {}",
+                        entry.label,
+                        until.with_timezone(&chrono::Local).format("%H:%M")
+                    ),
+                    format!("hermes auth reset {provider}"),
+                ),
+                Status::Exhausted(_) | Status::Ready => {}
+            }
+        }
+    }
+    let Ok(loaded) = cx.load_config() else {
+        return;
+    };
+    let config = Arc::new(loaded.config);
+    let router = wiring::router(cx, &config, Overrides::default());
+    let known = router.providers();
+    let usable = known
+        .iter()
+        .filter(|provider| provider.key.is_some())
+        .count();
+    report.ok(format!(
+        "{} with a key, {} in auth.json",
+        super::super::counted(usable, "provider"),
+        super::super::counted(stored, "key")
+    ));
+    for step in config.fallbacks() {
+        let keyless = known.iter().any(|provider| {
+            provider.id.eq_ignore_ascii_case(&step.provider)
+                && provider.key.is_none()
+                && !provider.own
+        });
+        if keyless && step.api_key.expose().is_empty() && step.key_env.is_empty() {
+            report.warning(
+                format!(
+                    "the fallback {} has no key of {}",
+                    step.model, step.provider
+                ),
+                format!("hermes auth add {}", step.provider),
+            );
+        }
+    }
+}
+
+pub(super) fn database(cx: &Context, report: &mut Report) {
+    let path = cx.home.state_db();
+    if !path.exists() {
+        report.ok("none yet");
+        return;
+    }
+    if !writable(&path) {
+        report.problem(
+            format!("{} cannot be written", path.display()),
+            "check who owns it",
+        );
+        return;
+    }
+    let look = RepairOptions {
+        check_only: true,
+        backup: false,
+    };
+    match repair(&path, look, &SystemClock) {
+        Ok(RepairReport {
+            problem: Some(problem),
+            ..
+        }) => report.problem(problem, "run: hermes sessions repair"),
+        Ok(_) => report.ok(path.display().to_string()),
+        Err(error) => report.problem(error.to_string(), ""),
+    }
+}
+
+/// Asked of the system: opening and closing the file itself would drop locks that SQLite holds.
+fn writable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+pub(super) fn memory(cx: &Context, report: &mut Report) {
+    let Ok(loaded) = cx.load_config() else {
+        return;
+    };
+    let files = MemoryFiles::of_home(&cx.home, &loaded.config);
+    for target in [Target::Memory, Target::User] {
+        match files.usage(target) {
+            Ok(saved) => report.ok(format!("{}: {}", target.file_name(), saved.usage())),
+            Err(error) => report.problem(error.to_string(), ""),
+        }
+    }
+}
+
+pub(super) fn skills(cx: &Context, report: &mut Report) {
+    if let Ok(loaded) = cx.load_config() {
+        let found = Library::of_home(&cx.home, &loaded.config, Some("cli")).scan();
+        report.ok(format!("{} found", found.len()));
+    }
+}
+
+/// Permissions that are wider than they look.
+pub(super) fn approvals(cx: &Context, report: &mut Report) {
+    let Ok(loaded) = cx.load_config() else {
+        return;
+    };
+    let config = loaded.config;
+    let concerns = crate::commands::approvals::concerns(&config);
+    if concerns.is_empty() {
+        let rules = config.command_allowlist.len();
+        let mode = config.approvals.mode.as_str();
+        report.ok(format!("mode {mode}, {rules} rules"));
+    }
+    for concern in concerns {
+        report.warning(concern, "");
+    }
+}
+
+pub(super) fn gateway(cx: &Context, report: &mut Report) {
+    let recorded = cx.home.join("gateway.pid");
+    match profile::gateway_pid(cx.home.root()) {
+        Some(pid) => report.ok(format!("running, pid {pid}")),
+        None if recorded.exists() => report.warning(
+            "not running, though gateway.pid says so: it was killed",
+            "hermes doctor --fix removes the file",
+        ),
+        None => report.ok("not running"),
+    }
+}
+
+/// Tools that are switched on and cannot be offered here.
+pub(super) fn tools(cx: &Context, report: &mut Report) {
+    let Ok(loaded) = cx.load_config() else {
+        return;
+    };
+    let config = Arc::new(loaded.config);
+    match wiring::hands::offer(cx, &config) {
+        Ok(offer) => {
+            report.ok(format!("{} can be offered", offer.names.len()));
+            for (name, why) in &offer.missing {
+                report.ok(format!("{name} is left out: {why}"));
+            }
+        }
+        Err(failure) => report.problem(failure.message, ""),
+    }
+}
