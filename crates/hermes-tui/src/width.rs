@@ -31,6 +31,9 @@ pub fn width(text: &str) -> usize {
 
 /// Columns of one grapheme, never more than two.
 pub fn grapheme_width(grapheme: &str) -> usize {
+    if let [byte] = grapheme.as_bytes() {
+        return usize::from(!byte.is_ascii_control());
+    }
     let wide = if WIDE_AMBIGUOUS.load(Ordering::Relaxed) {
         grapheme.width_cjk()
     } else {

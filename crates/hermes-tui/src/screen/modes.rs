@@ -50,6 +50,8 @@ pub fn enter_bytes(options: &ModesOptions) -> String {
     if options.keyboard {
         bytes.push_str("\x1b[?u");
     }
+    // Terminal.app prints a letter of a question that it does not know.
+    bytes.push_str("\r\x1b[K");
     bytes
 }
 
@@ -236,7 +238,7 @@ mod tests {
         };
         assert_eq!(
             enter_bytes(&options),
-            "\x1b[22;2t\x1b[?2004h\x1b[?1004h\x1b[?2004$p\x1b]11;?\x1b\\\x1b[?u"
+            "\x1b[22;2t\x1b[?2004h\x1b[?1004h\x1b[?2004$p\x1b]11;?\x1b\\\x1b[?u\r\x1b[K"
         );
         let placement = Placement::default();
         placement.set(4, 1);

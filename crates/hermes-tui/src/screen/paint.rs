@@ -73,6 +73,10 @@ impl Paint {
         };
         for span in &line.spans {
             self.style(line.style.patch(span.style), look);
+            if at.takes_whole(&span.content) {
+                self.raw(&span.content);
+                continue;
+            }
             for (grapheme, wide) in graphemes(&span.content) {
                 if !self.grapheme(grapheme, wide, &mut at) {
                     self.link(None, &mut at);
@@ -175,6 +179,20 @@ struct Column<'a> {
     byte: usize,
     links: &'a [Link],
     open: Option<usize>,
+}
+
+impl Column<'_> {
+    /// Whether a text needs no look at its graphemes, as most do not; then it counts as written.
+    fn takes_whole(&mut self, text: &str) -> bool {
+        let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let used = self.used + text.len();
+        let whole =
+            plain && self.links.is_empty() && self.columns.is_none_or(|columns| used <= columns);
+        if whole {
+            self.used = used;
+        }
+        whole
+    }
 }
 
 /// What is written for a grapheme: itself, unless it drives the terminal or may pass the edge there.
