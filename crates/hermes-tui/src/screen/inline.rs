@@ -314,7 +314,7 @@ impl<W: Write> Screen<W> {
             return;
         }
         // Its top has gone to the scrollback: only a reflow takes it away there.
-        let lost = self.at.1 >= usize::from(size.height.max(1));
+        let lost = self.shown.len() > usize::from(size.height.max(1));
         if self.options.reflow == Reflow::Full && (size.width != self.size.width || lost) {
             self.stale = true;
         }

@@ -195,6 +195,12 @@ impl Column<'_> {
     }
 }
 
+/// Control characters as they are shown.
+const PICTURES: [&str; 32] = [
+    "␀", "␁", "␂", "␃", "␄", "␅", "␆", "␇", "␈", "␉", "␊", "␋", "␌", "␍", "␎", "␏", "␐", "␑", "␒",
+    "␓", "␔", "␕", "␖", "␗", "␘", "␙", "␚", "␛", "␜", "␝", "␞", "␟",
+];
+
 /// What is written for a grapheme: itself, unless it drives the terminal or may pass the edge there.
 fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, usize) {
     let mut chars = grapheme.chars();
@@ -205,8 +211,11 @@ fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, us
         return match first {
             '\t' | '\n' => (" ", 1),
             '\r' => ("", 0),
-            '\u{1b}' => ("␛", 1),
-            _ => ("\u{fffd}", 1),
+            '\u{7f}' => ("␡", 1),
+            _ => (
+                PICTURES.get(first as usize).copied().unwrap_or("\u{fffd}"),
+                1,
+            ),
         };
     }
     if is_harmful(first) {

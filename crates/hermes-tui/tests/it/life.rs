@@ -15,6 +15,7 @@ enum Step {
     Frame { height: u16, cursor: u16 },
     Both { said: Vec<Said>, height: u16 },
     Resize(u16, u16),
+    Height(u16),
     Overlay(Vec<Step>),
 }
 
@@ -76,6 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..9u16, 0..9u16).prop_map(|(height, cursor)| Step::Frame { height, cursor }),
         3 => (saids(), 1..9u16).prop_map(|(said, height)| Step::Both { said, height }),
         2 => (12..90u16, 3..14u16).prop_map(|(width, height)| Step::Resize(width, height)),
+        2 => (3..14u16).prop_map(Step::Height),
     ];
     flat.prop_recursive(1, 4, 3, |inner| {
         prop::collection::vec(inner, 0..3).prop_map(Step::Overlay)
@@ -153,6 +155,7 @@ fn live(bench: &mut Bench, life: &mut Life, steps: &[Step], deep: bool) {
                 bench.act(|screen| screen.update(&rows, &frame));
             }
             Step::Resize(width, height) => bench.resize(*width, *height),
+            Step::Height(height) => bench.resize(size.width, *height),
             Step::Overlay(steps) if !deep => {
                 bench.act(Screen::enter_overlay);
                 bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));

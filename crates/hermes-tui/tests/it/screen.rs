@@ -353,6 +353,25 @@ fn a_height_that_changes_erases_nothing() {
 }
 
 #[test]
+fn a_screen_lower_than_the_frame_leaves_no_copy_of_it() {
+    let mut bench = Bench::new(20, 12);
+    let tall = frame(&["a", "b", "c", "d", "e", "> ", "status"], Some((2, 5)));
+    bench.act(|screen| screen.update(&rows(&["one", "two"]), &tall));
+    bench.resize(20, 4);
+    assert!(bench.screen.needs_reflow());
+    let low = frame(&["> ", "status"], Some((2, 0)));
+    bench.act(|screen| screen.reflow(&rows(&["one", "two"]), &low));
+    assert_eq!(bench.rows(), ["one", "two", ">", "status"]);
+}
+
+#[test]
+fn what_drives_a_terminal_is_seen_instead() {
+    let mut bench = Bench::new(40, 4);
+    bench.act(|screen| screen.commit(&rows(&["a\x1b[2Jb\tc\rde\x07f\u{202e}g"])));
+    assert_eq!(bench.rows(), ["a␛[2Jb cde␇fg"]);
+}
+
+#[test]
 fn without_reflow_old_rows_are_left_to_the_terminal() {
     let options = ScreenOptions {
         reflow: Reflow::Off,
