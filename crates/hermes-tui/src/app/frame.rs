@@ -21,6 +21,8 @@ const DRAFT: Duration = Duration::from_millis(800);
 const COMPOSER: u16 = 16;
 /// Messages that are shown before "and more".
 const QUEUED: usize = 3;
+/// From this height on what happens is seen above the running sign.
+const LIVE: usize = 12;
 /// Rows that `tui.screen: full` shows above the frame at most.
 const RECENT: usize = 2000;
 
@@ -129,6 +131,12 @@ impl App {
             *row += u16::try_from(lines.len()).unwrap_or(0);
         }
         lines.extend(below);
+        // On the smallest screens even a sign may be too wide.
+        for line in &mut lines {
+            if width::line_width(line) > usize::from(columns) {
+                *line = width::truncate_line(line, usize::from(columns), "");
+            }
+        }
         Frame { lines, cursor }
     }
 
@@ -136,7 +144,7 @@ impl App {
     fn above_input(&self, columns: u16, room: usize, now: Instant) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         if room >= 5 {
-            lines.extend(self.running_line(columns, now));
+            lines.extend(self.running_line(columns, room, now));
         }
         if room >= 8 {
             lines.extend(self.waiting_lines(columns));
@@ -165,8 +173,8 @@ impl App {
     }
 
     /// `* Running cargo clippy (3s · Esc to stop)`
-    fn running_line(&self, columns: u16, now: Instant) -> Option<Line<'static>> {
-        let (what, since) = self.running(now)?;
+    fn running_line(&self, columns: u16, room: usize, now: Instant) -> Option<Line<'static>> {
+        let (what, since) = self.running(room, now)?;
         let glyphs = self.theme.glyphs();
         let sign = if self.manner.animated {
             let frames = glyphs.spinner;
@@ -204,7 +212,7 @@ impl App {
     }
 
     /// What goes on, and since when.
-    fn running(&self, now: Instant) -> Option<(String, Option<Instant>)> {
+    fn running(&self, room: usize, now: Instant) -> Option<(String, Option<Instant>)> {
         let Some(turn) = &self.turn else {
             if self.awaiting {
                 return Some(("Sending".to_owned(), None));
@@ -227,6 +235,8 @@ impl App {
                 }
                 (None, Doing::Thinking) => "Thinking".to_owned(),
                 (None, Doing::Writing) => "Writing".to_owned(),
+                // What the tool does stands above, where there is room.
+                (None, Doing::Tool(..)) if room >= LIVE => "Working".to_owned(),
                 (None, Doing::Tool(what, 0)) => width::harmless(&what).into_owned(),
                 (None, Doing::Tool(what, others)) => {
                     format!("{} and {others} more", width::harmless(&what))

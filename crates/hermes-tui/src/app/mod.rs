@@ -14,6 +14,8 @@ mod queue;
 mod run;
 mod state;
 mod status;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
 pub use frame::Drawing;

@@ -7,6 +7,7 @@ use ratatui_core::text::{Line, Span};
 
 use super::figures::{dollars, tokens};
 use super::state::App;
+use crate::port::Busy;
 use crate::theme::Role;
 use crate::width;
 
@@ -142,6 +143,21 @@ impl App {
         (sum > 0.0).then(|| dollars(sum))
     }
 
+    /// What is worth knowing about keys now.
+    fn help(&self) -> &'static str {
+        if self.prompts.is_open() {
+            return "";
+        }
+        if !self.is_busy() || self.composer.is_empty() {
+            return "? keys";
+        }
+        match self.busy {
+            Busy::Steer => "Enter steers, Tab queues",
+            Busy::Queue => "Enter queues",
+            Busy::Interrupt => "Enter interrupts, Tab queues",
+        }
+    }
+
     pub(super) fn status_line(&self, columns: u16, now: Instant) -> Line<'static> {
         let room = usize::from(columns);
         let glyphs = self.theme.glyphs();
@@ -150,13 +166,13 @@ impl App {
             let line = Line::styled(format!("  {text}"), self.theme.style(Role::Warning));
             return width::truncate_line(&line, room, glyphs.ellipsis);
         }
-        let help = "? keys";
+        let help = self.help();
         let mut facts = self.facts();
         let wide = |facts: &[Fact]| -> usize {
             let text: usize = facts.iter().map(|fact| width::width(&fact.text)).sum();
             2 + text + 3 * facts.len().saturating_sub(1)
         };
-        let tail = 2 + help.len();
+        let tail = if help.is_empty() { 0 } else { 2 + help.len() };
         while wide(&facts) + tail > room && facts.len() > 1 {
             shrink(&mut facts);
         }

@@ -154,17 +154,28 @@ impl Look<'_> {
 
     /// `text` broken to the width: `first` before the first line, blanks before the others.
     fn block(&self, first: &str, text: &str, role: Role) -> Vec<Line<'static>> {
-        let indent = width::width(first);
+        self.labelled(
+            &Span::styled(first.to_owned(), self.style(Role::Dim)),
+            text,
+            role,
+        )
+    }
+
+    fn labelled(&self, first: &Span<'static>, text: &str, role: Role) -> Vec<Line<'static>> {
+        let indent = width::width(&first.content);
         let room = self.columns.saturating_sub(indent).max(1);
         let mut lines = Vec::new();
-        for mut line in width::wrap_text(&width::visible(text), room, self.style(role)) {
+        for line in width::wrap_text(&width::visible(text), room, Style::default()) {
+            let words: String = line.spans.iter().map(|span| &*span.content).collect();
             let prefix = if lines.is_empty() {
-                Span::styled(first.to_owned(), self.style(Role::Dim))
+                first.clone()
             } else {
                 Span::raw(" ".repeat(indent))
             };
-            line.spans.insert(0, prefix);
-            lines.push(line);
+            lines.push(Line::from(vec![
+                prefix,
+                Span::styled(words, self.style(role)),
+            ]));
         }
         lines
     }
@@ -401,8 +412,15 @@ fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
         }
         let mark = if here { pointer } else { " " };
         let first = format!("{INDENT}{mark} {}  ", index + 1);
-        let role = if here { Role::Selected } else { Role::Text };
-        sheet.body.extend(look.block(&first, &choice.title, role));
+        let (label, role) = if here {
+            (Role::Selected, Role::Selected)
+        } else {
+            (Role::Dim, Role::Text)
+        };
+        let first = Span::styled(first, look.style(label));
+        sheet
+            .body
+            .extend(look.labelled(&first, &choice.title, role));
     }
     if let Some(own) = &picker.own {
         let here = picker.on_own();

@@ -1,0 +1,404 @@
+//! Approvals and questions.
+
+use hermes_core::approval::{Rule, Verdict};
+use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::{Bench, request};
+use crate::input::Input;
+
+fn verdicts(bench: &mut Bench) -> Vec<(String, Verdict)> {
+    bench
+        .commands()
+        .into_iter()
+        .filter_map(|command| match command {
+            AgentCommand::Answer { request, verdict } => Some((request, verdict)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn answers(bench: &mut Bench) -> Vec<Answer> {
+    bench
+        .commands()
+        .into_iter()
+        .filter_map(|command| match command {
+            AgentCommand::Reply { answer, .. } => Some(answer),
+            _ => None,
+        })
+        .collect()
+}
+
+const DENIED: Verdict = Verdict::Deny { why: None };
+
+fn asked() -> Bench {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.approval("1", "rm -rf build && git push --force origin main");
+    bench
+}
+
+/// Every letter of the prompt is in it, and an Enter at its end.
+const SENTENCE: &str = "yes, also say a new thing";
+
+#[test]
+fn typing_ahead_cannot_approve() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.write("wait, ");
+    bench.approval("1", "rm -rf build");
+    // The person types on without looking, as fast and as slow as people do.
+    for (index, c) in "also check the logs, yes".chars().enumerate() {
+        bench.pass(if index % 3 == 0 { 90 } else { 400 });
+        bench.write(&c.to_string());
+    }
+    bench.press("enter");
+    bench.pass(900);
+    assert_eq!(bench.commands(), []);
+    // Nothing of it is lost.
+    bench.pass(200);
+    bench.press("n");
+    assert_eq!(verdicts(&mut bench), [("1".to_owned(), DENIED)]);
+    let frame = bench.frame();
+    assert!(frame.contains("wait, also check the logs, yes"), "{frame}");
+}
+
+#[test]
+fn a_sentence_that_begins_while_keys_are_open_is_no_answer() {
+    for first in ["y", "s", "a"] {
+        let mut bench = asked();
+        bench.pass(1_500);
+        bench.write(first);
+        bench.pass(120);
+        for c in SENTENCE.chars() {
+            bench.write(&c.to_string());
+            bench.pass(120);
+        }
+        bench.press("enter");
+        bench.pass(950);
+        assert_eq!(bench.commands(), [], "{first}");
+        bench.pass(100);
+        bench.press("esc");
+        assert_eq!(verdicts(&mut bench), [("1".to_owned(), DENIED)]);
+        let frame = bench.frame();
+        assert!(frame.contains(&format!("{first}{SENTENCE}")), "{frame}");
+    }
+}
+
+#[test]
+fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
+    let mut bench = Bench::new();
+    bench.begin();
+    // The event is known, the screen was not drawn, and seconds have passed.
+    bench.app.news(
+        crate::port::News::Event(hermes_core::event::Sequenced {
+            seq: 1,
+            turn: None,
+            event: AgentEvent::ApprovalNeeded {
+                request: request("1", "rm -rf build"),
+            },
+        }),
+        bench.now,
+    );
+    bench.now += std::time::Duration::from_secs(5);
+    let key = Input::Key("y".parse().unwrap());
+    bench.app.input(key, bench.now);
+    bench.pass(500);
+    assert_eq!(bench.commands(), []);
+}
+
+#[test]
+fn letters_answer_once_they_are_open() {
+    for (keys, wait, verdict) in [
+        ("y", 300, Verdict::Once),
+        ("y enter", 300, Verdict::Once),
+        ("s", 300, Verdict::Session),
+        ("n", 0, DENIED),
+        ("enter", 0, DENIED),
+        ("esc", 0, DENIED),
+    ] {
+        let mut bench = asked();
+        bench.press(keys);
+        bench.pass(900);
+        assert_eq!(verdicts(&mut bench), [], "{keys} was too early");
+        bench.pass(1_100);
+        bench.press(keys);
+        bench.pass(wait);
+        assert_eq!(verdicts(&mut bench), [("1".to_owned(), verdict)], "{keys}");
+    }
+}
+
+#[test]
+fn always_shows_the_rule_and_wants_a_second_key() {
+    let rule = Rule("git push --force origin *".to_owned());
+    let mut bench = asked();
+    bench.pass(1_100);
+    bench.press("a");
+    let frame = bench.frame();
+    assert!(
+        frame.contains("stored for ever: git push --force origin *"),
+        "{frame}"
+    );
+    bench.pass(1_100);
+    assert_eq!(verdicts(&mut bench), []);
+    bench.press("a");
+    assert_eq!(
+        verdicts(&mut bench),
+        [("1".to_owned(), Verdict::Always(rule))]
+    );
+}
+
+#[test]
+fn the_rule_is_edited_and_checked_before_it_is_stored() {
+    let mut bench = Bench::with(|options| {
+        options.check_rule = |_, rule| match rule {
+            "git push --force origin main" => Ok(Rule(rule.to_owned())),
+            _ => Err(format!("{rule:?} does not fit the command")),
+        };
+    });
+    bench.begin();
+    bench.approval("1", "git push --force origin main");
+    bench.pass(1_100);
+    bench.press("a");
+    bench.pass(1_100);
+    bench.press("e backspace");
+    bench.write("x");
+    bench.pass(1_100);
+    bench.press("enter");
+    let frame = bench.frame();
+    assert!(frame.contains("does not fit the command"), "{frame}");
+    bench.press("backspace");
+    bench.write("main");
+    bench.press("enter");
+    let rule = Rule("git push --force origin main".to_owned());
+    assert_eq!(
+        verdicts(&mut bench),
+        [("1".to_owned(), Verdict::Always(rule))]
+    );
+}
+
+#[test]
+fn a_denial_is_explained() {
+    let mut bench = asked();
+    bench.pass(1_100);
+    bench.press("e");
+    bench.write("not on Fridays");
+    bench.press("enter");
+    let why = Some("not on Fridays".to_owned());
+    assert_eq!(
+        verdicts(&mut bench),
+        [("1".to_owned(), Verdict::Deny { why })]
+    );
+}
+
+#[test]
+fn several_wait_in_a_row_and_each_is_seen_anew() {
+    let mut bench = asked();
+    bench.approval("2", "rm -rf dist");
+    bench.approval("3", "rm -rf out");
+    assert!(bench.frame().contains("1 of 3"));
+    bench.pass(1_100);
+    bench.press("n");
+    let frame = bench.frame();
+    assert!(
+        frame.contains("2 of 3") && frame.contains("rm -rf dist"),
+        "{frame}"
+    );
+    bench.press("n n n");
+    assert_eq!(verdicts(&mut bench), [("1".to_owned(), DENIED)]);
+    // Answered elsewhere: the next comes up.
+    bench.event(AgentEvent::QuestionClosed {
+        question: "2".to_owned(),
+    });
+    let frame = bench.frame();
+    assert!(
+        frame.contains("3 of 3") && frame.contains("rm -rf out"),
+        "{frame}"
+    );
+    bench.end(TurnExit::Interrupted);
+    assert!(!bench.frame().contains("Approve?"));
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_that_asks() {
+    let mut bench = asked();
+    bench.press("ctrl+c");
+    assert_eq!(bench.commands(), [AgentCommand::Interrupt]);
+    assert!(!bench.frame().contains("Approve?"));
+}
+
+#[test]
+fn nothing_hides_and_nothing_is_cut_without_a_sign() {
+    let mut bench = Bench::new().sized(40, 12);
+    bench.begin();
+    let long: Vec<String> = (0..40).map(|n| format!("echo part{n:02}")).collect();
+    let action = format!("rm \u{202e}gpj.exe\u{200b} && {}", long.join(" && "));
+    bench.approval("1", &action);
+    let frame = bench.frame();
+    assert!(frame.contains("<U+202E>"), "{frame}");
+    assert!(frame.contains("more rows"), "{frame}");
+    let mut seen = frame.replace(['\n', ' '], "");
+    for _ in 0..40 {
+        bench.press("down");
+        seen.push_str(&bench.frame().replace(['\n', ' '], ""));
+    }
+    for n in 0..40 {
+        assert!(seen.contains(&format!("part{n:02}")), "part {n}");
+    }
+    assert!(seen.contains("<U+200B>"));
+    bench.pass(1_100);
+    bench.press("n");
+    assert_eq!(verdicts(&mut bench), [("1".to_owned(), DENIED)]);
+}
+
+#[test]
+fn a_page_above_keeps_the_prompt_closed() {
+    let mut bench = asked();
+    bench.press("ctrl+t");
+    bench.pass(5_000);
+    let frame = bench.frame();
+    assert!(
+        frame.contains("an answer of yours is waited for"),
+        "{frame}"
+    );
+    bench.press("q y");
+    bench.pass(900);
+    bench.press("y");
+    bench.pass(900);
+    assert_eq!(verdicts(&mut bench), []);
+    bench.pass(200);
+    bench.press("y");
+    bench.pass(300);
+    assert_eq!(verdicts(&mut bench), [("1".to_owned(), Verdict::Once)]);
+}
+
+fn question(want: Want) -> AgentEvent {
+    AgentEvent::QuestionAsked {
+        question: Question {
+            id: "q".to_owned(),
+            from: "clarify".to_owned(),
+            text: "Which database?".to_owned(),
+            want,
+        },
+    }
+}
+
+fn said(text: &str) -> Answer {
+    Answer::Text {
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn a_choice_is_made_with_arrows_numbers_or_words() {
+    let want = || {
+        question(Want::Choice {
+            options: ["PostgreSQL", "SQLite"].map(Choice::plain).to_vec(),
+            other: true,
+        })
+    };
+    for (keys, words, answer) in [
+        ("enter", "", said("PostgreSQL")),
+        ("down enter", "", said("SQLite")),
+        ("2 enter", "", said("SQLite")),
+        ("down down", "files", said("files")),
+        ("", "files", said("files")),
+        ("esc", "", Answer::Declined { why: None }),
+    ] {
+        let mut bench = Bench::new();
+        bench.event(want());
+        bench.press("enter down");
+        bench.pass(1_100);
+        bench.press(keys);
+        if !words.is_empty() {
+            bench.write(words);
+            bench.press("enter");
+        }
+        assert_eq!(answers(&mut bench), [answer], "{keys:?} {words:?}");
+    }
+}
+
+#[test]
+fn a_text_is_asked_for_until_there_is_one() {
+    let mut bench = Bench::new();
+    bench.event(question(Want::Text));
+    bench.pass(1_100);
+    bench.press("enter");
+    assert!(bench.frame().contains("type an answer, or Esc"));
+    bench
+        .app
+        .input(Input::Paste("two\nlines".to_owned()), bench.now);
+    bench.press("enter");
+    assert_eq!(answers(&mut bench), [said("two lines")]);
+}
+
+#[test]
+fn a_form_says_what_is_wrong_with_a_field() {
+    let field = |name: &str, required, kind| Field {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        description: None,
+        required,
+        kind,
+        default: None,
+    };
+    let number = FieldKind::Number {
+        integer: true,
+        minimum: Some(1.0),
+        maximum: Some(65535.0),
+    };
+    let several = FieldKind::Several {
+        options: ["a", "b", "c"].map(Choice::plain).to_vec(),
+        min_items: None,
+        max_items: Some(2),
+    };
+    let mut bench = Bench::new();
+    bench.event(question(Want::Form {
+        fields: vec![
+            field("port", true, number),
+            field("tls", true, FieldKind::Boolean),
+            field("tags", false, several),
+        ],
+    }));
+    bench.pass(1_100);
+    bench.write("99999");
+    bench.press("enter");
+    assert!(
+        bench.frame().contains("at most 65535 is allowed"),
+        "{}",
+        bench.frame()
+    );
+    bench.press("backspace tab tab");
+    assert!(
+        bench.frame().contains("an answer is needed here"),
+        "{}",
+        bench.frame()
+    );
+    bench.press("y tab space right right space enter");
+    let values = json!({"port": 9999, "tls": true, "tags": ["a", "c"]});
+    let values = values.as_object().unwrap().clone();
+    assert_eq!(answers(&mut bench), [Answer::Form { values }]);
+}
+
+#[test]
+fn a_visit_is_declined_unless_it_is_agreed_to() {
+    let visit = || {
+        question(Want::Visit {
+            url: "https://example.org/login".to_owned(),
+        })
+    };
+    for (key, answer) in [
+        ("y", Answer::Agreed),
+        ("enter", Answer::Declined { why: None }),
+        ("esc", Answer::Declined { why: None }),
+    ] {
+        let mut bench = Bench::new();
+        bench.event(visit());
+        bench.press(key);
+        bench.pass(1_100);
+        bench.press(key);
+        assert_eq!(answers(&mut bench), [answer], "{key}");
+    }
+}

@@ -1,0 +1,253 @@
+//! The state under scripted keys and news, with time that the test passes.
+
+mod asked;
+mod busy;
+mod frames;
+mod shown;
+
+use std::time::{Duration, Instant};
+
+use hermes_core::approval::{ApprovalRequest, Rule};
+use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
+use hermes_core::ids::SessionId;
+use hermes_core::model::{Route, WireFormat};
+use hermes_core::usage::{Cost, PriceSource, Usage};
+use ratatui_core::text::Line;
+
+use super::state::Wish;
+use super::{App, Appearance, Drawing, Options};
+use crate::composer::{Command, Composer, Setup};
+use crate::input::Input;
+use crate::keys::Key;
+use crate::port::{Ask, McpCount, News, Status};
+
+/// An interface without a terminal.
+pub(super) struct Bench {
+    pub(super) app: App,
+    pub(super) now: Instant,
+    /// What went to the scrollback.
+    pub(super) printed: Vec<String>,
+    pub(super) asks: Vec<Ask>,
+    pub(super) others: Vec<Wish>,
+    size: (u16, u16),
+    seq: u64,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(super) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Options::new("0.1", status());
+        change(&mut options);
+        let (composer, _) = Composer::new(Setup {
+            commands: Command::all(),
+            ..Setup::default()
+        });
+        let appearance = Appearance {
+            colour: true,
+            ascii: false,
+            hyperlinks: false,
+            clock: || "12:34".to_owned(),
+        };
+        let mut bench = Self {
+            app: App::new(options, composer, appearance),
+            now: Instant::now(),
+            printed: Vec::new(),
+            asks: Vec::new(),
+            others: Vec::new(),
+            size: (80, 24),
+            seq: 0,
+        };
+        bench.draw();
+        bench
+    }
+
+    pub(super) fn sized(mut self, width: u16, height: u16) -> Self {
+        self.size = (width, height);
+        self
+    }
+
+    pub(super) fn draw(&mut self) -> Drawing {
+        for wish in self.app.take_wishes() {
+            match wish {
+                Wish::Ask(ask) => self.asks.push(ask),
+                other => self.others.push(other),
+            }
+        }
+        let drawing = self.app.draw(self.size.0, self.size.1, self.now);
+        self.printed
+            .extend(drawing.rows.iter().map(|row| text(&row.line)));
+        drawing
+    }
+
+    /// The frame as text.
+    pub(super) fn frame(&mut self) -> String {
+        let drawing = self.draw();
+        let frame = drawing.overlay.as_ref().unwrap_or(&drawing.frame);
+        frame.lines.iter().map(text).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn press(&mut self, keys: &str) {
+        for key in keys.split_whitespace() {
+            let key: Key = key.parse().unwrap();
+            self.app.input(Input::Key(key), self.now);
+            self.draw();
+        }
+    }
+
+    pub(super) fn write(&mut self, words: &str) {
+        for c in words.chars() {
+            self.app.input(Input::Key(Key::char(c)), self.now);
+            self.draw();
+        }
+    }
+
+    /// Time passes; what was due happens.
+    pub(super) fn pass(&mut self, millis: u64) {
+        let until = self.now + Duration::from_millis(millis);
+        let mut turns = 0;
+        while let Some(wakes) = self.app.wakes(self.now).filter(|wakes| *wakes <= until) {
+            self.now = self.now.max(wakes);
+            self.app.tick(self.now);
+            self.draw();
+            turns += 1;
+            assert!(turns < 10_000, "it wakes without end");
+        }
+        self.now = until;
+        self.app.tick(self.now);
+        self.draw();
+    }
+
+    pub(super) fn news(&mut self, news: News) {
+        self.app.news(news, self.now);
+        self.draw();
+    }
+
+    pub(super) fn event(&mut self, event: AgentEvent) {
+        self.seq += 1;
+        self.news(News::Event(Sequenced {
+            seq: self.seq,
+            turn: None,
+            event,
+        }));
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.event(AgentEvent::TurnStarted {
+            session: SessionId::new("s"),
+            route: route(),
+        });
+    }
+
+    pub(super) fn says(&mut self, words: &str) {
+        self.event(AgentEvent::TextDelta {
+            text: words.to_owned(),
+        });
+    }
+
+    pub(super) fn end(&mut self, exit: TurnExit) {
+        self.event(AgentEvent::TurnFinished {
+            summary: summary(exit),
+        });
+    }
+
+    pub(super) fn approval(&mut self, id: &str, action: &str) {
+        self.event(AgentEvent::ApprovalNeeded {
+            request: request(id, action),
+        });
+    }
+
+    /// Commands to the session since the last look.
+    pub(super) fn commands(&mut self) -> Vec<AgentCommand> {
+        self.draw();
+        std::mem::take(&mut self.asks)
+            .into_iter()
+            .filter_map(|ask| match ask {
+                Ask::Command(command) => Some(command),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn left(&mut self) -> bool {
+        self.draw();
+        self.others.contains(&Wish::Leave)
+    }
+
+    pub(super) fn count(&self, words: &str) -> usize {
+        self.printed
+            .iter()
+            .filter(|row| row.contains(words))
+            .count()
+    }
+}
+
+pub(super) fn text(line: &Line<'_>) -> String {
+    let text: String = line.spans.iter().map(|span| &*span.content).collect();
+    text.trim_end().to_owned()
+}
+
+pub(super) fn status() -> Status {
+    Status {
+        model: "qwen3:8b".to_owned(),
+        provider: "ollama".to_owned(),
+        remark: Some("local".to_owned()),
+        session: "s".to_owned(),
+        cwd: "/srv/proj".into(),
+        branch: Some("main".to_owned()),
+        tools: 19,
+        approvals: "ask".to_owned(),
+        mcp: Some(McpCount {
+            connected: 2,
+            configured: 3,
+        }),
+        gateway: Some("tg".to_owned()),
+        context: Some((18_000, 131_072)),
+        cost: Some(0.01),
+        ..Status::default()
+    }
+}
+
+fn route() -> Route {
+    Route {
+        provider: "ollama".to_owned(),
+        model: "qwen3:8b".to_owned(),
+        base_url: String::new(),
+        format: WireFormat::ChatCompletions,
+        credential: None,
+    }
+}
+
+pub(super) fn summary(exit: TurnExit) -> TurnSummary {
+    TurnSummary {
+        exit,
+        text: String::new(),
+        usage: Usage {
+            input: 6_400,
+            cache_read: 12_000,
+            output: 512,
+            ..Usage::default()
+        },
+        cost: Cost::Estimated {
+            usd: 0.011,
+            source: PriceSource::OfficialDocsSnapshot,
+        },
+        calls: 2,
+        tool_calls: 3,
+        millis: 21_000,
+        pending_steer: None,
+    }
+}
+
+pub(super) fn request(id: &str, action: &str) -> ApprovalRequest {
+    ApprovalRequest {
+        id: id.to_owned(),
+        tool: "terminal".to_owned(),
+        action: action.to_owned(),
+        reasons: vec!["recursive delete".to_owned(), "force push".to_owned()],
+        rule: Some(Rule("git push --force origin *".to_owned())),
+        posture: Some("local, sandbox: landlock".to_owned()),
+    }
+}

@@ -1,0 +1,227 @@
+//! The transcript.
+
+use hermes_core::event::{AgentEvent, TurnExit};
+use pretty_assertions::assert_eq;
+
+use super::{Bench, summary};
+use crate::port::{Effect, Entry, News, Show};
+
+fn tool(bench: &mut Bench, id: &str) {
+    bench.event(AgentEvent::ToolStarted {
+        call_id: id.to_owned(),
+        name: "terminal".to_owned(),
+        arguments: format!(r#"{{"command":"run {id}"}}"#),
+    });
+}
+
+fn finished(bench: &mut Bench, id: &str) {
+    bench.event(AgentEvent::ToolFinished {
+        call_id: id.to_owned(),
+        name: "terminal".to_owned(),
+        error: None,
+        preview: format!("result of {id}"),
+        millis: 1_200,
+    });
+}
+
+#[test]
+fn finished_lines_go_to_the_scrollback_and_the_rest_is_live() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.says("The first paragraph.\n\nThe second ");
+    assert_eq!(bench.count("The first paragraph."), 1);
+    assert_eq!(bench.count("The second"), 0);
+    assert!(bench.frame().contains("The second"));
+    bench.says("one ends.\n\n");
+    bench.end(TurnExit::Answered);
+    assert_eq!(bench.count("The first paragraph."), 1);
+    assert_eq!(bench.count("The second one ends."), 1);
+    assert_eq!(bench.count("$0.011 est"), 1);
+    let frame = bench.frame();
+    assert!(!frame.contains("second"), "{frame}");
+}
+
+#[test]
+fn an_unknown_price_is_not_said() {
+    let mut bench = Bench::with(|options| options.status.cost = None);
+    bench.begin();
+    bench.says("Done.");
+    let mut unknown = summary(TurnExit::Answered);
+    unknown.cost = hermes_core::usage::Cost::Unknown;
+    bench.event(AgentEvent::TurnFinished { summary: unknown });
+    assert_eq!(bench.count("worked"), 1);
+    assert_eq!(bench.count("$"), 0);
+    assert!(!bench.frame().contains('$'));
+}
+
+#[test]
+fn tools_are_live_and_end_in_the_order_they_began() {
+    let mut bench = Bench::new();
+    bench.begin();
+    tool(&mut bench, "one");
+    tool(&mut bench, "two");
+    finished(&mut bench, "two");
+    assert_eq!(bench.count("run two"), 0, "the first is not done");
+    let frame = bench.frame();
+    assert!(
+        frame.contains("run one") && frame.contains("run two"),
+        "{frame}"
+    );
+    finished(&mut bench, "one");
+    let at = |words: &str| bench.printed.iter().position(|row| row.contains(words));
+    assert!(at("run one") < at("run two"), "{:#?}", bench.printed);
+    assert!(at("run one").is_some());
+}
+
+#[test]
+fn a_discarded_step_that_nobody_saw_leaves_no_text() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.says("half a sent");
+    bench.event(AgentEvent::StepDiscarded {
+        why: "the stream broke".to_owned(),
+    });
+    bench.says("The whole sentence.");
+    bench.end(TurnExit::Answered);
+    assert_eq!(bench.count("half a sent"), 0);
+    assert_eq!(bench.count("the stream broke"), 1);
+    assert_eq!(bench.count("The whole sentence."), 1);
+}
+
+#[test]
+fn a_discarded_step_that_is_in_the_scrollback_is_owned_up_to() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.says("A paragraph that is wrong.\n\nAnd mo");
+    bench.event(AgentEvent::StepDiscarded {
+        why: "the stream broke".to_owned(),
+    });
+    bench.says("The answer.");
+    bench.end(TurnExit::Answered);
+    let all = bench.printed.join(" ");
+    assert!(all.contains("what stands above is not the answer"), "{all}");
+    assert_eq!(bench.count("A paragraph that is wrong."), 1);
+    assert_eq!(bench.count("The answer."), 1);
+}
+
+#[test]
+fn compression_leaves_what_was_seen() {
+    let mut bench = Bench::new();
+    bench.write("remember me");
+    bench.press("enter");
+    bench.begin();
+    bench.says("I will.");
+    bench.event(AgentEvent::CompactionStarted {
+        prompt_tokens: 100_000,
+    });
+    assert!(bench.frame().contains("Compressing"));
+    bench.event(AgentEvent::Compacted {
+        before_tokens: 100_000,
+        after_tokens: 9_000,
+        summary: true,
+    });
+    bench.end(TurnExit::Answered);
+    let rows = bench.app.replay(80, 1_000);
+    let rows: Vec<String> = rows.iter().map(|row| super::text(&row.line)).collect();
+    assert_eq!(rows, bench.printed);
+    assert!(rows.iter().any(|row| row.contains("remember me")));
+}
+
+#[test]
+fn the_replay_of_a_running_answer_is_what_was_printed() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.says("One paragraph.\n\n- a\n- b\n\nAnother one");
+    let rows = bench.app.replay(80, 1_000);
+    let rows: Vec<String> = rows.iter().map(|row| super::text(&row.line)).collect();
+    assert_eq!(rows, bench.printed);
+    bench.says(" ends.");
+    bench.end(TurnExit::Answered);
+    let rows = bench.app.replay(80, 1_000);
+    let rows: Vec<String> = rows.iter().map(|row| super::text(&row.line)).collect();
+    assert_eq!(rows, bench.printed);
+}
+
+#[test]
+fn what_was_not_streamed_is_shown_at_the_end() {
+    let mut bench = Bench::new();
+    bench.begin();
+    let mut whole = summary(TurnExit::Answered);
+    whole.text = "All at once.".to_owned();
+    bench.event(AgentEvent::TurnFinished { summary: whole });
+    assert_eq!(bench.count("All at once."), 1);
+    bench.begin();
+    let mut failed = summary(TurnExit::Failed {
+        class: hermes_core::model::ErrorClass::Auth,
+        message: "key rejected".to_owned(),
+    });
+    failed.text = "noise".to_owned();
+    bench.event(AgentEvent::TurnFinished { summary: failed });
+    assert_eq!(bench.count("key rejected"), 1);
+    assert_eq!(bench.count("noise"), 0);
+}
+
+#[test]
+fn a_conversation_begins_with_what_was_said_before() {
+    let mut bench = Bench::with(|options| {
+        options.entries = vec![
+            Entry::Omitted(12),
+            Entry::User("the question".to_owned()),
+            Entry::Assistant("the reply".to_owned()),
+        ];
+    });
+    assert_eq!(bench.count("the question"), 1);
+    assert_eq!(bench.count("the reply"), 1);
+    bench.news(News::Effect(Effect::Opened {
+        banner: "another one".to_owned(),
+        entries: vec![Entry::User("elsewhere".to_owned())],
+    }));
+    assert_eq!(bench.count("another one"), 1);
+    assert_eq!(bench.count("elsewhere"), 1);
+    assert_eq!(bench.count("the question"), 1);
+}
+
+#[test]
+fn stamps_and_themes_change_on_the_way() {
+    use super::super::state::Wish;
+    let mut bench = Bench::new();
+    bench.news(News::Effect(Effect::Show(Show::Timestamps(true))));
+    bench.write("when");
+    bench.press("enter");
+    assert_eq!(bench.count("12:34"), 1);
+    bench.news(News::Effect(Effect::Show(Show::Theme(
+        "nonsense".to_owned(),
+    ))));
+    assert_eq!(bench.count("there is no theme"), 1);
+    bench.news(News::Effect(Effect::Show(Show::Theme("mono".to_owned()))));
+    assert!(bench.others.contains(&Wish::Redraw));
+    bench.news(News::Effect(Effect::Show(Show::StatusLine(false))));
+    assert!(!bench.frame().contains("? keys"));
+}
+
+/// A reply of 5 MB costs what its text costs: every row is given out once, and no frame is higher
+/// than the screen.
+#[test]
+fn a_long_reply_is_given_out_once_and_frames_stay_small() {
+    let mut bench = Bench::new();
+    bench.begin();
+    let paragraph = "lorem ipsum dolor sit amet consectetur\n\n";
+    let (mut sent, mut highest) = (0, 0);
+    while sent < 5 << 20 {
+        let piece = paragraph.repeat(256);
+        sent += piece.len();
+        bench.app.news(
+            News::Event(hermes_core::event::Sequenced {
+                seq: 0,
+                turn: None,
+                event: AgentEvent::TextDelta { text: piece },
+            }),
+            bench.now,
+        );
+        highest = highest.max(bench.draw().frame.lines.len());
+    }
+    bench.end(TurnExit::Answered);
+    let wanted = sent / paragraph.len();
+    assert_eq!(bench.count("lorem"), wanted);
+    assert!(highest <= 24, "{highest}");
+}
