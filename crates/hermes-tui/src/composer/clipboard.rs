@@ -20,9 +20,9 @@ pub(super) enum Content {
 
 /// A program and how it is asked.
 pub(super) struct Reader {
-    program: &'static str,
-    image: &'static [&'static str],
-    text: Option<(&'static str, &'static [&'static str])>,
+    pub(super) program: &'static str,
+    pub(super) image: &'static [&'static str],
+    pub(super) text: Option<(&'static str, &'static [&'static str])>,
 }
 
 pub(super) const READERS: [Reader; 3] = [

@@ -67,7 +67,7 @@ impl Layout {
         let mut start = begin;
         loop {
             let end = text.line_end(start);
-            break_line(text, start..end, width, &mut spans);
+            break_line(text, start..end, caret, width, &mut spans);
             // A caret behind the last column has nowhere to stand: the next line is its.
             if caret == end
                 && let Some(last) = spans.last_mut()
@@ -130,20 +130,28 @@ fn breaks(unit: &str, columns: usize) -> bool {
     unit.starts_with(MARK) || (columns == 2 && !unit.is_ascii())
 }
 
-fn break_line(text: &Rich, line: Range<usize>, width: usize, spans: &mut Vec<Span>) {
+/// Signs that do not begin a line.
+const CLOSING: &str =
+    "、。，．・：；！？）〕］｝〉》」』】ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ";
+
+fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans: &mut Vec<Span>) {
     let mut start = line.start;
     let mut columns = 0;
     // Where the line may be broken, and the columns up to there.
     let mut chance: Option<(usize, usize)> = None;
+    let mut earlier: Option<(usize, usize)> = None;
     let mut hanging = false;
     for (at, unit) in text.units(line.clone()) {
         let (_, taken) = shown(text, at, unit, width);
         let blank = unit.starts_with([' ', '\t']);
-        if breaks(unit, taken) && at > start {
+        if CLOSING.contains(unit) {
+            chance = earlier.filter(|(cut, _)| *cut > start);
+        } else if breaks(unit, taken) && at > start {
             chance = Some((at, columns));
         }
         if hanging || columns + taken > width {
-            if blank && taken == 1 && !hanging && columns == width {
+            // Unless the caret stands before it, which has to be seen.
+            if blank && taken == 1 && !hanging && columns == width && at != caret {
                 hanging = true;
                 chance = None;
                 continue;
@@ -169,6 +177,7 @@ fn break_line(text: &Rich, line: Range<usize>, width: usize, spans: &mut Vec<Spa
                 columns = 0;
             }
         }
+        earlier = chance;
         columns += taken;
         if blank || breaks(unit, taken) {
             chance = Some((at + unit.len(), columns));

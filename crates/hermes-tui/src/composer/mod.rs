@@ -22,6 +22,9 @@ mod text;
 mod undo;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::path::PathBuf;
 

@@ -87,13 +87,15 @@ impl Recall {
         let next = self.entries[..walk.at]
             .iter()
             .rposition(|entry| entry != current && entry.shown().starts_with(&walk.prefix));
-        match next {
-            Some(next) => {
-                walk.at = next;
-                Some(self.entries[next].clone())
-            }
-            None => None,
+        if let Some(next) = next {
+            walk.at = next;
+            return Some(self.entries[next].clone());
         }
+        // Nothing was found to walk through.
+        if walk.at == self.entries.len() {
+            self.walk = None;
+        }
+        None
     }
 
     /// The entry after, and in the end what stood there before.

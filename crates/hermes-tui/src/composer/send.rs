@@ -20,7 +20,10 @@ pub(super) fn expand(text: &Rich) -> Result<String, Missing> {
 
 /// What is sent, or why it cannot be.
 pub(super) fn submission(text: &Rich, shell: bool) -> Result<Submission, Missing> {
-    let whole = expand(text)?;
+    // Blanks at the end are an accident of whoever typed; those of a paste are part of it.
+    let begin = usize::from(shell);
+    let text_end = text.as_str().trim_end().len().max(begin);
+    let whole = expand(&text.slice(begin..text_end))?;
     let images = text
         .chips()
         .iter()
@@ -34,13 +37,11 @@ pub(super) fn submission(text: &Rich, shell: bool) -> Result<Submission, Missing
         SubmissionKind::Message
     };
     let whole = match kind {
-        SubmissionKind::Shell => whole[1..].trim(),
-        SubmissionKind::Slash => whole.trim(),
-        // Blanks within and before are the person's; at the end they are an accident.
-        SubmissionKind::Message => whole.trim_end(),
+        SubmissionKind::Shell => whole.trim_start().to_owned(),
+        SubmissionKind::Slash | SubmissionKind::Message => whole,
     };
     Ok(Submission {
-        text: whole.to_owned(),
+        text: whole,
         shown: text.shown().trim_end().to_owned(),
         images,
         kind,

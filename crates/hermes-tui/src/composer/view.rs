@@ -20,6 +20,7 @@ use crate::width;
 const POPUP: usize = 8;
 /// The sign before the text and the blank behind it.
 const SIGN: usize = 2;
+const SEARCH: &str = "search: ";
 /// Below this there is no room for a sign.
 const NARROW: usize = 8;
 
@@ -46,7 +47,7 @@ impl Composer {
         };
         let mut frame = self.text_view(width, height - below_height, theme);
         if let Some(search) = &self.search {
-            let column = search_prompt(search, theme).chars().count().min(width - 1);
+            let column = (SEARCH.len() + width::width(&query(search, width))).min(width - 1);
             frame.cursor = Some((column as u16, frame.lines.len() as u16));
         }
         frame.lines.extend(below.into_iter().take(below_height));
@@ -178,8 +179,9 @@ fn push(spans: &mut Vec<Span<'static>>, text: &str, style: Style) {
     }
 }
 
-fn search_prompt(search: &Search, _: &Theme) -> String {
-    format!("search: {}", search.query())
+/// What is searched for, as far as there is room: its end.
+fn query(search: &Search, width: usize) -> Cow<'_, str> {
+    width::truncate_start(search.query(), width.saturating_sub(SEARCH.len() + 1))
 }
 
 fn search_line(search: &Search, width: usize, theme: &Theme) -> Line<'static> {
@@ -191,8 +193,8 @@ fn search_line(search: &Search, width: usize, theme: &Theme) -> Line<'static> {
         _ => format!("{at} of {count} {dot} ^R older {dot} Enter takes it {dot} Esc back"),
     };
     let line = Line::from(vec![
-        Span::styled("search: ", theme.style(Role::Accent)),
-        Span::styled(search.query().to_owned(), theme.style(Role::Text)),
+        Span::styled(SEARCH, theme.style(Role::Accent)),
+        Span::styled(query(search, width).into_owned(), theme.style(Role::Text)),
         Span::raw("  "),
         Span::styled(about, theme.style(Role::Dim)),
     ]);
@@ -224,13 +226,16 @@ fn popup_lines(popup: &Popup, width: usize, height: usize, theme: &Theme) -> Vec
     let seen = first..(first + height).min(count);
     let label = popup.rows[seen.clone()]
         .iter()
-        .map(|row| width::width(&row.label) + row.hint.len() + usize::from(!row.hint.is_empty()))
+        .map(|row| {
+            let gap = usize::from(!row.hint.is_empty());
+            width::width(&row.label) + gap + width::width(&row.hint)
+        })
         .max()
         .unwrap_or(0)
         .min(width * 2 / 5);
     seen.map(|index| {
         let row = &popup.rows[index];
-        let line = row_line(row, popup.selected == Some(index), label, theme);
+        let line = row_line(row, popup.selected == Some(index), label.min(width), theme);
         width::truncate_line(&line, width, ellipsis)
     })
     .collect()
@@ -261,9 +266,11 @@ fn row_line(row: &Row, selected: bool, column: usize, theme: &Theme) -> Line<'st
         push(&mut spans, &width::harmless(grapheme), style);
     }
     let mut taken = width::width(&row.label);
-    if !row.hint.is_empty() {
-        push(&mut spans, &format!(" {}", row.hint), over(Role::Dim));
-        taken += 1 + width::width(&row.hint);
+    let room = column.saturating_sub(taken + 1);
+    if !row.hint.is_empty() && room > 2 {
+        let hint = width::truncate_with(&row.hint, room, theme.glyphs().ellipsis);
+        push(&mut spans, &format!(" {hint}"), over(Role::Dim));
+        taken += 1 + width::width(&hint);
     }
     if !row.about.is_empty() {
         let gap = column.saturating_sub(taken) + 2;

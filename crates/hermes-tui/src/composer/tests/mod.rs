@@ -1,0 +1,104 @@
+//! Tests drive the composer with keys, as the program does.
+
+mod complete;
+mod editing;
+mod files;
+mod images;
+mod keep;
+mod props;
+mod recall;
+mod sending;
+mod view;
+
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::{Arrived, Command, Composer, ComposerOutcome, Setup, Submission};
+use crate::keys::{Area, Key, Keymap};
+
+/// A composer that keeps nothing, in a directory with nothing in it.
+fn composer() -> Composer {
+    with(Setup::default()).0
+}
+
+fn with(setup: Setup) -> (Composer, mpsc::Receiver<Arrived>) {
+    Composer::new(Setup {
+        commands: if setup.commands.is_empty() {
+            commands()
+        } else {
+            setup.commands
+        },
+        ..setup
+    })
+}
+
+fn keeping(keep: &Path, project: &str) -> Composer {
+    with(Setup {
+        keep: Some(keep.to_path_buf()),
+        project: project.into(),
+        ..Setup::default()
+    })
+    .0
+}
+
+fn commands() -> Vec<Command> {
+    let command = |name: &str, aliases: &[&str], args: &str, summary: &str| Command {
+        name: name.to_owned(),
+        aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
+        args: args.to_owned(),
+        summary: summary.to_owned(),
+    };
+    vec![
+        command("new", &["reset"], "[title]", "start a new conversation"),
+        command("model", &[], "[name]", "show or change the model"),
+        command("mcp", &[], "[name]", "MCP servers and their state"),
+        command("memory", &[], "", "what is remembered"),
+        command("queue", &["q"], "<text>", "send after this turn"),
+        command("quit", &["exit"], "", "leave"),
+    ]
+}
+
+/// Presses keys by name, separated by blanks.
+fn press(composer: &mut Composer, keys: &str) -> ComposerOutcome {
+    let map = Keymap::default();
+    let mut outcome = ComposerOutcome::Nothing;
+    for key in keys.split(' ') {
+        let key: Key = key.parse().unwrap();
+        outcome = composer.key(key, map.action(key, Area::Composer));
+    }
+    outcome
+}
+
+fn write(composer: &mut Composer, text: &str) -> ComposerOutcome {
+    let mut outcome = ComposerOutcome::Nothing;
+    for c in text.chars() {
+        outcome = match c {
+            '\n' => press(composer, "ctrl+j"),
+            c => composer.key(Key::char(c), None),
+        };
+    }
+    outcome
+}
+
+/// The text with the caret as a bar.
+fn state(composer: &Composer) -> String {
+    let editor = &composer.editor;
+    let (before, after) = (
+        editor.text().slice(0..editor.caret()),
+        editor.text().slice(editor.caret()..editor.text().len()),
+    );
+    format!("{}|{}", before.shown(), after.shown())
+}
+
+fn sent(outcome: ComposerOutcome) -> Submission {
+    match outcome {
+        ComposerOutcome::Submit(submission) => submission,
+        other => panic!("not sent: {other:?}"),
+    }
+}
+
+fn send(composer: &mut Composer, text: &str) -> Submission {
+    composer.set_text(text);
+    sent(press(composer, "enter"))
+}
