@@ -213,14 +213,28 @@ pub(crate) enum Command {
     Mcp(commands::mcp::McpArgs),
     /// Tokens, cost, models and tools over time
     Insights(commands::insights::InsightsArgs),
+    /// Read the logs
+    Logs(commands::logs::LogsArgs),
     /// What is configured
     Status(commands::status::StatusArgs),
     /// Check this installation
     Doctor(commands::doctor::DoctorArgs),
+    /// The whole home in one file
+    Backup(commands::backup::BackupArgs),
+    /// A home out of a backup
+    Import(commands::import::ImportArgs),
+    /// Replace this program, or go back to the one before
+    Update(commands::update::UpdateArgs),
+    /// Take this program away
+    Uninstall(commands::uninstall::UninstallArgs),
     /// Version and build
     Version(commands::version::VersionArgs),
     /// Shell completion script
     Completion(commands::completion::CompletionArgs),
+    /// Manual pages
+    Man(commands::man::ManArgs),
+    /// Where to begin; --all for every command
+    Help(commands::help::HelpArgs),
     /// The client that the MCP conformance suite starts
     #[command(name = "__conformance", hide = true)]
     Conformance(commands::conformance::ConformanceArgs),
@@ -313,7 +327,7 @@ fn usage_failure(error: &clap::Error, command: &str) -> Failure {
         (Some(name), ..) => format!("did you mean {name:?}? See: {command} --help"),
         // Many a person begins with a question.
         (None, ErrorKind::InvalidSubcommand, "hermes") => {
-            "to ask something: hermes -z \"…\"; all commands: hermes --help".to_owned()
+            "to ask something: hermes -z \"…\"; all commands: hermes help".to_owned()
         }
         (None, ErrorKind::UnknownArgument, "hermes chat") => {
             "to ask something: hermes chat -q \"…\"; all flags: hermes chat --help".to_owned()

@@ -37,6 +37,11 @@ fn main() -> ExitCode {
             out.line(commands::version::line()).map_err(Failure::from),
         );
     }
+    match commands::completion::answer() {
+        Ok(false) => {}
+        Ok(true) => return Exit::Ok.into(),
+        Err(failure) => return finish(Output::detect(args::ColorChoice::Auto, false), Err(failure)),
+    }
     match args::parse(std::env::args_os()) {
         Ok(cli) => {
             let quiet = turn_args(&cli).quiet;
@@ -70,6 +75,8 @@ fn run(cli: Cli, out: Output) -> Outcome {
     match &cli.command {
         Some(Command::Version(args)) => return commands::version::run(args, out),
         Some(Command::Completion(args)) => return commands::completion::run(args, out),
+        Some(Command::Man(args)) => return commands::man::run(args, out),
+        Some(Command::Help(args)) => return commands::help::run(args, out),
         _ => {}
     }
     let cx = Context::open(&cli.global, out)?;
@@ -91,9 +98,16 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Mcp(args)) => commands::mcp::run(args, &cx),
         Some(Command::Conformance(args)) => commands::conformance::run(&args, &cx),
         Some(Command::Insights(args)) => commands::insights::run(args, &cx),
+        Some(Command::Logs(args)) => commands::logs::run(&args, &cx),
+        Some(Command::Backup(args)) => commands::backup::run(&args, &cx),
+        Some(Command::Import(args)) => commands::import::run(&args, &cx),
+        Some(Command::Update(args)) => commands::update::run(&args, &cx),
+        Some(Command::Uninstall(args)) => commands::uninstall::run(&args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
-        Some(Command::Version(_) | Command::Completion(_)) => Ok(()),
+        Some(
+            Command::Version(_) | Command::Completion(_) | Command::Man(_) | Command::Help(_),
+        ) => Ok(()),
     }
 }
 

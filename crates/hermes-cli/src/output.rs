@@ -63,10 +63,15 @@ impl Output {
     /// Writes a result line that others wrote: as it is for a program, without power over the
     /// terminal for a person.
     pub(crate) fn foreign_line(self, text: &str) -> io::Result<()> {
+        self.line(self.safe(text))
+    }
+
+    /// What others wrote, as it may go to where results go.
+    pub(crate) fn safe(self, text: &str) -> Cow<'_, str> {
         if self.stdout_tty {
-            self.line(harmless(text))
+            harmless(text)
         } else {
-            self.line(text)
+            text.into()
         }
     }
 
@@ -108,7 +113,7 @@ impl Output {
         self.styled("2", text)
     }
 
-    fn styled<'a>(self, code: &str, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn styled<'a>(self, code: &str, text: &'a str) -> Cow<'a, str> {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m").into()
         } else {

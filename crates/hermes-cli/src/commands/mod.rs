@@ -2,13 +2,18 @@
 
 pub(crate) mod approvals;
 pub(crate) mod auth;
+pub(crate) mod backup;
 pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod fallback;
+pub(crate) mod help;
+pub(crate) mod import;
 pub(crate) mod insights;
+pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
@@ -18,6 +23,8 @@ pub(crate) mod setup;
 pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod tools;
+pub(crate) mod uninstall;
+pub(crate) mod update;
 pub(crate) mod version;
 pub(crate) mod waiting;
 

@@ -1,7 +1,9 @@
 //! `hermes sessions`: past conversations.
 
+mod browse;
 mod bulk;
 mod filter;
+mod html;
 mod show;
 mod transfer;
 
@@ -19,6 +21,7 @@ use serde_json::json;
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
+pub(crate) use bulk::remove_transcripts;
 pub(crate) use show::{ago, fit, size};
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +34,8 @@ pub(crate) struct SessionsArgs {
 enum Action {
     /// List conversations, the newest first
     List(ListArgs),
+    /// Look for a conversation and go on with it
+    Browse(browse::BrowseArgs),
     /// Show one conversation
     Show(show::ShowArgs),
     /// Search in all messages
@@ -142,6 +147,7 @@ pub(crate) fn run(args: SessionsArgs, cx: &Context) -> Outcome {
     match action {
         // Works on the file itself, which must not be open.
         Action::Repair(args) => run_repair(&args, cx),
+        Action::Browse(args) => browse::run(&args, cx),
         other => wiring::runtime()?.block_on(dispatch(other, cx)),
     }
 }
@@ -160,6 +166,7 @@ async fn dispatch(action: Action, cx: &Context) -> Outcome {
         Action::Stats(args) => stats(args, cx).await,
         Action::Optimize(args) => optimize(args, cx).await,
         Action::Repair(args) => run_repair(&args, cx),
+        Action::Browse(args) => browse::run(&args, cx),
     }
 }
 
@@ -309,7 +316,7 @@ async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
     let deleted = store.delete(&id).await?;
     store.close().await?;
     let all = deleted.delegates.iter().chain([&deleted.session_id]);
-    bulk::remove_transcripts(cx, all.map(String::as_str));
+    remove_transcripts(cx, all.map(String::as_str));
     if args.json.json {
         cx.out.json(&deleted)?;
     } else {

@@ -164,7 +164,7 @@ fn report(cx: &Context, run: RunArgs, done: &str, sessions: &[PruneCandidate]) -
 
 /// Removes the files that old builds and gateways kept beside the database. A file that cannot
 /// be removed is named; the session is gone all the same.
-pub(super) fn remove_transcripts<'a>(cx: &Context, ids: impl Iterator<Item = &'a str>) {
+pub(crate) fn remove_transcripts<'a>(cx: &Context, ids: impl Iterator<Item = &'a str>) {
     let dir = cx.home.sessions_dir();
     for id in ids {
         // Ids may be chosen by others; none of them may lead out of the directory.

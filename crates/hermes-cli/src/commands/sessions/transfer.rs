@@ -23,11 +23,24 @@ enum Format {
     Jsonl,
     /// Markdown for people
     Md,
+    /// One web page per session, with nothing outside it
+    Html,
+}
+
+impl Format {
+    /// The end of a file name where each session has its own file.
+    fn extension(self) -> Option<&'static str> {
+        match self {
+            Self::Jsonl => None,
+            Self::Md => Some("md"),
+            Self::Html => Some("html"),
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// A file, or - for the standard output; for several sessions as Markdown a directory
+    /// A file, or - for the standard output; for several sessions as Markdown or HTML a directory
     output: PathBuf,
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -66,8 +79,11 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
         return Ok(());
     }
     let to_stdout = args.output == Path::new("-");
-    let into_directory =
-        args.format == Format::Md && !to_stdout && (ids.len() > 1 || args.output.is_dir());
+    let own_files = args
+        .format
+        .extension()
+        .filter(|_| !to_stdout && (ids.len() > 1 || args.output.is_dir()));
+    let into_directory = own_files.is_some();
     if into_directory {
         std::fs::create_dir_all(&args.output).map_err(|error| unwritable(&args.output, &error))?;
     }
@@ -82,6 +98,7 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
         let text = match args.format {
             Format::Jsonl => session.to_string() + "\n",
             Format::Md => markdown(&session),
+            Format::Html => super::html::html(&session),
         };
         let text = if args.redact {
             redact::secrets(&text).into_owned()
@@ -94,7 +111,8 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
             file.write_all(text.as_bytes())
                 .map_err(|error| unwritable(&args.output, &error))?;
         } else {
-            let path = args.output.join(format!("{}.md", file_name(id)));
+            let end = own_files.unwrap_or_default();
+            let path = args.output.join(format!("{}.{end}", file_name(id)));
             let mut file = Target::open(&path)?;
             file.write_all(text.as_bytes())
                 .map_err(|error| unwritable(&path, &error))?;

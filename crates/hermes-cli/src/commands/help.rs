@@ -1,0 +1,169 @@
+//! `hermes help`: one screen for the beginning, everything with `--all`.
+
+use std::fmt::Write as _;
+
+use crate::exit::{Failure, Outcome};
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct HelpArgs {
+    /// Every command
+    #[arg(long)]
+    all: bool,
+    /// A command, e.g. `sessions export`
+    command: Vec<String>,
+}
+
+/// What most people need, in the order in which they need it.
+const FIRST: &[(&str, &[(&str, &str)])] = &[
+    (
+        "Talk",
+        &[
+            ("hermes", "chat here; -c goes on with the latest session"),
+            (
+                "hermes -z \"question\"",
+                "one answer on stdout, for scripts and pipes",
+            ),
+        ],
+    ),
+    (
+        "Set up",
+        &[
+            ("setup", "choose a model, keys, tools"),
+            ("model", "choose, list and test models"),
+            ("tools", "what the agent may use"),
+            ("mcp", "servers that bring more tools"),
+            ("config", "read and change settings"),
+        ],
+    ),
+    (
+        "Look back",
+        &[
+            ("sessions", "find, read, name, export conversations"),
+            ("insights", "tokens, cost, models, tools over time"),
+            ("logs", "what happened; -f goes on"),
+        ],
+    ),
+    (
+        "Keep it well",
+        &[
+            ("doctor", "find what is wrong, and mend it with --fix"),
+            (
+                "backup",
+                "the whole home in one file; import brings it back",
+            ),
+            ("update", "replace this program, --rollback goes back"),
+        ],
+    ),
+];
+
+pub(crate) fn run(args: &HelpArgs, out: Output) -> Outcome {
+    if !args.command.is_empty() {
+        return of_command(&args.command, out);
+    }
+    out.piece(&if args.all { everything() } else { first() })?;
+    Ok(())
+}
+
+fn of_command(path: &[String], out: Output) -> Outcome {
+    let mut command = crate::args::command();
+    command.build();
+    for word in path {
+        let Some(found) = command.find_subcommand(word) else {
+            return Err(Failure::usage(format!(
+                "there is no command {:?}; all of them: hermes help --all",
+                path.join(" ")
+            )));
+        };
+        command = found.clone();
+    }
+    out.piece(&command.render_long_help().to_string())?;
+    Ok(())
+}
+
+fn first() -> String {
+    let known: Vec<String> = crate::args::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let mut page = format!("{}: a personal AI agent\n", super::version::line());
+    for (group, commands) in FIRST {
+        let _ = writeln!(page, "\n{group}");
+        for (name, what) in *commands {
+            let is_command = known.iter().any(|known| known == name);
+            // Commands are listed as soon as they exist.
+            if is_command || name.starts_with("hermes") {
+                let _ = writeln!(page, "  {name:<22}{what}");
+            }
+        }
+    }
+    page + "\nAll commands: hermes help --all    One of them: hermes help COMMAND\n"
+}
+
+fn everything() -> String {
+    let mut page = String::from("Commands (details: hermes help COMMAND)\n");
+    let mut command = crate::args::command();
+    command.build();
+    for command in command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
+        let about = command
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let _ = writeln!(page, "\n  {:<14}{about}", command.get_name());
+        let verbs: Vec<&str> = command
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+            .map(clap::Command::get_name)
+            .collect();
+        for line in wrapped(&verbs, 60) {
+            let _ = writeln!(page, "  {:<14}{line}", "");
+        }
+    }
+    page + "\nFlags of the chat and of every command: hermes --help\n"
+}
+
+fn wrapped(words: &[&str], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + word.len() <= width => {
+                line.push_str(", ");
+                line.push_str(word);
+            }
+            _ => lines.push((*word).to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_page_fits_a_screen() {
+        let page = first();
+        assert!(page.lines().count() <= 24, "{page}");
+        assert!(
+            page.lines().all(|line| line.chars().count() <= 80),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn all_commands_are_on_the_whole_page() {
+        let page = everything();
+        for command in crate::args::command().get_subcommands() {
+            assert_eq!(
+                page.contains(&format!("\n  {} ", command.get_name())),
+                !command.is_hide_set(),
+                "{}",
+                command.get_name()
+            );
+        }
+        assert!(page.contains("rename"));
+    }
+}

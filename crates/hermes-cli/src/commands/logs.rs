@@ -1,0 +1,374 @@
+//! `hermes logs`: the log files of the home, ours and those of the original program alike.
+
+mod follow;
+mod record;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use chrono::{Local, NaiveDateTime, TimeDelta};
+use serde_json::json;
+
+use super::Context;
+use super::sessions::{ago, size};
+use crate::exit::{Failure, Outcome};
+use record::{Filter, Level, Record, Records};
+
+/// Lines shown when nothing else is asked for.
+const LINES: usize = 50;
+/// The newest part of a file that is looked through.
+const READ_AT_MOST: u64 = 16 * 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogsArgs {
+    /// agent, errors, gateway, mcp, …; `list` shows which there are
+    #[arg(default_value = "agent")]
+    log: String,
+    /// The last N lines (50; with --since all)
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+    /// Go on with new lines until Ctrl+C
+    #[arg(short, long)]
+    follow: bool,
+    /// Only this level and worse: debug, info, warning, error, critical
+    #[arg(long)]
+    level: Option<Level>,
+    /// Only what mentions this session
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Only since then: 30m, 2h, 1d, or a date such as 2026-01-31 or "2026-01-31 18:00"
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only this part: agent, tools, mcp, gateway, cron, cli, or the beginning of a name
+    #[arg(long, value_name = "NAME")]
+    component: Option<String>,
+    /// One JSON object per entry
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &LogsArgs, cx: &Context) -> Outcome {
+    if args.log == "list" {
+        return list(args, cx);
+    }
+    let path = locate(&args.log, cx)?;
+    if !path.exists() && !args.follow {
+        return Err(missing(&args.log, &path, cx));
+    }
+    let now = Local::now().naive_local();
+    let since = args
+        .since
+        .as_deref()
+        .map(|text| moment(text, now))
+        .transpose()?;
+    let filter = Filter::new(
+        args.level,
+        args.session.clone(),
+        since,
+        args.component.as_deref(),
+    );
+    let limit = match (args.lines, since) {
+        (Some(lines), _) => lines,
+        (None, Some(_)) => usize::MAX,
+        (None, None) => LINES,
+    };
+    let (records, end) = tail(&path, &filter, limit, args.json)?;
+    for record in &records {
+        show(record, args.json, cx)?;
+    }
+    if args.follow {
+        follow::follow(&path, end, &filter, |record| show(record, args.json, cx))?;
+    }
+    Ok(())
+}
+
+/// The file of a log: short names for those that everyone knows.
+fn locate(name: &str, cx: &Context) -> Result<PathBuf, Failure> {
+    let file = match name {
+        "mcp" => "mcp-stderr.log".to_owned(),
+        name => format!("{}.log", name.strip_suffix(".log").unwrap_or(name)),
+    };
+    if file.contains(['/', '\\']) || file.starts_with('.') {
+        return Err(Failure::usage(format!(
+            "{name:?} is no name of a log; hermes logs list shows which there are"
+        )));
+    }
+    Ok(cx.home.logs_dir().join(file))
+}
+
+fn missing(name: &str, path: &Path, cx: &Context) -> Failure {
+    let there: Vec<String> = logs(cx).into_iter().map(|log| log.name).collect();
+    let hint = if there.is_empty() {
+        "no log was written yet".to_owned()
+    } else {
+        format!("there are: {}", there.join(", "))
+    };
+    Failure::not_found(format!("no log {name} ({}); {hint}", path.display()))
+}
+
+/// A duration back from now, or a date.
+fn moment(text: &str, now: NaiveDateTime) -> Result<NaiveDateTime, Failure> {
+    let text = text.trim();
+    for format in [
+        "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%d %H:%M",
+        "%Y-%m-%dT%H:%M",
+    ] {
+        if let Ok(time) = NaiveDateTime::parse_from_str(text, format) {
+            return Ok(time);
+        }
+    }
+    if let Ok(date) = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+        return Ok(date.and_time(chrono::NaiveTime::MIN));
+    }
+    let digits = text.trim_end_matches(|ch: char| ch.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_lowercase();
+    let back = digits
+        .trim()
+        .parse::<i64>()
+        .ok()
+        .and_then(|count| match unit.as_str() {
+            "s" => TimeDelta::try_seconds(count),
+            "m" | "min" => TimeDelta::try_minutes(count),
+            "h" => TimeDelta::try_hours(count),
+            "d" => TimeDelta::try_days(count),
+            "w" => TimeDelta::try_weeks(count),
+            _ => None,
+        });
+    back.and_then(|back| now.checked_sub_signed(back))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "--since {text:?} is no time: write 30m, 2h, 1d or a date such as 2026-01-31"
+            ))
+        })
+}
+
+/// The last entries that pass, in order, and where the current file ended. Older files of the
+/// same log are read as far as they are needed.
+fn tail(
+    path: &Path,
+    filter: &Filter,
+    limit: usize,
+    whole: bool,
+) -> Result<(Vec<Record>, u64), Failure> {
+    let mut found: VecDeque<Record> = VecDeque::new();
+    let mut lines = 0;
+    let mut end = 0;
+    for number in 0..=9 {
+        let file = numbered(path, number);
+        let Some((text, length)) = newest(&file)? else {
+            if number == 0 {
+                // Rotated a moment ago, or about to be written.
+                continue;
+            }
+            break;
+        };
+        if number == 0 {
+            end = length;
+        }
+        let mut part: Vec<Record> = Records::of(&text)
+            .filter(|record| filter.passes(record))
+            .collect();
+        let reaches_back = filter.since.is_some_and(|since| {
+            let first = Records::of(&text).find_map(|record| record.time);
+            first.is_some_and(|first| first < since)
+        });
+        lines += part
+            .iter()
+            .map(|record| weight(record, whole))
+            .sum::<usize>();
+        while let Some(record) = part.pop() {
+            found.push_front(record);
+        }
+        if lines >= limit || reaches_back {
+            break;
+        }
+    }
+    let mut found: Vec<Record> = found.into();
+    let mut extra = lines.saturating_sub(limit);
+    let mut cut = 0;
+    for record in &mut found {
+        let count = weight(record, whole);
+        if extra >= count {
+            extra -= count;
+            cut += 1;
+        } else {
+            record.skip_lines(extra);
+            break;
+        }
+        if extra == 0 {
+            break;
+        }
+    }
+    found.drain(..cut);
+    Ok((found, end))
+}
+
+/// What an entry counts: its lines, or one where entries stay whole.
+fn weight(record: &Record, whole: bool) -> usize {
+    if whole { 1 } else { record.lines() }
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// The newest part of a file that ends with a whole line, and where that is.
+fn newest(path: &Path) -> Result<Option<(String, u64)>, Failure> {
+    let unreadable =
+        |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let length = file.metadata().map_err(unreadable)?.len();
+    let start = length.saturating_sub(READ_AT_MOST);
+    file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(length - start)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    // A line that is being written is left to whoever follows.
+    let whole = bytes
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    let end = start + whole as u64;
+    bytes.truncate(whole);
+    if start > 0 {
+        let first = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        bytes.drain(..first);
+    }
+    Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), end)))
+}
+
+fn show(record: &Record, json: bool, cx: &Context) -> Outcome {
+    if json {
+        cx.out.json_line(record)?;
+        return Ok(());
+    }
+    let text = cx.out.safe(&record.text);
+    let code = match record.level {
+        Some(Level::Critical | Level::Error) => "31",
+        Some(Level::Warning) => "33",
+        Some(Level::Debug) => "2",
+        _ => "",
+    };
+    if code.is_empty() {
+        cx.out.line(text)?;
+    } else {
+        cx.out.line(cx.out.styled(code, &text))?;
+    }
+    Ok(())
+}
+
+#[derive(serde::Serialize)]
+struct Log {
+    name: String,
+    path: PathBuf,
+    bytes: u64,
+    /// Epoch seconds.
+    modified: f64,
+}
+
+fn logs(cx: &Context) -> Vec<Log> {
+    let Ok(entries) = std::fs::read_dir(cx.home.logs_dir()) else {
+        return Vec::new();
+    };
+    let mut logs: Vec<Log> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let file = entry.file_name().into_string().ok()?;
+            let name = file.strip_suffix(".log")?;
+            let meta = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            let modified = meta
+                .modified()
+                .ok()?
+                .duration_since(std::time::UNIX_EPOCH)
+                .ok()?;
+            Some(Log {
+                name: if name == "mcp-stderr" { "mcp" } else { name }.to_owned(),
+                path: entry.path(),
+                bytes: meta.len(),
+                modified: modified.as_secs_f64(),
+            })
+        })
+        .collect();
+    logs.sort_by(|one, other| one.name.cmp(&other.name));
+    logs
+}
+
+fn list(args: &LogsArgs, cx: &Context) -> Outcome {
+    let logs = logs(cx);
+    if args.json {
+        cx.out.json(&json!(logs))?;
+        return Ok(());
+    }
+    if logs.is_empty() {
+        cx.out.remark("no log was written yet");
+    }
+    let now = chrono::Utc::now().timestamp() as f64;
+    for log in logs {
+        cx.out.line(format!(
+            "{:<12} {:>10}  {}",
+            log.name,
+            size(log.bytes),
+            ago(now, log.modified)
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_durations_or_dates() {
+        let now = moment("2026-03-10 12:00:00", NaiveDateTime::default()).unwrap();
+        for (text, expected) in [
+            ("30m", "2026-03-10 11:30:00"),
+            ("2 h", "2026-03-10 10:00:00"),
+            ("1d", "2026-03-09 12:00:00"),
+            ("2026-01-31", "2026-01-31 00:00:00"),
+            ("2026-01-31T18:00", "2026-01-31 18:00:00"),
+        ] {
+            assert_eq!(moment(text, now).unwrap().to_string(), expected, "{text}");
+        }
+        for text in ["", "soon", "5", "99999999999999d", "-"] {
+            assert!(moment(text, now).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_tail_goes_on_in_older_files_and_cuts_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let entry = |n: u32| format!("2026-01-01 00:00:0{n},000 INFO agent: number {n}\n");
+        std::fs::write(numbered(&path, 1), entry(1) + "  more\n" + &entry(2)).unwrap();
+        std::fs::write(&path, entry(3) + "half a li").unwrap();
+        let all = Filter::new(None, None, None, None);
+        let shown = |limit| -> Vec<String> {
+            let (records, _) = tail(&path, &all, limit, false).unwrap();
+            records.into_iter().map(|record| record.text).collect()
+        };
+        assert_eq!(shown(1).len(), 1);
+        assert_eq!(shown(3)[0], "  more");
+        assert_eq!(shown(99).len(), 3);
+        assert_eq!(shown(0).len(), 0);
+        let (_, end) = tail(&path, &all, 1, false).unwrap();
+        assert_eq!(end, entry(3).len() as u64);
+    }
+}

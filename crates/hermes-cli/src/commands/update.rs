@@ -1,0 +1,153 @@
+//! `hermes update`: another build takes the place of this one, and can be taken back.
+
+mod fetch;
+mod install;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::Context;
+use super::sessions::confirm;
+use crate::exit::{Failure, Outcome};
+use fetch::Source;
+pub(crate) use install::{Installed, manager, previous_of};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpdateArgs {
+    /// The new program: a file, or a URL
+    #[arg(long, value_name = "FILE|URL", conflicts_with = "rollback")]
+    from: Option<String>,
+    /// Its SHA-256; for a URL it may also lie beside it as URL.sha256
+    #[arg(long, value_name = "HEX", requires = "from")]
+    sha256: Option<String>,
+    /// Only tell what would be installed
+    #[arg(long, conflicts_with = "rollback")]
+    check: bool,
+    /// Go back to the program that was replaced last
+    #[arg(long)]
+    rollback: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const NO_SOURCE: &str = "there is no server to download hermes from yet: name the new program yourself,\nhermes update --from FILE, or --from URL with --sha256 HEX; hermes update --rollback goes back";
+
+pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
+    let installed = Installed::current()?;
+    if args.rollback {
+        return rollback(args, &installed, cx);
+    }
+    // Once there is a place to download from, it is the default.
+    let Some(from) = &args.from else {
+        return Err(Failure::usage(NO_SOURCE));
+    };
+    let source = Source::parse(from)?;
+    let expected = args.sha256.as_deref().map(fetch::digest).transpose()?;
+    if !args.check {
+        installed.writable()?;
+    }
+    // A check needs no place beside the program.
+    let dir = if args.check {
+        std::env::temp_dir()
+    } else {
+        installed.dir()?.to_owned()
+    };
+    let fetched = fetch::fetch(&source, expected, &dir, cx)?;
+    let offered = install::version_of(&fetched.path)?;
+    let current = super::version::line();
+    let same = installed.is_same(&fetched.sha256);
+    if args.check || same {
+        return tell(args, cx, &current, &offered, &fetched.sha256, same);
+    }
+    if !args.yes {
+        confirm(
+            cx,
+            &format!(
+                "replace {current} ({}) with {offered}?",
+                installed.path().display()
+            ),
+        )?;
+    }
+    let previous = installed.replace(fetched.path)?;
+    told(
+        args,
+        cx,
+        &current,
+        &offered,
+        &previous,
+        "hermes update --rollback goes back",
+    )
+}
+
+fn rollback(args: &UpdateArgs, installed: &Installed, cx: &Context) -> Outcome {
+    let previous = installed.previous()?;
+    installed.writable()?;
+    let offered = install::version_of(&previous)?;
+    let current = super::version::line();
+    if !args.yes {
+        confirm(cx, &format!("go back from {current} to {offered}?"))?;
+    }
+    installed.exchange(&previous)?;
+    told(
+        args,
+        cx,
+        &current,
+        &offered,
+        &previous,
+        "hermes update --rollback brings the newer one back",
+    )
+}
+
+fn tell(
+    args: &UpdateArgs,
+    cx: &Context,
+    current: &str,
+    offered: &str,
+    sha256: &str,
+    same: bool,
+) -> Outcome {
+    if args.json {
+        cx.out.json(&json!({
+            "current": current,
+            "offered": offered,
+            "sha256": sha256,
+            "same": same,
+            "installed": false,
+        }))?;
+    } else if same {
+        cx.out
+            .line(format!("{current} is this very program already"))?;
+    } else {
+        cx.out.line(format!(
+            "installed: {current}\noffered:   {offered} (sha256 {sha256})"
+        ))?;
+    }
+    Ok(())
+}
+
+fn told(
+    args: &UpdateArgs,
+    cx: &Context,
+    before: &str,
+    now: &str,
+    kept: &Path,
+    hint: &str,
+) -> Outcome {
+    if args.json {
+        let kept: PathBuf = kept.to_owned();
+        cx.out
+            .json(&json!({"previous": before, "current": now, "kept": kept, "installed": true}))?;
+    } else {
+        cx.out.line(format!(
+            "{now} is installed; {before} is kept as {}",
+            kept.display()
+        ))?;
+        cx.out.remark(hint);
+    }
+    Ok(())
+}
