@@ -144,7 +144,8 @@ pub fn truncate_line(line: &Line<'static>, max: usize, mark: &str) -> Line<'stat
     }
     Line {
         spans,
-        ..line.clone()
+        style: line.style,
+        alignment: line.alignment,
     }
 }
 

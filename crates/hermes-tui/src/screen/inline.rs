@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratatui_core::text::Line;
 
@@ -12,6 +13,9 @@ use super::paint::{
 use super::{Look, Size};
 use crate::row::{Flow, Frame, Row};
 use crate::width::{soft_height, truncate_line};
+
+/// Milliseconds that a full terminal is waited for.
+const PATIENCE: u32 = 5000;
 
 /// What happens to old rows when the width changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -303,8 +307,24 @@ impl<W: Write> Screen<W> {
         self.write(&paint.bytes)
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)?;
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut patience = PATIENCE;
+        while !bytes.is_empty() {
+            match self.out.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    patience = PATIENCE;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A child that shares the terminal may have told it not to wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         self.out.flush()
     }
 

@@ -147,28 +147,41 @@ pub fn wrap_row(row: &Row, columns: usize, indent: &Indent) -> Vec<Row> {
         .map(|span| span.content.as_ref())
         .collect();
     let room = |row: usize| columns - indent.width(row, columns).unwrap_or(0);
+    let starts: Vec<usize> = row
+        .line
+        .spans
+        .iter()
+        .scan(0, |at, span| {
+            let start = *at;
+            *at += span.content.len();
+            Some(start)
+        })
+        .collect();
     let mut out = Vec::new();
     for range in ranges(&text, room) {
         let before = match indent.width(out.len(), columns) {
             Some(_) => indent.at(out.len()).to_vec(),
             None => Vec::new(),
         };
-        out.push(cut(row, &range, before));
+        out.push(cut(row, &starts, &range, before));
     }
     out
 }
 
-/// The part `range` of a row with `before` in front.
-fn cut(row: &Row, range: &Range<usize>, before: Vec<Span<'static>>) -> Row {
+/// The part `range` of a row, whose spans begin at `starts`, with `before` in front.
+fn cut(row: &Row, starts: &[usize], range: &Range<usize>, before: Vec<Span<'static>>) -> Row {
     let shift: usize = before.iter().map(|span| span.content.len()).sum();
     let mut spans = before;
-    let mut at = 0;
-    for span in &row.line.spans {
-        let span_range = at..at + span.content.len();
-        at = span_range.end;
-        if let Some(common) = common(&span_range, range) {
-            let part =
-                &span.content[common.start - span_range.start..common.end - span_range.start];
+    let first = starts
+        .partition_point(|start| *start <= range.start)
+        .saturating_sub(1);
+    for (span, start) in row.line.spans.iter().zip(starts).skip(first) {
+        if *start >= range.end {
+            break;
+        }
+        let bytes = *start..start + span.content.len();
+        if let Some(common) = common(&bytes, range) {
+            let part = &span.content[common.start - start..common.end - start];
             spans.push(Span::styled(part.to_owned(), span.style));
         }
     }
@@ -184,7 +197,8 @@ fn cut(row: &Row, range: &Range<usize>, before: Vec<Span<'static>>) -> Row {
         links: links.collect(),
         line: Line {
             spans,
-            ..row.line.clone()
+            style: row.line.style,
+            alignment: row.line.alignment,
         },
     }
 }

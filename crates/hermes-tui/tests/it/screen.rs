@@ -364,6 +364,37 @@ fn a_screen_lower_than_the_frame_leaves_no_copy_of_it() {
     assert_eq!(bench.rows(), ["one", "two", ">", "status"]);
 }
 
+/// Takes a few bytes at a time and none at every other.
+#[derive(Default)]
+struct Slow(Vec<u8>, bool);
+
+impl std::io::Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let count = bytes.len().min(7);
+        self.0.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_terminal_that_is_full_is_waited_for() {
+    let size = Size::new(40, 10);
+    let ui = frame(&["> ", "status"], Some((2, 0)));
+    let mut slow = Screen::new(Slow::default(), size, ScreenOptions::new(LOOK));
+    let mut fast = Screen::new(Vec::new(), size, ScreenOptions::new(LOOK));
+    slow.update(&rows(&["one", "two"]), &ui).unwrap();
+    fast.update(&rows(&["one", "two"]), &ui).unwrap();
+    assert_eq!(slow.out().0, *fast.out());
+}
+
 #[test]
 fn what_drives_a_terminal_is_seen_instead() {
     let mut bench = Bench::new(40, 4);
