@@ -121,8 +121,11 @@ pub(crate) struct TurnArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Plain lines: no colour, no cursor movement
-    #[arg(long, alias = "cli")]
+    #[arg(long, alias = "cli", conflicts_with = "tui")]
     pub(crate) plain: bool,
+    /// The full interface (which a terminal gets anyway)
+    #[arg(long, hide = true)]
+    pub(crate) tui: bool,
 }
 
 impl TurnArgs {
@@ -167,6 +170,7 @@ impl TurnArgs {
             quiet: self.quiet || outer.quiet,
             verbose: self.verbose || outer.verbose,
             plain: self.plain || outer.plain,
+            tui: self.tui || outer.tui,
         }
     }
 }

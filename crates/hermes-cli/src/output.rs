@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
@@ -105,6 +106,12 @@ impl Output {
 
     /// Something the person must see, on stderr.
     pub(crate) fn error(self, text: impl AsRef<str>) {
+        if let Some(held) = &mut *held() {
+            if held.len() < HELD {
+                held.push(text.as_ref().to_owned());
+            }
+            return;
+        }
         // Nowhere is left to complain if stderr is gone.
         let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
     }
@@ -118,6 +125,37 @@ impl Output {
             format!("\x1b[{code}m{text}\x1b[0m").into()
         } else {
             text.into()
+        }
+    }
+}
+
+/// Remarks that may wait.
+const HELD: usize = 256;
+
+fn held() -> MutexGuard<'static, Option<Vec<String>>> {
+    static REMARKS: Mutex<Option<Vec<String>>> = Mutex::new(None);
+    REMARKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As long as it lives, somebody else owns the terminal: what would go to stderr is kept.
+pub(crate) struct Hold(());
+
+impl Hold {
+    pub(crate) fn new() -> Self {
+        held().get_or_insert_default();
+        Self(())
+    }
+
+    /// What was said since the last time.
+    pub(crate) fn take(&self) -> Vec<String> {
+        held().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        for text in held().take().unwrap_or_default() {
+            let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod hands;
 pub(crate) mod mcp;
 pub(crate) mod reach;
 mod sampler;
+mod unset;
 mod web;
 
 use std::path::PathBuf;
@@ -16,8 +17,7 @@ use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, T
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
-use hermes_core::BoxFuture;
-use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Presence, Verdict};
+use hermes_core::approval::{ApproveAll, Approver, DenyAll};
 use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
@@ -120,17 +120,19 @@ fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
 
 /// Who would answer.
 fn described(router: &Router, args: &TurnArgs) -> Result<Route, Failure> {
-    router.describe().map_err(|error| {
-        let ignored = args.ignore_user_config || args.safe_mode;
-        if ignored && error == RouteError::NothingConfigured {
-            Failure::new(
-                Exit::NotConfigured,
-                "config.yaml is ignored, so no model is configured: name one with -m MODEL --provider P",
-            )
-        } else {
-            error.into()
-        }
-    })
+    router.describe().map_err(|error| unroutable(error, args))
+}
+
+fn unroutable(error: RouteError, args: &TurnArgs) -> Failure {
+    let ignored = args.ignore_user_config || args.safe_mode;
+    if ignored && error == RouteError::NothingConfigured {
+        Failure::new(
+            Exit::NotConfigured,
+            "config.yaml is ignored, so no model is configured: name one with -m MODEL --provider P",
+        )
+    } else {
+        error.into()
+    }
 }
 
 fn overrides(args: &TurnArgs) -> Overrides {
@@ -144,7 +146,6 @@ fn overrides(args: &TurnArgs) -> Overrides {
 /// A conversation that is open.
 pub(crate) struct Chat {
     pub(crate) id: SessionId,
-    pub(crate) events: EventReceiver,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Store,
     pub(crate) tools: Arc<HomeTools>,
@@ -152,7 +153,13 @@ pub(crate) struct Chat {
     pub(crate) used: bool,
     /// Whether something was asked since it was opened.
     pub(crate) asked: bool,
+    /// Where tools run.
+    pub(crate) cwd: PathBuf,
+    /// Who answers; empty names where [`Self::missing`] says why.
     pub(crate) route: Route,
+    /// Why there is no model to talk to.
+    pub(crate) missing: Option<RouteError>,
+    pub(crate) config: Arc<Config>,
     /// Whether the model takes images.
     pub(crate) sees: bool,
     /// The MCP servers of this process; the next chat takes them over.
@@ -163,7 +170,11 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    pub(crate) async fn open(args: &TurnArgs, cx: &Context, mode: Mode) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        args: &TurnArgs,
+        cx: &Context,
+        mode: Mode,
+    ) -> Result<(Self, EventReceiver), Failure> {
         Self::open_after(args, cx, mode, None).await
     }
 
@@ -173,7 +184,7 @@ impl Chat {
         cx: &Context,
         mode: Mode,
         previous: Option<&Self>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(Self, EventReceiver), Failure> {
         let config = config(args, cx)?;
         let choice = tool_choice(args, &config);
         if let Some(previous) = previous {
@@ -197,12 +208,17 @@ impl Chat {
         mode: Mode,
         config: Arc<Config>,
         (mcp, commands): (Option<Arc<Mcp>>, Option<Arc<Commands>>),
-    ) -> Result<Self, Failure> {
+    ) -> Result<(Self, EventReceiver), Failure> {
         let router = router(cx, &config, overrides(args));
         for problem in router.problems() {
             cx.out.remark(format!("config: {problem}"));
         }
-        let route = described(&router, args)?;
+        // A person can open a chat without a model, and choose one there.
+        let (route, missing) = match (router.describe(), mode) {
+            (Ok(route), _) => (route, None),
+            (Err(error), Mode::Repl) if unset::can_wait(&error) => (unset::route(), Some(error)),
+            (Err(error), _) => return Err(unroutable(error, args)),
+        };
         crate::logging::start(&cx.home.logs_dir());
         let store = open_store(cx)?;
         let stored = find_session(args, &store).await?;
@@ -213,13 +229,13 @@ impl Chat {
             .iter()
             .flat_map(|session| &session.items)
             .map(|item| &item.message);
+        let router = unset::or_nobody(router, missing.as_ref());
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
         let mut store_tools = store_tools(args, cx, &config, &store, history);
         store_tools.declare = commands.as_deref().map(Commands::declare);
         let prompt = home_prompt(args, cx, &config, (&source, commands.as_deref()), &clock)?;
         let settings = agent_settings(args, cx, mode, &config, &route);
-        let router = router as Arc<dyn ModelRouter>;
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
         let hands = Hands::new(&HandsDeps {
@@ -253,6 +269,7 @@ impl Chat {
         };
         let used = stored.is_some();
         let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
+        let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
         // One answer is all there will be: nobody would read what comes later.
         let hears = mode == Mode::Repl;
@@ -263,20 +280,28 @@ impl Chat {
             commands.attach(&handle, hears).await;
         }
         let id = handle.id().clone();
-        Ok(Self {
+        let chat = Self {
             id,
-            events,
             clock,
             store,
             tools,
             used,
             asked: false,
+            cwd,
             route,
+            missing,
+            config,
             sees,
             mcp,
             commands,
             handle,
-        })
+        };
+        Ok((chat, events))
+    }
+
+    /// Speaks to the session beside whoever holds the chat.
+    pub(crate) fn handle(&self) -> SessionHandle {
+        self.handle.clone()
     }
 
     pub(crate) async fn send(&self, command: AgentCommand) -> Outcome {
@@ -300,12 +325,12 @@ impl Chat {
         self.update(SessionUpdate::End { reason, at }).await
     }
 
-    /// Ends the session's work and its MCP servers, and closes the database.
+    /// Ends the session's work and its MCP servers, and closes the database. Whoever has its events
+    /// reads them meanwhile, or has dropped them.
     pub(crate) async fn close(self) {
         // A session that ended already needs no order to.
         let _ = self.handle.send(AgentCommand::Close).await;
-        let mut events = self.events;
-        while events.recv().await.is_some() {}
+        self.handle.closed().await;
         if let Some(mcp) = self.mcp {
             mcp.shutdown().await;
         }
@@ -319,11 +344,13 @@ impl Chat {
 
     /// The line a chat begins with.
     pub(crate) fn banner(&self) -> String {
+        let model = match &self.missing {
+            None => format!("{} ({})", self.route.model, self.route.provider),
+            Some(_) => "no model yet".to_owned(),
+        };
         format!(
-            "hermes {} · {} ({}) · {} tools · /help",
+            "hermes {} · {model} · {} tools · /help",
             env!("CARGO_PKG_VERSION"),
-            self.route.model,
-            self.route.provider,
             self.tools.registry().iter().count()
         )
     }
@@ -436,9 +463,24 @@ fn home_prompt(
             ignore_rules: args.ignore_rules,
             bare: args.safe_mode,
             session_id: args.pass_session_id,
-            system_message: skills_text(args, cx, config, source, commands)?,
+            system_message: system_message(args, cx, config, source, commands)?,
         },
     })
+}
+
+/// `agent.system_prompt` (`/personality`) and the skills named by `--skills`.
+fn system_message(
+    args: &TurnArgs,
+    cx: &Context,
+    config: &Config,
+    source: &str,
+    commands: Option<&Commands>,
+) -> Result<Option<String>, Failure> {
+    let own = config.agent.system_prompt.clone();
+    let own = own.filter(|text| !args.safe_mode && !text.trim().is_empty());
+    let skills = skills_text(args, cx, config, source, commands)?;
+    let texts: Vec<String> = own.into_iter().chain(skills).collect();
+    Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
 }
 
 /// The text of the skills named by `--skills`.
@@ -487,19 +529,6 @@ fn asker(mode: Mode) -> Option<Arc<dyn Asker>> {
     }
 }
 
-/// `--yolo`: the person approved everything beforehand.
-struct ApproveAll;
-
-impl Approver for ApproveAll {
-    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
-        Box::pin(std::future::ready(Verdict::Once))
-    }
-
-    fn presence(&self) -> Presence {
-        Presence::Standing
-    }
-}
-
 fn start(
     args: &TurnArgs,
     cx: &Context,
@@ -536,7 +565,18 @@ fn start(
     })))
 }
 
+fn cwd(start: &SessionStart) -> PathBuf {
+    match start {
+        SessionStart::New(new) => new.cwd.clone().unwrap_or_default(),
+        SessionStart::Resume { cwd, .. } => cwd.clone(),
+    }
+}
+
 /// `YYYYMMDD_HHMMSS_<6 hex>` in local time, as the original names its sessions.
+pub(crate) fn new_session_id(clock: &dyn Clock) -> SessionId {
+    new_id(clock, &SystemRng)
+}
+
 fn new_id(clock: &dyn Clock, rng: &dyn Rng) -> SessionId {
     let now = clock
         .now()
@@ -547,7 +587,7 @@ fn new_id(clock: &dyn Clock, rng: &dyn Rng) -> SessionId {
 
 /// The repository around `dir` and its branch, read from its files: starting git would cost more
 /// than the rest of the start.
-fn git(dir: &std::path::Path) -> (Option<PathBuf>, Option<String>) {
+pub(crate) fn git(dir: &std::path::Path) -> (Option<PathBuf>, Option<String>) {
     let Some(root) = dir.ancestors().find(|dir| dir.join(".git").exists()) else {
         return (None, None);
     };

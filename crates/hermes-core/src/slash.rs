@@ -129,7 +129,6 @@ pub enum Verb {
     Model,
     Personality,
     Reasoning,
-    Fast,
     Yolo,
     Verbose,
     Theme,

@@ -88,6 +88,17 @@ fn prefix(request: &ApprovalRequest, typed: &str) -> Option<Rule> {
     words.starts_with(&typed).then(|| rules::prefix(&typed))
 }
 
+/// The rule that a person made of the offered one: the same, or one for all that begins so.
+pub(super) fn edited(request: &ApprovalRequest, typed: &str) -> Result<Rule, String> {
+    let typed = typed.trim();
+    match &request.rule {
+        Some(rule) if rule.0 == typed => Ok(rule.clone()),
+        Some(_) => prefix(request, typed)
+            .ok_or_else(|| "it must be the first words of the command, in full".to_owned()),
+        None => Err("there is no rule for this one".to_owned()),
+    }
+}
+
 /// Characters that would hide something are shown as their code points.
 fn visible(text: &str) -> String {
     text.chars()

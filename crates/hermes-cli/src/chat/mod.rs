@@ -2,15 +2,17 @@
 
 mod approve;
 mod ask;
+mod background;
+pub(crate) mod conversation;
+pub(crate) mod host;
 mod images;
 mod oneshot;
 mod render;
 mod repl;
-mod rollback;
-mod slash;
-mod slash_run;
+mod replay;
 mod stdin;
 mod usage_file;
+pub(crate) mod verbs;
 
 use render::shorten;
 
@@ -85,8 +87,17 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
         None if request.turn.format() != OutputFormat::Text => Err(Failure::usage(
             "--output-format needs a prompt: hermes -z \"…\" or chat -q \"…\"",
         )),
+        None if draws(&request, cx) => {
+            crate::wiring::runtime()?.block_on(host::run(request.turn, cx))
+        }
         None => crate::wiring::runtime()?.block_on(repl::run(request.turn, cx)),
     }
+}
+
+/// Whether this terminal can show the full interface, and nobody asked for plain lines.
+fn draws(request: &Request, cx: &Context) -> bool {
+    let capable = !matches!(std::env::var("TERM").as_deref(), Ok("dumb" | "") | Err(_));
+    capable && cx.out.stdin_tty && cx.out.stdout_tty && !request.turn.plain
 }
 
 fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {

@@ -1,5 +1,6 @@
 //! One question, one answer.
 
+use hermes_agent::events::EventReceiver;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,7 +27,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         Mode::Query
     };
     let images = images::load(&args.image)?;
-    let mut chat = Chat::open(args, cx, mode).await?;
+    let (chat, mut events) = Chat::open(args, cx, mode).await?;
     images::warn_if_unseen(&images, &chat, cx);
     let mut renderer = Renderer::new(cx.out, args.format(), args.verbose, chat.id.clone());
     let input = UserInput {
@@ -38,7 +39,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     // Listening before the turn begins: no signal finds it without anybody who ends it well.
     let signals = Signals::new()?;
     chat.send(AgentCommand::Submit(input)).await?;
-    let (summary, terminated) = follow(&mut chat, &mut renderer, signals, cx).await?;
+    let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
     // Whatever cannot be written, the session is ended and closed first.
     let written = report(args, &renderer, &summary, &chat);
     if question.closes {
@@ -56,6 +57,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         cx.out
             .remark(format!("session {} (hermes -r {})", chat.id, chat.id));
     }
+    drop(events);
     chat.close().await;
     let exit = match exit::of_turn(&summary.exit) {
         Exit::Ok => return written,
@@ -94,7 +96,8 @@ impl Signals {
 /// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.
 /// Also says whether SIGTERM did it.
 async fn follow(
-    chat: &mut Chat,
+    chat: &Chat,
+    events: &mut EventReceiver,
     renderer: &mut Renderer,
     mut signals: Signals,
     cx: &Context,
@@ -103,7 +106,7 @@ async fn follow(
     let mut terminated = false;
     loop {
         let event = tokio::select! {
-            event = chat.events.recv() => event,
+            event = events.recv() => event,
             _ = signals.interrupts.recv() => {
                 if interrupted {
                     return Err(Failure::silent(Exit::Interrupted));

@@ -2,92 +2,111 @@
 
 use std::path::PathBuf;
 
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, UserInput};
-use hermes_core::message::Part;
-use hermes_core::store::SessionStore as _;
+use hermes_agent::events::EventReceiver;
+use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
+use hermes_core::slash::COMMANDS;
+use hermes_tui::port::{Effect, Said, Saying, Show};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Context as LineContext, Editor, ExternalPrinter};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::ask::Questions;
+use super::conversation::{Conversation, Surface, Then};
 use super::render::Renderer;
-use super::slash::{self, Parsed, TABLE};
-use super::{images, slash_run};
+use super::{images, replay, verbs};
 use crate::args::TurnArgs;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::wiring::{Chat, Mode};
 
 const HISTORY_LINES: usize = 2000;
 
 /// The state of a line chat.
-pub(super) struct Repl<'a> {
-    pub(super) cx: &'a Context,
-    pub(super) args: TurnArgs,
-    pub(super) chat: Chat,
-    pub(super) renderer: Renderer,
-    pub(super) last_question: Option<String>,
-    /// A title given before the session was stored.
-    pub(super) title_to_set: Option<String>,
-    /// What `--image` named; it goes with the first question.
-    images: Vec<Part>,
+struct Repl<'a> {
+    cx: &'a Context,
+    conversation: Conversation,
+    events: EventReceiver,
+    /// What work in the background shows.
+    later: mpsc::Receiver<Effect>,
+    renderer: Renderer,
     interrupts: Signal,
     questions: Questions,
 }
 
 /// What to do after a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+enum Next {
     Prompt,
     Leave,
 }
 
-pub(super) async fn run(mut args: TurnArgs, cx: &Context) -> Outcome {
-    let images = images::load(&std::mem::take(&mut args.image))?;
-    let chat = Chat::open(&args, cx, Mode::Repl).await?;
-    // The next session of this chat is a new one.
-    args.resume = None;
-    args.continue_ = None;
-    let renderer = Renderer::live(cx.out, args.verbose, chat.id.clone());
-    let interrupts = signal(SignalKind::interrupt())?;
+pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
+    let (mut conversation, later) = Conversation::open(args, cx, Surface::Line).await?;
+    let Some(events) = conversation.opened.take() else {
+        return Err(ended());
+    };
+    let chat = &conversation.chat;
+    let renderer = Renderer::live(cx.out, conversation.args.verbose, chat.id.clone());
+    cx.out.line(cx.out.dim(&chat.banner()))?;
+    images::warn_if_unseen(&conversation.images, chat, cx);
+    if let Some(why) = &chat.missing {
+        cx.out
+            .remark(format!("hermes: {}", Failure::from(why.clone()).message));
+    }
     let mut repl = Repl {
         cx,
-        args,
-        chat,
+        conversation,
+        events,
+        later,
         renderer,
-        last_question: None,
-        title_to_set: None,
-        images,
-        interrupts,
+        interrupts: signal(SignalKind::interrupt())?,
         questions: Questions::default(),
     };
-    cx.out.line(cx.out.dim(&repl.chat.banner()))?;
-    images::warn_if_unseen(&repl.images, &repl.chat, cx);
-    if repl.chat.used {
-        slash_run::say_where_we_are(&repl).await?;
+    if repl.conversation.chat.used {
+        repl.say_where_we_are().await?;
     }
     let mut lines = Lines::open(cx.home.join("cache/line-history"));
     let talked = repl.converse(&mut lines).await;
     lines.save();
-    let id = repl.chat.id.clone();
-    let used = repl.chat.used;
-    if let Err(failure) = talked {
+    let Repl {
+        conversation,
+        events,
+        ..
+    } = repl;
+    let id = conversation.chat.id.clone();
+    let used = conversation.chat.used && !conversation.forget;
+    let resume = || {
         if used {
             cx.out.remark(format!("resume with: hermes -r {id}"));
         }
+    };
+    if let Err(failure) = talked {
+        resume();
         return Err(failure);
     }
-    repl.chat.end("cli_close").await?;
-    repl.chat.close().await;
-    if used {
-        cx.out.remark(format!("resume with: hermes -r {id}"));
-    }
+    drop(events);
+    conversation.leave().await?;
+    resume();
     Ok(())
 }
 
 impl Repl<'_> {
+    /// Tells what is gone on with.
+    async fn say_where_we_are(&self) -> Outcome {
+        let chat = &self.conversation.chat;
+        let name = match &self.conversation.title {
+            Some(title) => format!("{title:?}"),
+            None => chat.id.to_string(),
+        };
+        let said = counted(
+            replay::entries(&chat.store, &chat.id).await?.len(),
+            "message",
+        );
+        let line = format!("going on with {name}: {said}, /history shows them");
+        Ok(self.cx.out.line(self.cx.out.dim(&line))?)
+    }
+
     /// Reads and obeys lines until the person leaves.
     async fn converse(&mut self, lines: &mut Lines) -> Outcome {
         let mut leaving = false;
@@ -95,8 +114,14 @@ impl Repl<'_> {
             let line = tokio::select! {
                 biased;
                 line = lines.read(&mut self.interrupts) => line?,
-                event = self.chat.events.recv() => {
+                event = self.events.recv() => {
                     self.unasked(event).await?;
+                    lines.draw_again();
+                    continue;
+                }
+                Some(effect) = self.later.recv() => {
+                    self.clear_prompt()?;
+                    self.show(effect)?;
                     lines.draw_again();
                     continue;
                 }
@@ -118,27 +143,36 @@ impl Repl<'_> {
         }
     }
 
+    /// What comes now does not go behind the prompt.
+    fn clear_prompt(&self) -> Outcome {
+        let clear = if self.cx.out.stdout_tty {
+            "\r\x1b[K"
+        } else {
+            ""
+        };
+        Ok(self.cx.out.piece(clear)?)
+    }
+
     /// Something happens while the person writes: a background process has news, or subagents
     /// report. A turn that begins by itself is shown to its end.
     async fn unasked(&mut self, event: Option<Sequenced>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
         };
-        // The first line of it does not go behind the prompt.
-        self.cx.out.piece(if self.cx.out.stdout_tty {
-            "\r\x1b[K"
-        } else {
-            ""
-        })?;
-        self.renderer.event(&event)?;
+        self.clear_prompt()?;
+        self.event(&event)?;
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
             let why = "work in the background has reported; going on with it";
             self.cx.out.remark(self.cx.out.dim(why));
-            self.chat.used = true;
-            self.chat.asked = true;
-            self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
-                .await?;
+            self.follow(Then::Turn).await?;
         }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Sequenced) -> Outcome {
+        self.conversation.observe(&event.event);
+        self.renderer.event(event)?;
+        self.questions.event(&event.event);
         Ok(())
     }
 
@@ -146,61 +180,121 @@ impl Repl<'_> {
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
         }
-        match slash::parse(text) {
-            Parsed::Command(command, rest) => slash_run::run(self, command.verb, rest).await,
-            Parsed::Unknown { typed, close } => {
-                let hint = close
-                    .map(|name| format!("; did you mean /{name}?"))
-                    .unwrap_or_default();
-                self.cx
-                    .out
-                    .error(format!("no command /{typed}{hint} (/help lists all)"));
-                Ok(Next::Prompt)
+        let done = {
+            let work = async {
+                match verbs::line(&mut self.conversation, text).await {
+                    Some(done) => done,
+                    None => self.conversation.ask(text.trim_end()).await,
+                }
+            };
+            // What the session says meanwhile; a session that is left for another ends here.
+            let events = &mut self.events;
+            let mut said = Vec::new();
+            let mut over = false;
+            tokio::pin!(work);
+            let done = loop {
+                tokio::select! {
+                    biased;
+                    done = &mut work => break done,
+                    event = events.recv(), if !over => match event {
+                        Some(event) => said.push(event),
+                        None => over = true,
+                    },
+                    _ = self.interrupts.recv() => break Err(Failure::usage("stopped")),
+                }
+            };
+            (done, said)
+        };
+        let (done, said) = done;
+        for event in said {
+            self.event(&event)?;
+        }
+        self.take_opened();
+        // A command that failed is no reason to leave the chat.
+        let told = match done {
+            Ok(told) => told,
+            Err(failure) => {
+                self.cx.out.error(failure.message);
+                return Ok(Next::Prompt);
             }
-            Parsed::Text => {
-                self.ask(text.trim_end().to_owned()).await?;
-                Ok(Next::Prompt)
-            }
+        };
+        let leaves = told.effects.contains(&Effect::Leave);
+        for effect in told.effects {
+            self.show(effect)?;
+        }
+        if leaves {
+            return Ok(Next::Leave);
+        }
+        if told.then != Then::Nothing {
+            self.follow(told.then).await?;
+        }
+        if told.then == Then::Turn
+            && let Some(effect) = self.conversation.settle_title().await
+        {
+            self.show(effect)?;
+        }
+        Ok(Next::Prompt)
+    }
+
+    fn take_opened(&mut self) {
+        if let Some(events) = self.conversation.opened.take() {
+            self.events = events;
+            self.restart_renderer();
         }
     }
 
-    /// Runs one turn to its end.
-    pub(super) async fn ask(&mut self, text: String) -> Outcome {
-        let images = std::mem::take(&mut self.images);
-        self.last_question = Some(text.clone());
-        self.chat.used = true;
-        self.chat.asked = true;
-        let input = UserInput {
-            text,
-            images,
-            ..UserInput::default()
-        };
-        self.chat.send(AgentCommand::Submit(input)).await?;
-        self.follow(|event| matches!(event, AgentEvent::TurnFinished { .. }))
-            .await?;
-        if let Some(title) = self.title_to_set.take() {
-            let named = self.chat.store.set_title(&self.chat.id, &title, false);
-            // A title that is taken is no reason to leave the chat.
-            if let Err(error) = named.await {
-                self.cx.out.error(error.to_string());
+    /// Another session, or another way to show this one.
+    fn restart_renderer(&mut self) {
+        let verbose = self.conversation.shown.verbose;
+        self.renderer = Renderer::live(self.cx.out, verbose, self.conversation.chat.id.clone());
+    }
+
+    /// What a command did, as lines.
+    fn show(&mut self, effect: Effect) -> Outcome {
+        let out = self.cx.out;
+        match effect {
+            Effect::Say(Said { kind, text }) => match kind {
+                Saying::Warning => out.error(text),
+                Saying::Error { fix } => {
+                    out.error(&text);
+                    if let Some(fix) = fix {
+                        out.error(format!("  {fix}"));
+                    }
+                }
+                _ => out.foreign_line(&text)?,
+            },
+            Effect::Page(page) => out.foreign_line(&page.text)?,
+            Effect::Opened { banner, entries } => {
+                out.line(banner)?;
+                for line in replay::lines(&entries) {
+                    out.foreign_line(&line)?;
+                }
             }
+            Effect::Show(Show::Verbose(_)) => self.restart_renderer(),
+            // What a line chat has no place for.
+            _ => {}
         }
         Ok(())
     }
 
-    /// Another session, or another way to show this one.
-    pub(super) fn restart_renderer(&mut self) {
-        self.renderer = Renderer::live(self.cx.out, self.args.verbose, self.chat.id.clone());
-    }
-
-    /// Shows events until one that `ends` it. Ctrl+C interrupts the turn, a second one leaves.
-    pub(super) async fn follow(&mut self, ends: impl Fn(&AgentEvent) -> bool) -> Outcome {
+    /// Shows events until what was begun has ended. Ctrl+C interrupts the turn, a second one
+    /// leaves.
+    async fn follow(&mut self, then: Then) -> Outcome {
+        let ends = |event: &AgentEvent| match then {
+            Then::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
+            _ => matches!(
+                event,
+                AgentEvent::Compacted { .. }
+                    | AgentEvent::RouteChanged { .. }
+                    | AgentEvent::Notice { .. }
+            ),
+        };
         let mut interrupted = false;
         loop {
             let event = tokio::select! {
-                event = self.chat.events.recv() => event,
+                event = self.events.recv() => event,
                 command = self.questions.answered() => {
-                    self.chat.send(command).await?;
+                    self.conversation.chat.send(command).await?;
                     continue;
                 }
                 _ = self.interrupts.recv() => {
@@ -211,15 +305,14 @@ impl Repl<'_> {
                     self.questions.interrupted();
                     // The terminal has written ^C.
                     self.cx.out.remark("");
-                    self.chat.send(AgentCommand::Interrupt).await?;
+                    self.conversation.chat.send(AgentCommand::Interrupt).await?;
                     continue;
                 }
             };
             let Some(event) = event else {
                 return Err(ended());
             };
-            self.renderer.event(&event)?;
-            self.questions.event(&event.event);
+            self.event(&event)?;
             if let AgentEvent::TurnFinished { summary } = &event.event {
                 self.footer(summary);
             }
@@ -384,9 +477,10 @@ impl rustyline::completion::Completer for SlashHelper {
         let Some(typed) = line.get(..pos).and_then(|head| head.strip_prefix('/')) else {
             return Ok((0, Vec::new()));
         };
-        let names = TABLE
+        let names = COMMANDS
             .iter()
-            .map(|slash| slash.name)
+            .filter(|command| command.surfaces.line)
+            .map(|command| command.name)
             .filter(|name| name.starts_with(typed));
         Ok((1, names.map(|name| format!("{name} ")).collect()))
     }

@@ -37,6 +37,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 
 /// What every command starts from: the home, the environment, the streams.
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) home: Home,
     pub(crate) env: Env,

@@ -260,14 +260,6 @@ pub const COMMANDS: &[CommandDef] = &[
     ]),
     def(
         Settings,
-        Verb::Fast,
-        "fast",
-        "[on|off]",
-        "the provider's faster service tier",
-    )
-    .sub(&["on", "off"]),
-    def(
-        Settings,
         Verb::Yolo,
         "yolo",
         "[on|off]",

@@ -1,0 +1,525 @@
+//! The program behind the full interface: answers what a person wants, tells what happens.
+//!
+//! One task owns the conversation. While a command runs, events of the session, interrupts and
+//! answers go on beside it; further commands wait for it.
+
+mod complete;
+pub(crate) mod panels;
+mod shell;
+pub(crate) mod status;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use hermes_agent::events::EventReceiver;
+use hermes_agent::session::SessionHandle;
+use hermes_agent::turn::explain;
+use hermes_config::schema::Tui;
+use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
+use hermes_core::model::Route;
+use hermes_core::task;
+use hermes_mcp::actor::McpEvent;
+use hermes_mcp::toolbox::Toolbox;
+use hermes_store::skills::Library;
+use hermes_tui::app::{self, Explanation, Farewell, Options};
+use hermes_tui::composer::Command;
+use hermes_tui::port::{self, Ask, Effect, HostPort, News, Saying, Status};
+use tokio::sync::{broadcast, mpsc};
+
+use self::shell::Shell;
+use super::conversation::{Conversation, Surface, Told, said};
+use super::{approve, replay, verbs};
+use crate::args::TurnArgs;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Hold;
+
+/// Much may happen to MCP servers at once: the status is looked at when it rests.
+const REST: Duration = Duration::from_millis(100);
+
+/// Shows a conversation until the person leaves.
+pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
+    let hold = Hold::new();
+    let (conversation, later) = Conversation::open(args, cx, Surface::Screen).await?;
+    let options = options(&conversation, hold.take()).await?;
+    let id = conversation.chat.id.clone();
+    let (port, host) = port::pair();
+    let host = Host::new(conversation, host, later, options.status.clone());
+    let host = task::spawn("host", host.run());
+    let shown = app::run(port, options).await;
+    // The interface has dropped its end: the host comes to its own.
+    let Ok(Ok(conversation)) = host.await else {
+        drop(hold);
+        return Err(Failure::failed(
+            "the conversation ended unexpectedly; see logs/errors.log",
+        ));
+    };
+    let used = conversation.chat.used.then(|| conversation.chat.id.clone());
+    let forgotten = conversation.forget;
+    let ended = conversation.leave().await;
+    drop(hold);
+    if let Some(last) = used.filter(|_| !forgotten) {
+        cx.out.remark(format!("resume with: hermes -r {last}"));
+    }
+    tracing::debug!("the conversation that began as {id} is closed");
+    match shown {
+        Ok(Farewell::Left | Farewell::Ended) => ended,
+        Ok(Farewell::Hung) => Err(Failure::silent(Exit::Terminated)),
+        Err(error) => Err(Failure::failed(error.to_string())),
+    }
+}
+
+/// What the interface begins with.
+async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Options, Failure> {
+    let cx = &conversation.cx;
+    let chat = &conversation.chat;
+    let entries = if chat.used {
+        replay::entries(&chat.store, &chat.id).await?
+    } else {
+        Vec::new()
+    };
+    let mut notices = notices;
+    if let Some(why) = &chat.missing {
+        notices.push(format!(
+            "{why}: /model chooses one; what you write meanwhile is kept"
+        ));
+    }
+    Ok(Options {
+        keep: Some(cx.home.cache_dir().join("tui")),
+        seeds: vec![
+            cx.home.join("cache/line-history"),
+            cx.home.join(".hermes_history"),
+        ],
+        commands: skills(conversation),
+        log: Some(cx.home.logs_dir().join("stderr.log")),
+        tui: tui(conversation),
+        colour: cx.out.color,
+        entries,
+        reasoning: conversation.shown.reasoning,
+        verbose: conversation.shown.verbose,
+        timestamps: conversation.shown.timestamps,
+        notices,
+        explain: explained,
+        check_rule: approve::edited,
+        ..Options::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
+    })
+}
+
+/// `/<skill>`, for completion.
+fn skills(conversation: &Conversation) -> Vec<Command> {
+    let chat = &conversation.chat;
+    let library = Library::of_home(&conversation.cx.home, &chat.config, Some("cli"));
+    let enabled = library.scan().into_iter().filter(|skill| skill.enabled);
+    let command = enabled.map(|skill| Command {
+        name: verbs::skill_command(&skill.name),
+        aliases: Vec::new(),
+        args: "[words]".to_owned(),
+        summary: super::shorten(&skill.description, 80),
+    });
+    command.collect()
+}
+
+/// The section `tui` of the config.
+pub(crate) fn tui(conversation: &Conversation) -> Tui {
+    match conversation.cx.load_config() {
+        Ok(loaded) => Tui::of(&loaded.config, &loaded.file_tree),
+        Err(_) => Tui::default(),
+    }
+}
+
+fn explained(exit: &TurnExit, route: Option<&Route>) -> Option<Explanation> {
+    let text = explain(exit, route)?;
+    // What helps stands behind the cause.
+    let (cause, fix) = match text.split_once('\n') {
+        Some((cause, fix)) => (cause.to_owned(), Some(fix.trim().to_owned())),
+        None => (text, None),
+    };
+    Some(Explanation { cause, fix })
+}
+
+struct Host {
+    conversation: Conversation,
+    live: Live,
+}
+
+/// What goes on beside a command.
+struct Live {
+    port: HostPort,
+    /// `None`: the session is over.
+    events: Option<EventReceiver>,
+    handle: SessionHandle,
+    later: mpsc::Receiver<Effect>,
+    /// Wishes that wait for the command that runs.
+    waiting: VecDeque<Ask>,
+    /// Events that the conversation was not told of yet.
+    seen: Vec<AgentEvent>,
+    /// As it was last told.
+    status: Status,
+    /// What happens to MCP servers.
+    servers: Option<broadcast::Receiver<McpEvent>>,
+    shell: Option<Shell>,
+    /// For the model, with the next message.
+    notes: Vec<String>,
+    left: bool,
+}
+
+/// What happened beside a command.
+enum Beside {
+    Goes,
+    /// The command is to stop.
+    Stop,
+}
+
+impl Host {
+    fn new(
+        mut conversation: Conversation,
+        port: HostPort,
+        later: mpsc::Receiver<Effect>,
+        status: Status,
+    ) -> Self {
+        let live = Live {
+            port,
+            events: conversation.opened.take(),
+            handle: conversation.chat.handle(),
+            later,
+            waiting: VecDeque::new(),
+            seen: Vec::new(),
+            status,
+            servers: None,
+            shell: None,
+            notes: Vec::new(),
+            left: false,
+        };
+        Self { conversation, live }
+    }
+
+    /// Until the person leaves. Gives the conversation back, to be closed.
+    async fn run(mut self) -> Conversation {
+        while !self.live.left {
+            self.watch_servers();
+            if let Some(ask) = self.live.waiting.pop_front() {
+                self.ask(ask).await;
+            } else {
+                let next = self.live.next().await;
+                match next {
+                    Next::Ask(Some(ask)) => self.ask(ask).await,
+                    Next::Ask(None) => break,
+                    Next::Event(event) => self.live.event(event).await,
+                    Next::Later(effect) => self.live.effect(effect).await,
+                    Next::Servers => tokio::time::sleep(REST).await,
+                    Next::Shell(news) => self.shell(news).await,
+                }
+            }
+            self.settle().await;
+        }
+        if let Some(shell) = self.live.shell.take() {
+            shell.stop().await;
+        }
+        self.conversation
+    }
+
+    /// Servers come with the first one that is configured.
+    fn watch_servers(&mut self) {
+        if self.live.servers.is_none() {
+            self.live.servers = self.toolbox().map(|toolbox| toolbox.events());
+        }
+    }
+
+    fn toolbox(&self) -> Option<std::sync::Arc<Toolbox>> {
+        self.conversation.chat.mcp.as_ref()?.toolbox()
+    }
+
+    /// The conversation learns what happened, and the status line what changed.
+    async fn settle(&mut self) {
+        for event in std::mem::take(&mut self.live.seen) {
+            self.conversation.observe(&event);
+            if matches!(event, AgentEvent::TurnFinished { .. })
+                && let Some(effect) = self.conversation.settle_title().await
+            {
+                self.live.effect(effect).await;
+            }
+        }
+        for note in std::mem::take(&mut self.live.notes) {
+            self.conversation.note(note);
+        }
+        self.take_opened();
+        let status = status::of(&self.conversation);
+        if status != self.live.status {
+            self.live.status = status.clone();
+            self.live.tell(News::Status(Box::new(status))).await;
+        }
+    }
+
+    /// Another session is open.
+    fn take_opened(&mut self) {
+        if let Some(events) = self.conversation.opened.take() {
+            self.live.events = Some(events);
+            self.live.handle = self.conversation.chat.handle();
+        }
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        match ask {
+            Ask::Command(AgentCommand::Submit(input)) => self.submit(input).await,
+            Ask::Command(command) => self.live.command(command).await,
+            Ask::Slash(line) => self.slash(&line).await,
+            Ask::Shell(command) => self.begin_shell(command).await,
+            Ask::Stop => {
+                if let Some(shell) = &mut self.live.shell {
+                    shell.kill();
+                }
+            }
+            Ask::Panel(ask) => {
+                let Self { conversation, live } = self;
+                let done = live.attend(panels::act(conversation, ask)).await;
+                live.told(done).await;
+            }
+            Ask::Complete {
+                ticket,
+                command,
+                before,
+                word,
+            } => {
+                let Self { conversation, live } = self;
+                let work = complete::candidates(conversation, &command, &before, &word);
+                if let Some(candidates) = live.attend(work).await {
+                    live.tell(News::Candidates { ticket, candidates }).await;
+                }
+            }
+            Ask::Leave => self.live.left = true,
+        }
+    }
+
+    async fn submit(&mut self, input: hermes_core::event::UserInput) {
+        let Self { conversation, live } = self;
+        match live.attend(conversation.unready(&input.text)).await {
+            Some(Ok(None)) => {
+                // The model may have been configured just now.
+                self.take_opened();
+                let message = self.conversation.message(input);
+                self.live.command(message).await;
+            }
+            Some(Ok(Some(told))) => self.live.unsent(told).await,
+            Some(Err(failure)) => {
+                let told = Told::of(Effect::Draft(input.text)).and(card(&failure));
+                self.live.unsent(told).await;
+            }
+            None => self.live.unsent(Told::of(Effect::Draft(input.text))).await,
+        }
+    }
+
+    async fn slash(&mut self, line: &str) {
+        let Self { conversation, live } = self;
+        let done = live.attend(verbs::line(conversation, line)).await;
+        match done {
+            // A path, say: something to talk about.
+            Some(None) => {
+                self.live.tell(News::Done).await;
+                self.live.effect(Effect::Asked(line.to_owned())).await;
+                self.submit(line.into()).await;
+            }
+            done => {
+                self.live.told(done.flatten()).await;
+                self.live.tell(News::Done).await;
+            }
+        }
+    }
+
+    async fn begin_shell(&mut self, command: String) {
+        match Shell::start(&command, &self.conversation.chat.cwd) {
+            Ok((shell, started)) => {
+                self.live.shell = Some(shell);
+                self.live.shell_event(started).await;
+            }
+            Err(error) => {
+                self.live.effect(card(&Failure::failed(error))).await;
+                self.live.tell(News::Done).await;
+            }
+        }
+    }
+
+    async fn shell(&mut self, news: shell::Step) {
+        match news {
+            shell::Step::Event(event) => self.live.shell_event(event).await,
+            shell::Step::Ended { event, note } => self.live.shell_ended(event, note).await,
+        }
+    }
+}
+
+/// What the loop waits for.
+enum Next {
+    Ask(Option<Ask>),
+    Event(Option<Sequenced>),
+    Later(Effect),
+    Servers,
+    Shell(shell::Step),
+}
+
+impl Live {
+    async fn next(&mut self) -> Next {
+        let Self {
+            port,
+            events,
+            later,
+            servers,
+            shell,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            ask = port.asks.recv() => Next::Ask(ask),
+            event = next_event(events) => Next::Event(event),
+            Some(effect) = later.recv() => Next::Later(effect),
+            step = next_step(shell) => Next::Shell(step),
+            () = next_change(servers) => Next::Servers,
+        }
+    }
+
+    /// Runs a command, and what goes on beside it. `None`: it was stopped.
+    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(work);
+        loop {
+            let next = tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                next = self.next() => next,
+            };
+            match next {
+                Next::Ask(None) => {
+                    self.left = true;
+                    return None;
+                }
+                Next::Ask(Some(ask)) => {
+                    if let Beside::Stop = self.beside(ask).await {
+                        return None;
+                    }
+                }
+                Next::Event(event) => self.event(event).await,
+                Next::Later(effect) => self.effect(effect).await,
+                Next::Servers => {}
+                Next::Shell(shell::Step::Event(event)) => self.shell_event(event).await,
+                Next::Shell(shell::Step::Ended { event, note }) => {
+                    self.shell_ended(event, note).await;
+                }
+            }
+        }
+    }
+
+    /// What cannot wait for the command that runs.
+    async fn beside(&mut self, ask: Ask) -> Beside {
+        match ask {
+            Ask::Stop => return Beside::Stop,
+            Ask::Leave => {
+                self.left = true;
+                return Beside::Stop;
+            }
+            Ask::Command(AgentCommand::Submit(_)) => self.waiting.push_back(ask),
+            Ask::Command(command) => self.command(command).await,
+            ask => self.waiting.push_back(ask),
+        }
+        Beside::Goes
+    }
+
+    async fn command(&mut self, command: AgentCommand) {
+        if self.handle.send(command).await.is_err() {
+            self.effect(card(&gone())).await;
+        }
+    }
+
+    async fn event(&mut self, event: Option<Sequenced>) {
+        let Some(event) = event else {
+            self.events = None;
+            return;
+        };
+        self.seen.push(event.event.clone());
+        // The end of a session that was left for another is no news.
+        if event.event != AgentEvent::Closed {
+            self.tell(News::Event(event)).await;
+        }
+    }
+
+    async fn shell_event(&mut self, event: AgentEvent) {
+        let event = Sequenced {
+            seq: 0,
+            turn: None,
+            event,
+        };
+        self.tell(News::Event(event)).await;
+    }
+
+    async fn shell_ended(&mut self, event: AgentEvent, note: String) {
+        self.shell = None;
+        self.notes.push(note);
+        self.shell_event(event).await;
+        self.tell(News::Done).await;
+    }
+
+    async fn told(&mut self, done: Option<Result<Told, Failure>>) {
+        match done {
+            Some(Ok(told)) => {
+                for effect in told.effects {
+                    self.effect(effect).await;
+                }
+            }
+            Some(Err(failure)) => self.effect(card(&failure)).await,
+            None => self.effect(said(Saying::Info, "stopped")).await,
+        }
+    }
+
+    /// What was to be said was not sent: nothing will come.
+    async fn unsent(&mut self, told: Told) {
+        self.shell_event(AgentEvent::Closed).await;
+        self.told(Some(Ok(told))).await;
+    }
+
+    async fn effect(&mut self, effect: Effect) {
+        self.tell(News::Effect(effect)).await;
+    }
+
+    async fn tell(&mut self, news: News) {
+        if self.port.news.send(news).await.is_err() {
+            self.left = true;
+        }
+    }
+}
+
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {
+    match events {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_step(shell: &mut Option<Shell>) -> shell::Step {
+    match shell {
+        Some(shell) => shell.step().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_change(servers: &mut Option<broadcast::Receiver<McpEvent>>) {
+    let closed = match servers {
+        // Lagging only means that much happened.
+        Some(events) => matches!(
+            events.recv().await,
+            Err(broadcast::error::RecvError::Closed)
+        ),
+        None => std::future::pending().await,
+    };
+    if closed {
+        *servers = None;
+    }
+}
+
+fn card(failure: &Failure) -> Effect {
+    let (cause, fix) = match failure.message.split_once('\n') {
+        Some((cause, fix)) => (cause, Some(fix.to_owned())),
+        None => (failure.message.as_str(), None),
+    };
+    said(Saying::Error { fix }, cause)
+}
+
+fn gone() -> Failure {
+    Failure::failed("the session ended unexpectedly; see logs/errors.log")
+}

@@ -1,0 +1,262 @@
+//! `!command`: the person's own command, by their own shell, in the directory of the conversation.
+//! What it prints is shown as it comes and told to the model with the next message.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hermes_core::event::AgentEvent;
+use hermes_core::tool::ToolErrorKind;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+
+/// The end of the output that is kept, in bytes.
+const KEPT: usize = 64 * 1024;
+/// The part that the model is told.
+const TOLD: usize = 8 * 1024;
+/// How often the screen hears of output, at most.
+const PACE: Duration = Duration::from_millis(50);
+/// What the end of the output is waited for after the command itself has ended.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// A command that runs.
+pub(super) struct Shell {
+    command: String,
+    id: String,
+    child: Child,
+    group: Option<Pid>,
+    output: tokio::net::unix::pipe::Receiver,
+    text: Vec<u8>,
+    cut: bool,
+    open: bool,
+    shown: Option<Instant>,
+    begun: Instant,
+    stopped: bool,
+}
+
+/// What came of waiting.
+pub(super) enum Step {
+    Event(AgentEvent),
+    Ended { event: AgentEvent, note: String },
+}
+
+impl Shell {
+    /// Both streams go into one pipe, so that their lines stay in order.
+    pub(super) fn start(command: &str, dir: &Path) -> Result<(Self, AgentEvent), String> {
+        let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+        let failed = |error: std::io::Error| format!("{}: {error}", shell.display());
+        let (sender, output) = tokio::net::unix::pipe::pipe().map_err(failed)?;
+        let sender = sender.into_blocking_fd().map_err(failed)?;
+        let second = sender.try_clone().map_err(failed)?;
+        let child = Command::new(&shell)
+            .arg("-c")
+            .arg(command)
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(sender)
+            .stderr(second)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let id = format!("shell-{}", child.id().unwrap_or_default());
+        let started = AgentEvent::ToolStarted {
+            call_id: id.clone(),
+            name: "terminal".to_owned(),
+            arguments: json!({"command": command}).to_string(),
+        };
+        let this = Self {
+            command: command.to_owned(),
+            id,
+            child,
+            group,
+            output,
+            text: Vec::new(),
+            cut: false,
+            open: true,
+            shown: None,
+            begun: Instant::now(),
+            stopped: false,
+        };
+        Ok((this, started))
+    }
+
+    /// The next thing to show. Nothing is lost when it is dropped.
+    pub(super) async fn step(&mut self) -> Step {
+        let mut bytes = [0; 8192];
+        let mut news = false;
+        loop {
+            let wait = self
+                .shown
+                .map_or(Duration::ZERO, |shown| PACE.saturating_sub(shown.elapsed()));
+            tokio::select! {
+                read = self.output.read(&mut bytes), if self.open => match read {
+                    Ok(count @ 1..) => {
+                        self.take(&bytes[..count]);
+                        news = true;
+                    }
+                    _ => self.open = false,
+                },
+                () = tokio::time::sleep(wait), if news => {
+                    self.shown = Some(Instant::now());
+                    return Step::Event(AgentEvent::ToolProgress {
+                        call_id: self.id.clone(),
+                        text: self.kept(),
+                    });
+                }
+                status = self.child.wait() => {
+                    let code = status.ok().and_then(|status| status.code());
+                    self.drain().await;
+                    return self.ended(code);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+        if self.text.len() > KEPT {
+            let extra = self.text.len() - KEPT;
+            self.text.drain(..extra);
+            self.cut = true;
+        }
+    }
+
+    /// What the command left in the pipe; something it started may hold it open.
+    async fn drain(&mut self) {
+        let mut bytes = [0; 8192];
+        while self.open {
+            let read = tokio::time::timeout(LINGER, self.output.read(&mut bytes)).await;
+            match read {
+                Ok(Ok(count @ 1..)) => self.take(&bytes[..count]),
+                _ => self.open = false,
+            }
+        }
+    }
+
+    fn kept(&self) -> String {
+        let text = String::from_utf8_lossy(&self.text);
+        if self.cut {
+            // The first line is cut somewhere.
+            let rest = text.split_once('\n').map_or(&*text, |(_, rest)| rest);
+            format!("[earlier output is not shown]\n{rest}")
+        } else {
+            text.into_owned()
+        }
+    }
+
+    fn ended(&self, code: Option<i32>) -> Step {
+        let output = self.kept();
+        let error = match code {
+            Some(0) => None,
+            _ if self.stopped => Some(ToolErrorKind::Cancelled),
+            _ => Some(ToolErrorKind::Failed),
+        };
+        let preview = json!({"output": output, "exit_code": code.unwrap_or(-1)});
+        let how = match code {
+            Some(code) => format!("exit code {code}"),
+            None if self.stopped => "stopped".to_owned(),
+            None => "ended by a signal".to_owned(),
+        };
+        Step::Ended {
+            note: format!(
+                "The person ran this command themselves ({how}):\n$ {}\n{}",
+                self.command,
+                last(&output, TOLD)
+            ),
+            event: AgentEvent::ToolFinished {
+                call_id: self.id.clone(),
+                name: "terminal".to_owned(),
+                error,
+                preview: preview.to_string(),
+                millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            },
+        }
+    }
+
+    /// Ends the command and everything it started.
+    pub(super) fn kill(&mut self) {
+        self.stopped = true;
+        if let Some(group) = self.group {
+            // It may be gone already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    pub(super) async fn stop(mut self) {
+        self.kill();
+        let _ = self.child.wait().await;
+    }
+}
+
+/// The end of a text, at most this many bytes.
+fn last(text: &str, most: usize) -> &str {
+    let mut at = text.len().saturating_sub(most);
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    &text[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn run(command: &str) -> (Vec<AgentEvent>, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shell, started) = Shell::start(command, dir.path()).unwrap();
+        let mut events = vec![started];
+        loop {
+            match shell.step().await {
+                Step::Event(event) => events.push(event),
+                Step::Ended { event, note } => {
+                    events.push(event);
+                    return (events, note);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn output_and_code_are_told() {
+        let (events, note) = run("echo one; echo two >&2; exit 3").await;
+        let Some(AgentEvent::ToolFinished { preview, error, .. }) = events.last() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(*error, Some(ToolErrorKind::Failed));
+        assert!(
+            preview.contains("one\\ntwo") && preview.contains(":3"),
+            "{preview}"
+        );
+        assert!(
+            note.contains("exit code 3") && note.ends_with("one\ntwo\n"),
+            "{note}"
+        );
+    }
+
+    #[tokio::test]
+    async fn much_output_is_bounded_and_its_end_is_kept() {
+        let (events, note) = run("seq 1 200000").await;
+        let Some(AgentEvent::ToolFinished { preview, .. }) = events.last() else {
+            panic!("{events:?}")
+        };
+        assert!(preview.len() < 2 * KEPT && preview.contains("199999\\n200000"));
+        assert!(note.len() < TOLD + 200);
+    }
+
+    #[tokio::test]
+    async fn stopping_ends_what_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shell, _) = Shell::start("sleep 600 & sleep 600", dir.path()).unwrap();
+        shell.kill();
+        loop {
+            if let Step::Ended { note, .. } = shell.step().await {
+                assert!(note.contains("(stopped)"), "{note}");
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! While something works: queue, steer, ask beside it, stop.
+
+use hermes_core::event::{AgentCommand, UserInput};
+use hermes_tui::port::{Busy, Effect, Show};
+
+use crate::args::TurnArgs;
+use crate::chat::conversation::{Conversation, Surface, Then, Told};
+use crate::chat::shorten;
+use crate::commands::counted;
+use crate::exit::Failure;
+
+fn words<'a>(text: &'a str, command: &str) -> Result<&'a str, Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage(format!("/{command} needs some words")));
+    }
+    Ok(text)
+}
+
+/// After the current turn; at once where none runs.
+pub(super) async fn queue(conversation: &mut Conversation, text: &str) -> Result<Told, Failure> {
+    let text = words(text, "queue")?;
+    if !conversation.busy {
+        return conversation.ask(text).await;
+    }
+    let queued = AgentCommand::Queue(text.into());
+    conversation.chat.send(queued).await?;
+    Ok(Told::info(format!("queued: {}", shorten(text, 60))))
+}
+
+pub(super) async fn steer(conversation: &mut Conversation, text: &str) -> Result<Told, Failure> {
+    let text = words(text, "steer")?;
+    if !conversation.busy {
+        return conversation.ask(text).await;
+    }
+    let command = AgentCommand::Steer(text.to_owned());
+    conversation.chat.send(command).await?;
+    Ok(Told::info(format!(
+        "the model reads it with the next result of a tool: {}",
+        shorten(text, 60)
+    )))
+}
+
+/// In a session of its own, beside this one.
+pub(super) async fn background(
+    conversation: &mut Conversation,
+    text: &str,
+) -> Result<Told, Failure> {
+    let text = words(text, "background")?;
+    if let Some(told) = conversation.unready(text).await? {
+        return Ok(told);
+    }
+    let args = TurnArgs {
+        model: Some(conversation.chat.route.model.clone()),
+        provider: Some(conversation.chat.route.provider.clone()),
+        ..conversation.args.clone()
+    };
+    let asked = conversation.background.ask(
+        text,
+        (&args, &conversation.cx),
+        &conversation.chat,
+        conversation.later.clone(),
+    );
+    let id = asked.await?;
+    Ok(Told::info(format!(
+        "asked in the background (session {id}); what needs your approval there is refused"
+    )))
+}
+
+/// Background processes and questions, all or one.
+pub(super) async fn stop(conversation: &mut Conversation, which: &str) -> Result<Told, Failure> {
+    let one = (!which.is_empty()).then_some(which);
+    let questions = conversation.background.stop(one);
+    let mut processes = 0;
+    if let Some(commands) = &conversation.chat.commands {
+        match one {
+            None => processes = commands.processes.kill_all(&conversation.chat.id).await,
+            Some(_) if questions > 0 => {}
+            Some(id) => {
+                let killed = commands.processes.kill(id).await;
+                let killed = killed.map_err(|error| Failure::not_found(error.to_string()))?;
+                processes = usize::from(killed);
+            }
+        }
+    }
+    Ok(Told::info(match (processes, questions) {
+        (0, 0) => "nothing runs in the background".to_owned(),
+        (processes, 0) => format!(
+            "stopped {}",
+            if processes == 1 {
+                "1 process".to_owned()
+            } else {
+                format!("{processes} processes")
+            }
+        ),
+        (0, questions) => format!("stopping {}", counted(questions, "question")),
+        (processes, questions) => format!("stopped {processes} and stopping {questions}"),
+    }))
+}
+
+/// What goes on in the background.
+pub(super) fn agents(conversation: &Conversation) -> Result<Told, Failure> {
+    let mut lines = Vec::new();
+    for asked in conversation.background.list() {
+        lines.push(format!(
+            "  question  {}  {}",
+            asked.session,
+            shorten(&asked.question, 60)
+        ));
+    }
+    if let Some(commands) = &conversation.chat.commands {
+        for process in commands.processes.list(None) {
+            let state = match &process.ended {
+                None => format!("running {} s", process.uptime_seconds),
+                Some(_) => "ended".to_owned(),
+            };
+            lines.push(format!(
+                "  process   {}  {state}  {}",
+                process.id,
+                shorten(&process.command, 60)
+            ));
+        }
+    }
+    if lines.is_empty() {
+        return Ok(Told::info("nothing runs in the background"));
+    }
+    lines.push("  /stop [id] stops them".to_owned());
+    Ok(Told::plain(lines.join("\n")))
+}
+
+/// What Enter does while a turn runs.
+pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<Told, Failure> {
+    let busy = match word {
+        "steer" => Busy::Steer,
+        "queue" => Busy::Queue,
+        "interrupt" => Busy::Interrupt,
+        _ => {
+            return Err(Failure::usage(
+                "/busy steer (tell it at once), queue (ask afterwards) or interrupt (stop and ask)",
+            ));
+        }
+    };
+    super::settings::keep(conversation, "tui.busy", word)?;
+    let told = Told::info(format!("Enter while a turn runs: {word}"));
+    Ok(told.and(Effect::Show(Show::Busy(busy))))
+}
+
+/// Has several models answer, by way of the tool.
+pub(super) async fn moa(conversation: &mut Conversation, text: &str) -> Result<Told, Failure> {
+    use hermes_agent::session::ToolSource as _;
+    let text = words(text, "moa")?;
+    if conversation.chat.tools.registry().get(TOOL).is_none() {
+        return Err(Failure::usage(format!(
+            "the tool {TOOL} is not there; hermes tools list says why"
+        )));
+    }
+    if let Some(told) = conversation.unready(text).await? {
+        return Ok(told);
+    }
+    let input = UserInput {
+        text: text.to_owned(),
+        context: Some(format!(
+            "Use the tool {TOOL} for this question and base the answer on what it returns."
+        )),
+        ..UserInput::default()
+    };
+    let message = conversation.message(input);
+    conversation.chat.send(message).await?;
+    let told = Told::of(Effect::Asked(text.to_owned()));
+    Ok(match conversation.surface {
+        Surface::Line => told.then(Then::Turn),
+        Surface::Screen => told,
+    })
+}
+
+const TOOL: &str = "mixture_of_agents";

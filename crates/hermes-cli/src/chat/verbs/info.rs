@@ -1,0 +1,329 @@
+//! What is known: help, status, usage, who and where, what changed.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use hermes_core::slash;
+use hermes_tui::keys::Keymap;
+use hermes_tui::port::{Effect, Entry, Page, Saying};
+use tokio::process::Command;
+
+use super::own;
+use crate::chat::conversation::{Conversation, Surface, Told, said};
+use crate::chat::{images, replay};
+use crate::exit::Failure;
+
+pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<Told, Failure> {
+    let surface = conversation.surface;
+    if let Some(command) = slash::find(topic.trim_start_matches('/')) {
+        let mut text = format!("{}\n  {}", command.usage(), command.about());
+        if !command.subcommands.is_empty() {
+            text.push_str(&format!(
+                "\n  first word: {}",
+                command.subcommands.join(", ")
+            ));
+        }
+        return Ok(Told::plain(text));
+    }
+    if !topic.is_empty() {
+        return Err(super::unknown(topic, slash::close(topic)));
+    }
+    let mut text = slash::help(|surfaces| surface.has(surfaces));
+    match surface {
+        Surface::Line => {
+            for line in LINE_KEYS {
+                text.push_str(&format!("\n  {line}"));
+            }
+            Ok(Told::plain(text))
+        }
+        Surface::Screen => {
+            text.push_str("\n\n/keys shows what the keys do; /<skill> uses a skill");
+            Ok(Told::plain(text))
+        }
+    }
+}
+
+/// What the keys of the line chat do that no command does.
+const LINE_KEYS: &[&str] = &[
+    "\\ at the end of a line: the message goes on in the next one",
+    "Tab completes commands · Ctrl+C stops an answer · Ctrl+D leaves",
+];
+
+pub(super) fn keys(conversation: &Conversation) -> Told {
+    match conversation.surface {
+        Surface::Line => Told::plain(LINE_KEYS.join("\n")),
+        Surface::Screen => Told::of(Effect::Page(Page {
+            title: "keys".to_owned(),
+            kind: Saying::Plain,
+            text: key_lines(conversation),
+        })),
+    }
+}
+
+fn key_lines(conversation: &Conversation) -> String {
+    let tui = crate::chat::host::tui(conversation);
+    let wishes = tui.keys.iter().flat_map(|keys| keys.iter());
+    let (map, _) = Keymap::from_config(wishes.map(|(name, keys)| (name, keys.as_slice())));
+    let lines = map
+        .describe()
+        .into_iter()
+        .filter(|row| !row.keys.is_empty());
+    let lines = lines.map(|row| {
+        let keys: Vec<String> = row.keys.iter().map(ToString::to_string).collect();
+        format!("  {:<28}  {}", keys.join(", "), row.about)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) async fn status(conversation: &Conversation) -> Result<Told, Failure> {
+    let chat = &conversation.chat;
+    let mut lines = vec![format!("session  {}", chat.id)];
+    lines.extend(
+        conversation
+            .title
+            .iter()
+            .map(|title| format!("title    {title}")),
+    );
+    lines.push(match &chat.missing {
+        None => format!(
+            "model    {} ({}) at {}",
+            chat.route.model,
+            chat.route.provider,
+            hermes_config::redact::url(&chat.route.base_url)
+        ),
+        Some(why) => format!("model    {why}"),
+    });
+    if let Some((used, length)) = conversation.context {
+        lines.push(format!("context  {used} of {length} tokens"));
+    }
+    lines.push(format!("cwd      {}", chat.cwd.display()));
+    lines.push(format!(
+        "home     {}",
+        conversation.cx.home.root().display()
+    ));
+    if let Some(toolbox) = chat.mcp.as_ref().and_then(|mcp| mcp.toolbox()) {
+        let count = crate::chat::host::status::servers(&toolbox);
+        lines.push(format!(
+            "mcp      {} of {} connected (/mcp)",
+            count.connected, count.configured
+        ));
+    }
+    lines.extend(used(conversation).await?);
+    Ok(Told::plain(lines.join("\n")))
+}
+
+pub(super) async fn usage(conversation: &Conversation) -> Result<Told, Failure> {
+    Ok(Told::plain(used(conversation).await?.join("\n")))
+}
+
+async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
+    let chat = &conversation.chat;
+    if !chat.used {
+        return Ok(vec!["nothing was used yet".to_owned()]);
+    }
+    let record = chat.store.get(chat.id.as_str()).await?;
+    let count = |column| record.number(column).unwrap_or(0.0);
+    let cost = match record.text("cost_status") {
+        Some("actual") => format!("${:.4}", count("actual_cost_usd")),
+        Some("estimated") => format!("${:.4} (estimate)", count("estimated_cost_usd")),
+        Some("included") => "nothing: it runs on this machine".to_owned(),
+        _ => "unknown".to_owned(),
+    };
+    Ok(vec![
+        format!(
+            "tokens   {} in · {} cached · {} out ({} reasoning)",
+            count("input_tokens"),
+            count("cache_read_tokens"),
+            count("output_tokens"),
+            count("reasoning_tokens")
+        ),
+        format!("cost     {cost}"),
+    ])
+}
+
+pub(super) async fn insights(conversation: &Conversation, days: &str) -> Result<Told, Failure> {
+    match days.parse::<u32>() {
+        _ if days.is_empty() => own::run(conversation, &["insights"]).await,
+        Ok(1..) => own::run(conversation, &["insights", "--days", days]).await,
+        _ => Err(Failure::usage(
+            "/insights takes a number of days: /insights 7",
+        )),
+    }
+}
+
+pub(super) fn profile(conversation: &Conversation) -> Told {
+    let home = &conversation.cx.home;
+    Told::plain(format!(
+        "profile  {}\nhome     {}",
+        home.profile().unwrap_or("default"),
+        home.root().display()
+    ))
+}
+
+pub(super) fn whoami(conversation: &Conversation) -> Told {
+    let user = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .unwrap_or_else(|| "you".to_owned());
+    let asked = if conversation.yolo {
+        "nothing is asked (/yolo off changes that)"
+    } else {
+        "dangerous actions are asked about"
+    };
+    Told::plain(format!(
+        "{user}, at this machine: every command is yours, and {asked}"
+    ))
+}
+
+/// The nth last answer, to the clipboard.
+pub(super) async fn copy(conversation: &Conversation, which: &str) -> Result<Told, Failure> {
+    let nth = match which.parse::<usize>() {
+        _ if which.is_empty() => 1,
+        Ok(nth) if nth >= 1 => nth,
+        _ => {
+            return Err(Failure::usage(
+                "/copy takes a number: /copy 2 is the answer before the last",
+            ));
+        }
+    };
+    let chat = &conversation.chat;
+    let entries = if chat.used {
+        replay::entries(&chat.store, &chat.id).await?
+    } else {
+        Vec::new()
+    };
+    let answers = entries.into_iter().filter_map(|entry| match entry {
+        Entry::Assistant(text) => Some(text),
+        _ => None,
+    });
+    let answers: Vec<String> = answers.collect();
+    match answers
+        .len()
+        .checked_sub(nth)
+        .and_then(|at| answers.get(at))
+    {
+        Some(text) => Ok(Told::of(Effect::Copy(text.clone()))),
+        None => Err(Failure::usage("there is no such answer")),
+    }
+}
+
+pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told, Failure> {
+    if path.is_empty() {
+        return Err(Failure::usage("/image <file>"));
+    }
+    let path = conversation.cx.home.expand_user(path);
+    let path = conversation.chat.cwd.join(path);
+    let images = images::load(&[path.clone()])?;
+    conversation.images.extend(images);
+    let seen = if conversation.chat.sees {
+        ""
+    } else {
+        " (this model is not known to take images)"
+    };
+    Ok(Told::info(format!(
+        "{} goes with the next message{seen}",
+        path.display()
+    )))
+}
+
+/// Programs that print the image of the clipboard.
+const CLIPBOARDS: [(&str, &[&str]); 3] = [
+    ("wl-paste", &["--no-newline", "--type", "image/png"]),
+    (
+        "xclip",
+        &["-selection", "clipboard", "-target", "image/png", "-out"],
+    ),
+    ("pngpaste", &["-"]),
+];
+
+pub(super) async fn paste(conversation: &mut Conversation) -> Result<Told, Failure> {
+    for (program, args) in CLIPBOARDS {
+        let done = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await;
+        let Ok(done) = done else {
+            continue;
+        };
+        if done.status.success() && !done.stdout.is_empty() {
+            let part = hermes_core::image::part(&done.stdout)
+                .map_err(|error| Failure::usage(format!("the clipboard: {error}")))?;
+            conversation.images.push(part);
+            return Ok(Told::info(
+                "the image of the clipboard goes with the next message",
+            ));
+        }
+    }
+    Err(Failure::failed(
+        "no image in the clipboard, or no wl-paste, xclip or pngpaste to read it; /image <file> takes a file",
+    ))
+}
+
+/// What changed in the project, by git.
+pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let here = &conversation.chat.cwd;
+    let mut args = vec!["diff", "--no-ext-diff", "--no-color"];
+    match rest {
+        "" => args.push("HEAD"),
+        "staged" | "--staged" => args.push("--staged"),
+        path => args.extend(["HEAD", "--", path]),
+    }
+    let text = git(here, &args).await?;
+    if text.trim().is_empty() {
+        return Ok(Told::info("nothing has changed"));
+    }
+    Ok(match conversation.surface {
+        Surface::Line => Told::of(said(Saying::Diff, text)),
+        Surface::Screen => Told::of(Effect::Page(Page {
+            title: "changes".to_owned(),
+            kind: Saying::Diff,
+            text,
+        })),
+    })
+}
+
+async fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
+    let done = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| Failure::failed(format!("git: {error}")))?;
+    if !done.status.success() {
+        let why = String::from_utf8_lossy(&done.stderr);
+        return Err(Failure::failed(format!(
+            "git: {}",
+            why.lines().next().unwrap_or("failed")
+        )));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// What a bug report needs. Secrets are left out.
+pub(super) async fn debug(conversation: &Conversation) -> Result<Told, Failure> {
+    let chat = &conversation.chat;
+    let term = |name: &str| std::env::var(name).unwrap_or_else(|_| "-".to_owned());
+    let mut text = format!(
+        "{}\nterminal {} (TERM_PROGRAM {}), {}\nschema   {}\n",
+        crate::commands::version::line(),
+        term("TERM"),
+        term("TERM_PROGRAM"),
+        std::env::consts::OS,
+        chat.store.schema_version()
+    );
+    let shown = status(conversation).await?;
+    for effect in shown.effects {
+        if let Effect::Say(said) = effect {
+            text.push_str(&said.text);
+        }
+    }
+    text.push_str(&format!(
+        "\nlogs     {}",
+        conversation.cx.home.logs_dir().display()
+    ));
+    Ok(Told::plain(hermes_core::redact::keys(&text).into_owned()))
+}

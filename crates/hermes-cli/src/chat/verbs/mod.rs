@@ -1,0 +1,132 @@
+//! What the slash commands do. Each takes the conversation and gives what is to be shown.
+
+mod busy;
+mod info;
+mod own;
+mod personality;
+mod session;
+mod settings;
+mod tools;
+
+use hermes_core::slash::{self, CommandDef, Parsed, Verb};
+
+use super::conversation::{Conversation, Surface, Told};
+use super::host::panels;
+use crate::exit::Failure;
+
+pub(crate) use personality::names as personalities;
+pub(crate) use session::resume;
+pub(crate) use settings::switch;
+pub(crate) use tools::slug as skill_command;
+
+/// Runs a whole line that begins with a slash. `None`: it is no command but something to say.
+pub(crate) async fn line(
+    conversation: &mut Conversation,
+    line: &str,
+) -> Option<Result<Told, Failure>> {
+    let done = match slash::parse(line) {
+        Parsed::Text => return None,
+        Parsed::Command(command, rest) => run(conversation, command, rest).await,
+        Parsed::Unknown { typed, rest, close } => {
+            match tools::use_skill(conversation, typed, rest).await {
+                Some(done) => done,
+                None => Err(unknown(typed, close)),
+            }
+        }
+    };
+    Some(done)
+}
+
+fn unknown(typed: &str, close: Option<&str>) -> Failure {
+    let hint = close
+        .map(|name| format!("; did you mean /{name}?"))
+        .unwrap_or_default();
+    Failure::usage(format!("no command /{typed}{hint} (/help lists all)"))
+}
+
+async fn run(
+    conversation: &mut Conversation,
+    command: &'static CommandDef,
+    rest: &str,
+) -> Result<Told, Failure> {
+    if !conversation.surface.has(command.surfaces) {
+        return Err(Failure::usage(format!(
+            "/{} needs the full interface: hermes without --plain, at a terminal",
+            command.name
+        )));
+    }
+    if conversation.surface == Surface::Screen
+        && let Some(told) = panels::open(conversation, command.verb, rest).await?
+    {
+        return Ok(told);
+    }
+    match command.verb {
+        Verb::New | Verb::Clear => session::new(conversation, rest).await,
+        Verb::Retry => session::retry(conversation).await,
+        Verb::Undo => session::undo(conversation, rest).await,
+        Verb::Redo => session::redo(conversation).await,
+        Verb::Title => session::title(conversation, rest).await,
+        Verb::Branch => session::branch(conversation, rest).await,
+        Verb::Compress => session::compress(conversation, rest).await,
+        Verb::Resume => session::resume(conversation, rest).await,
+        Verb::Sessions => session::sessions(conversation, rest).await,
+        Verb::History => session::history(conversation, rest).await,
+        Verb::Export => session::export(conversation, rest).await,
+        Verb::Rollback => session::rollback(conversation, rest).await,
+        Verb::Quit => session::quit(conversation, rest).await,
+        Verb::Compose => session::compose(conversation, rest),
+        Verb::Redraw => Ok(session::redraw()),
+        Verb::Queue => busy::queue(conversation, rest).await,
+        Verb::Steer => busy::steer(conversation, rest).await,
+        Verb::Background => busy::background(conversation, rest).await,
+        Verb::Stop => busy::stop(conversation, rest).await,
+        Verb::Agents => busy::agents(conversation),
+        Verb::Busy => busy::mode(conversation, rest),
+        Verb::Moa => busy::moa(conversation, rest).await,
+        Verb::Model => settings::model(conversation, rest).await,
+        Verb::Personality => personality::run(conversation, rest).await,
+        Verb::Reasoning => settings::reasoning(conversation, rest).await,
+        Verb::Yolo => settings::yolo(conversation, rest).await,
+        Verb::Verbose => settings::verbose(conversation, rest),
+        Verb::Theme => settings::theme(conversation, rest).await,
+        Verb::StatusBar => settings::status_bar(conversation, rest),
+        Verb::Timestamps => settings::timestamps(conversation, rest),
+        Verb::Config => settings::config(conversation, rest).await,
+        Verb::Tools => tools::tools(conversation, rest).await,
+        Verb::Toolsets => tools::toolsets(conversation).await,
+        Verb::Mcp => tools::mcp(conversation, rest).await,
+        Verb::ReloadMcp => tools::mcp(conversation, "reconnect").await,
+        Verb::Skills => tools::skills(conversation, rest),
+        Verb::ReloadSkills => tools::reload_skills(conversation),
+        Verb::Memory => tools::memory(conversation, rest).await,
+        Verb::Learn => tools::learn(conversation, rest).await,
+        Verb::Cron => tools::cron(conversation, rest),
+        Verb::Reload => tools::reload(conversation).await,
+        Verb::Help => info::help(conversation, rest),
+        Verb::Status => info::status(conversation).await,
+        Verb::Usage => info::usage(conversation).await,
+        Verb::Insights => info::insights(conversation, rest).await,
+        Verb::Profile => Ok(info::profile(conversation)),
+        Verb::Whoami => Ok(info::whoami(conversation)),
+        Verb::Copy => info::copy(conversation, rest).await,
+        Verb::Paste => info::paste(conversation).await,
+        Verb::Image => info::image(conversation, rest),
+        Verb::Diff => info::diff(conversation, rest).await,
+        Verb::Keys => Ok(info::keys(conversation)),
+        Verb::Doctor => own::run(conversation, &["doctor"]).await,
+        Verb::Debug => info::debug(conversation).await,
+        Verb::Version => Ok(Told::plain(crate::commands::version::line())),
+    }
+}
+
+/// `on`, `off`, or the other way round.
+fn switched(now: bool, word: &str, command: &str) -> Result<bool, Failure> {
+    match word {
+        "" | "toggle" => Ok(!now),
+        "on" | "show" | "yes" => Ok(true),
+        "off" | "hide" | "no" => Ok(false),
+        other => Err(Failure::usage(format!(
+            "/{command} takes on or off, not {other:?}"
+        ))),
+    }
+}

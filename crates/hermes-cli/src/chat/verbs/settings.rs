@@ -1,0 +1,217 @@
+//! What is chosen: model, reasoning, what is shown, what is asked.
+
+use hermes_config::settings::{self, SetOptions};
+use hermes_core::event::{AgentCommand, Setting};
+use hermes_core::model::ReasoningEffort;
+use hermes_tui::port::{Effect, Show};
+use hermes_tui::theme::Theme;
+
+use super::{own, switched};
+use crate::chat::conversation::{Conversation, Told};
+use crate::exit::{Failure, Outcome};
+
+/// Writes a key of config.yaml.
+pub(super) fn keep(conversation: &Conversation, key: &str, value: &str) -> Outcome {
+    let cx = &conversation.cx;
+    settings::set(&cx.home, &cx.env, key, value, SetOptions::default())
+        .map(drop)
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// What `/model` was given.
+struct Wanted<'a> {
+    model: &'a str,
+    provider: Option<&'a str>,
+    kept: bool,
+}
+
+fn wanted(rest: &str) -> Result<Option<Wanted<'_>>, Failure> {
+    let mut model = None;
+    let mut provider = None;
+    let mut kept = false;
+    let mut words = rest.split_whitespace();
+    let usage = || Failure::usage("/model <model> [--provider <provider>] [--global|--session]");
+    while let Some(word) = words.next() {
+        match word {
+            "--provider" => provider = Some(words.next().ok_or_else(usage)?),
+            "--global" => kept = true,
+            "--session" => kept = false,
+            flag if flag.starts_with("--") => return Err(usage()),
+            word if model.is_none() => model = Some(word),
+            _ => return Err(usage()),
+        }
+    }
+    Ok(model.map(|model| Wanted {
+        model,
+        provider,
+        kept,
+    }))
+}
+
+pub(super) async fn model(conversation: &mut Conversation, rest: &str) -> Result<Told, Failure> {
+    let Some(wanted) = wanted(rest)? else {
+        let route = &conversation.chat.route;
+        return Ok(Told::plain(match &conversation.chat.missing {
+            None => format!("{} ({})", route.model, route.provider),
+            Some(why) => format!("{why}: /model <model> --provider <provider> chooses one"),
+        }));
+    };
+    switch(conversation, wanted.model, wanted.provider).await?;
+    if wanted.kept {
+        keep(conversation, "model.default", wanted.model)?;
+        if let Some(provider) = wanted.provider {
+            keep(conversation, "model.provider", provider)?;
+        }
+    }
+    Ok(Told::order())
+}
+
+/// Goes on with another model; the session says so.
+pub(crate) async fn switch(
+    conversation: &mut Conversation,
+    model: &str,
+    provider: Option<&str>,
+) -> Outcome {
+    let command = AgentCommand::SwitchRoute {
+        model: model.to_owned(),
+        provider: provider.map(str::to_owned),
+    };
+    conversation.chat.send(command).await?;
+    conversation.args.model = Some(model.to_owned());
+    if let Some(provider) = provider {
+        conversation.args.provider = Some(provider.to_owned());
+    }
+    Ok(())
+}
+
+const LEVELS: [(&str, ReasoningEffort); 8] = [
+    ("none", ReasoningEffort::None),
+    ("minimal", ReasoningEffort::Minimal),
+    ("low", ReasoningEffort::Low),
+    ("medium", ReasoningEffort::Medium),
+    ("high", ReasoningEffort::High),
+    ("xhigh", ReasoningEffort::Xhigh),
+    ("max", ReasoningEffort::Max),
+    ("ultra", ReasoningEffort::Ultra),
+];
+
+pub(super) async fn reasoning(
+    conversation: &mut Conversation,
+    word: &str,
+) -> Result<Told, Failure> {
+    match word {
+        "show" | "hide" | "on" | "off" => {
+            let shown = matches!(word, "show" | "on");
+            conversation.shown.reasoning = shown;
+            let text = if shown { "shown" } else { "hidden" };
+            let told = Told::info(format!("reasoning is {text}"));
+            return Ok(told.and(Effect::Show(Show::Reasoning(shown))));
+        }
+        "" => {
+            let shown = if conversation.shown.reasoning {
+                "shown"
+            } else {
+                "hidden"
+            };
+            let level = conversation
+                .effort
+                .or_else(|| conversation.configured_effort());
+            let level = level.map_or("as the model does by itself", name);
+            return Ok(Told::plain(format!("reasoning: {level}, {shown}")));
+        }
+        _ => {}
+    }
+    let level = LEVELS.iter().find(|(name, _)| *name == word);
+    let Some((_, effort)) = level else {
+        let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
+        return Err(Failure::usage(format!(
+            "/reasoning show, hide, or one of {}",
+            names.join(", ")
+        )));
+    };
+    let setting = Setting::Reasoning(Some(*effort));
+    conversation.chat.send(AgentCommand::Set(setting)).await?;
+    conversation.effort = Some(*effort);
+    Ok(Told::info(format!(
+        "reasoning from the next turn on: {word}"
+    )))
+}
+
+fn name(effort: ReasoningEffort) -> &'static str {
+    let found = LEVELS.iter().find(|(_, level)| *level == effort);
+    found.map_or("none", |(name, _)| name)
+}
+
+pub(super) async fn yolo(conversation: &mut Conversation, word: &str) -> Result<Told, Failure> {
+    let on = switched(conversation.yolo, word, "yolo")?;
+    let setting = Setting::ApproveAll(on);
+    conversation.chat.send(AgentCommand::Set(setting)).await?;
+    conversation.yolo = on;
+    conversation.args.yolo = on;
+    Ok(Told::info(if on {
+        "from the next turn on dangerous actions run without asking; what is forbidden stays forbidden"
+    } else {
+        "from the next turn on dangerous actions are asked about"
+    }))
+}
+
+pub(super) fn verbose(conversation: &mut Conversation, word: &str) -> Result<Told, Failure> {
+    let on = switched(conversation.shown.verbose, word, "verbose")?;
+    conversation.shown.verbose = on;
+    conversation.shown.reasoning = on;
+    conversation.args.verbose = on;
+    let state = if on { "shown" } else { "hidden" };
+    let told = Told::info(format!("reasoning and tool results are {state}"));
+    let told = told.and(Effect::Show(Show::Reasoning(on)));
+    Ok(told.and(Effect::Show(Show::Verbose(on))))
+}
+
+pub(super) fn status_bar(conversation: &mut Conversation, word: &str) -> Result<Told, Failure> {
+    let on = switched(conversation.shown.status_line, word, "statusbar")?;
+    conversation.shown.status_line = on;
+    Ok(Told::of(Effect::Show(Show::StatusLine(on))))
+}
+
+pub(super) fn timestamps(conversation: &mut Conversation, word: &str) -> Result<Told, Failure> {
+    let on = switched(conversation.shown.timestamps, word, "timestamps")?;
+    conversation.shown.timestamps = on;
+    let text = if on { "shown" } else { "hidden" };
+    let told = Told::info(format!("times are {text}"));
+    Ok(told.and(Effect::Show(Show::Timestamps(on))))
+}
+
+pub(super) async fn theme(conversation: &Conversation, name: &str) -> Result<Told, Failure> {
+    let names: Vec<&str> = Theme::names().map(|(name, _)| name).collect();
+    if name.is_empty() {
+        return Ok(Told::plain(format!("themes: {}", names.join(", "))));
+    }
+    if !names.contains(&name) {
+        return Err(Failure::usage(format!(
+            "no theme {name:?}; there are: {}",
+            names.join(", ")
+        )));
+    }
+    keep(conversation, "tui.theme", name)?;
+    Ok(Told::of(Effect::Show(Show::Theme(name.to_owned()))))
+}
+
+/// `/config`, `/config key`, `/config key value`.
+pub(super) async fn config(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let (key, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let home = &conversation.cx.home;
+    match (key, value.trim()) {
+        ("", _) => Ok(Told::plain(format!(
+            "config  {}\nkeys    {}\n/config key reads one, /config key value sets it",
+            home.config_path().display(),
+            home.env_path().display()
+        ))),
+        (key, "") => own::run(conversation, &["config", "get", key]).await,
+        (key, value) => {
+            let told = own::run(conversation, &["config", "set", key, value]).await?;
+            Ok(told.and(crate::chat::conversation::said(
+                hermes_tui::port::Saying::Info,
+                "/reload takes it over",
+            )))
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What the agent can do: tools, servers, skills, memory, jobs.
+
+use hermes_agent::session::ToolSource as _;
+use hermes_config::Env;
+use hermes_config::env::ProcessEnv;
+use hermes_core::event::UserInput;
+
+use hermes_store::jobs::JobTable;
+use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::skills::{Library, View};
+use hermes_tui::port::{Effect, Saying};
+use serde_json::json;
+
+use super::own;
+use crate::args::TurnArgs;
+use crate::chat::conversation::{Conversation, Then, Told, said};
+use crate::chat::shorten;
+use crate::commands;
+use crate::exit::Failure;
+
+pub(super) async fn tools(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    match words.as_slice() {
+        [] => {}
+        ["list"] => return own::run(conversation, &["tools", "list"]).await,
+        [action @ ("enable" | "disable"), names @ ..] if !names.is_empty() => {
+            let mut args = vec!["tools", *action];
+            args.extend(names);
+            let told = own::run(conversation, &args).await?;
+            return Ok(told.and(said(Saying::Info, "/reload takes it over")));
+        }
+        _ => {
+            return Err(Failure::usage(
+                "/tools, /tools list, /tools enable|disable <toolset>",
+            ));
+        }
+    }
+    let registry = conversation.chat.tools.registry();
+    let lines = registry.iter().map(|tool| {
+        let spec = tool.spec();
+        let first = shorten(&spec.description, 43);
+        format!("  {:<16} {:<15} {first}", spec.name, spec.toolset)
+    });
+    Ok(Told::plain(lines.collect::<Vec<_>>().join("\n")))
+}
+
+pub(super) async fn toolsets(conversation: &Conversation) -> Result<Told, Failure> {
+    own::run(conversation, &["tools", "list"]).await
+}
+
+/// The servers of this process: all, one, `reconnect [name]`, `name reconnect|login|on|off`.
+pub(super) async fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let toolbox = conversation.chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
+    let Some(toolbox) = toolbox else {
+        return Ok(Told::plain(
+            "no MCP servers are in use here; hermes mcp add adds one",
+        ));
+    };
+    let unknown =
+        |name: &str| Failure::not_found(format!("no MCP server {name:?}; /mcp lists them"));
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    match words.as_slice() {
+        [] => Ok(Told::plain(commands::mcp::table(&toolbox))),
+        ["reconnect"] => {
+            for name in toolbox.names() {
+                toolbox.reconnect(&name);
+            }
+            Ok(Told::plain(
+                "reconnecting all servers; /mcp shows how they fare",
+            ))
+        }
+        ["reconnect", name] | [name, "reconnect"] => {
+            if !toolbox.reconnect(name) {
+                return Err(unknown(name));
+            }
+            Ok(Told::plain(format!(
+                "reconnecting {name}; /mcp shows how it fares"
+            )))
+        }
+        [name, "login"] | ["login", name] => Ok(Told::plain(format!(
+            "in another terminal: hermes mcp login {name}   (it is taken over here at once)"
+        ))),
+        [name, state @ ("on" | "off")] => {
+            let key = format!("mcp_servers.{name}.enabled");
+            if toolbox.server(name).is_none() {
+                return Err(unknown(name));
+            }
+            let value = if *state == "on" { "true" } else { "false" };
+            super::settings::keep(conversation, &key, value)?;
+            Ok(Told::plain(format!(
+                "{name} is {state} from the next turn on"
+            )))
+        }
+        [name] => match commands::mcp::page(&toolbox, name) {
+            Some(page) => Ok(Told::plain(page)),
+            None => Err(unknown(name)),
+        },
+        _ => Err(Failure::usage("/mcp [name] [reconnect|login|on|off]")),
+    }
+}
+
+fn library(conversation: &Conversation) -> Result<Library, Failure> {
+    let config = conversation.cx.load_config()?.config;
+    Ok(Library::of_home(
+        &conversation.cx.home,
+        &config,
+        Some("cli"),
+    ))
+}
+
+pub(super) fn skills(conversation: &Conversation, words: &str) -> Result<Told, Failure> {
+    let words = words.to_lowercase();
+    let lines: Vec<String> = library(conversation)?
+        .scan()
+        .into_iter()
+        .filter(|skill| {
+            let all = format!("{} {}", skill.name, skill.description).to_lowercase();
+            words.split_whitespace().all(|word| all.contains(word))
+        })
+        .map(|skill| {
+            let off = if skill.enabled { "" } else { " (off)" };
+            let about = shorten(&skill.description, 70);
+            format!("  {}{off}: {about}", skill.name)
+        })
+        .collect();
+    if lines.is_empty() {
+        return Ok(Told::info("no skills; hermes skills shows where they go"));
+    }
+    Ok(Told::plain(lines.join("\n")))
+}
+
+/// They are looked for whenever a prompt is written: this only says what is there.
+pub(super) fn reload_skills(conversation: &Conversation) -> Result<Told, Failure> {
+    let count = library(conversation)?.scan().len();
+    Ok(Told::info(format!(
+        "{}; new ones are known to the model in the next session, and to /<name> now",
+        commands::counted(count, "skill")
+    )))
+}
+
+/// `/<skill> words`: the skill's text goes to the model with the words. `None`: no such skill.
+pub(super) async fn use_skill(
+    conversation: &mut Conversation,
+    name: &str,
+    rest: &str,
+) -> Option<Result<Told, Failure>> {
+    let library = library(conversation).ok()?;
+    let skill = library
+        .scan()
+        .into_iter()
+        .find(|skill| skill.enabled && slug(&skill.name) == slug(name))?;
+    Some(with_skill(conversation, &library, &skill.name, rest).await)
+}
+
+/// As a name is typed: the original writes blanks and underlines as hyphens.
+pub(crate) fn slug(name: &str) -> String {
+    name.to_lowercase().replace([' ', '_'], "-")
+}
+
+async fn with_skill(
+    conversation: &mut Conversation,
+    library: &Library,
+    name: &str,
+    rest: &str,
+) -> Result<Told, Failure> {
+    let view = library
+        .view(name, None, None)
+        .map_err(|error| commands::skills::failure(&error))?;
+    let content = match view {
+        View::Skill(skill) => {
+            if let Some(commands) = &conversation.chat.commands {
+                let declare = commands.declare();
+                skill.env_names().for_each(|name| _ = declare(name));
+            }
+            skill.content
+        }
+        View::File(file) => file.content.unwrap_or_default(),
+    };
+    let line = format!("/{} {rest}", slug(name));
+    if let Some(told) = conversation.unready(line.trim_end()).await? {
+        return Ok(told);
+    }
+    let words = if rest.is_empty() {
+        format!("Use the skill {name}.")
+    } else {
+        rest.to_owned()
+    };
+    let input = UserInput {
+        text: words.clone(),
+        context: Some(format!(
+            "The person wants you to follow the skill {name} for this:\n\n{content}"
+        )),
+        ..UserInput::default()
+    };
+    let message = conversation.message(input);
+    conversation.chat.send(message).await?;
+    let told = Told::info(format!("with the skill {name}")).and(Effect::Asked(words));
+    Ok(told.then(Then::Turn))
+}
+
+pub(super) async fn memory(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    match words.as_slice() {
+        [] => {}
+        ["pending"] => return own::run(conversation, &["memory", "pending"]).await,
+        [action @ ("approve" | "reject"), id] => {
+            return own::run(conversation, &["memory", action, id]).await;
+        }
+        _ => {
+            return Err(Failure::usage(
+                "/memory [pending | approve <id> | reject <id>]",
+            ));
+        }
+    }
+    let config = conversation.cx.load_config()?.config;
+    let files = MemoryFiles::of_home(&conversation.cx.home, &config);
+    let mut lines = Vec::new();
+    for target in [Target::Memory, Target::User] {
+        let entries = files
+            .entries(target)
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        lines.push(format!(
+            "{} ({} entries)",
+            target.file_name(),
+            entries.len()
+        ));
+        lines.extend(entries.iter().map(|entry| format!("  - {entry}")));
+    }
+    Ok(Told::plain(lines.join("\n")))
+}
+
+/// Has the agent write down what it has just done.
+pub(super) async fn learn(conversation: &mut Conversation, what: &str) -> Result<Told, Failure> {
+    if what.is_empty() {
+        return Err(Failure::usage("/learn <what>: what shall become a skill?"));
+    }
+    let question = format!(
+        "Make a skill of this, so that you can do it again without me: {what}. Look at what we did \
+         in this conversation, keep what worked, and write it with skill_manage: when to use it, \
+         the steps, what to look out for."
+    );
+    conversation.ask(question).await
+}
+
+/// The jobs of this home: list, pause, resume, remove.
+pub(super) fn cron(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+    let table = JobTable::new(conversation.cx.home.join("cron"));
+    let failed = |error: hermes_store::jobs::JobError| Failure::failed(error.to_string());
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    match words.as_slice() {
+        [] | ["list"] => {
+            let jobs = table.list().map_err(failed)?;
+            if jobs.is_empty() {
+                return Ok(Told::info("no jobs; ask for one: \"every morning at 8 …\""));
+            }
+            let lines = jobs.iter().map(|job| {
+                format!(
+                    "  {}  {:<9}  {:<16}  {}  next {}",
+                    job.id(),
+                    job.state(),
+                    job.schedule_display(),
+                    shorten(&job.name(), 40),
+                    job.text("next_run_at")
+                )
+            });
+            Ok(Told::plain(lines.collect::<Vec<_>>().join("\n")))
+        }
+        [action @ ("pause" | "resume"), job] => {
+            let on = *action == "resume";
+            let state = if on { "scheduled" } else { "paused" };
+            let changed = table.update(job, |job| {
+                job.set("enabled", json!(on));
+                job.set("state", json!(state));
+                Ok(())
+            });
+            let changed = changed.map_err(failed)?;
+            Ok(Told::info(format!("{} is {state}", changed.id())))
+        }
+        ["remove", job] => {
+            let gone = table.remove(job).map_err(failed)?;
+            Ok(Told::info(format!("removed {}", gone.id())))
+        }
+        _ => Err(Failure::usage(
+            "/cron [list | pause <job> | resume <job> | remove <job>]",
+        )),
+    }
+}
+
+/// Reads keys and configuration again and goes on with the same session.
+pub(super) async fn reload(conversation: &mut Conversation) -> Result<Told, Failure> {
+    if conversation.busy {
+        return Err(Failure::usage("a turn is running: stop it first"));
+    }
+    let process = ProcessEnv::current();
+    let env = Env::load(&conversation.cx.home, &process)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    hermes_config::secrets::remember(&conversation.cx.home, &env);
+    conversation.cx.env = env;
+    let args = TurnArgs {
+        resume: conversation
+            .chat
+            .used
+            .then(|| conversation.chat.id.to_string()),
+        ..conversation.args.clone()
+    };
+    conversation.open_instead(&args, "new_session").await?;
+    Ok(Told::info("keys and configuration were read again"))
+}

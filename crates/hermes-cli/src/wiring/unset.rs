@@ -1,0 +1,113 @@
+//! A chat without a model: it opens, and says what is missing when something is asked.
+
+use std::sync::Arc;
+
+use hermes_core::model::{
+    ErrorClass, ModelClient, ModelError, ModelInfo, ModelRequest, ModelRouter, ModelStream, Route,
+    RouteError, WireFormat,
+};
+use hermes_models::router::Router;
+use tokio_util::sync::CancellationToken;
+
+/// Whether a person can put it right without leaving the chat.
+pub(super) fn can_wait(error: &RouteError) -> bool {
+    matches!(
+        error,
+        RouteError::NothingConfigured | RouteError::MissingKey { .. }
+    )
+}
+
+/// Nobody.
+pub(super) fn route() -> Route {
+    Route {
+        provider: String::new(),
+        model: String::new(),
+        base_url: String::new(),
+        format: WireFormat::ChatCompletions,
+        credential: None,
+    }
+}
+
+/// The router, or one whose first choice is nobody until [`ModelRouter::switch`] names somebody.
+pub(super) fn or_nobody(router: Arc<Router>, missing: Option<&RouteError>) -> Arc<dyn ModelRouter> {
+    match missing {
+        None => router,
+        Some(why) => Arc::new(OrNobody {
+            router,
+            nobody: Arc::new(Nobody {
+                route: route(),
+                info: ModelInfo {
+                    context_length: 200_000,
+                    context_source: "default",
+                    max_output: None,
+                    images: false,
+                    tools: true,
+                    prices: None,
+                    local: false,
+                },
+                why: why.to_string(),
+            }),
+        }),
+    }
+}
+
+struct OrNobody {
+    router: Arc<Router>,
+    nobody: Arc<Nobody>,
+}
+
+impl ModelRouter for OrNobody {
+    fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let nobody = || Arc::clone(&self.nobody) as Arc<dyn ModelClient>;
+        Ok(self.router.primary().unwrap_or_else(|_| nobody()))
+    }
+
+    fn rotate(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router.rotate(failed, error)
+    }
+
+    fn fallback(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router.fallback(failed, error)
+    }
+
+    fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.router.auxiliary(task)
+    }
+
+    fn switch(
+        &self,
+        model: &str,
+        provider: Option<&str>,
+    ) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.router.switch(model, provider)
+    }
+}
+
+struct Nobody {
+    route: Route,
+    info: ModelInfo,
+    why: String,
+}
+
+impl ModelClient for Nobody {
+    fn route(&self) -> &Route {
+        &self.route
+    }
+
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
+        let error = ModelError {
+            class: ErrorClass::Auth,
+            provider: String::new(),
+            model: String::new(),
+            status: None,
+            message: self.why.clone(),
+            retry_after: None,
+            limit: None,
+        };
+        Box::pin(futures_util::stream::once(std::future::ready(Err(error))))
+    }
+}
