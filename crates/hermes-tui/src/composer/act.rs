@@ -175,7 +175,8 @@ impl Composer {
         }
         let entry = self.editor.reset();
         self.recall.remember(entry.clone());
-        self.keeper.sent(entry);
+        self.keeper
+            .sent(entry, submission.kind == SubmissionKind::Message);
         if submission.kind == SubmissionKind::Slash {
             let name = submission.text[1..].split(char::is_whitespace).next();
             if let Some(name) = name.and_then(|name| self.completion.used(name)) {
@@ -196,6 +197,9 @@ impl Composer {
     }
 
     fn ask_clipboard(&mut self) -> ComposerOutcome {
+        if self.pasting {
+            return ComposerOutcome::Nothing;
+        }
         let arrivals = self.arrivals.clone();
         let thread = std::thread::Builder::new()
             .name("composer-clipboard".to_owned())
@@ -205,7 +209,10 @@ impl Composer {
                 let _ = arrivals.blocking_send(Arrived(Arrival::Clipboard(content)));
             });
         match thread {
-            Ok(_) => ComposerOutcome::Nothing,
+            Ok(_) => {
+                self.pasting = true;
+                ComposerOutcome::Nothing
+            }
             Err(error) => ComposerOutcome::Notice(format!("the clipboard cannot be read: {error}")),
         }
     }

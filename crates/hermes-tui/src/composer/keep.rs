@@ -109,7 +109,9 @@ impl Keeper {
         }
     }
 
-    pub(super) fn sent(&mut self, entry: Rich) {
+    /// Something was sent: after a message the conversation is not fresh any more.
+    pub(super) fn sent(&mut self, entry: Rich, message: bool) {
+        self.fresh &= !message;
         self.send(Job::History(vec![entry]));
         self.undraft();
     }

@@ -126,6 +126,8 @@ pub struct Composer {
     /// The column that up and down keep to.
     column: Option<usize>,
     drafted: u64,
+    /// The clipboard was asked for and has not answered.
+    pasting: bool,
 }
 
 impl Composer {
@@ -146,6 +148,7 @@ impl Composer {
             scroll: Cell::new(0),
             column: None,
             drafted: 0,
+            pasting: false,
         };
         (composer, arrived)
     }
@@ -207,13 +210,18 @@ impl Composer {
                 self.editor.set(rich);
                 self.settle();
             }
+            None if submission.kind == SubmissionKind::Shell => {
+                self.set_text(&format!("!{}", submission.text));
+            }
             None => self.set_text(&submission.text),
         }
     }
 
-    /// Ctrl+C: what was written is kept in the history of this process.
+    /// Ends an open search, or clears the text, which is kept in the history of this process.
     pub fn clear(&mut self) {
-        self.search = None;
+        if self.search.take().is_some() {
+            return;
+        }
         self.put_aside();
         self.editor.reset();
         self.settle();
@@ -284,12 +292,17 @@ impl Composer {
                     ComposerOutcome::Nothing
                 }
             }
-            Arrival::Clipboard(Ok(clipboard::Content::Image(chip))) => {
-                self.attach(chip);
-                ComposerOutcome::Redraw
+            Arrival::Clipboard(content) => {
+                self.pasting = false;
+                match content {
+                    Ok(clipboard::Content::Image(chip)) => {
+                        self.attach(chip);
+                        ComposerOutcome::Redraw
+                    }
+                    Ok(clipboard::Content::Text(text)) => self.paste(&text),
+                    Err(why) => ComposerOutcome::Notice(why),
+                }
             }
-            Arrival::Clipboard(Ok(clipboard::Content::Text(text))) => self.paste(&text),
-            Arrival::Clipboard(Err(why)) => ComposerOutcome::Notice(why),
         }
     }
 

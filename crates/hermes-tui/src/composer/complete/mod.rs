@@ -196,13 +196,7 @@ impl Completion {
                     return None;
                 }
                 let question = (command.clone(), before.clone(), word.clone());
-                let goes_on = self.goes_on(&context);
-                if let Some(popup) = &mut self.popup {
-                    popup.context = context;
-                    if !goes_on {
-                        self.popup = None;
-                    }
-                }
+                self.narrow(context);
                 if self.asked.as_ref() == Some(&question) {
                     return None;
                 }
@@ -217,6 +211,28 @@ impl Completion {
                 })
             }
         }
+    }
+
+    /// Until the answer comes: what was offered for the beginning of the word and still fits.
+    fn narrow(&mut self, context: Context) {
+        let goes_on = self.goes_on(&context);
+        let Some(mut popup) = self.popup.take().filter(|_| goes_on) else {
+            return;
+        };
+        if let Context::Argument { word, .. } = &context {
+            let atom = wanted(word);
+            let chosen = popup.selected.and_then(|at| popup.rows.get(at)).cloned();
+            popup
+                .rows
+                .retain(|row| self.ranker.score(&row.label, &atom).is_some());
+            for row in &mut popup.rows {
+                row.marks = self.ranker.marks(&row.label, &atom);
+            }
+            popup.selected = chosen
+                .and_then(|chosen| popup.rows.iter().position(|row| row.value == chosen.value));
+        }
+        popup.context = context;
+        self.popup = Some(popup).filter(|popup| !popup.rows.is_empty());
     }
 
     fn goes_on(&self, context: &Context) -> bool {

@@ -124,13 +124,15 @@ fn an_argument_is_asked_for_and_a_late_answer_is_not_shown() {
     press(&mut c, "down down");
     assert_eq!(sent(press(&mut c, "enter")).text, "/model qwen3:0.6b");
     write(&mut c, "/model q");
-    assert!(c.candidates(6, candidates(&["qwen3:8b"])));
+    assert!(c.candidates(6, candidates(&["qwen3:8b", "quiet"])));
+    write(&mut c, "w");
+    assert_eq!(labels(&c), ["qwen3:8b"], "until the next answer");
     let ComposerOutcome::Ask(Ask::Complete { before, word, .. }) = press(&mut c, "tab") else {
         panic!("the next argument is asked for");
     };
     assert_eq!((before.as_str(), word.as_str()), ("qwen3:8b", ""));
     assert_eq!(state(&c), "/model qwen3:8b |");
-    assert!(!c.candidates(7, Vec::new()), "nothing to offer");
+    assert!(!c.candidates(8, Vec::new()), "nothing to offer");
 }
 
 #[test]

@@ -247,6 +247,14 @@ fn a_fresh_conversation_takes_the_draft_of_a_fresh_one_that_is_gone() {
     killed(first);
     assert!(second.conversation("s2", true));
     assert_eq!(state(&second), "never sent|");
+    sent(press(&mut second, "enter"));
+    write(&mut second, "goes on");
+    second.save_draft();
+    killed(second);
+    let mut second = keeping(dir.path(), "/p");
+    assert!(!second.conversation("s3", true), "that one is not fresh");
+    assert!(second.conversation("s2", false));
+    assert_eq!(state(&second), "goes on|");
     let mut elsewhere = keeping(dir.path(), "/q");
     assert!(!elsewhere.conversation("s3", true));
     second.clear();

@@ -98,6 +98,9 @@ fn a_search_that_is_left_changes_nothing() {
         assert_eq!(state(&c), "draft|", "{leave}");
     }
     press(&mut c, "ctrl+r");
+    c.clear();
+    assert_eq!(state(&c), "draft|");
+    press(&mut c, "ctrl+r");
     write(&mut c, "nowhere");
     press(&mut c, "enter");
     assert_eq!(state(&c), "draft|");
