@@ -223,6 +223,12 @@ impl<'a> Screen<'a> {
                 other => self.simple(other),
             }
         }
+        // What a program coloured itself is not dimmed on top.
+        if (self.style.fg, self.style.bg) != (self.base.fg, self.base.bg) {
+            self.style
+                .add_modifier
+                .remove(self.base.add_modifier & Modifier::DIM);
+        }
         if !self.theme.keeps_color() {
             self.style.fg = self.base.fg;
             self.style.bg = None;

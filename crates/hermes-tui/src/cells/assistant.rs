@@ -28,14 +28,22 @@ impl Cell for AssistantCell {
     }
 
     fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-        markdown::render(&self.text, width, cx)
+        markdown::render_bulleted(&self.text, width, cx)
     }
 }
 
 /// An [`AssistantCell`] that grows: what it gives out is, in the end, what the cell's rows are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AssistantStream {
     markdown: MarkdownStream,
+}
+
+impl Default for AssistantStream {
+    fn default() -> Self {
+        Self {
+            markdown: MarkdownStream::bulleted(),
+        }
+    }
 }
 
 impl AssistantStream {
@@ -65,7 +73,7 @@ impl AssistantStream {
 
     /// The rows that are still to come, and the cell for all of it.
     pub fn finish(mut self, width: u16, cx: &CellContext<'_>) -> (Vec<Row>, AssistantCell) {
-        let cell = AssistantCell::new(self.markdown.text());
-        (self.markdown.finish(width, cx), cell)
+        let rows = self.markdown.finish(width, cx);
+        (rows, AssistantCell::new(self.markdown.text()))
     }
 }

@@ -1,9 +1,16 @@
 //! What a turn took.
 
-use hermes_core::event::TurnSummary;
+use std::time::Duration;
 
+use hermes_core::event::TurnSummary;
+use hermes_core::usage::Cost;
+use ratatui_core::text::{Line, Span};
+
+use super::line::{count, tokens, took};
 use super::{Cell, CellContext, CellKind};
 use crate::row::Row;
+use crate::theme::Role;
+use crate::width::{self, Indent};
 
 #[derive(Clone, Debug)]
 pub struct FooterCell {
@@ -23,7 +30,49 @@ impl Cell for FooterCell {
         CellKind::Footer
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("worked {} ms", self.summary.millis))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let summary = &self.summary;
+        let usage = &summary.usage;
+        let mut facts = Vec::new();
+        if let Some(time) = took(Duration::from_millis(summary.millis)) {
+            facts.push(format!("worked {time}"));
+        }
+        if summary.tool_calls > 0 {
+            facts.push(count(summary.tool_calls as usize, "tool call"));
+        }
+        if usage.prompt_tokens() > 0 || usage.output > 0 {
+            let cached = match usage.cache_read {
+                0 => String::new(),
+                read => format!(" ({} cached)", tokens(read)),
+            };
+            facts.push(format!(
+                "{} in{cached}, {} out",
+                tokens(usage.prompt_tokens()),
+                tokens(usage.output)
+            ));
+        }
+        // What is not known is not shown as nothing.
+        match summary.cost {
+            Cost::Actual { usd } => facts.push(dollars(usd)),
+            Cost::Estimated { usd, .. } => facts.push(format!("{} est", dollars(usd))),
+            Cost::Included | Cost::Unknown => {}
+        }
+        if facts.is_empty() {
+            return Vec::new();
+        }
+        let text = facts.join(&format!(" {} ", cx.theme.glyphs().dot));
+        let line = Line::from(Span::styled(text, cx.theme.style(Role::Dim)));
+        let blanks = Indent::hanging(Span::raw("  "));
+        width::wrap_row(&Row::new(line), usize::from(width), &blanks)
+    }
+}
+
+/// `$0.011`, `$1.24`.
+fn dollars(usd: f64) -> String {
+    match usd {
+        usd if usd >= 1.0 => format!("${usd:.2}"),
+        usd if usd >= 0.01 => format!("${usd:.3}"),
+        usd if usd >= 0.000_05 => format!("${usd:.4}"),
+        _ => "<$0.0001".to_owned(),
     }
 }

@@ -5,12 +5,15 @@
 
 mod assistant;
 mod footer;
+pub(crate) mod line;
 mod notice;
 mod reasoning;
 mod said;
 mod shell;
 #[cfg(test)]
 pub(crate) mod snap;
+#[cfg(test)]
+mod tests;
 mod tool;
 mod user;
 
@@ -24,6 +27,7 @@ use crate::theme::Theme;
 
 pub use assistant::{AssistantCell, AssistantStream};
 pub use footer::FooterCell;
+pub(crate) use line::one_line;
 pub use notice::{BannerCell, NoticeCell, OmittedCell};
 pub use reasoning::ReasoningCell;
 pub use said::{SaidCell, body};
@@ -43,6 +47,8 @@ pub struct CellContext<'a> {
     pub hyperlinks: bool,
     /// Paths below are shown relative to it.
     pub cwd: Option<&'a Path>,
+    /// The key that shows what was left out.
+    pub transcript_key: &'a str,
 }
 
 impl<'a> CellContext<'a> {
@@ -53,6 +59,7 @@ impl<'a> CellContext<'a> {
             reasoning: false,
             hyperlinks: false,
             cwd: None,
+            transcript_key: "^T",
         }
     }
 }

@@ -1,9 +1,15 @@
 //! What the program has to say.
 
-use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
+mod words;
 
+use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
+use ratatui_core::text::{Line, Span};
+
+use super::line::{paragraphs, trim_end};
 use super::{Cell, CellContext, CellKind};
 use crate::row::Row;
+use crate::theme::Role;
+use crate::width::{self, Indent};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeCell {
@@ -37,18 +43,14 @@ impl NoticeCell {
         }
     }
 
+    /// Of events that somebody is told about: notices, attempts, another route, a compaction.
     pub fn of_event(event: &AgentEvent) -> Option<Self> {
-        match event {
-            AgentEvent::Notice { level, text } => Some(Self::new(*level, text.clone())),
-            _ => None,
-        }
+        words::of_event(event)
     }
 
+    /// Why a turn ended, where it did not end with an answer.
     pub fn of_exit(exit: &TurnExit) -> Option<Self> {
-        match exit {
-            TurnExit::Answered => None,
-            other => Some(Self::warning(format!("{other:?}"))),
-        }
+        words::of_exit(exit)
     }
 }
 
@@ -57,11 +59,21 @@ impl Cell for NoticeCell {
         CellKind::Notice
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!(
-            "{:?} {} {:?}",
-            self.level, self.text, self.fix
-        ))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let theme = cx.theme;
+        let glyphs = theme.glyphs();
+        let (sign, role, body) = match self.level {
+            NoticeLevel::Info => (glyphs.info, Role::Dim, Role::Dim),
+            NoticeLevel::Warning => (glyphs.warning, Role::Warning, Role::Text),
+            NoticeLevel::Error => (glyphs.bad, Role::Error, Role::Text),
+        };
+        let sign = Span::styled(format!("{sign} "), theme.style(role));
+        let mut rows = paragraphs(&self.text, theme.style(body), width, &sign);
+        if let Some(fix) = &self.fix {
+            let label = Span::styled("  fix: ", theme.style(Role::Dim));
+            rows.extend(paragraphs(fix, theme.style(Role::Accent), width, &label));
+        }
+        rows
     }
 }
 
@@ -87,8 +99,42 @@ impl Cell for BannerCell {
         CellKind::Banner
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("{} {}", self.text, self.hint))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let theme = cx.theme;
+        let columns = usize::from(width);
+        let mut rows = Vec::new();
+        let text = width::harmless(self.text.trim_end());
+        for (index, line) in text.lines().enumerate() {
+            let mut spans = Vec::new();
+            for (at, fact) in line.split(" · ").enumerate() {
+                if at > 0 {
+                    let dot = format!(" {} ", theme.glyphs().dot);
+                    spans.push(Span::styled(dot, theme.style(Role::Dim)));
+                }
+                // The name of the program and the model are what people look for.
+                let role = match (index, at) {
+                    (0, 0) => Role::Heading,
+                    (0, 1) => Role::Strong,
+                    _ => Role::Dim,
+                };
+                let fact = width::expand_tabs(fact, 0).into_owned();
+                spans.push(Span::styled(fact, theme.style(role)));
+            }
+            let line = Row::new(Line::from(spans));
+            rows.extend(width::wrap_row(&line, columns, &Indent::none()));
+        }
+        let hint = Span::styled(self.hint.clone(), theme.style(Role::Dim));
+        if let [row] = &mut rows[..] {
+            let used = width::line_width(&row.line) + width::width(&self.hint);
+            if !self.hint.is_empty() && used + 2 <= columns {
+                row.push(Span::raw(" ".repeat(columns.min(100).max(used + 2) - used)));
+                row.push(hint);
+            }
+        }
+        for row in &mut rows {
+            trim_end(&mut row.line);
+        }
+        rows
     }
 }
 
@@ -109,7 +155,16 @@ impl Cell for OmittedCell {
         CellKind::Notice
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!("{} earlier", self.count))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let rule = cx.theme.glyphs().rule.repeat(2);
+        let text = match self.count {
+            1 => format!("{rule} 1 earlier message is not shown {rule}"),
+            count => format!("{rule} {count} earlier messages are not shown {rule}"),
+        };
+        let text = width::truncate_with(&text, usize::from(width), cx.theme.glyphs().ellipsis);
+        vec![Row::new(Line::styled(
+            text.into_owned(),
+            cx.theme.style(Role::Dim),
+        ))]
     }
 }

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use ratatui_core::text::Span;
+
+use super::line::{Head, paragraphs, tokens, took};
 use super::{Cell, CellContext, CellKind};
 use crate::row::Row;
+use crate::theme::Role;
 
 #[derive(Clone, Debug, Default)]
 pub struct ReasoningCell {
@@ -46,10 +50,50 @@ impl Cell for ReasoningCell {
         CellKind::Reasoning
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!(
-            "{} {:?} {:?}",
-            self.text, self.tokens, self.took
-        ))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        if cx.reasoning || cx.verbose {
+            return self.whole(width, cx);
+        }
+        if self.is_empty() {
+            return Vec::new();
+        }
+        self.head(width, cx)
+    }
+
+    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut rows = self.head(width, cx);
+        let style = cx.theme.style(Role::Reasoning);
+        let text = self.text.trim();
+        rows.extend(paragraphs(text, style, width, &Span::raw("  ")));
+        rows
+    }
+}
+
+impl ReasoningCell {
+    /// `• Thought for 4.2s · 1.2k tokens`
+    fn head(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let theme = cx.theme;
+        let dim = theme.style(Role::Dim);
+        let mut title = "Thought".to_owned();
+        if let Some(time) = self.took.and_then(took) {
+            title = format!("{title} for {time}");
+        }
+        let amount = match self.tokens {
+            Some(count) => format!("{} tokens", tokens(count)),
+            None => format!("{} characters", tokens(self.text.chars().count() as u64)),
+        };
+        let head = Head {
+            sign: Span::styled(theme.glyphs().bullet, dim),
+            title: vec![
+                Span::styled(title, theme.style(Role::Reasoning)),
+                Span::styled(format!(" {} {amount}", theme.glyphs().dot), dim),
+            ],
+            facts: Vec::new(),
+            exact: false,
+        };
+        head.rows(width, cx)
     }
 }

@@ -1,32 +1,47 @@
-//! What a tool did.
+//! What a tool does and did.
+
+mod body;
+mod facts;
+mod fields;
+mod title;
+mod tree;
 
 use std::time::Duration;
 
 use hermes_core::tool::ToolErrorKind;
-use ratatui_core::text::Line;
+use ratatui_core::text::{Line, Span};
 
+use super::line::{Head, Part, block, took};
 use super::{Cell, CellContext, CellKind};
-use crate::row::Row;
+use crate::ansi;
+use crate::row::{Flow, Row};
+use crate::theme::{Role, Theme};
+use crate::width;
+use facts::Facts;
+
+/// Lines of output while it runs.
+const LIVE: usize = 5;
+/// Reports of progress that are kept.
+const KEPT: usize = 200;
+/// Lines of a command in the transcript.
+const COMMAND: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct ToolCell {
-    name: String,
-    arguments: String,
-    result: Option<String>,
-    failed: bool,
+    facts: Facts,
     error: Option<ToolErrorKind>,
+    done: bool,
     took: Option<Duration>,
+    /// What it reported; of the terminal the last report, which is the end of its output.
     progress: Vec<String>,
 }
 
 impl ToolCell {
     pub fn started(name: &str, arguments: &str) -> Self {
         Self {
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-            result: None,
-            failed: false,
+            facts: Facts::new(name, arguments),
             error: None,
+            done: false,
             took: None,
             progress: Vec::new(),
         }
@@ -34,43 +49,175 @@ impl ToolCell {
 
     /// Of a stored conversation.
     pub fn stored(name: &str, arguments: &str, result: &str, failed: bool) -> Self {
-        Self {
-            result: Some(result.to_owned()),
-            failed,
-            ..Self::started(name, arguments)
-        }
+        let mut cell = Self::started(name, arguments);
+        cell.facts.finish(result, failed);
+        cell.done = true;
+        cell
     }
 
     pub fn progress(&mut self, text: &str) {
+        if self.facts.prints() {
+            self.progress.clear();
+        } else if self.progress.len() >= KEPT {
+            self.progress.remove(0);
+        }
         self.progress.push(text.to_owned());
     }
 
     pub fn finish(&mut self, error: Option<ToolErrorKind>, preview: &str, took: Duration) {
+        self.facts.finish(preview, error.is_some());
         self.error = error;
-        self.failed = error.is_some();
-        self.result = Some(preview.to_owned());
+        self.done = true;
         self.took = Some(took);
     }
 
     pub fn name(&self) -> &str {
-        &self.name
+        &self.facts.name
     }
 
     /// `Running cargo clippy`, for the line of what goes on.
     pub fn doing(&self) -> String {
-        self.name.clone()
+        let title = title::of(&self.facts, false, None, Theme::default().glyphs());
+        super::one_line(&format!("{} {}", title.verb, title.object))
+            .trim_end()
+            .to_owned()
     }
 
     /// For the frame while it runs; `tick` moves the running sign.
     pub fn live(
         &self,
-        _width: u16,
-        _elapsed: Duration,
-        _tick: usize,
-        _cx: &CellContext<'_>,
+        columns: u16,
+        elapsed: Duration,
+        tick: usize,
+        cx: &CellContext<'_>,
     ) -> Vec<Line<'static>> {
-        vec![Line::from(self.name.clone())]
+        let theme = cx.theme;
+        let frames = theme.glyphs().spinner;
+        let sign = frames.get(tick % frames.len().max(1)).unwrap_or(&"");
+        let head = Head {
+            sign: Span::styled(*sign, theme.style(Role::Accent)),
+            title: self.title(false, cx),
+            // Whole seconds: nothing is drawn in between.
+            facts: took(Duration::from_secs(elapsed.as_secs()))
+                .map(|time| Span::styled(time, theme.style(Role::Dim)))
+                .into_iter()
+                .collect(),
+            exact: false,
+        };
+        let mut rows = head.rows(columns, cx);
+        rows.truncate(3);
+        if self.facts.name == "delegate_task" {
+            rows.extend(tree::running(&self.facts, &self.progress, columns, cx));
+        } else {
+            let lines = ansi::lines(&self.progress.join("\n"), theme);
+            let last = lines.len().saturating_sub(LIVE);
+            rows.extend(block(&lines[last..], Part::Last(LIVE), columns, cx));
+        }
+        let mark = theme.glyphs().ellipsis;
+        rows.into_iter()
+            .map(|row| match row.flow {
+                Flow::Broken => row.line,
+                Flow::Unbroken => width::truncate_line(&row.line, usize::from(columns), mark),
+            })
+            .collect()
     }
+
+    fn title(&self, done: bool, cx: &CellContext<'_>) -> Vec<Span<'static>> {
+        let theme = cx.theme;
+        let title = title::of(&self.facts, done, cx.cwd, theme.glyphs());
+        let mut spans = vec![Span::styled(title.verb, theme.style(Role::Tool))];
+        let object = if title.exact {
+            width::harmless(title.object.lines().next().unwrap_or_default()).into_owned()
+        } else {
+            super::one_line(&title.object)
+        };
+        if !object.is_empty() {
+            let object = width::expand_tabs(&object, 0).into_owned();
+            spans.push(Span::styled(format!(" {object}"), theme.style(Role::Text)));
+        }
+        if !title.note.is_empty() {
+            let note = format!(" ({})", super::one_line(&title.note));
+            spans.push(Span::styled(note, theme.style(Role::Dim)));
+        }
+        if let Some(counts) = title.counts {
+            spans.push(Span::styled(" (", theme.style(Role::Dim)));
+            spans.extend(crate::diff::count_spans(counts, cx));
+            spans.push(Span::styled(")", theme.style(Role::Dim)));
+        }
+        spans
+    }
+
+    fn head(&self, columns: u16, part: Part, cx: &CellContext<'_>) -> Vec<Row> {
+        let theme = cx.theme;
+        let failed = self.facts.failed;
+        // A negative one stands for a program that did not end by itself.
+        let code = self.facts.exit_code().filter(|code| *code > 0);
+        let (sign, role) = match (failed, code) {
+            (true, _) => (theme.glyphs().bad, Role::Error),
+            (false, Some(_)) => (theme.glyphs().bullet, Role::Error),
+            (false, None) => (theme.glyphs().bullet, Role::Success),
+        };
+        let mut facts = Vec::new();
+        if let Some(words) = self.error.and_then(kind_words) {
+            facts.push(Span::styled(words, theme.style(Role::Error)));
+        }
+        if let Some(code) = code {
+            let style = theme.style(Role::Error);
+            facts.push(Span::styled(format!("exit {code}"), style));
+        }
+        if let Some(time) = self.took.and_then(took) {
+            facts.push(Span::styled(time, theme.style(Role::Dim)));
+        }
+        let title = title::of(&self.facts, true, cx.cwd, theme.glyphs());
+        let head = Head {
+            sign: Span::styled(sign, theme.style(role)),
+            title: self.title(true, cx),
+            facts,
+            exact: title.exact,
+        };
+        let mut rows = head.rows(columns, cx);
+        if title.exact {
+            rows.extend(rest_of(&title.object, part, usize::from(columns), cx));
+        }
+        rows
+    }
+}
+
+/// The lines of a command below its first, as they are.
+fn rest_of(command: &str, part: Part, columns: usize, cx: &CellContext<'_>) -> Vec<Row> {
+    let command = width::harmless(command);
+    let most = if part == Part::All {
+        usize::MAX
+    } else {
+        COMMAND
+    };
+    let rest: Vec<&str> = command.lines().skip(1).collect();
+    let mut rows: Vec<Row> = rest
+        .iter()
+        .take(most)
+        .map(|line| {
+            let text = format!("    {}", width::expand_tabs(line, 4));
+            let span = Span::styled(text.trim_end().to_owned(), cx.theme.style(Role::Text));
+            Row::unbroken(Line::from(span))
+        })
+        .collect();
+    if rest.len() > most {
+        rows.push(super::line::more(rest.len() - most, columns, cx));
+    }
+    rows
+}
+
+fn kind_words(kind: ToolErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ToolErrorKind::BadArguments => "bad arguments",
+        ToolErrorKind::UnknownTool => "no such tool",
+        ToolErrorKind::Denied => "denied",
+        ToolErrorKind::Cancelled => "stopped",
+        ToolErrorKind::TimedOut => "timed out",
+        ToolErrorKind::OutcomeUnknown => "outcome unknown",
+        ToolErrorKind::Panicked => "crashed",
+        ToolErrorKind::Failed => return None,
+    })
 }
 
 impl Cell for ToolCell {
@@ -78,10 +225,18 @@ impl Cell for ToolCell {
         CellKind::Tool
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!(
-            "{} {} {:?} {} {:?} {:?}",
-            self.name, self.arguments, self.result, self.failed, self.error, self.took
-        ))]
+    fn rows(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        if cx.verbose {
+            return self.whole(columns, cx);
+        }
+        let mut rows = self.head(columns, Part::Last(body::SHOWN), cx);
+        rows.extend(body::short(&self.facts, &self.progress, columns, cx));
+        rows
+    }
+
+    fn whole(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let mut rows = self.head(columns, Part::All, cx);
+        rows.extend(body::whole(&self.facts, &self.progress, columns, cx));
+        rows
     }
 }

@@ -1,7 +1,12 @@
 //! What the person said.
 
+use ratatui_core::text::Span;
+
+use super::line::{paragraphs, trim_end};
 use super::{Cell, CellContext, CellKind};
 use crate::row::Row;
+use crate::theme::Role;
+use crate::width;
 
 #[derive(Clone, Debug)]
 pub struct UserCell {
@@ -40,10 +45,26 @@ impl Cell for UserCell {
         CellKind::User
     }
 
-    fn rows(&self, _width: u16, _cx: &CellContext<'_>) -> Vec<Row> {
-        vec![Row::new(format!(
-            "> {} {} {:?}",
-            self.text, self.steered, self.stamp
-        ))]
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        let theme = cx.theme;
+        let sign = format!("{} ", theme.glyphs().prompt);
+        let sign = Span::styled(sign, theme.style(Role::User));
+        let mut rows = paragraphs(&self.text, theme.style(Role::User), width, &sign);
+        let mut notes = Vec::new();
+        if self.steered {
+            notes.push("on the way");
+        }
+        notes.extend(self.stamp.as_deref());
+        if let Some(first) = rows.first_mut().filter(|_| !notes.is_empty()) {
+            let note = format!("  {}", notes.join(" "));
+            let room = usize::from(width).saturating_sub(width::line_width(&first.line));
+            if width::width(&note) <= room {
+                first.push(Span::styled(note, theme.style(Role::Dim)));
+            }
+        }
+        for row in &mut rows {
+            trim_end(&mut row.line);
+        }
+        rows
     }
 }

@@ -31,9 +31,7 @@ struct Palette {
     orange: u32,
     /// Behind the row under the cursor, and what the person said.
     raised: u32,
-    added: u32,
     added_word: u32,
-    removed: u32,
     removed_word: u32,
 }
 
@@ -148,9 +146,7 @@ fn dark() -> Theme {
             cyan: 0x0066_d9d0,
             orange: 0x00ff_b27a,
             raised: 0x0033_3a45,
-            added: 0x0012_3420,
             added_word: 0x001f_5c37,
-            removed: 0x0042_1a1f,
             removed_word: 0x0070_2630,
         },
     )
@@ -172,9 +168,7 @@ fn light() -> Theme {
             cyan: 0x0000_6b66,
             orange: 0x009a_4200,
             raised: 0x00e4_e9ef,
-            added: 0x00dd_f7e3,
             added_word: 0x00a6_e9b5,
-            removed: 0x00ff_e3e1,
             removed_word: 0x00ff_c2bd,
         },
     )
@@ -196,9 +190,7 @@ fn dusk() -> Theme {
             cyan: 0x008f_c4bc,
             orange: 0x00e0_a67e,
             raised: 0x003a_3a38,
-            added: 0x0024_3324,
             added_word: 0x003c_5a3a,
-            removed: 0x003d_2424,
             removed_word: 0x0066_3836,
         },
     )
@@ -220,9 +212,7 @@ fn paper() -> Theme {
             cyan: 0x001c_665d,
             orange: 0x0096_4a12,
             raised: 0x00ea_e2d0,
-            added: 0x00e6_eecb,
             added_word: 0x00c9_dd97,
-            removed: 0x00f8_dfd2,
             removed_word: 0x00f0_bda8,
         },
     )
@@ -240,9 +230,9 @@ fn colored(name: &'static str, background: Background, colors: &Palette) -> Them
         Role::Emphasis => fg(colors.text).add_modifier(Modifier::ITALIC),
         Role::Struck => fg(colors.dim).add_modifier(Modifier::CROSSED_OUT),
         Role::Accent | Role::User | Role::Key => fg(colors.accent),
-        Role::Success | Role::String => fg(colors.green),
+        Role::Success | Role::Added | Role::String => fg(colors.green),
         Role::Warning | Role::Attribute => fg(colors.yellow),
-        Role::Error => fg(colors.red),
+        Role::Error | Role::Removed => fg(colors.red),
         Role::Info | Role::Function => fg(colors.blue),
         Role::Link => fg(colors.blue).add_modifier(Modifier::UNDERLINED),
         Role::Code | Role::Type => fg(colors.cyan),
@@ -250,8 +240,6 @@ fn colored(name: &'static str, background: Background, colors: &Palette) -> Them
         Role::Match => fg(colors.magenta).add_modifier(Modifier::BOLD),
         Role::Chip | Role::Keyword => fg(colors.magenta),
         Role::Number => fg(colors.orange),
-        Role::Added => fg(colors.green).bg(rgb(colors.added)),
-        Role::Removed => fg(colors.red).bg(rgb(colors.removed)),
         Role::AddedWord => fg(colors.text).bg(rgb(colors.added_word)),
         Role::RemovedWord => fg(colors.text).bg(rgb(colors.removed_word)),
     })

@@ -1,0 +1,356 @@
+//! What stands below the title of a call: a few lines in the transcript, everything in Ctrl+T.
+
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
+use serde_json::Value;
+
+use super::facts::Facts;
+use super::{fields, tree};
+use crate::cells::line::{Part, block, more, paragraphs, trim_end};
+use crate::cells::{CellContext, one_line};
+use crate::diff::{self, FileDiff};
+use crate::highlight::{Highlighter, language_of};
+use crate::row::Row;
+use crate::theme::Role;
+use crate::width::{self, Indent};
+use crate::{ansi, markdown};
+
+/// Lines of output in the transcript.
+pub(super) const SHOWN: usize = 3;
+/// Of what failed.
+const SHOWN_FAILED: usize = 6;
+/// Rows of a change.
+const SHOWN_DIFF: usize = 16;
+/// Lines of a file that was written.
+const SHOWN_FILE: usize = 4;
+
+pub(super) fn short(
+    facts: &Facts,
+    progress: &[String],
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<Row> {
+    if facts.failed {
+        return failure(facts, Part::Last(SHOWN_FAILED), columns, cx);
+    }
+    match facts.name.as_str() {
+        "patch" => limited(&changes(facts, columns, cx), SHOWN_DIFF, columns, cx),
+        "write_file" => block(&written(facts, cx), Part::First(SHOWN_FILE), columns, cx),
+        "todo" => checklist(facts, columns, cx),
+        "delegate_task" => tree::done(facts, false, columns, cx),
+        "clarify" => answer(facts, columns, cx),
+        "search_files" => block(&hits(facts, cx), Part::First(SHOWN), columns, cx),
+        "web_search" => block(&found(facts, cx), Part::First(SHOWN), columns, cx),
+        // What was read is for the model; its title says enough.
+        "read_file" | "web_extract" | "skill_view" | "skills_list" | "session_search"
+        | "memory" | "skill_manage" | "cronjob" => Vec::new(),
+        "terminal" if facts.get("session_id").is_some() => Vec::new(),
+        "process" if facts.get("processes").is_some() => {
+            block(&processes(facts, cx), Part::First(SHOWN), columns, cx)
+        }
+        _ if facts.is_json() && said(facts).is_none() => {
+            let text = one_line(&facts.text);
+            let line = Line::styled(text, cx.theme.style(Role::Dim));
+            block(&[line], Part::First(1), columns, cx)
+        }
+        _ => {
+            let lines = output(facts, progress, cx);
+            let most = if facts.exit_code().is_some_and(|code| code != 0) {
+                SHOWN_FAILED
+            } else {
+                SHOWN
+            };
+            block(&lines, Part::Last(most), columns, cx)
+        }
+    }
+}
+
+pub(super) fn whole(
+    facts: &Facts,
+    progress: &[String],
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    // Titles of these say everything that was asked for.
+    let told = matches!(
+        facts.name.as_str(),
+        "terminal" | "patch" | "write_file" | "read_file" | "todo" | "delegate_task" | "clarify"
+    );
+    if facts.name == "execute_code" {
+        let code = facts.arg("code").unwrap_or_default();
+        rows.extend(block(&colored(code, "py", cx), Part::All, columns, cx));
+    } else if !told {
+        let asked = fields::lines(facts.args(), cx.theme.style(Role::Dim), cx);
+        rows.extend(block(&asked, Part::All, columns, cx));
+    }
+    if facts.failed {
+        rows.extend(failure(facts, Part::All, columns, cx));
+        match facts.name.as_str() {
+            "patch" => rows.extend(changes(facts, columns, cx)),
+            "write_file" => rows.extend(block(&written(facts, cx), Part::All, columns, cx)),
+            _ => {}
+        }
+        return rows;
+    }
+    match facts.name.as_str() {
+        "patch" => rows.extend(changes(facts, columns, cx)),
+        "write_file" => rows.extend(block(&written(facts, cx), Part::All, columns, cx)),
+        "todo" => rows.extend(checklist(facts, columns, cx)),
+        "delegate_task" => rows.extend(tree::done(facts, true, columns, cx)),
+        "clarify" => rows.extend(answer(facts, columns, cx)),
+        "read_file" => {
+            let content = facts.get_text("content").unwrap_or(&facts.text);
+            rows.extend(block(
+                &ansi::lines(content, cx.theme),
+                Part::All,
+                columns,
+                cx,
+            ));
+        }
+        "search_files" => rows.extend(block(&hits(facts, cx), Part::All, columns, cx)),
+        "web_search" => rows.extend(block(&found(facts, cx), Part::All, columns, cx)),
+        _ => rows.extend(block(&output(facts, progress, cx), Part::All, columns, cx)),
+    }
+    rows
+}
+
+fn failure(facts: &Facts, part: Part, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let style = cx.theme.style(Role::Error);
+    let mut lines = ansi::lines(&facts.complaint(), cx.theme);
+    let plain = cx.theme.style(Role::Dim);
+    for line in &mut lines {
+        for span in &mut line.spans {
+            if span.style == plain {
+                span.style = style;
+            }
+        }
+    }
+    // What failed is read: it is broken rather than cut.
+    let shown = match part {
+        Part::Last(most) if lines.len() > most => {
+            let hidden = lines.len() - most;
+            let mut rows = block(&lines[hidden..], Part::All, columns, cx);
+            rows.push(more(hidden, usize::from(columns), cx));
+            return rows;
+        }
+        _ => lines,
+    };
+    block(&shown, Part::All, columns, cx)
+}
+
+/// The words of a result.
+fn said(facts: &Facts) -> Option<&str> {
+    let keys = [
+        "output",
+        "output_preview",
+        "content",
+        "result",
+        "analysis",
+        "response",
+        "message",
+        "text",
+    ];
+    keys.iter().find_map(|key| facts.get_text(key))
+}
+
+/// What a program printed, or the result as it is.
+fn output(facts: &Facts, progress: &[String], cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    match said(facts) {
+        Some(text) if text.trim().is_empty() => Vec::new(),
+        Some(text) => ansi::lines(text, cx.theme),
+        None if facts.is_json() => fields::lines(facts.result(), cx.theme.style(Role::Text), cx),
+        // The result was cut before it said anything.
+        None if facts.text.is_empty() && facts.prints() => {
+            ansi::lines(&progress.join("\n"), cx.theme)
+        }
+        None => ansi::lines(&facts.text, cx.theme),
+    }
+}
+
+fn colored(code: &str, language: &str, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let mut highlighter = Highlighter::new(language);
+    code.lines()
+        .map(|line| {
+            let line = width::harmless(line);
+            let line = width::expand_tabs(&line, 0);
+            Line::from(highlighter.line(&line, cx.theme))
+        })
+        .collect()
+}
+
+fn written(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let language = facts.arg("path").map(language_of).unwrap_or_default();
+    colored(facts.arg("content").unwrap_or_default(), language, cx)
+}
+
+/// What a patch did, by its result, or by what was asked for.
+pub(super) fn patched(facts: &Facts) -> Vec<FileDiff> {
+    if let Some(text) = facts.get_text("diff") {
+        let files = diff::unified(text);
+        if !files.is_empty() {
+            return files;
+        }
+    }
+    if let Some(patch) = facts.arg("patch") {
+        let files = diff::v4a(patch);
+        return if files.is_empty() {
+            diff::unified(patch)
+        } else {
+            files
+        };
+    }
+    match (facts.arg("path"), facts.arg("old_string")) {
+        (Some(path), Some(old)) => {
+            let new = facts.arg("new_string").unwrap_or_default();
+            vec![diff::between(path, old, new)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn changes(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    diff::rows(&patched(facts), columns, 4, cx)
+}
+
+fn limited(rows: &[Row], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    // One row of "more" in place of one row is no gain.
+    if rows.len() <= most + 1 {
+        return rows.to_vec();
+    }
+    let mut shown = rows[..most].to_vec();
+    shown.push(more(rows.len() - most, usize::from(columns), cx));
+    shown
+}
+
+fn checklist(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let theme = cx.theme;
+    let glyphs = theme.glyphs();
+    let mut items = facts.get_list("todos");
+    if items.is_empty() {
+        let asked = facts.arg_value("todos").and_then(Value::as_array);
+        items = asked.map_or(&[], Vec::as_slice);
+    }
+    let mut rows = Vec::new();
+    for item in items {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let (sign, role, words) = match text("status").unwrap_or_default() {
+            "completed" => (glyphs.done, Role::Success, Role::Dim),
+            "in_progress" => (glyphs.doing, Role::Accent, Role::Strong),
+            "cancelled" => (glyphs.dropped, Role::Dim, Role::Struck),
+            _ => (glyphs.todo, Role::Dim, Role::Text),
+        };
+        let sign = Span::styled(format!("  {sign} "), theme.style(role));
+        let content = one_line(text("content").unwrap_or_default());
+        rows.extend(paragraphs(&content, theme.style(words), columns, &sign));
+    }
+    rows
+}
+
+fn answer(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let said = match facts.get("user_response") {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => return Vec::new(),
+    };
+    let sign = format!("  {} ", cx.theme.glyphs().arrow);
+    let sign = Span::styled(sign, cx.theme.style(Role::Dim));
+    paragraphs(&said, cx.theme.style(Role::User), columns, &sign)
+}
+
+fn line(parts: &[(&str, Style)]) -> Line<'static> {
+    let mut line = Line::from(
+        parts
+            .iter()
+            .map(|(text, style)| {
+                Span::styled(width::expand_tabs(&one_line(text), 0).into_owned(), *style)
+            })
+            .collect::<Vec<_>>(),
+    );
+    trim_end(&mut line);
+    line
+}
+
+/// What a search in files found.
+fn hits(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+    if let Some(dense) = facts.get_text("matches_text") {
+        return ansi::lines(dense, cx.theme);
+    }
+    let mut lines = Vec::new();
+    for hit in facts.get_list("matches") {
+        let at = hit.get("line").and_then(Value::as_u64).unwrap_or_default();
+        let path = hit.get("path").and_then(Value::as_str).unwrap_or_default();
+        let content = hit
+            .get("content")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let place = format!("{path}:{at}: ");
+        // The blank at the end of the place is not lost on one line.
+        let mut row = line(&[(content.trim(), text)]);
+        row.spans.insert(
+            0,
+            Span::styled(width::harmless(&place).replace(['\n', '\t'], " "), dim),
+        );
+        lines.push(row);
+    }
+    for file in facts.get_list("files") {
+        lines.push(line(&[(file.as_str().unwrap_or_default(), text)]));
+    }
+    if let Some(Value::Object(counts)) = facts.get("counts") {
+        for (path, count) in counts {
+            lines.push(line(&[(&format!("{path}: {count}"), text)]));
+        }
+    }
+    lines
+}
+
+fn processes(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+    let row = |process: &Value| {
+        let field = |key: &str| process.get(key).and_then(Value::as_str).unwrap_or_default();
+        let state = format!("{}  {}  ", field("session_id"), field("status"));
+        let mut row = line(&[(field("command"), text)]);
+        row.spans.insert(0, Span::styled(one_line(&state), dim));
+        row
+    };
+    facts.get_list("processes").iter().map(row).collect()
+}
+
+pub(super) fn web_results(facts: &Facts) -> &[Value] {
+    let data = facts.get("data").and_then(|data| data.get("web"));
+    let list = data.or_else(|| facts.get("results"));
+    list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn found(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+    web_results(facts)
+        .iter()
+        .map(|result| {
+            let field = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
+            let mut row = line(&[(field("title"), text)]);
+            row.spans
+                .push(Span::styled(format!("  {}", one_line(field("url"))), dim));
+            row
+        })
+        .collect()
+}
+
+/// The words of a subagent, for the whole of its report.
+pub(super) fn report(text: &str, columns: u16, indent: usize, cx: &CellContext<'_>) -> Vec<Row> {
+    let room = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
+    let mut rows = markdown::render(text, room.max(8), cx);
+    for row in &mut rows {
+        if !row.line.spans.is_empty() {
+            row.prefix([Span::raw(" ".repeat(indent))]);
+        }
+    }
+    if room < 8 {
+        rows = rows
+            .iter()
+            .flat_map(|row| width::wrap_row(row, usize::from(columns), &Indent::none()))
+            .collect();
+    }
+    rows
+}

@@ -1,0 +1,236 @@
+//! Subagents as a tree: what each is to do, what it does, how it ended.
+
+use std::time::Duration;
+
+use ratatui_core::text::{Line, Span};
+use serde_json::Value;
+
+use super::facts::Facts;
+use super::{body, title};
+use crate::cells::line::{tokens, took};
+use crate::cells::{CellContext, one_line};
+use crate::row::Row;
+use crate::theme::Role;
+use crate::width;
+
+/// What each subagent is to do.
+pub(super) fn goals(facts: &Facts) -> Vec<&str> {
+    match facts.arg_value("tasks").and_then(Value::as_array) {
+        Some(tasks) if !tasks.is_empty() => tasks
+            .iter()
+            .map(|task| match task {
+                Value::String(goal) => goal.as_str(),
+                task => task.get("goal").and_then(Value::as_str).unwrap_or("?"),
+            })
+            .collect(),
+        _ => vec![facts.arg("goal").unwrap_or("?")],
+    }
+}
+
+/// A branch of the tree.
+struct Branch {
+    sign: &'static str,
+    role: Role,
+    words: String,
+    facts: String,
+    /// Below it.
+    detail: String,
+    detail_role: Role,
+}
+
+/// While they work: the last report of each. `[2/3] read_file …` says whose it is.
+pub(super) fn running(
+    facts: &Facts,
+    progress: &[String],
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<Row> {
+    let goals = goals(facts);
+    let mut latest: Vec<&str> = vec![""; goals.len()];
+    for report in progress {
+        if let Some((index, words)) = addressed(report)
+            && let Some(slot) = latest.get_mut(index)
+        {
+            *slot = words;
+        }
+    }
+    let glyphs = cx.theme.glyphs();
+    let branches = goals.iter().zip(latest).map(|(goal, report)| {
+        let ended = report.strip_prefix("ended: ");
+        let (sign, role) = match ended {
+            Some("completed") => (glyphs.good, Role::Success),
+            Some(_) => (glyphs.bad, Role::Error),
+            None => (glyphs.waiting, Role::Accent),
+        };
+        let detail = match ended {
+            Some("completed") => String::new(),
+            Some(how) => one_line(how),
+            None => in_words(report, cx),
+        };
+        Branch {
+            sign,
+            role,
+            words: one_line(goal),
+            facts: String::new(),
+            detail,
+            detail_role: Role::Dim,
+        }
+    });
+    paint(&alone(branches.collect(), &goals), columns, cx)
+}
+
+/// `read_file {"path": …}` as the title of such a call.
+fn in_words(report: &str, cx: &CellContext<'_>) -> String {
+    match report.split_once(' ') {
+        Some((name, arguments)) if arguments.starts_with('{') => {
+            let call = Facts::new(name, arguments);
+            let title = title::of(&call, false, cx.cwd, cx.theme.glyphs());
+            one_line(&format!("{} {}", title.verb, title.object))
+        }
+        _ => one_line(report),
+    }
+}
+
+/// The title says what a single one is to do: its branch says what came of it.
+fn alone(mut branches: Vec<Branch>, goals: &[&str]) -> Vec<Branch> {
+    if let ([_], [branch]) = (goals, &mut branches[..]) {
+        branch.words = std::mem::take(&mut branch.detail);
+        if branch.words.is_empty() && branch.facts.is_empty() {
+            branches.clear();
+        }
+    }
+    branches
+}
+
+/// `[2/3] words`
+fn addressed(report: &str) -> Option<(usize, &str)> {
+    let (place, words) = report.strip_prefix('[')?.split_once("] ")?;
+    let (index, _) = place.split_once('/')?;
+    Some((index.parse::<usize>().ok()?.checked_sub(1)?, words))
+}
+
+pub(super) fn done(facts: &Facts, whole: bool, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let results = facts.get_list("results");
+    let goals = goals(facts);
+    if results.is_empty() {
+        let text = facts.get_text("message").unwrap_or_default();
+        let branch = |goal: &&str| Branch {
+            sign: cx.theme.glyphs().waiting,
+            role: Role::Accent,
+            words: one_line(goal),
+            facts: String::new(),
+            detail: one_line(text),
+            detail_role: Role::Dim,
+        };
+        let branches = goals.iter().map(branch).collect();
+        return paint(&alone(branches, &goals), columns, cx);
+    }
+    let mut rows = Vec::new();
+    let mut branches = Vec::new();
+    for (at, result) in results.iter().enumerate() {
+        let index = result.get("task_index").and_then(Value::as_u64);
+        let index = index
+            .and_then(|index| usize::try_from(index).ok())
+            .unwrap_or(at);
+        let goal = goals.get(index).copied().unwrap_or("?");
+        branches.push(ended(goal, result, cx));
+    }
+    if !whole {
+        return paint(&alone(branches, &goals), columns, cx);
+    }
+    let count = branches.len();
+    for (at, (mut branch, result)) in branches.into_iter().zip(results).enumerate() {
+        branch.detail.clear();
+        rows.extend(paint_one(&branch, at + 1 == count, columns, cx));
+        for key in ["summary", "error"] {
+            if let Some(text) = result.get(key).and_then(Value::as_str) {
+                rows.extend(body::report(text, columns, 7, cx));
+            }
+        }
+    }
+    rows
+}
+
+fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> Branch {
+    let glyphs = cx.theme.glyphs();
+    let text = |key: &str| result.get(key).and_then(Value::as_str);
+    let good = text("status") == Some("completed");
+    let mut notes = Vec::new();
+    if !good {
+        notes.extend(text("status").map(str::to_owned));
+    }
+    let input = result.pointer("/tokens/input").and_then(Value::as_u64);
+    let output = result.pointer("/tokens/output").and_then(Value::as_u64);
+    if let (Some(input), Some(output)) = (input, output) {
+        notes.push(format!("{} tokens", tokens(input.saturating_add(output))));
+    }
+    let seconds = result.get("duration_seconds").and_then(Value::as_f64);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    notes.extend(time.and_then(took));
+    let said = if good { text("summary") } else { text("error") };
+    let first = said.unwrap_or_default();
+    let first = first
+        .lines()
+        .map(|line| {
+            line.trim_start_matches(['#', ' ', '>'])
+                .replace("**", "")
+                .replace('`', "")
+        })
+        .find(|line| !line.trim().is_empty() && !line.starts_with('<'));
+    Branch {
+        sign: if good { glyphs.good } else { glyphs.bad },
+        role: if good { Role::Success } else { Role::Error },
+        words: one_line(goal),
+        facts: notes.join(&format!(" {} ", glyphs.dot)),
+        detail: one_line(&first.unwrap_or_default()),
+        detail_role: if good { Role::Dim } else { Role::Error },
+    }
+}
+
+fn paint(branches: &[Branch], columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let count = branches.len();
+    branches
+        .iter()
+        .enumerate()
+        .flat_map(|(at, branch)| paint_one(branch, at + 1 == count, columns, cx))
+        .collect()
+}
+
+fn paint_one(branch: &Branch, last: bool, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    let theme = cx.theme;
+    let glyphs = theme.glyphs();
+    let columns = usize::from(columns);
+    let border = theme.style(Role::Border);
+    let arm = if last { glyphs.last } else { glyphs.branch };
+    let stem = if last { "  " } else { glyphs.trunk };
+    let facts = width::width(&branch.facts);
+    let room = columns.saturating_sub(7 + if facts > 0 { facts + 2 } else { 0 });
+    let words = width::truncate_with(&branch.words, room.max(8), glyphs.ellipsis).into_owned();
+    let mut line = Line::from(vec![
+        Span::styled(format!("  {arm} "), border),
+        Span::styled(format!("{} ", branch.sign), theme.style(branch.role)),
+        Span::styled(words, theme.style(Role::Text)),
+    ]);
+    if facts > 0 {
+        let style = theme.style(Role::Dim);
+        line.spans
+            .push(Span::styled(format!("  {}", branch.facts), style));
+    }
+    let mut rows = vec![Row::new(width::truncate_line(
+        &line,
+        columns,
+        glyphs.ellipsis,
+    ))];
+    if !branch.detail.is_empty() {
+        let line = Line::from(vec![
+            Span::styled(format!("  {stem}   "), border),
+            Span::styled(branch.detail.clone(), theme.style(branch.detail_role)),
+        ]);
+        rows.push(Row::new(width::truncate_line(
+            &line,
+            columns,
+            glyphs.ellipsis,
+        )));
+    }
+    rows
+}
