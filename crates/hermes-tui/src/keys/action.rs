@@ -76,7 +76,7 @@ actions! {
     /// Show or hide reasoning
     Reasoning "reasoning" Anywhere ["alt+r"];
     /// Paste, an image too
-    Paste "paste" Composer ["ctrl+v"];
+    Paste "paste" Composer ["ctrl+v", "alt+v"];
     /// Draw the screen again
     Redraw "redraw" Anywhere ["ctrl+l"];
     /// To the shell; fg comes back
