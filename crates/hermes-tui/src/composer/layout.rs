@@ -50,8 +50,11 @@ pub(super) fn shown<'a>(
             // The caret steps over it, so it is seen.
             shown = width::visible(unit);
         }
-        let columns = width::width(&shown);
-        (shown, columns)
+        match width::width(&shown) {
+            // A mark without a letter gets one, as in tables of characters.
+            0 => (Cow::Owned(format!("◌{shown}")), 1),
+            columns => (shown, columns),
+        }
     };
     if columns > width {
         return (Cow::Borrowed("…"), 1);
