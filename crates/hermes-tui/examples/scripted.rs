@@ -8,7 +8,7 @@ use hermes_config::schema::Tui;
 use hermes_core::approval::{ApprovalRequest, Rule};
 use hermes_core::ask::{Choice, Question, Want};
 use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
-use hermes_core::ids::SessionId;
+use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use hermes_tui::app::{self, Farewell, Options};
@@ -107,7 +107,7 @@ impl Program {
         self.seq += 1;
         let event = Sequenced {
             seq: self.seq,
-            turn: None,
+            turn: Some(TurnId(1)),
             event,
         };
         self.tell(News::Event(event)).await;

@@ -225,8 +225,10 @@ impl App {
     }
 
     pub(super) fn interrupt(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.stopping = true;
+        match &mut self.turn {
+            Some(turn) => turn.stopping = true,
+            // It may never begin.
+            None => self.awaiting = false,
         }
         // What it asked nobody needs to answer.
         self.prompts.clear();

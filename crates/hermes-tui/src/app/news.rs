@@ -16,7 +16,7 @@ use crate::theme::Theme;
 impl App {
     pub fn news(&mut self, news: News, now: Instant) {
         match news {
-            News::Event(event) => self.event(event.event, now),
+            News::Event(event) => self.event(event.event, event.turn.is_none(), now),
             News::Status(status) => self.known(*status),
             News::Done => {
                 self.errands.pop_front();
@@ -31,20 +31,22 @@ impl App {
         self.dirty = true;
     }
 
-    fn event(&mut self, event: AgentEvent, now: Instant) {
+    /// `beside`: it does not belong to a turn.
+    fn event(&mut self, event: AgentEvent, beside: bool, now: Instant) {
         self.resume_from_pause(&event);
         match event {
             AgentEvent::TurnStarted { route, .. } => self.turn_started(route, now),
-            AgentEvent::TextDelta { text } => self.transcript.text(&text),
+            AgentEvent::TextDelta { text } => self.transcript.text(&text, now),
             AgentEvent::ReasoningDelta { text } => self.transcript.thought(&text, now),
             AgentEvent::StepDiscarded { why } => self.transcript.discard(&why),
             AgentEvent::ToolStarted {
                 call_id,
                 name,
                 arguments,
-            } => self
-                .transcript
-                .tool_started(&call_id, &name, &arguments, now),
+            } => {
+                let what = (name.as_str(), arguments.as_str());
+                self.transcript.tool_started(&call_id, what, beside, now);
+            }
             AgentEvent::ToolProgress { call_id, text } => {
                 self.transcript.tool_progress(&call_id, &text);
             }
@@ -224,7 +226,13 @@ impl App {
                 }
             }
             Effect::Page(page) => self.overlay = Some(Overlay::page(page)),
-            Effect::Draft(text) => self.composer.set_text(&text),
+            Effect::Draft(text) => {
+                // A message that could not be sent comes back; what waits behind it stays.
+                if std::mem::take(&mut self.awaiting) {
+                    self.queue.held = !self.queue.waiting.is_empty();
+                }
+                self.composer.set_text(&text);
+            }
             Effect::Asked(text) => {
                 self.asked(&text);
                 self.awaiting = true;

@@ -98,7 +98,9 @@ impl App {
 
     /// The next message that waits, if nothing keeps it.
     pub(super) fn pump(&mut self, now: Instant) {
-        let free = !self.is_busy() && self.errands.is_empty() && self.queue.steers.is_empty();
+        // A program of the person may run for ever; a command changes the conversation.
+        let command = self.errands.iter().any(|(what, _)| what.starts_with('/'));
+        let free = !self.is_busy() && !command && self.queue.steers.is_empty();
         if !free || self.queue.held {
             return;
         }

@@ -54,6 +54,8 @@ struct Face {
     attention: Attention,
     /// Everything is in the alternate screen.
     full: bool,
+    /// What was printed may be erased and printed anew (`tui.reflow`).
+    reprints: bool,
     drawn: Option<Instant>,
     /// When the rows are printed anew.
     reflow: Option<Instant>,
@@ -143,6 +145,7 @@ impl Face {
             modes,
             attention,
             full,
+            reprints: reflow == Reflow::Full || full,
             drawn: None,
             reflow: None,
             stopped: false,
@@ -287,7 +290,9 @@ impl Face {
         let Size { width, height } = self.screen.size();
         let drawing = self.app.draw(width, height, now);
         if let Some(overlay) = &drawing.overlay {
-            self.screen.update(&drawing.rows, &drawing.frame)?;
+            if !self.full {
+                self.screen.update(&drawing.rows, &drawing.frame)?;
+            }
             self.screen.enter_overlay()?;
             self.screen.draw_overlay(overlay)?;
         } else {
@@ -307,7 +312,9 @@ impl Face {
         // What is finished meanwhile is among the rows.
         let drawing = self.app.draw(width, height, now);
         if self.full || drawing.overlay.is_some() {
-            self.screen.update(&drawing.rows, &drawing.frame)?;
+            if !self.full {
+                self.screen.update(&drawing.rows, &drawing.frame)?;
+            }
             self.screen.redraw();
             self.app.touch();
             return Ok(());
@@ -321,7 +328,7 @@ impl Face {
 
     /// What the state wants of the world.
     async fn grant(&mut self) -> Result<Next, AppError> {
-        for wish in self.app.take_wishes() {
+        while let Some(wish) = self.app.next_wish() {
             match wish {
                 Wish::Ask(ask) => self.outbox.push_back(ask),
                 Wish::Title(title) => self.screen.title(&title)?,
@@ -346,7 +353,11 @@ impl Face {
                     let rows = vec![Row::default(); usize::from(self.screen.size().height)];
                     self.screen.commit(&rows)?;
                 }
-                Wish::Redraw => self.reprint(Instant::now())?,
+                Wish::Redraw if self.reprints => self.reprint(Instant::now())?,
+                Wish::Redraw => {
+                    self.screen.redraw();
+                    self.app.touch();
+                }
                 Wish::Leave => return Ok(Next::End(Farewell::Left)),
             }
         }
@@ -422,8 +433,14 @@ impl Face {
             let _ = self.port.asks.try_send(ask);
         }
         let drawing = self.app.draw(width, height, now);
+        let rows = if self.full {
+            self.app.replay(width, REFLOW_ROWS)
+        } else {
+            drawing.rows
+        };
         // The terminal may be gone.
-        let _ = self.screen.update(&drawing.rows, &drawing.frame);
+        let _ = self.screen.leave_overlay();
+        let _ = self.screen.update(&rows, &drawing.frame);
         let _ = self.screen.release();
         let _ = self.modes.pause();
     }

@@ -260,6 +260,10 @@ impl App {
         std::mem::take(&mut self.wishes)
     }
 
+    pub(crate) fn next_wish(&mut self) -> Option<Wish> {
+        (!self.wishes.is_empty()).then(|| self.wishes.remove(0))
+    }
+
     pub(crate) fn has_wishes(&self) -> bool {
         !self.wishes.is_empty()
     }

@@ -47,11 +47,25 @@ enum Live {
         cell: Box<ToolCell>,
         since: Instant,
         done: bool,
+        /// The person started it, not the model.
+        own: bool,
     },
     Done(Box<dyn Cell>),
 }
 
 impl Live {
+    /// A command of the person holds back nothing: its rows come when it ends.
+    fn runs_beside(&self) -> bool {
+        matches!(
+            self,
+            Self::Tool {
+                own: true,
+                done: false,
+                ..
+            }
+        )
+    }
+
     fn kind(&self) -> CellKind {
         match self {
             Self::Text { .. } => CellKind::Assistant,
@@ -83,19 +97,22 @@ impl Transcript {
         self.live.push_back(Live::Done(cell));
     }
 
-    pub(crate) fn text(&mut self, text: &str) {
-        self.end_thought();
+    pub(crate) fn text(&mut self, text: &str, now: Instant) {
         self.revision += 1;
         self.streamed = true;
-        if let Some(Live::Text {
-            stream,
-            done: false,
-            ..
-        }) = self.live.back_mut()
-        {
+        let open = self.live.iter_mut().rev().find_map(|live| match live {
+            Live::Text {
+                stream,
+                done: false,
+                ..
+            } => Some(stream),
+            _ => None,
+        });
+        if let Some(stream) = open {
             stream.push(text);
             return;
         }
+        self.end_step(now);
         let mut stream = AssistantStream::default();
         stream.push(text);
         self.live.push_back(Live::Text {
@@ -106,15 +123,18 @@ impl Transcript {
     }
 
     pub(crate) fn thought(&mut self, text: &str, now: Instant) {
-        self.end_text();
         self.revision += 1;
-        if let Some(Live::Thought {
-            cell, done: false, ..
-        }) = self.live.back_mut()
-        {
+        let open = self.live.iter_mut().rev().find_map(|live| match live {
+            Live::Thought {
+                cell, done: false, ..
+            } => Some(cell),
+            _ => None,
+        });
+        if let Some(cell) = open {
             cell.push(text);
             return;
         }
+        self.end_step(now);
         self.live.push_back(Live::Thought {
             cell: ReasoningCell::new(text),
             since: now,
@@ -122,14 +142,24 @@ impl Transcript {
         });
     }
 
-    pub(crate) fn tool_started(&mut self, id: &str, name: &str, arguments: &str, now: Instant) {
-        self.end_step(now);
+    /// `own`: the person's, beside the turn.
+    pub(crate) fn tool_started(
+        &mut self,
+        id: &str,
+        (name, arguments): (&str, &str),
+        own: bool,
+        now: Instant,
+    ) {
+        if !own {
+            self.end_step(now);
+        }
         self.revision += 1;
         self.live.push_back(Live::Tool {
             id: id.to_owned(),
             cell: Box::new(ToolCell::started(name, arguments)),
             since: now,
             done: false,
+            own,
         });
     }
 
@@ -173,39 +203,23 @@ impl Transcript {
     pub(crate) fn discard(&mut self, why: &str) {
         self.streamed = false;
         let mut seen = false;
-        while let Some(last) = self.live.back_mut() {
-            match last {
-                Live::Text {
-                    begun: true, done, ..
-                } if !*done => {
-                    *done = true;
-                    seen = true;
-                    break;
-                }
-                Live::Text { done: false, .. } | Live::Thought { done: false, .. } => {
-                    self.live.pop_back();
-                }
-                _ => break,
+        self.live.retain_mut(|live| match live {
+            Live::Text {
+                begun: true, done, ..
+            } if !*done => {
+                *done = true;
+                seen = true;
+                true
             }
-        }
+            Live::Text { done: false, .. } | Live::Thought { done: false, .. } => false,
+            _ => true,
+        });
         let text = if seen {
             format!("what stands above is not the answer: {why}; asking again")
         } else {
             format!("{why}; asking again")
         };
         self.push(NoticeCell::warning(text));
-    }
-
-    fn end_text(&mut self) {
-        if let Some(Live::Text { done, .. }) = self.live.back_mut() {
-            *done = true;
-        }
-    }
-
-    fn end_thought(&mut self) {
-        if let Some(Live::Thought { done, .. }) = self.live.back_mut() {
-            *done = true;
-        }
     }
 
     /// No more text comes to what has come so far.
@@ -232,7 +246,10 @@ impl Transcript {
     pub(crate) fn end(&mut self, now: Instant) -> bool {
         self.end_step(now);
         for live in &mut self.live {
-            if let Live::Tool { done, .. } = live {
+            if let Live::Tool {
+                done, own: false, ..
+            } = live
+            {
                 *done = true;
             }
         }
@@ -249,17 +266,20 @@ impl Transcript {
         if let Some(first) = tools.next() {
             return Doing::Tool(first.doing(), tools.count());
         }
-        match self.live.back() {
-            Some(Live::Thought { done: false, .. }) => Doing::Thinking,
-            Some(Live::Text { done: false, .. }) => Doing::Writing,
-            _ => Doing::Nothing,
-        }
+        let open = self.live.iter().rev().find_map(|live| match live {
+            Live::Thought { done: false, .. } => Some(Doing::Thinking),
+            Live::Text { done: false, .. } => Some(Doing::Writing),
+            _ => None,
+        });
+        open.unwrap_or(Doing::Nothing)
     }
 
     /// Rows for the scrollback, each once.
     pub(crate) fn take_rows(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
         let mut rows = Vec::new();
-        while let Some(first) = self.live.front_mut() {
+        while let Some(index) = self.live.iter().position(|live| !live.runs_beside())
+            && let Some(first) = self.live.get_mut(index)
+        {
             let apart = self.cells.last().map(|cell| cell.kind());
             let apart = apart.is_some_and(|before| first.kind().apart_from(before));
             match first {
@@ -279,7 +299,7 @@ impl Transcript {
                 Live::Thought { done: false, .. } | Live::Tool { done: false, .. } => break,
                 _ => {}
             }
-            match self.live.pop_front() {
+            match self.live.remove(index) {
                 Some(Live::Text { stream, begun, .. }) => {
                     if stream.is_empty() && !begun {
                         continue;
@@ -319,12 +339,15 @@ impl Transcript {
     pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<Row> {
         let mut parts: Vec<Vec<Row>> = Vec::new();
         let mut count = 0;
-        if let Some(Live::Text {
-            stream,
-            begun: true,
-            ..
-        }) = self.live.front()
-        {
+        let begun = self.live.iter().find_map(|live| match live {
+            Live::Text {
+                stream,
+                begun: true,
+                ..
+            } => Some(stream),
+            _ => None,
+        });
+        if let Some(stream) = begun {
             let mut rows = stream.given(width, cx);
             let apart = self.cells.last();
             if apart.is_some_and(|before| CellKind::Assistant.apart_from(before.kind())) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 
-use super::guard::{Guard, QUIET};
+use super::guard::Guard;
 use super::line::LineEdit;
 use crate::keys::{Code, Key};
 
@@ -33,11 +33,11 @@ pub(super) enum Stage {
     Choose,
     /// The rule is on the screen; `a` again stores it.
     Rule {
-        shown: Instant,
+        guard: Guard,
     },
     EditRule {
         line: LineEdit,
-        shown: Instant,
+        guard: Guard,
     },
     /// Denied, and why.
     Why {
@@ -80,9 +80,9 @@ impl ApprovalPrompt {
         self.problem = None;
         match &mut self.stage {
             Stage::Choose => self.choose(key, now),
-            Stage::Rule { shown } => {
-                let seen = now >= *shown + QUIET;
-                self.rule(key, seen, now)
+            Stage::Rule { guard } => {
+                let open = guard.is_open(now);
+                self.rule(key, open, now)
             }
             Stage::EditRule { .. } => self.edit_rule(key, now),
             Stage::Why { line } => match key.code {
@@ -124,7 +124,9 @@ impl ApprovalPrompt {
             Some('y' | 'Y') => self.settling = Some(settle(Verdict::Once)),
             Some('s' | 'S') => self.settling = Some(settle(Verdict::Session)),
             Some('a' | 'A') if self.request.rule.is_some() => {
-                self.stage = Stage::Rule { shown: now };
+                self.stage = Stage::Rule {
+                    guard: Guard::default(),
+                };
             }
             Some('a' | 'A') => {
                 self.problem = Some("there is no rule for this one; y, s, n or e".to_owned());
@@ -147,18 +149,18 @@ impl ApprovalPrompt {
         Step::Redraw
     }
 
-    fn rule(&mut self, key: Key, seen: bool, now: Instant) -> Step<Verdict> {
+    fn rule(&mut self, key: Key, open: bool, now: Instant) -> Step<Verdict> {
         match (key.text(), key.code) {
             (_, Code::Esc) => self.back(),
-            (Some('a' | 'A'), _) if seen => {
+            (Some('a' | 'A'), _) if open => {
                 let rule = self.request.rule.clone();
                 rule.map_or(Step::Nothing, |rule| Step::Answer(Verdict::Always(rule)))
             }
-            (Some('e' | 'E'), _) if seen => {
+            (Some('e' | 'E'), _) if open => {
                 let rule = self.request.rule.as_ref();
                 self.stage = Stage::EditRule {
                     line: LineEdit::new(rule.map_or("", |rule| &rule.0)),
-                    shown: now,
+                    guard: Guard::default(),
                 };
                 Step::Redraw
             }
@@ -173,12 +175,12 @@ impl ApprovalPrompt {
     }
 
     fn edit_rule(&mut self, key: Key, now: Instant) -> Step<Verdict> {
-        let Stage::EditRule { line, shown } = &mut self.stage else {
+        let Stage::EditRule { line, guard } = &mut self.stage else {
             return Step::Nothing;
         };
         match key.code {
             Code::Esc => self.back(),
-            Code::Enter if now < *shown + QUIET => Step::Nothing,
+            Code::Enter if !guard.is_open(now) => Step::Nothing,
             Code::Enter => match (self.check)(&self.request, line.text().trim()) {
                 Ok(rule) => Step::Answer(Verdict::Always(rule)),
                 Err(why) => {
@@ -228,6 +230,30 @@ impl ApprovalPrompt {
         self.settling
             .take_if(settled)
             .map(|settling| settling.verdict)
+    }
+
+    /// What keeps keys from counting now.
+    pub fn guard(&self) -> Guard {
+        match &self.stage {
+            Stage::Rule { guard } | Stage::EditRule { guard, .. } => *guard,
+            Stage::Choose | Stage::Why { .. } => self.guard,
+        }
+    }
+
+    /// It is on the screen.
+    pub fn seen(&mut self, now: Instant) {
+        self.guard.seen(now);
+        if let Stage::Rule { guard } | Stage::EditRule { guard, .. } = &mut self.stage {
+            guard.seen(now);
+        }
+    }
+
+    /// It is covered.
+    pub fn hidden(&mut self) {
+        self.guard.hidden();
+        if let Stage::Rule { guard } | Stage::EditRule { guard, .. } = &mut self.stage {
+            guard.hidden();
+        }
     }
 
     /// When [`Self::tick`] has something to do.

@@ -116,24 +116,21 @@ impl Prompts {
         })
     }
 
-    fn guard(&mut self) -> Option<&mut Guard> {
-        self.open.as_mut().map(|open| match open {
-            Open::Approval(prompt) => &mut prompt.guard,
-            Open::Question(prompt) => &mut prompt.guard,
-        })
-    }
-
     /// The prompt is drawn at `now`.
     pub fn seen(&mut self, now: Instant) {
-        if let Some(guard) = self.guard() {
-            guard.seen(now);
+        match &mut self.open {
+            Some(Open::Approval(prompt)) => prompt.seen(now),
+            Some(Open::Question(prompt)) => prompt.guard.seen(now),
+            None => {}
         }
     }
 
     /// Something covers it: when it is seen again, keys are closed again.
     pub fn hidden(&mut self) {
-        if let Some(guard) = self.guard() {
-            guard.hidden();
+        match &mut self.open {
+            Some(Open::Approval(prompt)) => prompt.hidden(),
+            Some(Open::Question(prompt)) => prompt.guard.hidden(),
+            None => {}
         }
     }
 
@@ -212,7 +209,7 @@ impl Prompts {
     /// When the prompt looks different or does something by itself. `None`: never.
     pub fn wakes(&self, now: Instant, animated: bool) -> Option<Instant> {
         let (guard, settles) = match self.open.as_ref()? {
-            Open::Approval(prompt) => (prompt.guard, prompt.settles()),
+            Open::Approval(prompt) => (prompt.guard(), prompt.settles()),
             Open::Question(prompt) => (prompt.guard, None),
         };
         let opens = guard.left(now).map(|left| {

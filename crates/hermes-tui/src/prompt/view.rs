@@ -328,7 +328,6 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
             keys.push((">n", "deny".to_owned()));
             keys.push(("e", "deny and explain".to_owned()));
             foot.extend(look.keys(&keys));
-            look.closed(&mut foot, prompt.guard);
         }
         Stage::Rule { .. } => {
             foot.extend(look.block("  stored for ever: ", rule, Role::Warning));
@@ -354,6 +353,7 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
             foot.extend(look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]));
         }
     }
+    look.closed(&mut foot, prompt.guard());
     Sheet {
         title: look.title("Approve?", &facts),
         body,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hermes_core::approval::{ApprovalRequest, Rule};
 use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
-use hermes_core::ids::SessionId;
+use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use ratatui_core::text::Line;
@@ -129,7 +129,7 @@ impl Bench {
         self.seq += 1;
         self.news(News::Event(Sequenced {
             seq: self.seq,
-            turn: None,
+            turn: Some(TurnId(1)),
             event,
         }));
     }

@@ -74,6 +74,39 @@ fn tools_are_live_and_end_in_the_order_they_began() {
 }
 
 #[test]
+fn a_command_of_the_person_goes_on_beside_the_turn() {
+    let own = |event| {
+        News::Event(hermes_core::event::Sequenced {
+            seq: 0,
+            turn: None,
+            event,
+        })
+    };
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.says("One sentence that ");
+    bench.news(own(AgentEvent::ToolStarted {
+        call_id: "mine".to_owned(),
+        name: "terminal".to_owned(),
+        arguments: r#"{"command":"make"}"#.to_owned(),
+    }));
+    bench.says("goes on.");
+    bench.end(TurnExit::Answered);
+    assert_eq!(bench.count("One sentence that goes on."), 1);
+    assert_eq!(bench.count("worked"), 1);
+    assert!(bench.frame().contains("make"), "it still runs");
+    bench.news(own(AgentEvent::ToolFinished {
+        call_id: "mine".to_owned(),
+        name: "terminal".to_owned(),
+        error: None,
+        preview: "made".to_owned(),
+        millis: 10,
+    }));
+    assert_eq!(bench.count("make"), 1);
+    assert_eq!(bench.count("made"), 1);
+}
+
+#[test]
 fn a_discarded_step_that_nobody_saw_leaves_no_text() {
     let mut bench = Bench::new();
     bench.begin();
