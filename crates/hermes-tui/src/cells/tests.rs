@@ -308,6 +308,22 @@ fn what_goes_on_is_said_in_words() {
     }
 }
 
+#[test]
+fn a_command_of_the_person_shows_what_it_printed() {
+    let theme = Theme::default();
+    let cx = CellContext::new(&theme);
+    let mut cell = ToolCell::started("terminal", r#"{"command": "seq 9"}"#).by_person();
+    let preview = r#"{"output": "1\n2\n3\n4\n5\n6\n7\n8\n9", "exit_code": 3}"#;
+    cell.finish(Some(ToolErrorKind::Failed), preview, Duration::from_secs(2));
+    let shown = text(&cell.rows(40, &cx));
+    assert!(
+        shown.starts_with("|! seq 9                      exit 3 · 2s\n|  │ 1\n"),
+        "{shown}"
+    );
+    assert_eq!(shown.lines().count(), 10);
+    assert_eq!(cell.kind(), CellKind::User);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -12,7 +12,7 @@ use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::{Line, Span};
 
 use super::line::{Head, Part, block, took};
-use super::{Cell, CellContext, CellKind};
+use super::{Cell, CellContext, CellKind, ShellCell};
 use crate::ansi;
 use crate::row::{Flow, Row};
 use crate::theme::{Role, Theme};
@@ -34,6 +34,8 @@ pub struct ToolCell {
     took: Option<Duration>,
     /// What it reported; of the terminal the last report, which is the end of its output.
     progress: Vec<String>,
+    /// `!command`: the person ran it.
+    person: bool,
 }
 
 impl ToolCell {
@@ -44,7 +46,15 @@ impl ToolCell {
             done: false,
             took: None,
             progress: Vec::new(),
+            person: false,
         }
+    }
+
+    /// A command that the person ran: more of its output is shown.
+    #[must_use]
+    pub fn by_person(mut self) -> Self {
+        self.person = true;
+        self
     }
 
     /// Of a stored conversation.
@@ -122,6 +132,14 @@ impl ToolCell {
             .collect()
     }
 
+    fn shell(&self) -> ShellCell {
+        let command = self.facts.arg("command").unwrap_or_default();
+        let output = self.facts.get_text("output").unwrap_or(&self.facts.text);
+        let code = self.facts.exit_code();
+        let code = code.and_then(|code| i32::try_from(code).ok());
+        ShellCell::new(command, output).ended(code, self.took)
+    }
+
     fn title(&self, done: bool, cx: &CellContext<'_>) -> Vec<Span<'static>> {
         let theme = cx.theme;
         let title = title::of(&self.facts, done, cx.cwd, theme.glyphs());
@@ -153,8 +171,8 @@ impl ToolCell {
         // A negative one stands for a program that did not end by itself.
         let code = self.facts.exit_code().filter(|code| *code > 0);
         let (sign, role) = match (failed, code) {
-            (true, _) => (theme.glyphs().bad, Role::Error),
-            (false, Some(_)) => (theme.glyphs().bullet, Role::Error),
+            (true, None) => (theme.glyphs().bad, Role::Error),
+            (_, Some(_)) => (theme.glyphs().bullet, Role::Error),
             (false, None) => (theme.glyphs().bullet, Role::Success),
         };
         let mut facts = Vec::new();
@@ -222,10 +240,17 @@ fn kind_words(kind: ToolErrorKind) -> Option<&'static str> {
 
 impl Cell for ToolCell {
     fn kind(&self) -> CellKind {
-        CellKind::Tool
+        if self.person {
+            CellKind::User
+        } else {
+            CellKind::Tool
+        }
     }
 
     fn rows(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        if self.person {
+            return self.shell().rows(columns, cx);
+        }
         if cx.verbose {
             return self.whole(columns, cx);
         }
@@ -235,6 +260,9 @@ impl Cell for ToolCell {
     }
 
     fn whole(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+        if self.person {
+            return self.shell().whole(columns, cx);
+        }
         let mut rows = self.head(columns, Part::All, cx);
         rows.extend(body::whole(&self.facts, &self.progress, columns, cx));
         rows

@@ -51,8 +51,8 @@ struct Namer<'a> {
 impl Namer<'_> {
     fn title(&self, running: &str, done: &str, object: impl Into<String>) -> Title {
         Title {
-            // What failed was not done.
-            verb: if self.done && !self.facts.failed {
+            // What failed was not done, except a program that ended by itself.
+            verb: if self.done && (!self.facts.failed || self.facts.exit_code() > Some(0)) {
                 done
             } else {
                 running
