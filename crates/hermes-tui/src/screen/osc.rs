@@ -103,3 +103,23 @@ impl<W: Write> Screen<W> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_called_in_its_own_way() {
+        for (name, value, how) in [
+            ("TERM", "xterm-256color", Attention::Bell),
+            ("TERM", "xterm-kitty", Attention::Osc9),
+            ("TERM_PROGRAM", "iTerm.app", Attention::Osc9),
+            ("WT_SESSION", "1", Attention::Osc9),
+            ("TERM", "foot", Attention::Osc777),
+            ("VTE_VERSION", "7600", Attention::Osc777),
+        ] {
+            let variable = |asked: &str| (asked == name).then(|| value.to_owned());
+            assert_eq!(Attention::detect(variable), how, "{name}={value}");
+        }
+    }
+}

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use hermes_tui::input::{Input, Inputs, Report};
 use hermes_tui::keys::Key;
-use hermes_tui::screen::{Modes, ModesOptions, Placement, Screen, ScreenOptions, Size};
+use hermes_tui::screen::{
+    Modes, ModesOptions, Placement, Screen, ScreenOptions, Signal, Signals, Size,
+};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
@@ -37,14 +39,19 @@ fn enter(terminal: &OwnedFd, placement: Arc<Placement>) -> Modes {
     Modes::enter_on(input, output, options, placement).unwrap()
 }
 
-/// What was written since the last time.
-fn written(master: &mut File) -> String {
+/// What was written since the last time, up to `end`: the kernel hands it on piece by piece.
+fn written(master: &mut File, end: &str) -> String {
+    let mut all = Vec::new();
     let mut bytes = [0; 4096];
-    let count = master.read(&mut bytes).unwrap();
-    String::from_utf8_lossy(&bytes[..count]).into_owned()
+    while !String::from_utf8_lossy(&all).ends_with(end) {
+        let count = master.read(&mut bytes).unwrap();
+        all.extend_from_slice(&bytes[..count]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
 }
 
-const LEFT: &str = "\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[23;2t\x1b[?25h";
+const ENTERED: &str = "\x1b[?u\r\x1b[K";
+const LEFT: &str = "\x1b[?1004l\x1b[?2004l\x1b[23;2t\x1b[?25h";
 
 #[test]
 fn the_terminal_is_given_back_as_it_was() {
@@ -52,27 +59,27 @@ fn the_terminal_is_given_back_as_it_was() {
     assert!(!raw(&terminal));
     let mut modes = enter(&terminal, Arc::default());
     assert!(raw(&terminal));
-    assert!(written(&mut master).contains("\x1b[?2004h\x1b[?1004h"));
+    assert!(written(&mut master, ENTERED).contains("\x1b[?2004h\x1b[?1004h"));
     modes.keyboard_known().unwrap();
     modes.keyboard_known().unwrap();
-    assert_eq!(written(&mut master), "\x1b[>1u");
     modes.pause().unwrap();
     assert!(!raw(&terminal));
-    assert!(written(&mut master).ends_with(LEFT));
+    let all = written(&mut master, LEFT);
+    assert!(
+        all.starts_with("\x1b[>1u\x1b[?2026l"),
+        "pushed once: {all:?}"
+    );
+    assert!(all.contains("\x1b[<u"), "{all:?}");
     // Again after an editor; stopped and continued in between without being asked.
     modes.pause().unwrap();
     modes.resume().unwrap();
     modes.resume().unwrap();
     assert!(raw(&terminal));
-    written(&mut master);
     drop(modes);
     assert!(!raw(&terminal));
-    let last = written(&mut master);
+    let last = written(&mut master, LEFT);
     // The flags were not pushed this time.
-    assert!(
-        last.ends_with("\x1b[?25h") && !last.contains("\x1b[<u"),
-        "{last:?}"
-    );
+    assert!(!last.contains("\x1b[<u"), "{last:?}");
 }
 
 #[test]
@@ -95,7 +102,7 @@ fn a_panic_of_the_interface_gives_it_back_too() {
     }));
     assert!(died.is_err());
     assert!(!raw(&terminal));
-    let all = written(&mut master);
+    let all = written(&mut master, LEFT);
     // Out of the overlay, below the frame.
     assert!(all.contains("\x1b[?1049l\x1b[2B\r\n"), "{all:?}");
 }
@@ -117,7 +124,24 @@ fn stderr_goes_to_the_log_meanwhile() {
     let mut text = String::new();
     log.read_to_string(&mut text).unwrap();
     assert_eq!(text, "a library complains\n");
-    assert!(!written(&mut master).contains("complains"));
+    assert!(!written(&mut master, LEFT).contains("complains"));
+}
+
+#[tokio::test]
+async fn signals_come_as_values() {
+    use rustix::process::{Signal as Number, getpid, kill_process};
+    let mut signals = Signals::new().unwrap();
+    for (number, signal) in [
+        (Number::WINCH, Signal::Resize),
+        (Number::HUP, Signal::Hangup),
+        (Number::TERM, Signal::End(15)),
+        (Number::INT, Signal::End(2)),
+        (Number::TSTP, Signal::Suspend),
+        (Number::CONT, Signal::Continue),
+    ] {
+        kill_process(getpid(), number).unwrap();
+        assert_eq!(signals.next().await, signal);
+    }
 }
 
 fn reader() -> (PipeWriter, Inputs) {
