@@ -8,7 +8,9 @@ use crate::fence;
 use crate::session::steer;
 use crate::spill::{Limits, Oversized, file_name};
 
-const PREVIEW_CHARS: usize = 400;
+/// Of a result that is shown to a person, and of one text in it.
+const PREVIEW_CHARS: usize = 32_000;
+const PREVIEW_TEXT: usize = 12_000;
 
 /// What the steps's results may still add to the conversation.
 pub(super) struct Room {
@@ -78,16 +80,61 @@ pub(super) fn append(content: &mut Content, more: &str) {
     }
 }
 
-/// The beginning, for display. Of an error, its words.
+/// For display: of an error its words, of what is long the beginning and the end. An object stays
+/// one, so that a front end finds the exit code behind ten thousand lines.
 pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String {
     let text = match error {
         Some(_) => said(content).into(),
         None => content.text(),
     };
+    if text.len() <= PREVIEW_CHARS {
+        return text.into_owned();
+    }
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let text = match values.next() {
+        Some(Ok(mut value)) if value.is_object() || value.is_array() => {
+            shorten(&mut value);
+            value.to_string()
+        }
+        // With room for the mark.
+        _ => middle_cut(&text, PREVIEW_CHARS - 100),
+    };
     match text.char_indices().nth(PREVIEW_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.into_owned(),
+        None => text,
     }
+}
+
+/// Cuts the long texts in a value.
+fn shorten(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if text.len() > PREVIEW_TEXT => {
+            *text = middle_cut(text, PREVIEW_TEXT);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(shorten),
+        serde_json::Value::Object(map) => map.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+/// A third from the beginning, the rest from the end, where programs say how it went.
+fn middle_cut(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let byte = |chars: usize| {
+        text.char_indices()
+            .nth(chars)
+            .map_or(text.len(), |(at, _)| at)
+    };
+    let (head, tail) = (most / 3, most - most / 3);
+    format!(
+        "{}\n[… {} characters are not shown …]\n{}",
+        &text[..byte(head)],
+        count - most,
+        &text[byte(count - tail)..]
+    )
 }
 
 /// What an error says, without what is around it.
@@ -170,7 +217,28 @@ impl Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::complaint;
+    use hermes_core::message::Content;
+    use serde_json::{Value, json};
+
+    use super::{PREVIEW_CHARS, complaint, preview};
+
+    #[test]
+    fn a_preview_keeps_the_end_and_what_stands_behind_it() {
+        let shown = |text: String| preview(&Content::Text(text), None);
+        assert_eq!(shown("short".to_owned()), "short");
+        let output: String = (0..20_000).map(|n| format!("line {n} é\n")).collect();
+        let long = json!({ "output": output, "exit_code": 101 }).to_string();
+        let value: Value = serde_json::from_str(&shown(long)).unwrap();
+        let kept = value["output"].as_str().unwrap();
+        assert!(kept.starts_with("line 0 é") && kept.ends_with("line 19999 é\n"));
+        assert!(kept.contains("characters are not shown"));
+        assert_eq!(value["exit_code"], 101);
+        let plain = shown(output);
+        assert!(plain.ends_with("line 19999 é\n"));
+        assert!(plain.chars().count() <= PREVIEW_CHARS + 1);
+        let wide = json!(vec!["x".repeat(100); 1_000]).to_string();
+        assert!(shown(wide).chars().count() <= PREVIEW_CHARS + 1);
+    }
 
     #[test]
     fn an_error_is_found_in_an_object() {
