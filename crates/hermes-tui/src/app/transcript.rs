@@ -154,9 +154,10 @@ impl Transcript {
             self.end_step(now);
         }
         self.revision += 1;
+        let cell = ToolCell::started(name, arguments);
         self.live.push_back(Live::Tool {
             id: id.to_owned(),
-            cell: Box::new(ToolCell::started(name, arguments)),
+            cell: Box::new(if own { cell.by_person() } else { cell }),
             since: now,
             done: false,
             own,
