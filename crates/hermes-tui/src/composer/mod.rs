@@ -26,6 +26,7 @@ mod view;
 mod tests;
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use hermes_core::message::Part;
@@ -44,7 +45,9 @@ use search::Search;
 use text::Rich;
 
 /// A text above this is folded into a chip wherever it comes from, so that every key stays quick.
-const FOLD_BYTES: usize = 64 << 10;
+const FOLD_BYTES: usize = 32 << 10;
+/// What may come as keys before a paste is known to be one.
+const FIRST_LETTERS: usize = 8;
 /// Results of threads that may wait for the screen.
 const ARRIVALS: usize = 64;
 
@@ -242,6 +245,10 @@ impl Composer {
         if let Some(dropped) = images::dropped(text, &self.project) {
             return self.pictures(dropped);
         }
+        if let Some((range, dropped)) = self.dropped_in_parts(text) {
+            self.editor.replace(range, "");
+            return self.pictures(dropped);
+        }
         let text = Rich::plain(text);
         let long = text.as_str().chars().nth(INLINE_CHARS).is_some()
             || chip::lines(text.as_str()) > INLINE_LINES;
@@ -251,6 +258,19 @@ impl Composer {
             self.editor.insert_whole(text);
         }
         self.changed()
+    }
+
+    /// Where a terminal does not mark pastes, the first letters of a path came as keys.
+    fn dropped_in_parts(&self, text: &str) -> Option<(Range<usize>, Vec<images::Dropped>)> {
+        let caret = self.editor.caret();
+        let before = &self.editor.text().as_str()[..caret];
+        let blank = |c: char| c.is_whitespace() || c == text::MARK;
+        let word = before.rsplit(blank).next().unwrap_or_default();
+        if word.is_empty() || word.len() > FIRST_LETTERS {
+            return None;
+        }
+        let dropped = images::dropped(&format!("{word}{text}"), &self.project)?;
+        Some((caret - word.len()..caret, dropped))
     }
 
     fn pictures(&mut self, dropped: Vec<images::Dropped>) -> ComposerOutcome {

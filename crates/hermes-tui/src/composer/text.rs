@@ -44,16 +44,16 @@ impl Rich {
 
     fn clean(text: &str) -> String {
         let mut clean = String::with_capacity(text.len());
-        let mut chars = text.chars().peekable();
-        while let Some(c) = chars.next() {
-            match c {
-                '\r' => {
-                    chars.next_if_eq(&'\n');
-                    clean.push('\n');
-                }
-                MARK => clean.push(char::REPLACEMENT_CHARACTER),
-                c => clean.push(c),
-            }
+        let mut rest = text;
+        while let Some(at) = rest.find('\r') {
+            clean.push_str(&rest[..at]);
+            clean.push('\n');
+            rest = &rest[at + 1..];
+            rest = rest.strip_prefix('\n').unwrap_or(rest);
+        }
+        clean.push_str(rest);
+        if clean.contains(MARK) {
+            clean = clean.replace(MARK, "\u{fffd}");
         }
         clean
     }

@@ -46,7 +46,10 @@ pub(super) struct Files {
 /// What was looked for last, and where it was found: what is typed behind it is found there too.
 struct Narrowed {
     word: String,
-    hits: Vec<u32>,
+    /// Scores and places in the list.
+    hits: Vec<(u16, u32)>,
+    /// So many paths of the list were looked at.
+    seen: u32,
 }
 
 impl Files {
@@ -107,22 +110,17 @@ impl Files {
         if found.done {
             self.running = None;
         }
-        let changed = if let Some(coming) = &mut self.coming {
-            coming.extend(found.paths);
-            found.done
-        } else {
+        let Some(coming) = &mut self.coming else {
             self.paths.extend(found.paths);
-            true
+            return true;
         };
-        if found.done
-            && let Some(coming) = self.coming.take()
-        {
-            self.paths = coming;
-        }
-        if changed {
+        coming.extend(found.paths);
+        if found.done {
+            self.paths = std::mem::take(coming);
+            self.coming = None;
             self.narrowed = None;
         }
-        changed
+        found.done
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -131,21 +129,26 @@ impl Files {
 
     /// The paths that fit best.
     pub(super) fn best(&mut self, word: &str, ranker: &mut Ranker) -> Vec<String> {
-        let mut scored: Vec<(u16, u32)> = Vec::new();
         let atom = wanted(word);
         let mut score = |index: u32| {
             let path = self.paths.get(index as usize)?;
             ranker.path_score(path, &atom).map(|score| (score, index))
         };
-        match &self.narrowed {
+        let (mut scored, seen) = match self.narrowed.take() {
+            Some(narrowed) if word == narrowed.word => (narrowed.hits, narrowed.seen),
             Some(narrowed) if word.starts_with(&narrowed.word) => {
-                scored.extend(narrowed.hits.iter().filter_map(|index| score(*index)));
+                let hits = narrowed.hits.iter();
+                let hits = hits.filter_map(|(_, index)| score(*index)).collect();
+                (hits, narrowed.seen)
             }
-            _ => scored.extend((0..self.paths.len() as u32).filter_map(score)),
-        }
+            _ => (Vec::new(), 0),
+        };
+        let count = self.paths.len() as u32;
+        scored.extend((seen..count).filter_map(score));
         self.narrowed = Some(Narrowed {
             word: word.to_owned(),
-            hits: scored.iter().map(|(_, index)| *index).collect(),
+            hits: scored.clone(),
+            seen: count,
         });
         let path = |index: u32| self.paths.get(index as usize).map_or("", String::as_str);
         let depth = |path: &str| path.trim_end_matches('/').matches('/').count();

@@ -49,6 +49,17 @@ fn every_way_a_terminal_names_a_dropped_file() {
 }
 
 #[test]
+fn a_path_whose_first_letters_were_keys() {
+    let (_dir, path) = dropped();
+    let path = format!("'{}'", path.display());
+    let mut c = composer();
+    write(&mut c, "see ");
+    write(&mut c, &path[..3]);
+    c.paste(&path[3..]);
+    assert_eq!(state(&c), "see [image 640×480 png 82 KB] |");
+}
+
+#[test]
 fn several_files_and_an_image_alone() {
     let (dir, path) = dropped();
     let other = dir.path().join("b.gif");
