@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command as Process;
 
@@ -232,6 +233,52 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
         }
     }
     names
+}
+
+const DRAFTER: &str = "HERMES_TEST_DRAFT";
+
+/// Started by the test below in a process of its own; does nothing by itself.
+#[test]
+fn child_that_drafts() {
+    let Ok(dir) = std::env::var(DRAFTER) else {
+        return;
+    };
+    let mut c = keeping(dir.as_ref(), "/p");
+    c.conversation("s1", false);
+    write(&mut c, "before the ");
+    c.paste(&"long\n".repeat(10_000));
+    c.save_draft();
+    c.flush();
+    println!("drafted");
+    // Until it is killed.
+    let _ = std::io::stdin().read_line(&mut String::new());
+    panic!("nobody killed it");
+}
+
+#[test]
+fn a_draft_outlives_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Process::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "--nocapture",
+            "composer::tests::keep::child_that_drafts",
+        ])
+        .env(DRAFTER, dir.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap().contains("drafted")));
+    let mut c = keeping(dir.path(), "/p");
+    assert!(!c.conversation("s1", false), "it is written in");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(c.conversation("s1", false));
+    assert_eq!(state(&c), "before the [pasted 10000 lines]|");
+    let text = sent(press(&mut c, "enter")).text;
+    assert_eq!(text, format!("before the {}", "long\n".repeat(10_000)));
 }
 
 #[test]
