@@ -50,23 +50,53 @@ struct Sheet {
     scroll: usize,
     /// The line of the body that must be seen.
     focus: Option<usize>,
-    /// What stays: where something is typed, and the keys.
-    foot: Vec<Line<'static>>,
-    /// Column, and the line of the body or of the foot.
+    /// What is wrong, what will be stored.
+    notes: Vec<Line<'static>>,
+    /// Where something is typed.
+    entry: Option<Line<'static>>,
+    keys: Vec<Line<'static>>,
+    /// The letters alone, for the smallest screens.
+    letters: &'static str,
+    /// Column, and the line of the body, or the entry.
     cursor: Option<(usize, At)>,
 }
 
 enum At {
     Body(usize),
-    Foot(usize),
+    Entry,
 }
 
 impl Sheet {
-    fn fit(self, height: u16, look: &Look<'_>) -> Frame {
-        let room = usize::from(height)
-            .saturating_sub(self.foot.len() + 1)
-            .max(1);
-        let mut lines = vec![self.title];
+    fn type_into(&mut self, label: &str, line: &LineEdit, look: &Look<'_>) {
+        let (line, column) = look.typed(label, line);
+        self.cursor = Some((column, At::Entry));
+        self.entry = Some(line);
+    }
+
+    fn fit(mut self, height: u16, look: &Look<'_>) -> Frame {
+        let height = usize::from(height).max(1);
+        let foot = self.notes.len() + usize::from(self.entry.is_some()) + self.keys.len();
+        let mut lines = Vec::new();
+        // What is asked goes before how it is answered.
+        if foot + 2 > height {
+            self.notes.clear();
+            let letters = Line::styled(self.letters, look.style(Role::Key));
+            self.keys = if self.entry.is_some() {
+                Vec::new()
+            } else {
+                vec![letters]
+            };
+            self.keys.truncate(height - 1);
+            if height == 1 {
+                self.entry = None;
+            }
+        }
+        let foot = self.notes.len() + usize::from(self.entry.is_some()) + self.keys.len();
+        if foot + 2 <= height {
+            lines.push(self.title);
+        }
+        let above = lines.len();
+        let room = height.saturating_sub(foot + above).max(1);
         let count = self.body.len();
         let mut top = 0;
         if count <= room {
@@ -84,15 +114,18 @@ impl Sheet {
                 lines.push(look.more(top, below));
             }
         }
-        let foot = lines.len();
-        lines.extend(self.foot);
-        let cursor = self.cursor.map(|(column, at)| {
+        lines.extend(self.notes);
+        let entry = lines.len();
+        let cursor = self.cursor.and_then(|(column, at)| {
             let line = match at {
-                At::Body(line) => 1 + line.saturating_sub(top),
-                At::Foot(line) => foot + line,
+                At::Body(line) => above + line.checked_sub(top)?,
+                At::Entry => self.entry.as_ref().map(|_| entry)?,
             };
-            (small(column), small(line))
+            let column = column.min(look.columns.saturating_sub(1));
+            (line < height).then(|| (small(column), small(line)))
         });
+        lines.extend(self.entry);
+        lines.extend(self.keys);
         Frame { lines, cursor }
     }
 }
@@ -315,9 +348,18 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
     if let Some(posture) = &request.posture {
         body.extend(look.block("  runs in: ", posture, Role::Dim));
     }
-    let mut foot = Vec::new();
-    look.problem(prompt.problem.as_ref(), &mut foot);
-    let mut cursor = None;
+    let mut sheet = Sheet {
+        title: look.title("Approve?", &facts),
+        body,
+        scroll: prompt.scroll,
+        focus: None,
+        notes: Vec::new(),
+        entry: None,
+        keys: Vec::new(),
+        letters: "y s a [n] e",
+        cursor: None,
+    };
+    look.problem(prompt.problem.as_ref(), &mut sheet.notes);
     let rule = request.rule.as_ref().map_or("", |rule| &rule.0);
     match &prompt.stage {
         Stage::Choose => {
@@ -327,41 +369,32 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
             }
             keys.push((">n", "deny".to_owned()));
             keys.push(("e", "deny and explain".to_owned()));
-            foot.extend(look.keys(&keys));
+            sheet.keys = look.keys(&keys);
         }
         Stage::Rule { .. } => {
-            foot.extend(look.block("  stored for ever: ", rule, Role::Warning));
-            foot.extend(look.keys(&[
+            let stored = look.block("  stored for ever: ", rule, Role::Warning);
+            sheet.notes.extend(stored);
+            sheet.letters = "a e Esc";
+            sheet.keys = look.keys(&[
                 ("a", "store it and allow".to_owned()),
                 ("e", "edit it".to_owned()),
                 ("Esc", "back".to_owned()),
-            ]));
+            ]);
         }
         Stage::EditRule { line, .. } => {
-            let (line, column) = look.typed("rule: ", line);
-            cursor = Some((column, At::Foot(foot.len())));
-            foot.push(line);
-            foot.extend(look.keys(&[
+            sheet.type_into("rule: ", line, look);
+            sheet.keys = look.keys(&[
                 ("Enter", "store it and allow".to_owned()),
                 ("Esc", "back".to_owned()),
-            ]));
+            ]);
         }
         Stage::Why { line } => {
-            let (line, column) = look.typed("why not: ", line);
-            cursor = Some((column, At::Foot(foot.len())));
-            foot.push(line);
-            foot.extend(look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]));
+            sheet.type_into("why not: ", line, look);
+            sheet.keys = look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]);
         }
     }
-    look.closed(&mut foot, prompt.guard());
-    Sheet {
-        title: look.title("Approve?", &facts),
-        body,
-        scroll: prompt.scroll,
-        focus: None,
-        foot,
-        cursor,
-    }
+    look.closed(&mut sheet.keys, prompt.guard());
+    sheet
 }
 
 fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
@@ -373,16 +406,17 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> 
         body: look.block(INDENT, &question.text, Role::Text),
         scroll: 0,
         focus: None,
-        foot: Vec::new(),
+        notes: Vec::new(),
+        entry: None,
+        keys: Vec::new(),
+        letters: "Enter Esc",
         cursor: None,
     };
-    look.problem(prompt.problem.as_ref(), &mut sheet.foot);
+    look.problem(prompt.problem.as_ref(), &mut sheet.notes);
     match &prompt.entry {
         Entry::Text(line) => {
-            let (line, column) = look.typed("answer: ", line);
-            sheet.cursor = Some((column, At::Foot(sheet.foot.len())));
-            sheet.foot.push(line);
-            sheet.foot.extend(look.keys(&[
+            sheet.type_into("answer: ", line, look);
+            sheet.keys.extend(look.keys(&[
                 ("Enter", "answer".to_owned()),
                 ("Esc", "no answer".to_owned()),
             ]));
@@ -393,13 +427,14 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> 
             if let Want::Visit { url } = &question.want {
                 sheet.body.extend(look.exact("    ", url));
             }
-            sheet.foot.extend(look.keys(&[
+            sheet.letters = "y [n]";
+            sheet.keys.extend(look.keys(&[
                 ("y", "agree to visit this page".to_owned()),
                 (">n", "decline".to_owned()),
             ]));
         }
     }
-    look.closed(&mut sheet.foot, prompt.guard);
+    look.closed(&mut sheet.keys, prompt.guard);
     sheet
 }
 
@@ -434,7 +469,7 @@ fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
     }
     let glyphs = look.theme.glyphs();
     let arrows = format!("{}{}", glyphs.up, glyphs.down);
-    sheet.foot.extend(look.keys(&[
+    sheet.keys.extend(look.keys(&[
         (arrows.as_str(), "choose".to_owned()),
         ("Enter", "answer".to_owned()),
         ("Esc", "no answer".to_owned()),
@@ -497,7 +532,7 @@ fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
         keys.push(("Shift+Tab", "back".to_owned()));
     }
     keys.push(("Esc", "no answer".to_owned()));
-    sheet.foot.extend(look.keys(&keys));
+    sheet.keys.extend(look.keys(&keys));
 }
 
 /// What may be typed into an empty field.

@@ -1,5 +1,6 @@
 //! The state under scripted keys and news, with time that the test passes.
 
+mod any;
 mod asked;
 mod busy;
 mod frames;
