@@ -10,10 +10,13 @@ use crate::BoxFuture;
 use crate::approval::Approver;
 use crate::ask::Asker;
 use crate::clock::Clock;
-use crate::event::ProgressSink;
+use crate::event::{ProgressSink, Spent};
 use crate::ids::{SessionId, TurnId};
 use crate::message::Content;
+use crate::model::ModelClient;
+use crate::store::UsageEntry;
 pub use crate::taint::Taint;
+use crate::usage::{Cost, Usage};
 
 /// What the model is told of a tool, and what the planner needs to know of it.
 #[derive(Clone, Debug)]
@@ -77,6 +80,23 @@ pub struct ToolContext {
     /// The tools of this turn, for a tool that runs programs which call tools.
     pub registry: Registry,
     pub taint: Taint,
+}
+
+impl ToolContext {
+    /// Counts a model call that the tool made for itself.
+    pub fn spent_on(&self, client: &dyn ModelClient, task: &str, usage: Usage) {
+        let info = client.info();
+        self.progress.spent(Spent {
+            entry: UsageEntry {
+                route: client.route().clone(),
+                task: task.to_owned(),
+                usage,
+                cost: Cost::of(&usage, info.prices.as_ref(), info.local),
+                at: self.clock.epoch_seconds(),
+            },
+            recorded: false,
+        });
+    }
 }
 
 /// What the model reads back. A Rust error out of a tool would be our bug, so there is none.

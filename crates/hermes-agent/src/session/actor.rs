@@ -83,6 +83,7 @@ impl Actor {
                 mailbox: super::steer::Mailbox::default(),
                 informed: super::steer::Mailbox::default(),
                 wake: false,
+                spending: Spending::default(),
                 approvals: super::approvals::Approvals::default(),
                 questions: super::questions::Questions::default(),
                 queue: std::collections::VecDeque::new(),
@@ -208,7 +209,7 @@ impl Actor {
             approver,
             asker,
             cancel: cancel.clone(),
-            spending: Spending::default(),
+            spending: self.desk.spending.clone(),
         };
         let turn = Turn::new(scope, &mut self.conv, registry).run(input);
         // Boxed: what a turn needs is given back when it ends, however long the session lives.

@@ -12,6 +12,7 @@ use super::approvals::Approvals;
 use super::questions::Questions;
 use super::steer::{Mailbox, defang};
 use crate::events::EventSink;
+use crate::turn::outside::Spending;
 
 /// Messages that may wait for their turn.
 const QUEUE: usize = 256;
@@ -34,6 +35,8 @@ pub(super) struct Desk {
     pub informed: Mailbox,
     /// Some of that shall start a turn if none reads it.
     pub wake: bool,
+    /// What tools spent, also those that report after their turn.
+    pub spending: Spending,
     pub approvals: Approvals,
     pub questions: Questions,
     /// Messages that wait for their turn.

@@ -156,7 +156,7 @@ impl DelegateTask {
         let (tool, mut cx) = (self.clone(), cx.clone());
         // The turn that started it ends before the work does.
         cx.cancel = self.deps.cancel.child_token();
-        cx.progress = hermes_core::event::ProgressSink::none();
+        cx.progress = cx.progress.unseen();
         let name = id.clone();
         let work = async move {
             let _place = place;

@@ -9,16 +9,13 @@ use futures_util::future::join_all;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
-use hermes_core::event::Spent;
 use hermes_core::message::Message;
 use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelRequest, ModelRouter, RouteError, ToolChoice,
 };
-use hermes_core::store::UsageEntry;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_core::usage::Cost;
 use serde_json::{Value, json};
 
 use super::{done, failed, spec};
@@ -288,17 +285,7 @@ impl Moa {
         }
         let (message, usage) = collector.finish();
         if let Some(usage) = usage {
-            let info = client.info();
-            cx.progress.spent(Spent {
-                entry: UsageEntry {
-                    route: client.route().clone(),
-                    task: TASK.to_owned(),
-                    usage,
-                    cost: Cost::of(&usage, info.prices.as_ref(), info.local),
-                    at: cx.clock.epoch_seconds(),
-                },
-                recorded: false,
-            });
+            cx.spent_on(client, TASK, usage);
         }
         match failure {
             Some(failure) => Err(failure),

@@ -195,7 +195,9 @@ impl<'a> Turn<'a> {
         };
         let message = Message::User(UserMessage { content, wire_text });
         let item = Item::new(message, Origin::Person, self.now());
-        self.commit(item, input.platform_message_id).await
+        self.commit(item, input.platform_message_id).await?;
+        // Work in the background spent something since the last turn.
+        self.count_spending().await
     }
 
     /// What goes over the wire with the message but is not part of it.

@@ -450,7 +450,10 @@ async fn work_in_the_background_reports_when_it_is_done() {
             session.until(told).await;
             session.send(AgentCommand::Submit("well?".into())).await;
         }
-        assert_eq!(session.finish().await.text, "here it is");
+        let summary = session.finish().await;
+        assert_eq!(summary.text, "here it is");
+        // One call of its own, two of the child.
+        assert_eq!((summary.usage.input, summary.usage.output), (300, 30));
         let last = session.router.request(session.router.requests().len() - 1);
         let message = last.last().unwrap();
         let id = dispatched["delegation_id"].as_str().unwrap();

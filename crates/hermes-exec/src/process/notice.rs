@@ -121,14 +121,11 @@ impl Notice {
 
     /// One line for a person.
     pub fn headline(&self) -> String {
-        let command: String = self
-            .command
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .take(60)
-            .collect();
+        let first = self.command.lines().next().unwrap_or_default();
+        let mut command: String = first.chars().take(60).collect();
+        if command.len() < self.command.trim_end().len() {
+            command.push('…');
+        }
         let line = match &self.kind {
             NoticeKind::Completed { ended, .. } => {
                 format!("{} {}: {command}", self.process, ended.phrase())

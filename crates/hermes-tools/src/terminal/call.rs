@@ -446,6 +446,9 @@ impl Terminal {
         if call.pty && !pty {
             let note = "No terminal was given: this command reads its standard input to the end. Use process(action='write') and then process(action='close').";
             result.insert("pty_note".into(), note.into());
+        } else if pty {
+            let note = "It has a terminal of this program, so it ends when hermes does. Start it without pty if it has to go on.";
+            result.insert("pty_note".into(), note.into());
         }
         Ok(result)
     }

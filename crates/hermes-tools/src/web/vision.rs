@@ -8,16 +8,13 @@ use futures_util::StreamExt as _;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
-use hermes_core::event::Spent;
 use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ModelRouter, ToolChoice,
 };
-use hermes_core::store::UsageEntry;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_core::usage::Cost;
 use hermes_fetch::image::{self, ImageError, Prepared};
 use hermes_fetch::{FetchError, Want};
 use serde_json::json;
@@ -315,17 +312,7 @@ impl VisionAnalyze {
         let ended = timeout(settings.timeout, work).await;
         let (message, usage) = collector.finish();
         if let Some(usage) = usage {
-            let info = client.info();
-            cx.progress.spent(Spent {
-                entry: UsageEntry {
-                    route: client.route().clone(),
-                    task: TASK.to_owned(),
-                    usage,
-                    cost: Cost::of(&usage, info.prices.as_ref(), info.local),
-                    at: cx.clock.epoch_seconds(),
-                },
-                recorded: false,
-            });
+            cx.spent_on(client, TASK, usage);
         }
         match ended {
             Ok(Ok(())) => Ok(match message.text.trim() {
