@@ -16,6 +16,8 @@ use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::wiring::mcp as servers;
 
+pub(crate) use edit::apply as change;
+pub(crate) use login::{client as login_client, open as open_browser};
 pub(crate) use probe::why;
 pub(crate) use show::{page, reports, table};
 
@@ -71,7 +73,7 @@ fn entries(cx: &Context) -> Result<Vec<ServerEntry>, Failure> {
 }
 
 /// One server of the config; 4 when there is none of this name.
-fn entry(cx: &Context, name: &str) -> Result<ServerEntry, Failure> {
+pub(crate) fn entry(cx: &Context, name: &str) -> Result<ServerEntry, Failure> {
     let entries = entries(cx)?;
     let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
     let found = entries.into_iter().find(|entry| entry.name == name);

@@ -205,6 +205,24 @@ fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
     ))?)
 }
 
+/// Switches one set for a platform; it counts from the next conversation.
+pub(crate) fn switch_set(
+    cx: &Context,
+    config: &Config,
+    platform: &str,
+    name: &str,
+    on: bool,
+) -> Outcome {
+    let failed = |error: EditError| Failure::failed(error.to_string());
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(failed)?;
+    switch_sets(&mut doc, config, platform, &[&name.to_owned()], on).map_err(failed)?;
+    doc.save().map_err(failed)?;
+    Ok(())
+}
+
 fn switch_sets(
     doc: &mut ConfigDoc,
     config: &Config,

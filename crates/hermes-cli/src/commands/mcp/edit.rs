@@ -7,10 +7,10 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// One change below `mcp_servers.<name>`; `None` removes.
-pub(super) type Change<'a> = (&'a [&'a str], Option<Value>);
+pub(crate) type Change<'a> = (&'a [&'a str], Option<Value>);
 
 /// Makes all changes or none.
-pub(super) fn apply(cx: &Context, server: &str, changes: &[Change<'_>]) -> Outcome {
+pub(crate) fn apply(cx: &Context, server: &str, changes: &[Change<'_>]) -> Outcome {
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;

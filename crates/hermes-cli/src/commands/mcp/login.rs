@@ -181,7 +181,8 @@ fn log_in(
     })
 }
 
-fn client(
+/// What logs in to a server.
+pub(crate) fn client(
     cx: &Context,
     entry: &ServerEntry,
     prompt: Option<Arc<dyn AuthPrompt>>,
@@ -281,7 +282,7 @@ impl AuthPrompt for Terminal {
 }
 
 /// Opens a page where there is a way to; the address was shown anyway.
-fn open(url: &str) {
+pub(crate) fn open(url: &str) {
     let program = if cfg!(target_os = "macos") {
         "open"
     } else {

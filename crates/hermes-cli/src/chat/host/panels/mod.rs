@@ -1,24 +1,193 @@
 //! Lists that things can be done to, for the full interface.
+//!
+//! A panel is built from what is there now, each time it is shown. What takes long runs beside it
+//! and leaves its result at the [`Desk`]; meanwhile the panel asks to be shown anew.
 
+mod cron;
 mod desk;
+mod mcp;
+mod model;
+mod rollback;
+mod sessions;
+mod skills;
+mod theme;
+mod toolsets;
+mod usage;
 
 use hermes_core::slash::Verb;
-use hermes_tui::port::PanelAsk;
+use hermes_tui::port::{
+    CLOSED, Effect, FILTER, MOVED, Page, Panel, PanelAsk, PanelKey, REFRESH, Saying,
+};
 
 pub(crate) use self::desk::Desk;
-use crate::chat::conversation::{Conversation, Told};
+use crate::chat::conversation::{Conversation, Told, said};
 use crate::exit::Failure;
+
+/// What a key of a panel came to.
+enum After {
+    /// The panel as it is now.
+    Again,
+    /// The same, with a line below it.
+    Note(String),
+    /// Something to read over it.
+    Page(Page),
+    /// The panel goes, and this is shown.
+    Leave(Told),
+    /// The panel stays, and this is shown.
+    Show(Vec<Effect>),
+}
 
 /// The panel of a command. `None`: it has none, or not with these arguments.
 pub(crate) async fn open(
-    _conversation: &mut Conversation,
-    _verb: Verb,
-    _rest: &str,
+    conversation: &mut Conversation,
+    verb: Verb,
+    rest: &str,
 ) -> Result<Option<Told>, Failure> {
-    Ok(None)
+    if verb == Verb::Insights {
+        return usage::insights(conversation, rest).await;
+    }
+    if !rest.trim().is_empty() {
+        return Ok(None);
+    }
+    let id = match verb {
+        Verb::Model => model::ID,
+        Verb::Sessions | Verb::Resume => sessions::ID,
+        Verb::Mcp => mcp::ID,
+        Verb::Skills => skills::ID,
+        Verb::Cron => cron::ID,
+        Verb::Rollback => rollback::ID,
+        Verb::Theme => theme::ID,
+        Verb::Tools | Verb::Toolsets => toolsets::ID,
+        Verb::Usage => return usage::session(conversation).await.map(Some),
+        _ => return Ok(None),
+    };
+    conversation.panels.begin();
+    if id == model::ID {
+        model::look_around(conversation)?;
+    }
+    let panel = build(conversation, id).await?;
+    Ok(Some(Told::of(Effect::Panel(Box::new(panel)))))
 }
 
 /// A key of a panel.
-pub(crate) async fn act(_conversation: &mut Conversation, _ask: PanelAsk) -> Result<Told, Failure> {
-    Ok(Told::default())
+pub(crate) async fn act(conversation: &mut Conversation, ask: PanelAsk) -> Result<Told, Failure> {
+    if ask.action == CLOSED {
+        let effects = theme::closed(conversation, &ask);
+        conversation.panels.end();
+        return Ok(Told::from(effects));
+    }
+    let by_itself = [REFRESH, MOVED, FILTER].contains(&ask.action.as_str());
+    if !by_itself {
+        conversation.panels.forget_note();
+    }
+    let after = match done(conversation, &ask).await {
+        Ok(After::Leave(mut told)) => {
+            conversation.panels.end();
+            told.effects.insert(0, Effect::ClosePanel);
+            return Ok(told);
+        }
+        Ok(After::Page(page)) => return Ok(Told::of(Effect::Page(page))),
+        Ok(After::Show(effects)) => return Ok(Told::from(effects)),
+        Ok(After::Again) => Vec::new(),
+        Ok(After::Note(text)) => {
+            conversation.panels.note(text);
+            Vec::new()
+        }
+        // Said below the list, and kept in the transcript for when the panel is gone.
+        Err(failure) => {
+            let told = failure.message.replace('\n', "; ");
+            conversation.panels.note(format!("failed: {told}"));
+            if by_itself {
+                Vec::new()
+            } else {
+                vec![card(&failure)]
+            }
+        }
+    };
+    let panel = build(conversation, &ask.panel).await?;
+    let shown = Told::from(after);
+    Ok(shown.and(Effect::Panel(Box::new(panel))))
+}
+
+async fn done(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+    if ask.action == REFRESH {
+        return Ok(After::Again);
+    }
+    match ask.panel.as_str() {
+        model::ID => model::act(conversation, ask).await,
+        sessions::ID => sessions::act(conversation, ask).await,
+        mcp::ID => mcp::act(conversation, ask).await,
+        skills::ID => skills::act(conversation, ask),
+        cron::ID => cron::act(conversation, ask),
+        rollback::ID => rollback::act(conversation, ask).await,
+        theme::ID => theme::act(conversation, ask),
+        toolsets::ID => toolsets::act(conversation, ask),
+        other => Err(Failure::failed(format!("there is no panel {other:?}"))),
+    }
+}
+
+/// The panel as it is now, with what goes on beside it.
+async fn build(conversation: &mut Conversation, id: &str) -> Result<Panel, Failure> {
+    let mut panel = match id {
+        model::ID => model::panel(conversation)?,
+        sessions::ID => sessions::panel(conversation).await?,
+        mcp::ID => mcp::panel(conversation),
+        skills::ID => skills::panel(conversation)?,
+        cron::ID => cron::panel(conversation)?,
+        rollback::ID => rollback::panel(conversation).await?,
+        theme::ID => theme::panel(conversation),
+        toolsets::ID => toolsets::panel(conversation)?,
+        other => return Err(Failure::failed(format!("there is no panel {other:?}"))),
+    };
+    conversation.panels.dress(&mut panel);
+    Ok(panel)
+}
+
+/// The row that a key was pressed on.
+fn row(ask: &PanelAsk) -> Result<&str, Failure> {
+    ask.row
+        .as_deref()
+        .ok_or_else(|| Failure::usage("nothing is chosen"))
+}
+
+/// What was typed for a key.
+fn text(ask: &PanelAsk) -> &str {
+    ask.text.as_deref().unwrap_or_default().trim()
+}
+
+fn unknown(ask: &PanelAsk) -> Failure {
+    Failure::failed(format!("there is nothing called {:?} here", ask.action))
+}
+
+/// A key that acts on a row.
+fn key(key: &str, label: &str, action: &str) -> PanelKey {
+    PanelKey {
+        key: key.to_owned(),
+        label: label.to_owned(),
+        action: action.to_owned(),
+        row: true,
+        ..PanelKey::default()
+    }
+}
+
+fn card(failure: &Failure) -> Effect {
+    let (cause, fix) = match failure.message.split_once('\n') {
+        Some((cause, fix)) => (cause, Some(fix.to_owned())),
+        None => (failure.message.as_str(), None),
+    };
+    said(Saying::Error { fix }, cause)
+}
+
+fn page(title: impl Into<String>, kind: Saying, text: impl Into<String>) -> Page {
+    Page {
+        title: title.into(),
+        kind,
+        text: text.into(),
+    }
+}
+
+/// The first characters of a text, on one line.
+fn short(text: &str, most: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    crate::chat::shorten(&words.join(" "), most)
 }

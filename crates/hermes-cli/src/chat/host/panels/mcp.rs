@@ -1,0 +1,343 @@
+//! `/mcp`: the servers of this process, as they are this second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::home::ToolFeed as _;
+use hermes_core::BoxFuture;
+use hermes_mcp::actor::CallOptions;
+use hermes_mcp::oauth::{AuthPrompt, LoginPage};
+use hermes_mcp::op::Op;
+use hermes_mcp::report::{self, ServerReport};
+use hermes_mcp::toolbox::Toolbox;
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+
+use super::desk::Tray;
+use super::{After, key, page, row, text, unknown};
+use crate::chat::conversation::Conversation;
+use crate::commands::{counted, mcp};
+use crate::exit::Failure;
+
+pub(super) const ID: &str = "mcp";
+
+/// How long a server may take to answer a test.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NONE: &str =
+    "no MCP servers are in use here; in a shell: hermes mcp add NAME --url https://…";
+
+fn toolbox(conversation: &Conversation) -> Option<Arc<Toolbox>> {
+    conversation.chat.mcp.as_ref()?.toolbox()
+}
+
+pub(super) fn panel(conversation: &Conversation) -> Panel {
+    let reports = toolbox(conversation).map_or_else(Vec::new, |toolbox| toolbox.report());
+    let mut panel = shown(&reports, chrono::Utc::now());
+    if conversation.panels.login.is_some() {
+        panel.keys.push(PanelKey {
+            text: Some("address the browser ended up at".to_owned()),
+            row: false,
+            ..key("p", "paste the address", "pasted")
+        });
+    }
+    panel
+}
+
+fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel {
+    let rows = reports.iter().map(|report| PanelRow {
+        id: report.name.clone(),
+        mark: mark(report),
+        cells: report.cells(now).to_vec(),
+        detail: detail(report),
+        ..PanelRow::default()
+    });
+    let mut footer: Vec<String> = report::remark(reports)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    if reports.is_empty() {
+        footer.push(NONE.to_owned());
+    }
+    Panel {
+        id: ID.to_owned(),
+        title: "MCP".to_owned(),
+        note: report::summary(reports),
+        columns: report::COLUMNS.map(str::to_owned).to_vec(),
+        groups: vec![Group {
+            title: String::new(),
+            rows: rows.collect(),
+        }],
+        keys: vec![
+            key("r", "reconnect", "reconnect"),
+            key("t", "test", "test"),
+            key("l", "login", "login"),
+            key("o", "on/off", "toggle"),
+            key("v", "tools", "tools"),
+            key("g", "log", "log"),
+            key("enter", "everything", "details"),
+        ],
+        footer,
+        refresh: Some(Duration::from_secs(1)),
+        ..Panel::default()
+    }
+}
+
+fn mark(report: &ServerReport) -> Mark {
+    match report.state {
+        "disabled" => Mark::Off,
+        "needs_auth" | "connecting" | "starting" | "degraded" | "stopped" => Mark::Waiting,
+        _ if report.is_up() => Mark::Good,
+        _ => Mark::Bad,
+    }
+}
+
+/// What the row has no room for.
+fn detail(report: &ServerReport) -> String {
+    let mut lines: Vec<String> = report.target.iter().cloned().collect();
+    lines.extend(report.problems.iter().map(ToString::to_string));
+    lines.extend(report.remarks.iter().cloned());
+    let error = report
+        .link
+        .as_ref()
+        .and_then(|link| link.last_error.as_ref());
+    lines.extend(error.map(|error| format!("last error: {}", super::short(&error.text, 200))));
+    lines.join("\n")
+}
+
+pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+    let Some(toolbox) = toolbox(conversation) else {
+        return Err(Failure::not_found(NONE));
+    };
+    if ask.action == "pasted" {
+        return Ok(pasted(conversation, text(ask)));
+    }
+    let name = row(ask)?.to_owned();
+    match ask.action.as_str() {
+        "reconnect" => {
+            if !toolbox.reconnect(&name) {
+                return Err(Failure::not_found(format!(
+                    "no MCP server {name:?} any more"
+                )));
+            }
+            Ok(After::Note(format!("reconnecting {name}")))
+        }
+        "test" => test(conversation, &toolbox, name),
+        "login" => login(conversation, &toolbox, name),
+        "toggle" => toggle(conversation, &toolbox, &name).await,
+        "tools" => Ok(tools(&toolbox, &name)),
+        "log" => log(conversation, &toolbox, &name),
+        "details" => match mcp::page(&toolbox, &name) {
+            Some(text) => Ok(After::Page(page(name, Saying::Plain, text))),
+            None => Err(Failure::not_found(format!(
+                "no MCP server {name:?} any more"
+            ))),
+        },
+        _ => Err(unknown(ask)),
+    }
+}
+
+/// A real question to the server: which tools it has.
+fn test(conversation: &Conversation, toolbox: &Toolbox, name: String) -> Result<After, Failure> {
+    let server = toolbox.server(&name).ok_or_else(|| {
+        Failure::not_found(format!("{name} is not running\nswitch it on first: o"))
+    })?;
+    let cancel = conversation.panels.stopped();
+    let label = format!("testing {name}");
+    conversation.panels.start("mcp-test", label, async move {
+        let started = Instant::now();
+        let options = CallOptions {
+            deadline: Some(started + PATIENCE),
+            cancel,
+            progress: None,
+            behalf: None,
+        };
+        let answer = server.call(Op::ListTools, options).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let tools = answer.result.get("tools").and_then(Value::as_array);
+        Ok(Some(format!(
+            "{name} answers in {} ms: {}",
+            started.elapsed().as_millis(),
+            counted(tools.map_or(0, Vec::len), "tool")
+        )))
+    });
+    Ok(After::Again)
+}
+
+async fn toggle(
+    conversation: &Conversation,
+    toolbox: &Toolbox,
+    name: &str,
+) -> Result<After, Failure> {
+    let reports = toolbox.report();
+    let report = reports.iter().find(|report| report.name == name);
+    let report =
+        report.ok_or_else(|| Failure::not_found(format!("no MCP server {name:?} any more")))?;
+    let on = !report.enabled;
+    mcp::change(&conversation.cx, name, &[(&["enabled"], Some(json!(on)))])?;
+    let mut told = format!("{name} is {}", if on { "on" } else { "off" });
+    if let Some(mcp) = &conversation.chat.mcp {
+        // Takes the change over; what it has to say is about the files.
+        for notice in mcp.prepare().await {
+            told = format!("{told}\n{notice}");
+        }
+    }
+    Ok(After::Note(told))
+}
+
+fn tools(toolbox: &Toolbox, name: &str) -> After {
+    let snapshot = toolbox
+        .server(name)
+        .and_then(|server| server.catalogue().borrow().clone());
+    let Some(snapshot) = snapshot else {
+        return After::Note(format!("{name} has told nothing about its tools yet"));
+    };
+    let entries: Vec<String> = snapshot
+        .tools
+        .iter()
+        .map(|tool| {
+            let field = |name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default();
+            format!("## {}\n\n{}\n", field("name"), field("description"))
+        })
+        .collect();
+    let title = format!("{name}: {}", counted(entries.len(), "tool"));
+    After::Page(page(title, Saying::Markdown, entries.join("\n")))
+}
+
+/// What the server wrote to its stderr.
+fn log(conversation: &Conversation, toolbox: &Toolbox, name: &str) -> Result<After, Failure> {
+    let reports = toolbox.report();
+    let link = reports
+        .iter()
+        .find(|report| report.name == name)
+        .and_then(|report| report.link.as_ref());
+    let link = link.ok_or_else(|| Failure::not_found(format!("{name} was not started yet")))?;
+    let mut parts = Vec::new();
+    if let Some(error) = &link.last_error {
+        parts.push(format!("last error: {}", error.text));
+    }
+    parts.extend(link.stderr_tail.clone());
+    if parts.is_empty() {
+        let path = conversation.cx.home.logs_dir();
+        return Ok(After::Note(format!(
+            "{name} wrote nothing; what Hermes noted is in {}",
+            path.display()
+        )));
+    }
+    let title = format!("{name}: log");
+    Ok(After::Page(page(title, Saying::Plain, parts.join("\n\n"))))
+}
+
+/// Opens the page where access is granted, and waits for it beside the panel.
+fn login(
+    conversation: &mut Conversation,
+    toolbox: &Toolbox,
+    name: String,
+) -> Result<After, Failure> {
+    let entry = mcp::entry(&conversation.cx, &name)?;
+    let (send, lines) = mpsc::channel(4);
+    let prompt = Browser {
+        tray: conversation.panels.tray(),
+        lines: Mutex::new(lines),
+    };
+    let client = mcp::login_client(&conversation.cx, &entry, Some(Arc::new(prompt)))?;
+    conversation.panels.login = Some(send);
+    let cancel = conversation.panels.stopped();
+    let server = toolbox.server(&name);
+    let label = format!("logging in to {name}");
+    conversation.panels.start("mcp-login", label, async move {
+        let status = client.login(&cancel).await;
+        let status = status.map_err(|error| format!("{name}: {error}"))?;
+        if !status.logged_in {
+            return Err(format!("{name}: the login ended without a token"));
+        }
+        if let Some(server) = server {
+            server.auth_changed();
+        }
+        Ok(Some(format!("logged in to {name}")))
+    });
+    Ok(After::Again)
+}
+
+fn pasted(conversation: &mut Conversation, address: &str) -> After {
+    let sent = conversation
+        .panels
+        .login
+        .as_ref()
+        .is_some_and(|login| login.try_send(address.to_owned()).is_ok());
+    if sent {
+        return After::Again;
+    }
+    conversation.panels.login = None;
+    After::Note("no login is waiting for an address".to_owned())
+}
+
+/// The person at the panel.
+struct Browser {
+    tray: Tray,
+    lines: Mutex<mpsc::Receiver<String>>,
+}
+
+impl AuthPrompt for Browser {
+    fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
+        let how = if page.listening {
+            "if the browser runs elsewhere, paste the address it ends up at: p"
+        } else {
+            "then paste the address the browser ends up at: p"
+        };
+        self.tray.note(format!(
+            "open this page to let Hermes in, {how}\n{}",
+            page.url
+        ));
+        mcp::open_browser(&page.url);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn pasted(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async { self.lines.lock().await.recv().await })
+    }
+
+    fn note(&self, text: &str) {
+        self.tray.note(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str, state: &'static str, tools: usize) -> ServerReport {
+        ServerReport {
+            name: name.to_owned(),
+            transport: Some("http"),
+            target: Some(format!("https://{name}.example/mcp")),
+            enabled: state != "disabled",
+            state,
+            tools,
+            problems: Vec::new(),
+            remarks: Vec::new(),
+            link: None,
+        }
+    }
+
+    #[test]
+    fn servers_are_rows_with_their_state() {
+        let reports = [
+            report("github", "ready", 26),
+            report("canny", "backoff", 4),
+            report("linear", "needs_auth", 0),
+            report("old", "disabled", 0),
+        ];
+        let panel = shown(&reports, chrono::Utc::now());
+        let rows = &panel.groups[0].rows;
+        let marks: Vec<Mark> = rows.iter().map(|row| row.mark).collect();
+        assert_eq!(marks, [Mark::Good, Mark::Bad, Mark::Waiting, Mark::Off]);
+        assert_eq!(rows[1].cells[..4], ["canny", "http", "down", "4*"]);
+        assert_eq!(panel.note, "1 ok · 2 down · 1 off");
+        assert_eq!(panel.footer.len(), 1, "what the star means");
+        assert_eq!(panel.refresh, Some(Duration::from_secs(1)));
+        let none = shown(&[], chrono::Utc::now());
+        assert!(none.footer[0].contains("hermes mcp add"));
+    }
+}

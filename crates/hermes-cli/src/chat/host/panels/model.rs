@@ -1,0 +1,563 @@
+//! `/model`: what can answer, grouped by whether it can be used now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::Env;
+use hermes_config::edit::ConfigDoc;
+use hermes_config::env::ProcessEnv;
+use hermes_core::model::{ModelRouter as _, Route};
+use hermes_models::catalogue;
+use hermes_models::live::{LIST_TIMEOUT, ListError, LocalFound};
+use hermes_models::providers;
+use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use secrecy::SecretString;
+
+use super::{After, key, row, text, unknown};
+use crate::chat::conversation::Conversation;
+use crate::chat::verbs;
+use crate::commands::model::{self, SetArgs, provider_of, tokens};
+use crate::commands::setup::keys::{self, Pasted};
+use crate::exit::Failure;
+use crate::wiring;
+
+pub(super) const ID: &str = "model";
+
+/// What a test of a model may take.
+const TEST: Duration = Duration::from_mins(1);
+/// Between the parts of a row's id; no name has it.
+const PART: char = '\u{1f}';
+/// The first part of the id of a row that only wants a key.
+const KEYLESS: &str = "key";
+
+/// What a row means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    Model {
+        provider: String,
+        model: String,
+        base_url: Option<String>,
+    },
+    Key {
+        provider: String,
+    },
+}
+
+impl Choice {
+    fn id(&self) -> String {
+        match self {
+            Self::Model {
+                provider,
+                model,
+                base_url,
+            } => {
+                let url = base_url.as_deref().unwrap_or_default();
+                format!("{provider}{PART}{model}{PART}{url}")
+            }
+            Self::Key { provider } => format!("{KEYLESS}{PART}{provider}"),
+        }
+    }
+
+    fn read(id: &str) -> Result<Self, Failure> {
+        let mut parts = id.split(PART);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(KEYLESS), Some(provider), None) => Ok(Self::Key {
+                provider: provider.to_owned(),
+            }),
+            (Some(provider), Some(model), Some(url)) => Ok(Self::Model {
+                provider: provider.to_owned(),
+                model: model.to_owned(),
+                base_url: (!url.is_empty()).then(|| url.to_owned()),
+            }),
+            _ => Err(Failure::failed("this row names no model")),
+        }
+    }
+}
+
+fn router(conversation: &Conversation) -> Result<Arc<Router>, Failure> {
+    let config = Arc::new(conversation.cx.load_config()?.config);
+    Ok(wiring::router(
+        &conversation.cx,
+        &config,
+        Overrides::default(),
+    ))
+}
+
+/// Asks the ports where model servers of this machine usually listen.
+pub(super) fn look_around(conversation: &Conversation) -> Result<(), Failure> {
+    let router = router(conversation)?;
+    let tray = conversation.panels.tray();
+    conversation
+        .panels
+        .start("local-models", "looking on this machine", async move {
+            let found = router.local_servers().await;
+            tray.lock().found = Some(found);
+            Ok(None)
+        });
+    Ok(())
+}
+
+pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+    let router = router(conversation)?;
+    let shared = conversation.panels.shared();
+    let route = &conversation.chat.route;
+    let mut panel = shown(&router.providers(), shared.found.as_deref(), route);
+    for row in panel.groups.iter_mut().flat_map(|group| &mut group.rows) {
+        if let Some(said) = shared.tried.get(&row.id) {
+            row.cells.push(said.clone());
+        }
+    }
+    Ok(panel)
+}
+
+fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) -> Panel {
+    let mut groups: Vec<Group> = found
+        .unwrap_or_default()
+        .iter()
+        .map(|server| here(server, route))
+        .collect();
+    if found.is_some_and(<[_]>::is_empty) {
+        groups.push(Group {
+            title: "on this machine   nothing answers (Ollama, LM Studio, llama-server, vLLM)"
+                .to_owned(),
+            rows: Vec::new(),
+        });
+    }
+    let mut keyed = Vec::new();
+    let mut keyless = Vec::new();
+    for provider in all {
+        let own = provider.own && provider.id.starts_with("custom:");
+        if provider.key.is_some() || own {
+            keyed.extend(offered(provider, route));
+        } else if let Some(variable) = provider.key_env {
+            keyless.push(PanelRow {
+                id: Choice::Key {
+                    provider: provider.id.clone(),
+                }
+                .id(),
+                mark: Mark::Off,
+                cells: vec![provider.id.clone(), variable.to_owned()],
+                detail: format!("{}: ctrl+k takes a key, or set {variable}", provider.name),
+                also: provider.name.clone(),
+                ..PanelRow::default()
+            });
+        }
+    }
+    let usable = groups.iter().map(|group| group.rows.len()).sum::<usize>() + keyed.len();
+    groups.push(Group {
+        title: "with your keys".to_owned(),
+        rows: keyed,
+    });
+    groups.push(Group {
+        title: "needs a key".to_owned(),
+        rows: keyless,
+    });
+    Panel {
+        id: ID.to_owned(),
+        title: "Model".to_owned(),
+        note: format!("{usable} usable"),
+        groups,
+        keys: keys_of_panel(),
+        filters: true,
+        ..Panel::default()
+    }
+}
+
+fn keys_of_panel() -> Vec<PanelKey> {
+    vec![
+        key("enter", "use here", "use"),
+        key("ctrl+s", "set default", "default"),
+        key("ctrl+t", "test call", "test"),
+        PanelKey {
+            text: Some("key (kept in .env, never shown)".to_owned()),
+            secret: true,
+            ..key("ctrl+k", "add key", "key")
+        },
+        PanelKey {
+            row: false,
+            ..key("ctrl+r", "look again", "look")
+        },
+    ]
+}
+
+/// The models of a server on this machine.
+fn here(server: &LocalFound, route: &Route) -> Group {
+    let (provider, base_url) = provider_of(server.server, &server.base_url);
+    let rows = server.models.iter().map(|model| {
+        let size = model
+            .size_bytes
+            .map_or_else(String::new, |bytes| format!("{:.1} GB", bytes as f64 / 1e9));
+        let choice = Choice::Model {
+            provider: provider.to_owned(),
+            model: model.id.clone(),
+            base_url: base_url.clone(),
+        };
+        let known = catalogue::lookup(&model.id);
+        let window = model
+            .context_length
+            .or_else(|| known.as_ref().map(|entry| entry.context_length));
+        PanelRow {
+            id: choice.id(),
+            mark: mark(route, provider, &model.id),
+            cells: vec![
+                model.id.clone(),
+                size,
+                window.map_or_else(String::new, |count| format!("{} ctx", tokens(count))),
+                abilities(model.tools, model.images),
+                if model.loaded == Some(true) {
+                    "loaded"
+                } else {
+                    ""
+                }
+                .to_owned(),
+            ],
+            also: provider.to_owned(),
+            ..PanelRow::default()
+        }
+    });
+    let address = server.base_url.trim_start_matches("http://");
+    Group {
+        title: format!(
+            "on this machine   {provider} {}",
+            address.trim_end_matches("/v1")
+        ),
+        rows: rows.collect(),
+    }
+}
+
+/// What a provider with a key offers, as far as it is known without asking.
+fn offered(provider: &ProviderStatus, route: &Route) -> Vec<PanelRow> {
+    let mut models: Vec<String> = provider.default_model.iter().cloned().collect();
+    if provider.current && !route.model.is_empty() && route.provider == provider.id {
+        models.push(route.model.clone());
+    }
+    let known = catalogue::models_of(&provider.id);
+    models.extend(known.into_iter().map(|entry| entry.id.to_owned()));
+    let mut seen = std::collections::HashSet::new();
+    models.retain(|model| seen.insert(model.clone()));
+    let rows = models.into_iter().map(|model| {
+        let entry = catalogue::lookup(&model);
+        let price = catalogue::price(&provider.id, &model);
+        let choice = Choice::Model {
+            provider: provider.id.clone(),
+            model: model.clone(),
+            base_url: None,
+        };
+        let able = entry.as_ref();
+        PanelRow {
+            id: choice.id(),
+            mark: mark(route, &provider.id, &model),
+            cells: vec![
+                model,
+                provider.id.clone(),
+                able.map_or_else(String::new, |entry| {
+                    format!("{} ctx", tokens(entry.context_length))
+                }),
+                able.map_or_else(String::new, |entry| {
+                    abilities(Some(entry.tools), Some(entry.images))
+                }),
+                price.map_or_else(String::new, |price| {
+                    format!("${}/${} per M", price.prices.input, price.prices.output)
+                }),
+            ],
+            detail: price.map_or_else(String::new, |price| {
+                format!("price in and out per million tokens, as of {}", price.as_of)
+            }),
+            also: provider.name.clone(),
+            ..PanelRow::default()
+        }
+    });
+    rows.collect()
+}
+
+fn abilities(tools: Option<bool>, images: Option<bool>) -> String {
+    let mut words = Vec::new();
+    match tools {
+        Some(true) => words.push("tools"),
+        Some(false) => words.push("no tools"),
+        None => {}
+    }
+    if images == Some(true) {
+        words.push("images");
+    }
+    words.join(" ")
+}
+
+fn mark(route: &Route, provider: &str, model: &str) -> Mark {
+    if route.model == model && route.provider == provider {
+        Mark::Current
+    } else {
+        Mark::None
+    }
+}
+
+pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+    if ask.action == "look" {
+        conversation.panels.shared().found = None;
+        look_around(conversation)?;
+        return Ok(After::Again);
+    }
+    let id = row(ask)?;
+    let choice = Choice::read(id)?;
+    if ask.action == "key" {
+        return add_key(conversation, &choice, text(ask)).await;
+    }
+    let Choice::Model {
+        provider,
+        model,
+        base_url,
+    } = choice
+    else {
+        return Err(Failure::usage(
+            "this provider has no key yet\nctrl+k takes one",
+        ));
+    };
+    let args = SetArgs {
+        model,
+        provider: Some(provider),
+        base_url,
+        key_env: None,
+    };
+    match ask.action.as_str() {
+        "use" => take(conversation, &args).await,
+        "default" => keep(conversation, &args),
+        "test" => test(conversation, id.to_owned(), args),
+        _ => Err(unknown(ask)),
+    }
+}
+
+/// Goes on with another model in this conversation.
+async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, Failure> {
+    if args.base_url.is_some() {
+        return Err(Failure::usage(
+            "this server is not at its usual address\nctrl+s makes it the default, then /reload",
+        ));
+    }
+    let provider = args.provider.as_deref().unwrap_or_default();
+    let line = format!("/model {} --provider {provider}", args.model);
+    match verbs::line(conversation, &line).await {
+        Some(told) => Ok(After::Leave(told?)),
+        None => Err(Failure::failed(format!("{line} is no command"))),
+    }
+}
+
+fn keep(conversation: &Conversation, args: &SetArgs) -> Result<After, Failure> {
+    let router = router(conversation)?;
+    let route = model::resolve(args, &router)?;
+    let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
+    let home = &conversation.cx.home;
+    home.ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let mut doc = ConfigDoc::open(&home.config_path()).map_err(failed)?;
+    let dropped = model::enter(&mut doc, args, &route)?;
+    doc.save().map_err(failed)?;
+    let mut told = format!(
+        "{} ({}) is the default of new conversations",
+        route.model, route.provider
+    );
+    if !dropped.is_empty() {
+        told.push_str("; removed what belonged to the old one: model.");
+        told.push_str(&dropped.join(", model."));
+    }
+    Ok(After::Note(told))
+}
+
+/// A real call and a real call of a tool, beside the panel.
+fn test(conversation: &Conversation, id: String, args: SetArgs) -> Result<After, Failure> {
+    let config = Arc::new(conversation.cx.load_config()?.config);
+    let overrides = Overrides {
+        model: Some(args.model.clone()),
+        provider: args.provider.clone(),
+        base_url: args.base_url.clone(),
+        ..Overrides::default()
+    };
+    let client = wiring::router(&conversation.cx, &config, overrides).primary()?;
+    let tray = conversation.panels.tray();
+    let name = args.model;
+    let label = format!("calling {name}");
+    conversation.panels.start("model-test", label, async move {
+        let tried = model::attempt(client, TEST).await;
+        let (short, said) = match &tried {
+            Ok(tried) => {
+                let took = format!("{:.1}s", tried.took.as_secs_f64());
+                match tried.tools {
+                    Some(true) => (
+                        "tools ok",
+                        format!("{name} answers and calls tools ({took})"),
+                    ),
+                    Some(false) => (
+                        "tools fail",
+                        format!("{name} answers but calls no tools: it can chat, not act ({took})"),
+                    ),
+                    None => (
+                        "chat only",
+                        format!("{name} answers; it has no tools ({took})"),
+                    ),
+                }
+            }
+            Err(why) => ("fails", format!("{name}: {why}")),
+        };
+        tray.lock().tried.insert(id, short.to_owned());
+        if tried.is_ok() {
+            Ok(Some(said))
+        } else {
+            Err(said)
+        }
+    });
+    Ok(After::Again)
+}
+
+/// Tries a key, keeps it in .env and reads that again.
+async fn add_key(
+    conversation: &mut Conversation,
+    choice: &Choice,
+    typed: &str,
+) -> Result<After, Failure> {
+    if typed.is_empty() {
+        return Ok(After::Again);
+    }
+    let (Choice::Key { provider: id } | Choice::Model { provider: id, .. }) = choice;
+    let provider = providers::find(id).filter(|provider| !provider.key_envs.is_empty());
+    let provider =
+        provider.ok_or_else(|| Failure::usage(format!("{id} has no variable for a key")))?;
+    let secret = SecretString::from(typed.to_owned());
+    let router = router(conversation)?;
+    let asked = router
+        .models_with_key(provider.id, None, secret.clone(), LIST_TIMEOUT)
+        .await;
+    let remark = match asked {
+        Ok(models) => format!("{} takes it ({} models)", provider.name, models.len()),
+        Err(LiveError::List(ListError::Refused {
+            status: status @ (401 | 403),
+            ..
+        })) => {
+            return Err(Failure::failed(format!(
+                "{} refuses this key ({status}); it was not kept\nlook whether it was copied whole",
+                provider.name
+            )));
+        }
+        Err(error) => format!("it could not be tried: {error}"),
+    };
+    let pasted = Pasted {
+        provider,
+        key: secret,
+    };
+    keys::store(&conversation.cx, &pasted)?;
+    let env = Env::load(&conversation.cx.home, &ProcessEnv::current())
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    hermes_config::secrets::remember(&conversation.cx.home, &env);
+    conversation.cx.env = env;
+    let mut told = format!("the key is in .env; {remark}");
+    // The session has its own copy of the keys.
+    if conversation.busy {
+        told.push_str("; /reload takes it over when the turn is done");
+    } else if let Some(Err(failure)) = verbs::line(conversation, "/reload").await {
+        told = format!("{told}; /reload failed: {}", failure.message);
+    }
+    Ok(After::Note(told))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::model::WireFormat;
+    use hermes_models::live::Listed;
+    use hermes_models::providers::LocalServer;
+
+    use super::*;
+
+    fn provider(id: &str, key: Option<&str>, key_env: Option<&'static str>) -> ProviderStatus {
+        ProviderStatus {
+            id: id.to_owned(),
+            name: id.to_uppercase(),
+            base_url: format!("https://{id}.example/v1"),
+            key: key.map(str::to_owned),
+            key_env,
+            default_model: None,
+            own: false,
+            current: false,
+        }
+    }
+
+    fn route(provider: &str, model: &str) -> Route {
+        Route {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            base_url: String::new(),
+            format: WireFormat::ChatCompletions,
+            ..Route::default()
+        }
+    }
+
+    #[test]
+    fn models_stand_by_whether_they_can_be_used() {
+        let found = [LocalFound {
+            server: LocalServer::Ollama,
+            base_url: "http://127.0.0.1:11434/v1".to_owned(),
+            models: vec![Listed {
+                id: "qwen3:8b".to_owned(),
+                size_bytes: Some(5_200_000_000),
+                context_length: Some(40_960),
+                tools: Some(true),
+                ..Listed::default()
+            }],
+        }];
+        let all = [
+            provider("anthropic", Some("env"), Some("ANTHROPIC_API_KEY")),
+            provider("groq", None, Some("GROQ_API_KEY")),
+        ];
+        let panel = shown(&all, Some(&found), &route("ollama", "qwen3:8b"));
+        assert_eq!(
+            panel.groups[0].title,
+            "on this machine   ollama 127.0.0.1:11434"
+        );
+        let local = &panel.groups[0].rows[0];
+        assert_eq!(local.cells, ["qwen3:8b", "5.2 GB", "40k ctx", "tools", ""]);
+        assert_eq!(local.mark, Mark::Current);
+        assert!(!panel.groups[1].rows.is_empty(), "the catalogue has some");
+        assert!(
+            panel.groups[1]
+                .rows
+                .iter()
+                .all(|row| row.cells[1] == "anthropic")
+        );
+        assert_eq!(panel.groups[2].rows[0].cells, ["groq", "GROQ_API_KEY"]);
+        assert_eq!(
+            Choice::read(&panel.groups[2].rows[0].id).unwrap(),
+            Choice::Key {
+                provider: "groq".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn a_row_means_what_it_was_made_of() {
+        for choice in [
+            Choice::Model {
+                provider: "ollama".to_owned(),
+                model: "a/b:c".to_owned(),
+                base_url: Some("http://127.0.0.1:9/v1".to_owned()),
+            },
+            Choice::Model {
+                provider: "x".to_owned(),
+                model: "y".to_owned(),
+                base_url: None,
+            },
+            Choice::Key {
+                provider: "groq".to_owned(),
+            },
+        ] {
+            assert_eq!(Choice::read(&choice.id()).unwrap(), choice);
+        }
+        assert!(Choice::read("nonsense").is_err());
+    }
+
+    #[test]
+    fn an_empty_machine_says_where_was_looked() {
+        let panel = shown(&[], Some(&[]), &route("", ""));
+        assert!(panel.groups[0].title.contains("nothing answers"));
+        assert_eq!(panel.note, "0 usable");
+        let looking = shown(&[], None, &route("", ""));
+        assert_eq!(looking.groups[0].title, "with your keys");
+    }
+}

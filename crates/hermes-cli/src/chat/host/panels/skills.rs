@@ -1,0 +1,158 @@
+//! `/skills`: what the agent has learnt, to read and to switch.
+
+use hermes_config::edit::{ConfigDoc, KeyPath};
+use hermes_store::skills::{Library, Skill, View};
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use serde_json::json;
+
+use super::{After, key, page, row, short, unknown};
+use crate::chat::conversation::Conversation;
+use crate::commands::{counted, skills};
+use crate::exit::Failure;
+
+pub(super) const ID: &str = "skills";
+
+fn library(conversation: &Conversation) -> Result<Library, Failure> {
+    let config = conversation.cx.load_config()?.config;
+    Ok(Library::of_home(
+        &conversation.cx.home,
+        &config,
+        Some("cli"),
+    ))
+}
+
+pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+    Ok(shown(&library(conversation)?.scan()))
+}
+
+fn shown(skills: &[Skill]) -> Panel {
+    let mut groups: Vec<Group> = Vec::new();
+    for skill in skills {
+        let title = skill.category.clone().unwrap_or_default();
+        let row = PanelRow {
+            id: skill.name.clone(),
+            mark: if skill.enabled { Mark::Good } else { Mark::Off },
+            cells: vec![skill.name.clone(), short(&skill.description, 90)],
+            detail: format!(
+                "{}\n{}",
+                short(&skill.description, 400),
+                skill.dir.display()
+            ),
+            ..PanelRow::default()
+        };
+        // They come by category.
+        match groups.last_mut() {
+            Some(group) if group.title == title => group.rows.push(row),
+            _ => groups.push(Group {
+                title,
+                rows: vec![row],
+            }),
+        }
+    }
+    let off = skills.iter().filter(|skill| !skill.enabled).count();
+    Panel {
+        id: ID.to_owned(),
+        title: "Skills".to_owned(),
+        note: format!("{} · {off} off", counted(skills.len(), "skill")),
+        groups,
+        keys: vec![
+            key("enter", "read", "view"),
+            key("ctrl+o", "on/off", "toggle"),
+            PanelKey {
+                closes: true,
+                ..key("ctrl+u", "use", "use")
+            },
+        ],
+        filters: true,
+        footer: if skills.is_empty() {
+            vec!["no skills yet; /learn makes one of what was done".to_owned()]
+        } else {
+            Vec::new()
+        },
+        ..Panel::default()
+    }
+}
+
+pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+    let name = row(ask)?;
+    match ask.action.as_str() {
+        "view" => {
+            let view = library(conversation)?.view(name, None, None);
+            let content = match view.map_err(|error| skills::failure(&error))? {
+                View::Skill(skill) => skill.content,
+                View::File(file) => file.content.unwrap_or_default(),
+            };
+            Ok(After::Page(page(name, Saying::Markdown, content)))
+        }
+        "use" => Ok(After::Show(vec![hermes_tui::port::Effect::Draft(format!(
+            "/{} ",
+            name.to_lowercase().replace([' ', '_'], "-")
+        ))])),
+        "toggle" => toggle(conversation, name),
+        _ => Err(unknown(ask)),
+    }
+}
+
+fn toggle(conversation: &Conversation, name: &str) -> Result<After, Failure> {
+    let config = conversation.cx.load_config()?.config;
+    let found = library(conversation)?.scan();
+    let skill = found.iter().find(|skill| skill.name == name);
+    let skill = skill.ok_or_else(|| Failure::not_found(format!("no skill {name:?} any more")))?;
+    let mut off = config.skills.disabled.clone().unwrap_or_default();
+    let here = config.skills.platform_disabled.as_ref();
+    let mut here = here.and_then(|all| all.get("cli")).cloned();
+    let on = !skill.enabled;
+    off.retain(|known| known.trim() != name);
+    if let Some(here) = &mut here {
+        here.retain(|known| known.trim() != name);
+    }
+    if !on {
+        off.push(name.to_owned());
+    }
+    let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
+    let home = &conversation.cx.home;
+    home.ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let mut doc = ConfigDoc::open(&home.config_path()).map_err(failed)?;
+    doc.set(&KeyPath::new(["skills", "disabled"]), &json!(off))
+        .map_err(failed)?;
+    if let Some(here) = here {
+        let path = KeyPath::new(["skills", "platform_disabled", "cli"]);
+        doc.set(&path, &json!(here)).map_err(failed)?;
+    }
+    doc.save().map_err(failed)?;
+    let word = if on { "on" } else { "off" };
+    Ok(After::Note(format!(
+        "{name} is {word}; the model knows from the next conversation on"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skill(name: &str, category: Option<&str>, enabled: bool) -> Skill {
+        Skill {
+            name: name.to_owned(),
+            description: "does things".to_owned(),
+            category: category.map(str::to_owned),
+            dir: "/skills".into(),
+            enabled,
+            frontmatter: hermes_store::skills::Frontmatter::read("").0,
+        }
+    }
+
+    #[test]
+    fn skills_stand_by_category_with_their_state() {
+        let all = [
+            skill("notes", None, true),
+            skill("git", Some("dev"), true),
+            skill("rust", Some("dev"), false),
+        ];
+        let panel = shown(&all);
+        let titles: Vec<&str> = panel.groups.iter().map(|g| g.title.as_str()).collect();
+        assert_eq!(titles, ["", "dev"]);
+        assert_eq!(panel.groups[1].rows[1].mark, Mark::Off);
+        assert_eq!(panel.note, "3 skills · 1 off");
+    }
+}

@@ -1,0 +1,145 @@
+//! `/tools`: which sets of tools the agent has here.
+
+use std::sync::Arc;
+
+use hermes_agent::home::toolsets::{self, Toolset};
+use hermes_agent::session::ToolSource as _;
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelRow, Saying};
+
+use super::{After, key, page, row, unknown};
+use crate::chat::conversation::Conversation;
+use crate::commands::{counted, tools};
+use crate::exit::Failure;
+use crate::wiring::hands::{self, Offer};
+
+pub(super) const ID: &str = "tools";
+const PLATFORM: &str = "cli";
+
+pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+    let config = Arc::new(conversation.cx.load_config()?.config);
+    let enabled = toolsets::enabled(&config, PLATFORM);
+    let offer = hands::offer(&conversation.cx, &config)?;
+    let sets: Vec<(&Toolset, bool)> = toolsets::switchable(PLATFORM)
+        .map(|set| (set, enabled.contains(set.name)))
+        .collect();
+    let here = conversation.chat.tools.registry().iter().count();
+    let mut panel = shown(&sets, &offer);
+    panel.note = format!("{} in this conversation", counted(here, "tool"));
+    Ok(panel)
+}
+
+fn shown(sets: &[(&Toolset, bool)], offer: &Offer) -> Panel {
+    let rows = sets.iter().map(|(set, on)| set_row(set, *on, offer));
+    Panel {
+        id: ID.to_owned(),
+        title: "Tools".to_owned(),
+        groups: vec![Group {
+            title: String::new(),
+            rows: rows.collect(),
+        }],
+        keys: vec![
+            key("space", "on/off", "toggle"),
+            key("enter", "what the model sees", "view"),
+        ],
+        footer: vec![
+            "what is switched counts from the next conversation on, or after /reload".to_owned(),
+        ],
+        ..Panel::default()
+    }
+}
+
+fn set_row(set: &Toolset, on: bool, offer: &Offer) -> PanelRow {
+    let here: Vec<&str> = set
+        .tools
+        .iter()
+        .copied()
+        .filter(|tool| offer.names.contains(*tool))
+        .collect();
+    let missing: Vec<String> = offer
+        .missing
+        .iter()
+        .filter(|(name, _)| set.tools.contains(name))
+        .map(|(name, why)| format!("{name}: {why}"))
+        .collect();
+    let mark = match (on, here.is_empty()) {
+        (false, _) => Mark::Off,
+        (true, false) => Mark::Good,
+        (true, true) => Mark::Waiting,
+    };
+    let what = if here.is_empty() && missing.is_empty() {
+        "not built yet".to_owned()
+    } else {
+        here.join(", ")
+    };
+    PanelRow {
+        id: set.name.to_owned(),
+        mark,
+        cells: vec![
+            set.name.to_owned(),
+            if on { "on" } else { "off" }.to_owned(),
+            what,
+        ],
+        detail: std::iter::once(set.label.to_owned())
+            .chain(missing)
+            .collect::<Vec<_>>()
+            .join("\n"),
+        ..PanelRow::default()
+    }
+}
+
+pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+    let name = row(ask)?;
+    match ask.action.as_str() {
+        "toggle" => {
+            let config = conversation.cx.load_config()?.config;
+            let on = !toolsets::enabled(&config, PLATFORM).contains(name);
+            tools::switch_set(&conversation.cx, &config, PLATFORM, name, on)?;
+            let word = if on { "on" } else { "off" };
+            Ok(After::Note(format!("{name} is {word}")))
+        }
+        "view" => {
+            let registry = conversation.chat.tools.registry();
+            let set = toolsets::tools_of(name).unwrap_or_default();
+            let text: Vec<String> = registry
+                .iter()
+                .map(|tool| tool.spec().clone())
+                .filter(|spec| set.contains(spec.name.as_str()))
+                .map(|spec| format!("## {}\n\n{}\n", spec.name, spec.description))
+                .collect();
+            if text.is_empty() {
+                return Ok(After::Note(format!(
+                    "no tool of {name} is in this conversation"
+                )));
+            }
+            Ok(After::Page(page(name, Saying::Markdown, text.join("\n"))))
+        }
+        _ => Err(unknown(ask)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_says_what_is_in_it_and_what_is_missing() {
+        let sets: Vec<(&Toolset, bool)> = toolsets::switchable(PLATFORM)
+            .map(|set| (set, true))
+            .collect();
+        let (set, _) = sets.iter().find(|(set, _)| set.tools.len() > 1).unwrap();
+        let offer = Offer {
+            names: [set.tools[0].to_owned()].into(),
+            missing: vec![(set.tools[1], "no such program".to_owned())],
+        };
+        let row = set_row(set, true, &offer);
+        assert_eq!(row.cells[2], set.tools[0]);
+        assert!(row.detail.contains("no such program"));
+        assert_eq!(row.mark, Mark::Good);
+        assert_eq!(set_row(set, false, &offer).mark, Mark::Off);
+        let nothing = Offer {
+            names: std::collections::BTreeSet::new(),
+            missing: Vec::new(),
+        };
+        assert_eq!(set_row(set, true, &nothing).cells[2], "not built yet");
+    }
+}

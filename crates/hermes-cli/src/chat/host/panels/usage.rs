@@ -1,0 +1,87 @@
+//! `/usage` and `/insights`: what was used, with charts.
+
+use hermes_tui::port::{Effect, Page, Saying};
+
+use super::page;
+use crate::chat::conversation::{Conversation, Told};
+use crate::commands::insights::{self, Wanted};
+use crate::exit::Failure;
+
+/// Columns of a chart: what an overlay of a usual terminal shows unbroken.
+const COLUMNS: usize = 78;
+
+/// This conversation.
+pub(super) async fn session(conversation: &Conversation) -> Result<Told, Failure> {
+    let chat = &conversation.chat;
+    if !chat.used {
+        return Ok(Told::info("nothing was used yet"));
+    }
+    let wanted = Wanted {
+        days: None,
+        source: None,
+        session: Some(chat.id.to_string()),
+    };
+    let mut text = charts(conversation, wanted).await?;
+    if let Some((used, length)) = conversation.context {
+        text.push('\n');
+        text.push_str(&window(used, length));
+    }
+    Ok(shown("this conversation", text))
+}
+
+/// `/insights [days]`. `None`: the words are for somebody else to refuse.
+pub(super) async fn insights(
+    conversation: &Conversation,
+    days: &str,
+) -> Result<Option<Told>, Failure> {
+    let days = match days.trim().parse::<u32>() {
+        _ if days.trim().is_empty() => 30,
+        Ok(days @ 1..) => days,
+        _ => return Ok(None),
+    };
+    let wanted = Wanted {
+        days: Some(days),
+        source: None,
+        session: None,
+    };
+    let text = charts(conversation, wanted).await?;
+    Ok(Some(shown(&format!("the last {days} days"), text)))
+}
+
+async fn charts(conversation: &Conversation, wanted: Wanted) -> Result<String, Failure> {
+    let report = insights::report(&conversation.chat.store, wanted).await?;
+    Ok(insights::text(&report, COLUMNS))
+}
+
+fn shown(title: &str, text: String) -> Told {
+    let page: Page = page(format!("Usage: {title}"), Saying::Plain, text);
+    Told::of(Effect::Page(page))
+}
+
+/// How full the window is.
+fn window(used: u64, length: u32) -> String {
+    const BAR: u64 = 40;
+    let length = u64::from(length.max(1));
+    let filled = (used.min(length) * BAR / length) as usize;
+    let empty = BAR as usize - filled;
+    format!(
+        "context  {}{}  {used} of {length} tokens ({}%)",
+        "█".repeat(filled),
+        "░".repeat(empty),
+        used * 100 / length
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window;
+
+    #[test]
+    fn a_window_is_a_bar() {
+        let half = window(50_000, 100_000);
+        assert!(half.ends_with("50000 of 100000 tokens (50%)"), "{half}");
+        assert_eq!(half.matches('█').count(), 20);
+        assert_eq!(window(300, 100).matches('█').count(), 40, "never more");
+        assert_eq!(window(0, 0).matches('█').count(), 0);
+    }
+}
