@@ -79,7 +79,19 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Help(args)) => return commands::help::run(args, out),
         _ => {}
     }
-    let cx = Context::open(&cli.global, out)?;
+    let cx = match Context::open(&cli.global, out) {
+        // A profile that is used always and is gone must not stop what mends that.
+        Err(failure)
+            if failure.exit == Exit::NotFound
+                && cli.global.profile.is_none()
+                && matches!(cli.command, Some(Command::Profile(_))) =>
+        {
+            let mut root = cli.global.clone();
+            root.profile = Some("default".to_owned());
+            Context::open(&root, out)?
+        }
+        opened => opened?,
+    };
     match cli.command {
         None => converse(chat::Request::from_cli(cli.oneshot, cli.turn), cx),
         Some(Command::Chat(args)) => converse(chat::Request::from_chat(args), cx),

@@ -24,7 +24,7 @@ pub enum HomeError {
         "{0:?} is not a profile name: use a-z, 0-9, '-' and '_', starting with a letter or digit, at most 64"
     )]
     InvalidProfile(String),
-    #[error("profile {name:?} does not exist ({} is missing); make that directory to create it", .path.display())]
+    #[error("profile {name:?} does not exist ({} is missing); hermes profile list shows all", .path.display())]
     MissingProfile { name: String, path: PathBuf },
     #[error("cannot tell where the home directory is: neither HERMES_HOME nor HOME is set")]
     NoHome,

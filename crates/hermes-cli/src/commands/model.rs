@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
 pub(crate) use pick::{Picked, pick, provider_of};
-pub(crate) use set::{SetArgs, enter, resolve, run as set};
+pub(crate) use set::{SetArgs, enter, resolve, run as set, stamp_new};
 pub(crate) use test::{attempt, probe};
 
 #[derive(Debug, clap::Args)]

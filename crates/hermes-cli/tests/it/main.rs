@@ -5,9 +5,11 @@
     reason = "helpers of tests may end them loudly"
 )]
 
+mod auth;
 mod config;
 mod conformance;
 mod crash;
+mod doctor;
 mod exit_codes;
 mod hands_agent;
 mod hands_attacks;
@@ -23,8 +25,10 @@ mod memory_skills;
 mod model;
 mod oneshot;
 mod oracle;
+mod profile;
 mod resume;
 mod sessions;
+mod setup;
 mod tools;
 
 use hermes_testkit::home::TempHome;

@@ -95,6 +95,14 @@ impl ConfigDoc {
         self.original.trim_start_matches('\u{feff}') != self.text
     }
 
+    /// Whether the file was missing or said nothing.
+    pub fn was_empty(&self) -> bool {
+        self.original
+            .trim_start_matches('\u{feff}')
+            .trim()
+            .is_empty()
+    }
+
     /// Sets `path`, creating the sections on the way. Says whether anything changed.
     pub fn set(&mut self, path: &KeyPath, value: &Value) -> Result<bool, EditError> {
         if path.get(&self.tree) == Some(value) {

@@ -11,7 +11,7 @@ use hermes_exec::sandbox::{Sandbox, Settings, Tier};
 use hermes_models::router::Overrides;
 
 use super::Report;
-use crate::commands::{Context, mcp, model, setup};
+use crate::commands::{Context, counted, mcp, model, setup};
 use crate::exit::Failure;
 use crate::wiring;
 
@@ -107,10 +107,7 @@ fn servers_of(servers: &[hermes_mcp::report::ServerReport], called: bool, report
             };
             report.problem(mcp::why(server), fix);
         } else if called {
-            report.ok(format!(
-                "{name} answers: {}",
-                super::super::counted(server.tools, "tool")
-            ));
+            report.ok(format!("{name} answers: {}", counted(server.tools, "tool")));
         } else {
             report.ok(format!("{name} is on"));
         }

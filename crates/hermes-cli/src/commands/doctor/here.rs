@@ -13,7 +13,7 @@ use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 
 use super::Report;
-use crate::commands::{Context, profile};
+use crate::commands::{self, Context, counted, profile};
 use crate::wiring;
 
 /// Less free space than this, and the next conversation may not be kept.
@@ -102,10 +102,10 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
                 report.warning(warning.to_string(), "hermes config edit");
             }
             match hermes_config::migrate::run(&cx.home, &cx.env, true) {
-                Ok(plan) if !plan.is_empty() => report.warning(
-                    format!("old settings: {}", plan.notes.join("; ")),
-                    "hermes config migrate, or hermes doctor --fix",
-                ),
+                Ok(plan) if !plan.is_empty() => report.ok(format!(
+                    "written for an older version and understood; hermes config migrate rewrites it ({})",
+                    counted(plan.notes.len(), "change")
+                )),
                 _ => {}
             }
         }
@@ -166,8 +166,8 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
         .count();
     report.ok(format!(
         "{} with a key, {} in auth.json",
-        super::super::counted(usable, "provider"),
-        super::super::counted(stored, "key")
+        counted(usable, "provider"),
+        counted(stored, "key")
     ));
     for step in config.fallbacks() {
         let keyless = known.iter().any(|provider| {
@@ -245,7 +245,7 @@ pub(super) fn approvals(cx: &Context, report: &mut Report) {
         return;
     };
     let config = loaded.config;
-    let concerns = crate::commands::approvals::concerns(&config);
+    let concerns = commands::approvals::concerns(&config);
     if concerns.is_empty() {
         let rules = config.command_allowlist.len();
         let mode = config.approvals.mode.as_str();

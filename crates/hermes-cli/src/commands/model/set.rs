@@ -33,6 +33,7 @@ pub(crate) fn run(args: &SetArgs, cx: &Context) -> Outcome {
     let mut doc = ConfigDoc::open(&cx.home.config_path())
         .map_err(|error| Failure::failed(error.to_string()))?;
     let dropped = enter(&mut doc, args, &route)?;
+    stamp_new(&mut doc)?;
     doc.save()
         .map_err(|error| Failure::failed(error.to_string()))?;
     if !dropped.is_empty() {
@@ -44,6 +45,18 @@ pub(crate) fn run(args: &SetArgs, cx: &Context) -> Outcome {
     cx.out
         .line(format!("model is now {} ({})", route.model, route.provider))?;
     remark_on_key(&router, &route, args, cx);
+    Ok(())
+}
+
+/// A file that begins with us begins in today's form: nothing in it needs to be migrated.
+pub(crate) fn stamp_new(doc: &mut ConfigDoc) -> Outcome {
+    if doc.was_empty() {
+        doc.set(
+            &KeyPath::new(["_config_version"]),
+            &json!(hermes_config::schema::CONFIG_VERSION),
+        )
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    }
     Ok(())
 }
 

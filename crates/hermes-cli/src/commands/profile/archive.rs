@@ -42,8 +42,14 @@ pub(super) struct ImportArgs {
 
 /// What holds keys and logins.
 const SECRETS: [&str; 4] = ["auth.json", ".env", ".op.env", "mcp-tokens"];
-/// What a running program left behind, and locks.
-const RUNTIME: [&str; 7] = [
+/// What a running program left behind, locks, logs, and what can be had again.
+const RUNTIME: [&str; 13] = [
+    "logs",
+    "cache",
+    "image_cache",
+    "audio_cache",
+    "sandboxes",
+    "checkpoints",
     "auth.lock",
     "gateway.pid",
     "gateway.lock",

@@ -11,7 +11,7 @@ use hermes_config::{Config, Loaded};
 use serde_json::Value;
 
 use super::keys::{self, Pasted};
-use crate::commands::Context;
+use crate::commands::{Context, model};
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) struct Draft<'a> {
@@ -129,6 +129,7 @@ impl<'a> Draft<'a> {
         for key in &self.keys {
             keys::store(cx, key)?;
         }
+        model::stamp_new(&mut self.doc)?;
         self.doc.save().map_err(|error| edit_failure(&error))?;
         // The original reads settings of the terminal from .env, too: both must say the same.
         for (key, value) in &self.terminal {
