@@ -91,7 +91,7 @@ impl App {
             }
             Outcome::Send(decision) => {
                 self.command(decision.command);
-                self.say(if decision.denied {
+                self.transcript.push_before_tools(if decision.denied {
                     NoticeCell::warning(decision.told)
                 } else {
                     NoticeCell::info(decision.told)
@@ -183,6 +183,7 @@ impl App {
         self.escaped = Some(now);
         if again && self.composer.is_empty() && self.asked {
             self.escaped = None;
+            self.hint = None;
             self.slash("/undo", now);
         } else if self.composer.is_empty() && self.asked {
             self.hint("Esc again: edit the previous message", now);

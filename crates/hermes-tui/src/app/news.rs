@@ -196,7 +196,10 @@ impl App {
 
     /// One card: why the turn ended, and what helps; then what it took.
     fn explain(&mut self, summary: &TurnSummary) {
-        let Some(why) = (self.options.explain)(&summary.exit, self.route.as_ref()) else {
+        // Whoever stopped it needs no card.
+        let stopped = summary.exit == TurnExit::Interrupted;
+        let why = (self.options.explain)(&summary.exit, self.route.as_ref());
+        let Some(why) = why.filter(|_| !stopped) else {
             let event = AgentEvent::TurnFinished {
                 summary: summary.clone(),
             };

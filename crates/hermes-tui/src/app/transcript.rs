@@ -92,6 +92,24 @@ impl Transcript {
         self.push_boxed(Box::new(cell));
     }
 
+    /// Before the tools that run: what was decided about them.
+    pub(crate) fn push_before_tools(&mut self, cell: impl Cell + 'static) {
+        let running = |live: &Live| {
+            matches!(
+                live,
+                Live::Tool {
+                    done: false,
+                    own: false,
+                    ..
+                }
+            )
+        };
+        let at = self.live.iter().position(running);
+        let at = at.unwrap_or(self.live.len());
+        self.revision += 1;
+        self.live.insert(at, Live::Done(Box::new(cell)));
+    }
+
     pub(crate) fn push_boxed(&mut self, cell: Box<dyn Cell>) {
         self.revision += 1;
         self.live.push_back(Live::Done(cell));

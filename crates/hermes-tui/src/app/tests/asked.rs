@@ -131,6 +131,35 @@ fn letters_answer_once_they_are_open() {
 }
 
 #[test]
+fn what_was_decided_stands_before_what_followed() {
+    let mut bench = Bench::new();
+    bench.begin();
+    bench.event(AgentEvent::ToolStarted {
+        call_id: "t".to_owned(),
+        name: "terminal".to_owned(),
+        arguments: r#"{"command":"rm -rf build"}"#.to_owned(),
+    });
+    bench.approval("1", "rm -rf build");
+    bench.pass(1_100);
+    bench.press("s");
+    bench.pass(300);
+    bench.event(AgentEvent::ToolFinished {
+        call_id: "t".to_owned(),
+        name: "terminal".to_owned(),
+        error: None,
+        preview: "gone".to_owned(),
+        millis: 5,
+    });
+    let at = |words: &str| bench.printed.iter().position(|row| row.contains(words));
+    assert!(at("approved for this session").is_some());
+    assert!(
+        at("approved for this session") < at("Ran"),
+        "{:#?}",
+        bench.printed
+    );
+}
+
+#[test]
 fn always_shows_the_rule_and_wants_a_second_key() {
     let rule = Rule("git push --force origin *".to_owned());
     let mut bench = asked();
