@@ -277,8 +277,12 @@ impl App {
 
     fn show(&mut self, show: Show) {
         match show {
-            Show::Theme(name) => match Theme::named(&name) {
+            Show::Theme(name) => match Theme::named(match name.as_str() {
+                "auto" => self.fitting,
+                name => name,
+            }) {
                 Some(theme) => {
+                    self.options.tui.theme = Some(name.as_str().into());
                     self.dress(theme);
                     self.wish(Wish::Redraw);
                 }

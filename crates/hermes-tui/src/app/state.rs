@@ -87,6 +87,8 @@ pub struct Appearance {
 
 pub struct App {
     pub(super) theme: Theme,
+    /// What `auto` means at this terminal.
+    pub(super) fitting: &'static str,
     pub(super) keys: Keymap,
     pub(super) manner: Manner,
     pub(super) status: Status,
@@ -185,6 +187,7 @@ impl App {
             recent: VecDeque::new(),
             fresh,
             dirty: true,
+            fitting: "terminal",
             wishes: Vec::new(),
             clock: look.clock,
             options,
@@ -298,17 +301,21 @@ impl App {
 
     /// The terminal told its background: a theme that was made for it, where none was chosen.
     pub fn background(&mut self, (red, green, blue): (u8, u8, u8), deep: bool) {
+        if !deep || !self.manner.colour {
+            return;
+        }
+        let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
+        let name = if light > 127_000 { "light" } else { "dark" };
+        self.fitting = name;
         let chosen = self
             .options
             .tui
             .theme
             .as_deref()
             .is_some_and(|name| name != "auto");
-        if chosen || !deep || !self.manner.colour {
+        if chosen {
             return;
         }
-        let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
-        let name = if light > 127_000 { "light" } else { "dark" };
         if let Some(theme) = Theme::named(name) {
             self.dress(theme);
             self.dirty = true;
@@ -397,9 +404,14 @@ impl App {
         }
     }
 
-    /// Calls for somebody who does not look.
+    /// Calls for somebody who does not look. Where a way was chosen, always: not every terminal tells
+    /// whether it is looked at.
     pub(super) fn call(&mut self, why: &str) {
-        if !self.focused {
+        let chosen = matches!(
+            self.options.tui.notifications.as_deref(),
+            Some("bell" | "osc9")
+        );
+        if !self.focused || chosen {
             self.wish(Wish::Call(format!("hermes: {why}")));
         }
     }
