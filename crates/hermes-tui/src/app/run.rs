@@ -30,6 +30,8 @@ const FRAME: Duration = Duration::from_micros(16_600);
 const SETTLED: Duration = Duration::from_millis(75);
 /// Rows that are printed anew at most.
 const REFLOW_ROWS: usize = 5000;
+/// The signal that nobody types.
+const TERM: i32 = 15;
 /// News and keys that are taken at once before something is drawn.
 const BATCH: usize = 512;
 
@@ -405,8 +407,8 @@ impl Face {
                     break result.unwrap_or_else(|_| Err("the editor's thread is gone".to_owned()));
                 }
                 signal = self.signals.next() => match signal {
-                    Signal::Hangup => return Ok(Next::End(Farewell::Hung)),
-                    // Keys of the editor; what ends us ends it too, or it is waited for.
+                    Signal::Hangup | Signal::End(TERM) => return Ok(Next::End(Farewell::Hung)),
+                    // Keys of the editor.
                     Signal::End(_) | Signal::Suspend | Signal::Continue | Signal::Resize => {}
                 },
                 news = self.port.news.recv() => match news {

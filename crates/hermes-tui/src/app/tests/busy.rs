@@ -279,4 +279,12 @@ fn a_person_who_looks_elsewhere_is_called() {
     bench.begin();
     bench.approval("1", "rm x");
     assert_eq!(calls(&bench), 2);
+    let mut bench = Bench::with(|options| options.tui.notifications = Some("bell".into()));
+    bench.begin();
+    bench.approval("1", "rm x");
+    assert_eq!(
+        calls(&bench),
+        1,
+        "whether it is looked at is not always known"
+    );
 }
