@@ -254,6 +254,8 @@ pub struct Panel {
     pub refresh: Option<Duration>,
     /// Something is under way: shown beside the title.
     pub busy: Option<String>,
+    /// Only takes the place of an open panel of the same id: the person may have closed it meanwhile.
+    pub renews: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -228,7 +228,11 @@ impl App {
                     self.close_overlay();
                 }
             }
-            Effect::Page(page) => self.overlay = Some(Overlay::page(page)),
+            Effect::Page(page) => {
+                if let Some(Overlay::Panel(view)) = self.overlay.replace(Overlay::page(page)) {
+                    self.beneath = Some(view);
+                }
+            }
             Effect::Draft(text) => {
                 // A message that could not be sent comes back; what waits behind it stays.
                 if std::mem::take(&mut self.awaiting) {
@@ -258,7 +262,14 @@ impl App {
     fn panel(&mut self, panel: Panel, now: Instant) {
         match &mut self.overlay {
             Some(Overlay::Panel(view)) if view.id() == panel.id => view.replace(panel, now),
-            _ => self.overlay = Some(Overlay::Panel(Box::new(PanelView::new(panel, now)))),
+            _ if panel.renews => match &mut self.beneath {
+                Some(view) if view.id() == panel.id => view.replace(panel, now),
+                _ => {}
+            },
+            _ => {
+                self.beneath = None;
+                self.overlay = Some(Overlay::Panel(Box::new(PanelView::new(panel, now))));
+            }
         }
     }
 

@@ -73,9 +73,10 @@ impl App {
         }));
     }
 
-    /// Keys for what is asked below it count once that was seen again.
+    /// Keys for what is asked below it count once that was seen again. A page that covered a panel
+    /// uncovers it.
     pub(super) fn close_overlay(&mut self) {
-        self.overlay = None;
+        self.overlay = self.beneath.take().map(Overlay::Panel);
         self.dirty = true;
     }
 
@@ -170,7 +171,9 @@ impl App {
 
     /// The person leaves with a panel open: what it does may stop.
     pub(super) fn overlay_left(&mut self) {
-        if let Some(Overlay::Panel(view)) = self.overlay.take() {
+        let covered = self.beneath.take().map(Overlay::Panel);
+        let overlay = self.overlay.take();
+        if let Some(Overlay::Panel(view)) = covered.or(overlay) {
             self.ask(Ask::Panel(PanelAsk {
                 panel: view.id().to_owned(),
                 action: CLOSED.to_owned(),

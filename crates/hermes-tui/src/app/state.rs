@@ -15,6 +15,7 @@ use super::transcript::Transcript;
 use crate::cells::{BannerCell, Cell, CellContext, NoticeCell, UserCell, from_entry};
 use crate::composer::{Arrived, Composer};
 use crate::keys::Keymap;
+use crate::panel::PanelView;
 use crate::port::{Ask, Busy, Status};
 use crate::prompt::Prompts;
 use crate::row::Row;
@@ -99,6 +100,8 @@ pub struct App {
     pub(super) composer: Composer,
     pub(super) prompts: Prompts,
     pub(super) overlay: Option<Overlay>,
+    /// The panel that a page covers.
+    pub(super) beneath: Option<Box<PanelView>>,
     pub(super) queue: Queue,
     pub(super) busy: Busy,
     pub(super) turn: Option<Turn>,
@@ -188,6 +191,7 @@ impl App {
             fresh,
             dirty: true,
             fitting: "terminal",
+            beneath: None,
             wishes: Vec::new(),
             clock: look.clock,
             options,

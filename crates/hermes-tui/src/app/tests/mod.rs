@@ -3,6 +3,7 @@
 mod any;
 mod asked;
 mod busy;
+mod covered;
 mod frames;
 mod shown;
 

@@ -104,7 +104,8 @@ pub(crate) async fn act(conversation: &mut Conversation, ask: PanelAsk) -> Resul
             }
         }
     };
-    let panel = build(conversation, &ask.panel).await?;
+    let mut panel = build(conversation, &ask.panel).await?;
+    panel.renews = true;
     let shown = Told::from(after);
     Ok(shown.and(Effect::Panel(Box::new(panel))))
 }

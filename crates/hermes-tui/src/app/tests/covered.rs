@@ -1,0 +1,78 @@
+//! Panels, and pages over them.
+
+use super::Bench;
+use crate::port::{
+    Ask, CLOSED, Effect, Group, News, Page, Panel, PanelAsk, PanelRow, Saying, Show,
+};
+
+fn panel(rows: &[&str], renews: bool) -> News {
+    let rows = rows.iter().map(|name| PanelRow {
+        id: (*name).to_owned(),
+        cells: vec![(*name).to_owned()],
+        ..PanelRow::default()
+    });
+    News::Effect(Effect::Panel(Box::new(Panel {
+        id: "mcp".to_owned(),
+        title: "Servers".to_owned(),
+        groups: vec![Group {
+            title: String::new(),
+            rows: rows.collect(),
+        }],
+        renews,
+        ..Panel::default()
+    })))
+}
+
+fn page() -> News {
+    News::Effect(Effect::Page(Page {
+        title: "Log".to_owned(),
+        kind: Saying::Plain,
+        text: "a line of the log".to_owned(),
+    }))
+}
+
+#[test]
+fn rows_that_come_too_late_open_nothing() {
+    let mut bench = Bench::new();
+    bench.news(panel(&["github"], true));
+    assert!(!bench.app.has_overlay());
+    bench.news(panel(&["github"], false));
+    assert!(bench.frame().contains("github"));
+    bench.news(panel(&["linear"], true));
+    assert!(bench.frame().contains("linear"));
+    bench.press("esc");
+    bench.news(panel(&["github"], true));
+    assert!(!bench.app.has_overlay(), "it was closed meanwhile");
+}
+
+#[test]
+fn a_page_over_a_panel_uncovers_it() {
+    let mut bench = Bench::new();
+    bench.news(panel(&["github"], false));
+    bench.news(page());
+    assert!(bench.frame().contains("a line of the log"));
+    bench.news(panel(&["linear"], true));
+    assert!(bench.frame().contains("a line of the log"), "it is read on");
+    bench.press("q");
+    assert!(bench.frame().contains("linear"), "with what came meanwhile");
+    bench.press("esc");
+    assert!(!bench.app.has_overlay());
+    let closed = PanelAsk {
+        panel: "mcp".to_owned(),
+        action: CLOSED.to_owned(),
+        row: Some("linear".to_owned()),
+        text: None,
+    };
+    assert_eq!(bench.asks, [Ask::Panel(closed)]);
+}
+
+#[test]
+fn the_theme_goes_back_to_what_fits_the_terminal() {
+    let mut bench = Bench::new();
+    bench.app.background((255, 255, 255), true);
+    assert_eq!(bench.app.theme.name(), "light");
+    for (name, shown) in [("mono", "mono"), ("auto", "light")] {
+        bench.news(News::Effect(Effect::Show(Show::Theme(name.to_owned()))));
+        assert_eq!(bench.app.theme.name(), shown);
+    }
+}
