@@ -147,7 +147,7 @@ impl Hold {
     }
 
     /// What was said since the last time.
-    pub(crate) fn take(&self) -> Vec<String> {
+    pub(crate) fn take() -> Vec<String> {
         held().as_mut().map(std::mem::take).unwrap_or_default()
     }
 }

@@ -23,7 +23,7 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
-use hermes_core::model::{ModelRouter, Route, RouteError};
+use hermes_core::model::{Route, RouteError};
 use hermes_core::store::{NewSession, SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
 use hermes_models::router::{Overrides, Router, RouterDeps};
@@ -49,6 +49,13 @@ pub(crate) enum Mode {
     Query,
     /// A person at the terminal.
     Repl,
+}
+
+impl Mode {
+    /// One answer is all there will be otherwise: nobody would read what comes later.
+    fn hears(self) -> bool {
+        self == Self::Repl
+    }
 }
 
 /// The async runtime of the process. Two workers carry an agent; blocking work has its own threads.
@@ -121,6 +128,21 @@ fn config(args: &TurnArgs, cx: &Context) -> Result<Arc<Config>, Failure> {
 /// Who would answer.
 fn described(router: &Router, args: &TurnArgs) -> Result<Route, Failure> {
     router.describe().map_err(|error| unroutable(error, args))
+}
+
+/// Who would answer, or why nobody: a person can open a chat without a model, and choose one there.
+fn who_answers(
+    router: &Router,
+    args: &TurnArgs,
+    mode: Mode,
+) -> Result<(Route, Option<RouteError>), Failure> {
+    match router.describe() {
+        Ok(route) => Ok((route, None)),
+        Err(error) if mode == Mode::Repl && unset::can_wait(&error) => {
+            Ok((unset::route(), Some(error)))
+        }
+        Err(error) => Err(unroutable(error, args)),
+    }
 }
 
 fn unroutable(error: RouteError, args: &TurnArgs) -> Failure {
@@ -213,22 +235,15 @@ impl Chat {
         for problem in router.problems() {
             cx.out.remark(format!("config: {problem}"));
         }
-        // A person can open a chat without a model, and choose one there.
-        let (route, missing) = match (router.describe(), mode) {
-            (Ok(route), _) => (route, None),
-            (Err(error), Mode::Repl) if unset::can_wait(&error) => (unset::route(), Some(error)),
-            (Err(error), _) => return Err(unroutable(error, args)),
-        };
+        let (route, missing) = who_answers(&router, args, mode)?;
         crate::logging::start(&cx.home.logs_dir());
         let store = open_store(cx)?;
         let stored = find_session(args, &store).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
-        let history = stored
-            .iter()
-            .flat_map(|session| &session.items)
-            .map(|item| &item.message);
+        let items = stored.iter().flat_map(|session| &session.items);
+        let history = items.map(|item| &item.message);
         let router = unset::or_nobody(router, missing.as_ref());
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
@@ -271,17 +286,15 @@ impl Chat {
         let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        // One answer is all there will be: nobody would read what comes later.
-        let hears = mode == Mode::Repl;
+        let hears = mode.hears();
         if hears {
             hands.attach(&handle);
         }
         if let Some(commands) = &commands {
             commands.attach(&handle, hears).await;
         }
-        let id = handle.id().clone();
         let chat = Self {
-            id,
+            id: handle.id().clone(),
             clock,
             store,
             tools,

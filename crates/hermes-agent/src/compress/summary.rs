@@ -26,7 +26,7 @@ need not be done again.";
 
 /// The text of a summary row. `carried`: the newest message follows in the same row, and the
 /// record reaches beyond it.
-pub(super) fn render(body: &str, todo: Option<&str>, carried: bool) -> String {
+pub fn render(body: &str, todo: Option<&str>, carried: bool) -> String {
     let note = if carried { CARRIED } else { "" };
     let body = defused(body.trim());
     let todo = todo

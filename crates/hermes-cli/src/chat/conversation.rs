@@ -3,7 +3,7 @@
 //! What a command does is data ([`Told`]): the line chat prints it, the interface draws it.
 
 use hermes_agent::events::EventReceiver;
-use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
+use hermes_core::event::{AgentCommand, AgentEvent, Setting, UserInput};
 use hermes_core::ids::SessionId;
 use hermes_core::message::Part;
 use hermes_core::model::{ReasoningEffort, Route};
@@ -241,6 +241,10 @@ impl Conversation {
             old.end(reason).await?;
         }
         old.close().await;
+        if let Some(effort) = self.effort {
+            let setting = Setting::Reasoning(Some(effort));
+            self.chat.send(AgentCommand::Set(setting)).await?;
+        }
         self.last_question = None;
         self.title_to_set = None;
         self.busy = false;

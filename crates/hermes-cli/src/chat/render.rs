@@ -29,8 +29,6 @@ pub(super) struct Renderer {
     /// Reasoning that is shown in one piece, where nothing is shown as it comes.
     thoughts: String,
     verbose: bool,
-    /// Tokens of the last prompt, and the size of the window.
-    context: Option<(u64, u32)>,
     /// The progress of every running call that is on the screen.
     told: HashMap<String, String>,
 }
@@ -68,7 +66,6 @@ impl Renderer {
             thinking: false,
             thoughts: String::new(),
             verbose,
-            context: None,
             told: HashMap::new(),
         }
     }
@@ -86,22 +83,10 @@ impl Renderer {
         self.route.as_ref()
     }
 
-    /// How full the model's window is, once it is known.
-    pub(super) fn context(&self) -> Option<(u64, u32)> {
-        self.context
-    }
-
     pub(super) fn event(&mut self, event: &Sequenced) -> io::Result<()> {
         match &event.event {
             AgentEvent::TurnStarted { route, .. } | AgentEvent::RouteChanged { to: route, .. } => {
                 self.route = Some(route.clone());
-            }
-            AgentEvent::UsageUpdated {
-                context_used,
-                context_length,
-                ..
-            } => {
-                self.context = Some((*context_used, *context_length));
             }
             _ => {}
         }

@@ -59,7 +59,7 @@ fn shown(rows: &[MessageRecord]) -> Vec<Entry> {
                     entries.push(Entry::User(own.to_owned()));
                 }
             }
-            "assistant" => assistant(row, text, &results, &mut entries),
+            "assistant" => assistant(row, &text, &results, &mut entries),
             _ => {}
         }
     }
@@ -74,13 +74,13 @@ fn calls_text(row: &MessageRecord) -> String {
 
 fn assistant(
     row: &MessageRecord,
-    text: String,
+    text: &str,
     results: &HashMap<&str, &MessageRecord>,
     entries: &mut Vec<Entry>,
 ) {
     let reasoning = row.text("reasoning").filter(|text| !text.trim().is_empty());
     entries.extend(reasoning.map(|text| Entry::Reasoning(text.to_owned())));
-    let own = summary::visible(&text);
+    let own = summary::visible(text);
     if !own.trim().is_empty() {
         entries.push(Entry::Assistant(own.to_owned()));
     }

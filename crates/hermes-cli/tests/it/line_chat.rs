@@ -30,7 +30,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// `None`, and a skip on record, where no terminal can be had.
     pub(crate) fn open(home: &TempHome, test: &str) -> Option<Self> {
-        Self::open_with(home, test, "xterm", "")
+        Self::open_with(home, test, "xterm", "--plain")
     }
 
     fn open_with(home: &TempHome, test: &str, term: &str, flags: &str) -> Option<Self> {
@@ -249,7 +249,8 @@ fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
 fn an_image_that_is_not_there_is_told_before_the_chat_begins() {
     let setup = Setup::new();
     let test = "line_chat::an_image_that_is_not_there";
-    let Some(terminal) = Terminal::open_with(&setup.home, test, "xterm", "--image no.png") else {
+    let Some(terminal) = Terminal::open_with(&setup.home, test, "xterm", "--plain --image no.png")
+    else {
         return;
     };
     let (code, screen) = terminal.leave();
@@ -267,7 +268,7 @@ fn going_on_with_a_session_says_which() {
     let id = listed[0]["id"].as_str().unwrap();
     let _ = setup.run(["sessions", "rename", id, "Boats"]).ok();
     let test = "line_chat::going_on_with_a_session";
-    let Some(mut terminal) = Terminal::open_with(&setup.home, test, "xterm", "-c") else {
+    let Some(mut terminal) = Terminal::open_with(&setup.home, test, "xterm", "--plain -c") else {
         return;
     };
     terminal.type_line("/quit");

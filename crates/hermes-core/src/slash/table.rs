@@ -104,11 +104,11 @@ pub const COMMANDS: &[CommandDef] = &[
         Session,
         Verb::Compress,
         "compress",
-        "[topic | here [n] | --preview]",
+        "[topic | --preview]",
         "summarise the older part; you still see all of it",
     )
     .or(&["compact"])
-    .sub(&["here", "--preview"]),
+    .sub(&["--preview"]),
     def(
         Session,
         Verb::Resume,
@@ -137,7 +137,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Export,
         "export",
         "[file]",
-        "write this session: .jsonl, .json, .md or .html",
+        "write this session: .jsonl, .json or .md",
     )
     .or(&["save"])
     .of(Values::Files)

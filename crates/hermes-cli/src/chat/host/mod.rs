@@ -10,7 +10,6 @@ pub(crate) mod status;
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::time::Duration;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::SessionHandle;
@@ -35,14 +34,11 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Hold;
 
-/// Much may happen to MCP servers at once: the status is looked at when it rests.
-const REST: Duration = Duration::from_millis(100);
-
 /// Shows a conversation until the person leaves.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     let hold = Hold::new();
     let (conversation, later) = Conversation::open(args, cx, Surface::Screen).await?;
-    let options = options(&conversation, hold.take()).await?;
+    let options = options(&conversation, Hold::take()).await?;
     let id = conversation.chat.id.clone();
     let (port, host) = port::pair();
     let host = Host::new(conversation, host, later, options.status.clone());
@@ -156,6 +152,8 @@ struct Live {
     seen: Vec<AgentEvent>,
     /// As it was last told.
     status: Status,
+    /// It may be another one now.
+    stale: bool,
     /// What happens to MCP servers.
     servers: Option<broadcast::Receiver<McpEvent>>,
     shell: Option<Shell>,
@@ -186,6 +184,7 @@ impl Host {
             waiting: VecDeque::new(),
             seen: Vec::new(),
             status,
+            stale: true,
             servers: None,
             shell: None,
             notes: Vec::new(),
@@ -206,8 +205,11 @@ impl Host {
                     Next::Ask(Some(ask)) => self.ask(ask).await,
                     Next::Ask(None) => break,
                     Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => self.live.effect(effect).await,
-                    Next::Servers => tokio::time::sleep(REST).await,
+                    Next::Later(effect) => {
+                        self.live.stale = true;
+                        self.live.effect(effect).await;
+                    }
+                    Next::Servers => self.live.stale = true,
                     Next::Shell(news) => self.shell(news).await,
                 }
             }
@@ -244,6 +246,9 @@ impl Host {
             self.conversation.note(note);
         }
         self.take_opened();
+        if !std::mem::take(&mut self.live.stale) {
+            return;
+        }
         let status = status::of(&self.conversation);
         if status != self.live.status {
             self.live.status = status.clone();
@@ -260,6 +265,7 @@ impl Host {
     }
 
     async fn ask(&mut self, ask: Ask) {
+        self.live.stale = true;
         match ask {
             Ask::Command(AgentCommand::Submit(input)) => self.submit(input).await,
             Ask::Command(command) => self.live.command(command).await,
@@ -272,7 +278,7 @@ impl Host {
             }
             Ask::Panel(ask) => {
                 let Self { conversation, live } = self;
-                let done = live.attend(panels::act(conversation, ask)).await;
+                let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
                 live.told(done).await;
             }
             Ask::Complete {
@@ -283,7 +289,7 @@ impl Host {
             } => {
                 let Self { conversation, live } = self;
                 let work = complete::candidates(conversation, &command, &before, &word);
-                if let Some(candidates) = live.attend(work).await {
+                if let Some(candidates) = live.attend(Box::pin(work)).await {
                     live.tell(News::Candidates { ticket, candidates }).await;
                 }
             }
@@ -293,7 +299,10 @@ impl Host {
 
     async fn submit(&mut self, input: hermes_core::event::UserInput) {
         let Self { conversation, live } = self;
-        match live.attend(conversation.unready(&input.text)).await {
+        match live
+            .attend(Box::pin(conversation.unready(&input.text)))
+            .await
+        {
             Some(Ok(None)) => {
                 // The model may have been configured just now.
                 self.take_opened();
@@ -311,7 +320,7 @@ impl Host {
 
     async fn slash(&mut self, line: &str) {
         let Self { conversation, live } = self;
-        let done = live.attend(verbs::line(conversation, line)).await;
+        let done = live.attend(Box::pin(verbs::line(conversation, line))).await;
         match done {
             // A path, say: something to talk about.
             Some(None) => {
@@ -397,7 +406,7 @@ impl Live {
                 }
                 Next::Event(event) => self.event(event).await,
                 Next::Later(effect) => self.effect(effect).await,
-                Next::Servers => {}
+                Next::Servers => self.stale = true,
                 Next::Shell(shell::Step::Event(event)) => self.shell_event(event).await,
                 Next::Shell(shell::Step::Ended { event, note }) => {
                     self.shell_ended(event, note).await;
@@ -432,7 +441,10 @@ impl Live {
             self.events = None;
             return;
         };
-        self.seen.push(event.event.clone());
+        if !is_frequent(&event.event) {
+            self.stale = true;
+            self.seen.push(event.event.clone());
+        }
         // The end of a session that was left for another is no news.
         if event.event != AgentEvent::Closed {
             self.tell(News::Event(event)).await;
@@ -450,6 +462,7 @@ impl Live {
 
     async fn shell_ended(&mut self, event: AgentEvent, note: String) {
         self.shell = None;
+        self.stale = true;
         self.notes.push(note);
         self.shell_event(event).await;
         self.tell(News::Done).await;
@@ -482,6 +495,16 @@ impl Live {
             self.left = true;
         }
     }
+}
+
+/// What comes many times a second and changes nothing that the conversation remembers.
+fn is_frequent(event: &AgentEvent) -> bool {
+    matches!(
+        event,
+        AgentEvent::TextDelta { .. }
+            | AgentEvent::ReasoningDelta { .. }
+            | AgentEvent::ToolProgress { .. }
+    )
 }
 
 async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {

@@ -86,16 +86,15 @@ impl Shell {
 
     /// The next thing to show. Nothing is lost when it is dropped.
     pub(super) async fn step(&mut self) -> Step {
-        let mut bytes = [0; 8192];
         let mut news = false;
         loop {
             let wait = self
                 .shown
                 .map_or(Duration::ZERO, |shown| PACE.saturating_sub(shown.elapsed()));
             tokio::select! {
-                read = self.output.read(&mut bytes), if self.open => match read {
-                    Ok(count @ 1..) => {
-                        self.take(&bytes[..count]);
+                read = self.output.read_buf(&mut self.text), if self.open => match read {
+                    Ok(1..) => {
+                        self.cut_off();
                         news = true;
                     }
                     _ => self.open = false,
@@ -116,8 +115,7 @@ impl Shell {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
+    fn cut_off(&mut self) {
         if self.text.len() > KEPT {
             let extra = self.text.len() - KEPT;
             self.text.drain(..extra);
@@ -127,11 +125,10 @@ impl Shell {
 
     /// What the command left in the pipe; something it started may hold it open.
     async fn drain(&mut self) {
-        let mut bytes = [0; 8192];
         while self.open {
-            let read = tokio::time::timeout(LINGER, self.output.read(&mut bytes)).await;
-            match read {
-                Ok(Ok(count @ 1..)) => self.take(&bytes[..count]),
+            let read = self.output.read_buf(&mut self.text);
+            match tokio::time::timeout(LINGER, read).await {
+                Ok(Ok(1..)) => self.cut_off(),
                 _ => self.open = false,
             }
         }

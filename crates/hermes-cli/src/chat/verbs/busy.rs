@@ -98,7 +98,7 @@ pub(super) async fn stop(conversation: &mut Conversation, which: &str) -> Result
 }
 
 /// What goes on in the background.
-pub(super) fn agents(conversation: &Conversation) -> Result<Told, Failure> {
+pub(super) fn agents(conversation: &Conversation) -> Told {
     let mut lines = Vec::new();
     for asked in conversation.background.list() {
         lines.push(format!(
@@ -121,10 +121,10 @@ pub(super) fn agents(conversation: &Conversation) -> Result<Told, Failure> {
         }
     }
     if lines.is_empty() {
-        return Ok(Told::info("nothing runs in the background"));
+        return Told::info("nothing runs in the background");
     }
     lines.push("  /stop [id] stops them".to_owned());
-    Ok(Told::plain(lines.join("\n")))
+    Told::plain(lines.join("\n"))
 }
 
 /// What Enter does while a turn runs.

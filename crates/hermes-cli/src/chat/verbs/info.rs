@@ -1,5 +1,6 @@
 //! What is known: help, status, usage, who and where, what changed.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -18,10 +19,7 @@ pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<Told, Fai
     if let Some(command) = slash::find(topic.trim_start_matches('/')) {
         let mut text = format!("{}\n  {}", command.usage(), command.about());
         if !command.subcommands.is_empty() {
-            text.push_str(&format!(
-                "\n  first word: {}",
-                command.subcommands.join(", ")
-            ));
+            let _ = write!(text, "\n  first word: {}", command.subcommands.join(", "));
         }
         return Ok(Told::plain(text));
     }
@@ -32,7 +30,7 @@ pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<Told, Fai
     match surface {
         Surface::Line => {
             for line in LINE_KEYS {
-                text.push_str(&format!("\n  {line}"));
+                let _ = write!(text, "\n  {line}");
             }
             Ok(Told::plain(text))
         }
@@ -62,7 +60,7 @@ pub(super) fn keys(conversation: &Conversation) -> Told {
 
 fn key_lines(conversation: &Conversation) -> String {
     let tui = crate::chat::host::tui(conversation);
-    let wishes = tui.keys.iter().flat_map(|keys| keys.iter());
+    let wishes = tui.keys.iter().flat_map(hermes_config::schema::Named::iter);
     let (map, _) = Keymap::from_config(wishes.map(|(name, keys)| (name, keys.as_slice())));
     let lines = map
         .describe()
@@ -213,7 +211,7 @@ pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told,
     }
     let path = conversation.cx.home.expand_user(path);
     let path = conversation.chat.cwd.join(path);
-    let images = images::load(&[path.clone()])?;
+    let images = images::load(std::slice::from_ref(&path))?;
     conversation.images.extend(images);
     let seen = if conversation.chat.sees {
         ""
@@ -321,9 +319,7 @@ pub(super) async fn debug(conversation: &Conversation) -> Result<Told, Failure> 
             text.push_str(&said.text);
         }
     }
-    text.push_str(&format!(
-        "\nlogs     {}",
-        conversation.cx.home.logs_dir().display()
-    ));
+    let logs = conversation.cx.home.logs_dir();
+    let _ = write!(text, "\nlogs     {}", logs.display());
     Ok(Told::plain(hermes_core::redact::keys(&text).into_owned()))
 }

@@ -16,7 +16,6 @@ use crate::exit::Failure;
 
 pub(crate) use personality::names as personalities;
 pub(crate) use session::resume;
-pub(crate) use settings::switch;
 pub(crate) use tools::slug as skill_command;
 
 /// Runs a whole line that begins with a slash. `None`: it is no command but something to say.
@@ -61,7 +60,8 @@ async fn run(
         return Ok(told);
     }
     match command.verb {
-        Verb::New | Verb::Clear => session::new(conversation, rest).await,
+        Verb::New => session::new(conversation, rest).await,
+        Verb::Clear => session::clear(conversation).await,
         Verb::Retry => session::retry(conversation).await,
         Verb::Undo => session::undo(conversation, rest).await,
         Verb::Redo => session::redo(conversation).await,
@@ -73,29 +73,29 @@ async fn run(
         Verb::History => session::history(conversation, rest).await,
         Verb::Export => session::export(conversation, rest).await,
         Verb::Rollback => session::rollback(conversation, rest).await,
-        Verb::Quit => session::quit(conversation, rest).await,
+        Verb::Quit => session::quit(conversation, rest),
         Verb::Compose => session::compose(conversation, rest),
         Verb::Redraw => Ok(session::redraw()),
         Verb::Queue => busy::queue(conversation, rest).await,
         Verb::Steer => busy::steer(conversation, rest).await,
         Verb::Background => busy::background(conversation, rest).await,
         Verb::Stop => busy::stop(conversation, rest).await,
-        Verb::Agents => busy::agents(conversation),
+        Verb::Agents => Ok(busy::agents(conversation)),
         Verb::Busy => busy::mode(conversation, rest),
         Verb::Moa => busy::moa(conversation, rest).await,
         Verb::Model => settings::model(conversation, rest).await,
-        Verb::Personality => personality::run(conversation, rest).await,
+        Verb::Personality => personality::run(conversation, rest),
         Verb::Reasoning => settings::reasoning(conversation, rest).await,
         Verb::Yolo => settings::yolo(conversation, rest).await,
         Verb::Verbose => settings::verbose(conversation, rest),
-        Verb::Theme => settings::theme(conversation, rest).await,
+        Verb::Theme => settings::theme(conversation, rest),
         Verb::StatusBar => settings::status_bar(conversation, rest),
         Verb::Timestamps => settings::timestamps(conversation, rest),
         Verb::Config => settings::config(conversation, rest).await,
         Verb::Tools => tools::tools(conversation, rest).await,
         Verb::Toolsets => tools::toolsets(conversation).await,
-        Verb::Mcp => tools::mcp(conversation, rest).await,
-        Verb::ReloadMcp => tools::mcp(conversation, "reconnect").await,
+        Verb::Mcp => tools::mcp(conversation, rest),
+        Verb::ReloadMcp => tools::mcp(conversation, "reconnect"),
         Verb::Skills => tools::skills(conversation, rest),
         Verb::ReloadSkills => tools::reload_skills(conversation),
         Verb::Memory => tools::memory(conversation, rest).await,

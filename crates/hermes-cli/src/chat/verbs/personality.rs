@@ -97,7 +97,7 @@ fn text(value: &Value) -> Option<String> {
 
 /// `/personality`, `/personality name`, `/personality none`: kept for later sessions, and told to
 /// this one with the next message, because its system prompt is written once.
-pub(super) async fn run(conversation: &mut Conversation, name: &str) -> Result<Told, Failure> {
+pub(super) fn run(conversation: &mut Conversation, name: &str) -> Result<Told, Failure> {
     let all = names(conversation);
     if name.is_empty() {
         let lines = all

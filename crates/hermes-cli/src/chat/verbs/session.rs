@@ -44,6 +44,13 @@ pub(super) async fn new(conversation: &mut Conversation, title: &str) -> Result<
     Ok(told.and(said(Saying::Info, back)))
 }
 
+/// The same on an empty screen.
+pub(super) async fn clear(conversation: &mut Conversation) -> Result<Told, Failure> {
+    let mut told = new(conversation, "").await?;
+    told.effects.insert(0, Effect::Clear);
+    Ok(told)
+}
+
 pub(crate) async fn resume(
     conversation: &mut Conversation,
     reference: &str,
@@ -223,11 +230,10 @@ pub(super) async fn branch(conversation: &mut Conversation, title: &str) -> Resu
 }
 
 pub(super) async fn compress(conversation: &mut Conversation, rest: &str) -> Result<Told, Failure> {
-    let mut words = rest.split_whitespace();
-    let focus = match (words.next(), words.next()) {
-        (Some("--preview"), _) => return preview(conversation).await,
-        _ => (!rest.is_empty()).then(|| rest.to_owned()),
-    };
+    if rest == "--preview" {
+        return preview(conversation).await;
+    }
+    let focus = (!rest.is_empty()).then(|| rest.to_owned());
     conversation
         .chat
         .send(AgentCommand::Compact { focus })
@@ -328,7 +334,7 @@ pub(super) async fn export(conversation: &Conversation, path: &str) -> Result<To
     Ok(Told::plain(format!("written to {}", path.display())))
 }
 
-pub(super) async fn quit(conversation: &mut Conversation, rest: &str) -> Result<Told, Failure> {
+pub(super) fn quit(conversation: &mut Conversation, rest: &str) -> Result<Told, Failure> {
     match rest {
         "" => {}
         "--delete" => {

@@ -67,11 +67,7 @@ pub(super) async fn model(conversation: &mut Conversation, rest: &str) -> Result
 }
 
 /// Goes on with another model; the session says so.
-pub(crate) async fn switch(
-    conversation: &mut Conversation,
-    model: &str,
-    provider: Option<&str>,
-) -> Outcome {
+async fn switch(conversation: &mut Conversation, model: &str, provider: Option<&str>) -> Outcome {
     let command = AgentCommand::SwitchRoute {
         model: model.to_owned(),
         provider: provider.map(str::to_owned),
@@ -180,7 +176,7 @@ pub(super) fn timestamps(conversation: &mut Conversation, word: &str) -> Result<
     Ok(told.and(Effect::Show(Show::Timestamps(on))))
 }
 
-pub(super) async fn theme(conversation: &Conversation, name: &str) -> Result<Told, Failure> {
+pub(super) fn theme(conversation: &Conversation, name: &str) -> Result<Told, Failure> {
     let names: Vec<&str> = Theme::names().map(|(name, _)| name).collect();
     if name.is_empty() {
         return Ok(Told::plain(format!("themes: {}", names.join(", "))));

@@ -49,7 +49,7 @@ pub(super) async fn toolsets(conversation: &Conversation) -> Result<Told, Failur
 }
 
 /// The servers of this process: all, one, `reconnect [name]`, `name reconnect|login|on|off`.
-pub(super) async fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
+pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
     let toolbox = conversation.chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
     let Some(toolbox) = toolbox else {
         return Ok(Told::plain(

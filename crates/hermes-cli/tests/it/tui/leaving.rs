@@ -1,0 +1,144 @@
+//! How it ends: left, told to end, killed; and what is there the next time.
+
+use hermes_testkit::model_server::{Gate, Reply};
+use pretty_assertions::assert_eq;
+use rustix::process::Signal;
+
+use super::{at, open, quit, ready, say, typed};
+use crate::Setup;
+
+#[test]
+fn a_signal_leaves_a_sane_terminal() {
+    let setup = Setup::new();
+    let gate = Gate::new();
+    let reply = Reply::text("half\n\nof it").deltas(2);
+    setup.server.push(reply.hold_at(2, &gate));
+    let mut terminal = open(&setup);
+    assert!(!terminal.is_cooked(), "keys come one by one");
+    say(&mut terminal, "go");
+    terminal.wait_for("half");
+    terminal.signal(Signal::TERM);
+    let status = terminal.end();
+    assert_eq!(status.exit_code(), 143);
+    assert!(terminal.is_cooked(), "lines are edited and echoed again");
+    assert!(terminal.cursor().is_some(), "the cursor is seen");
+    assert!(!terminal.alternate_screen());
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    let last = |mode: &str| {
+        let on = written.rfind(&format!("\x1b[?{mode}h"));
+        let off = written.rfind(&format!("\x1b[?{mode}l"));
+        (on, off)
+    };
+    for mode in ["2004", "1004", "2026"] {
+        let (on, off) = last(mode);
+        assert!(on <= off, "mode {mode} is left on");
+    }
+    gate.release();
+}
+
+#[test]
+fn what_was_written_and_said_survives_a_kill() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a boat"));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "what is it?");
+    terminal.wait_for("a boat");
+    terminal.wait_for("worked");
+    typed(&mut terminal, "a half-written thought");
+    // Drafts are kept a moment after the last key.
+    wait_for_draft(&setup, "a half-written thought");
+    terminal.signal(Signal::KILL);
+    terminal.end();
+    drop(terminal);
+    let terminal = at(&setup.home).args(["-c"]).start();
+    ready(&terminal);
+    let screen = terminal.screen_text();
+    assert!(screen.contains("what is it?"), "{screen}");
+    assert!(screen.contains("a boat"), "{screen}");
+    assert!(screen.contains("a half-written thought"), "{screen}");
+    drop(terminal);
+}
+
+fn wait_for_draft(setup: &Setup, text: &str) {
+    let dir = setup.home.join("cache/tui");
+    let kept = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        holds(&dir, text)
+    });
+    assert!(kept, "no draft below {}", dir.display());
+}
+
+fn holds(dir: &std::path::Path, text: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+    })
+}
+
+#[test]
+fn control_c_clears_then_asks_then_leaves() {
+    let setup = Setup::new();
+    let mut terminal = open(&setup);
+    typed(&mut terminal, "never mind");
+    terminal.press("\x03");
+    terminal.wait_gone("never mind");
+    terminal.press("\x03");
+    terminal.wait_for("again to");
+    terminal.press("\x03");
+    let (code, all) = terminal.leave();
+    assert_eq!(code, 0, "{all:#?}");
+}
+
+#[test]
+fn a_new_session_can_be_taken_back() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("noted"));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "remember the boat");
+    terminal.wait_for("worked");
+    say(&mut terminal, "/new");
+    terminal.wait_for("back to the old one: /undo");
+    say(&mut terminal, "/undo");
+    terminal.wait_until("the old conversation", |rows| {
+        let last = rows.iter().rev().take(12);
+        last.clone().any(|row| row.contains("remember the boat"))
+    });
+    say(&mut terminal, "which one?");
+    terminal.wait_until("an answer", |rows| {
+        rows.iter().any(|row| row.contains("which one?"))
+    });
+    setup.server.block_until(|progress| progress.answered >= 2);
+    let sent = setup.server.last_request().body_text();
+    assert!(sent.contains("remember the boat"), "{sent}");
+    assert_eq!(quit(terminal).0, 0);
+    let listed = setup.run(["sessions", "list", "--json"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn plain_lines_where_a_screen_cannot_be_had() {
+    let setup = Setup::new();
+    for (name, value, args) in [("TERM", "dumb", vec![]), ("TERM", "xterm", vec!["--plain"])] {
+        let mut terminal = at(&setup.home).env(name, value).args(args).start();
+        terminal.wait_for("/help");
+        terminal.wait_for("> ");
+        assert!(!terminal.screen_text().contains("? keys"));
+        terminal.press("/quit\r");
+        assert_eq!(terminal.leave().0, 0);
+    }
+}
+
+#[test]
+fn a_session_that_is_not_there_is_told_before_anything_is_drawn() {
+    let setup = Setup::new();
+    let terminal = at(&setup.home).args(["-r", "nosuch"]).start();
+    let (code, all) = terminal.leave();
+    assert_eq!(code, 4, "{all:#?}");
+    assert!(all.join("\n").contains("nosuch"), "{all:#?}");
+}

@@ -1,0 +1,177 @@
+//! Small screens, no colours, odd texts, much text, pastes and resizes.
+
+use hermes_testkit::model_server::{Gate, Reply};
+use pretty_assertions::assert_eq;
+
+use super::{at, open, quit, ready, say, times};
+use crate::Setup;
+
+#[test]
+fn a_paste_without_brackets_is_one_message() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("got it"));
+    let mut terminal = open(&setup);
+    // A terminal that knows no brackets sends it all as keys.
+    terminal.press("first line\rsecond line\rthird line");
+    terminal.wait_for("third line");
+    std::thread::sleep(super::APART);
+    assert_eq!(setup.server.model_requests().len(), 0, "nothing was sent");
+    terminal.press("\r");
+    terminal.wait_for("got it");
+    let sent = setup.server.last_request();
+    assert_eq!(sent.last_user_text(), "first line\nsecond line\nthird line");
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn a_long_paste_is_sent_whole() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("got it"));
+    let mut terminal = open(&setup);
+    let lines: Vec<String> = (0..200).map(|number| format!("row {number}")).collect();
+    terminal.paste(&lines.join("\n"));
+    terminal.wait_for("200 lines");
+    std::thread::sleep(super::APART);
+    terminal.press("\r");
+    terminal.wait_for("got it");
+    let sent = setup.server.last_request();
+    assert_eq!(sent.last_user_text(), lines.join("\n"));
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn resizing_while_it_streams_loses_and_doubles_nothing() {
+    let setup = Setup::new();
+    let gates: Vec<Gate> = (0..4).map(|_| Gate::new()).collect();
+    let lines: Vec<String> = (0..60)
+        .map(|number| format!("- item number {number:03}\n"))
+        .collect();
+    let mut reply = Reply::text_deltas(lines);
+    for (at, gate) in gates.iter().enumerate() {
+        reply = reply.hold_at(10 + at * 12, gate);
+    }
+    setup.server.push(reply);
+    let mut terminal = at(&setup.home).size(100, 24).start();
+    ready(&terminal);
+    say(&mut terminal, "count");
+    terminal.wait_for("item number 00");
+    for (gate, (columns, rows)) in gates.iter().zip([(50, 24), (120, 20), (70, 30), (100, 24)]) {
+        terminal.resize(columns, rows);
+        terminal.wait_quiet(std::time::Duration::from_millis(200));
+        gate.release();
+    }
+    terminal.wait_for("worked");
+    terminal.wait_quiet(std::time::Duration::from_millis(200));
+    for number in 0..60 {
+        let item = format!("item number {number:03}");
+        assert_eq!(
+            times(&terminal, &item),
+            1,
+            "{item}\n{:#?}",
+            terminal.scrollback()
+        );
+    }
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn a_small_screen_is_enough() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a small answer"));
+    let mut terminal = at(&setup.home).size(40, 10).start();
+    terminal.wait_until("a prompt", |rows| rows.iter().any(|row| row.contains('›')));
+    say(&mut terminal, "well?");
+    terminal.wait_for("a small answer");
+    let screen = terminal.screen();
+    assert!(
+        screen.iter().all(|row| row.chars().count() <= 40),
+        "{screen:#?}"
+    );
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn no_color_means_none() {
+    let setup = Setup::new();
+    let fence = "```rust\nfn main() {}\n```\n**bold** and a [link](https://example.com)";
+    setup.server.push_default(Reply::text(fence));
+    let mut terminal = at(&setup.home).env("NO_COLOR", "1").start();
+    ready(&terminal);
+    say(&mut terminal, "code?");
+    terminal.wait_for("fn main");
+    terminal.wait_for("worked");
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    for code in 30..=37 {
+        for form in [
+            format!("\x1b[{code}m"),
+            format!("\x1b[{code};"),
+            format!(";{code}m"),
+        ] {
+            assert!(!written.contains(&form), "{form:?}");
+        }
+    }
+    assert!(!written.contains("38;5;") && !written.contains("38;2;"));
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn wide_letters_and_families_survive_both_ways() {
+    let setup = Setup::new();
+    let text = "日本語と한국어 👩‍👩‍👧‍👦 é ❤️ 🇯🇵";
+    setup.server.push_default(Reply::text(text));
+    let mut terminal = open(&setup);
+    terminal.paste(text);
+    terminal.wait_for("日本語と한국어");
+    std::thread::sleep(super::APART);
+    terminal.press("\r");
+    terminal.wait_for("worked");
+    assert_eq!(setup.server.last_request().last_user_text(), text);
+    let screen = terminal.screen_text();
+    assert!(screen.matches("日本語と한국어").count() >= 2, "{screen}");
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn five_megabytes_are_shown() {
+    let setup = Setup::new();
+    let line = "All work and no play makes a long answer, said the boat to the sea.\n\n";
+    let whole = line.repeat(5 * 1024 * 1024 / line.len());
+    let reply = Reply::text(&format!("{whole}the very end")).deltas(400);
+    setup.server.push(reply);
+    let mut terminal = open(&setup);
+    say(&mut terminal, "much please");
+    terminal.wait_for("the very end");
+    terminal.wait_for("worked");
+    say(&mut terminal, "/version");
+    terminal.wait_for("hermes 0.");
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn without_a_model_it_opens_and_keeps_what_is_written() {
+    let home = hermes_testkit::home::TempHome::new();
+    home.config("agent:\n  max_turns: 5\n");
+    let mut terminal = at(&home)
+        .args(["--provider", "openrouter", "-m", "x/y"])
+        .start();
+    terminal.wait_for("? keys");
+    say(&mut terminal, "/version");
+    terminal.wait_for("hermes 0.");
+    say(&mut terminal, "a question that waits");
+    terminal.wait_for("OPENROUTER_API_KEY");
+    terminal.wait_until("the draft", |rows| {
+        rows.iter()
+            .rev()
+            .take(5)
+            .any(|row| row.contains("a question that waits"))
+    });
+    terminal.press("\x03");
+    terminal.wait_until("an empty composer", |rows| {
+        !rows
+            .iter()
+            .rev()
+            .take(4)
+            .any(|row| row.contains("a question that waits"))
+    });
+    assert_eq!(quit(terminal).0, 0);
+}
