@@ -1,5 +1,5 @@
-//! Unpacks what tests of environments run against under target/exec: sshd, podman with its parts and
-//! bubblewrap from Debian, and an image of busybox and bash. Nothing is installed.
+//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh and fish
+//! from Debian, and an image of busybox and bash. Nothing is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,6 +27,11 @@ const PACKAGES: &[&str] = &[
     "libdevmapper1.02.1",
     "libseccomp2",
     "libglib2.0-0",
+    "zsh",
+    "zsh-common",
+    "fish",
+    "fish-common",
+    "libpcre2-32-0",
 ];
 
 /// What must run afterwards.
@@ -36,11 +41,13 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/podman",
     "usr/bin/conmon",
     "usr/sbin/runc",
+    "bin/zsh",
+    "usr/bin/fish",
 ];
 
 /// Written last; its content changes with this recipe.
 const STAMP: &str = ".installed";
-const RECIPE: &str = "2";
+const RECIPE: &str = "3";
 
 /// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
 /// reported as skipped.
@@ -49,7 +56,7 @@ pub(crate) fn run() -> Result<bool> {
     let home = workspace().join("target/exec");
     let stamp = home.join(STAMP);
     if std::fs::read_to_string(&stamp).is_ok_and(|text| text == RECIPE) {
-        eprintln!("sshd, podman, bubblewrap unpacked: {}", home.display());
+        eprintln!("sshd, podman, bubblewrap, shells unpacked: {}", home.display());
         return Ok(true);
     }
     let begun = Instant::now();
@@ -58,12 +65,12 @@ pub(crate) fn run() -> Result<bool> {
     {
         Ok(()) => {
             let took = begun.elapsed().as_secs_f64();
-            eprintln!("sshd, podman, bubblewrap unpacked in {took:.0} s");
+            eprintln!("sshd, podman, bubblewrap, shells unpacked in {took:.0} s");
             Ok(true)
         }
-        Err(error) if in_ci() => Err(error.context("sshd, podman, bubblewrap")),
+        Err(error) if in_ci() => Err(error.context("sshd, podman, bubblewrap, shells")),
         Err(error) => {
-            eprintln!("warning: sshd, podman, bubblewrap cannot be had: {error:#}");
+            eprintln!("warning: sshd, podman, bubblewrap, shells cannot be had: {error:#}");
             eprintln!("warning: tests that need them are skipped; `cargo xtask setup` tries again");
             Ok(false)
         }

@@ -6,6 +6,8 @@
 )]
 
 mod auth;
+mod backup;
+mod completion;
 mod config;
 mod conformance;
 mod crash;
@@ -19,7 +21,10 @@ mod hands_sandbox;
 mod hands_story;
 mod hands_terminal;
 mod hands_web;
+mod help;
+mod insights;
 mod line_chat;
+mod logs;
 mod mcp;
 mod memory_skills;
 mod model;
@@ -30,6 +35,7 @@ mod resume;
 mod sessions;
 mod setup;
 mod tools;
+mod update;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::ModelServer;

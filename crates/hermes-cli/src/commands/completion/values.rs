@@ -87,13 +87,11 @@ pub(super) fn attach(command: Command, request: &Request) -> Command {
 }
 
 fn below(mut command: Command, path: &mut Vec<String>, request: &Request) -> Command {
-    let wanted: Vec<(String, Kind)> = command
-        .get_arguments()
-        .filter_map(|arg| Some((arg.get_id().to_string(), kind(path, arg.get_id().as_str())?)))
-        .collect();
-    for (id, kind) in wanted {
-        command = command.mut_arg(id, |arg: Arg| completed(arg, kind, request));
-    }
+    // All at once: arguments changed one by one would lose their order.
+    command = command.mut_args(|arg| match kind(path, arg.get_id().as_str()) {
+        Some(kind) => completed(arg, kind, request),
+        None => arg,
+    });
     let names: Vec<String> = command
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())

@@ -1,6 +1,8 @@
 //! One home takes the place of another.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use hermes_config::fs::{create_private_dir, sync_dir};
@@ -23,7 +25,9 @@ impl Staging {
             Failure::failed(format!("cannot write beside {}: {error}", root.display()))
         };
         let mut builder = tempfile::Builder::new();
-        let builder = builder.prefix(".hermes-import-");
+        let builder = builder
+            .prefix(".hermes-import-")
+            .permissions(Permissions::from_mode(0o700));
         let parent = root.parent().unwrap_or(root);
         let mut staging = None;
         if !is_mount(root, parent) {

@@ -21,7 +21,7 @@ pub(crate) fn text(report: &Report, width: usize) -> String {
         line(&mut out, "nothing was recorded in this time");
         return out;
     }
-    totals(&mut out, report);
+    totals(&mut out, report, width);
     models(&mut out, report, width);
     let tools = report.tools.iter();
     let tools: Vec<(String, i64)> = tools.map(|tool| (tool.tool.clone(), tool.calls)).collect();
@@ -61,50 +61,61 @@ fn heading(report: &Report) -> String {
     heading
 }
 
-fn totals(out: &mut String, report: &Report) {
+fn totals(out: &mut String, report: &Report, width: usize) {
     let tokens = &report.tokens;
-    line(
-        out,
-        &format!(
-            "  sessions  {}   messages {} ({} of people)   tool calls {}",
-            short(report.sessions),
+    let mut all = vec![
+        format!("{} sessions", short(report.sessions)),
+        format!(
+            "{} messages ({} of people)",
             short(report.messages.total),
-            short(report.messages.user),
-            short(report.tool_calls)
+            short(report.messages.user)
         ),
-    );
-    line(
-        out,
-        &format!(
-            "  tokens    {}   in {} + {} cached   out {}{}{}",
-            short(tokens.total),
-            short(tokens.input),
-            short(tokens.cache_read),
-            short(tokens.output),
-            part(", cache written", tokens.cache_write),
-            part(", of the output reasoning", tokens.reasoning),
-        ),
-    );
-    if report.side_tokens > 0 {
-        let side = short(report.side_tokens);
-        line(
-            out,
-            &format!("            {side} of them for titles, summaries and other side work"),
-        );
+        format!("{} tool calls", short(report.tool_calls)),
+    ];
+    if report.session.is_some() {
+        all.remove(0);
     }
-    line(out, &format!("  cost      {}", cost(&report.cost)));
+    facts(out, "activity", &all, width);
+    let mut parts = vec![
+        format!("{} in all", short(tokens.total)),
+        format!("{} input", short(tokens.input)),
+        format!("{} input from the cache", short(tokens.cache_read)),
+        format!("{} output", short(tokens.output)),
+    ];
+    for (count, what) in [
+        (tokens.cache_write, "written to the cache"),
+        (tokens.reasoning, "of the output reasoning"),
+        (
+            report.side_tokens,
+            "for titles, summaries and other side work",
+        ),
+    ] {
+        if count > 0 {
+            parts.push(format!("{} {what}", short(count)));
+        }
+    }
+    facts(out, "tokens", &parts, width);
+    facts(out, "cost", &cost(&report.cost), width);
 }
 
-fn part(name: &str, count: i64) -> String {
-    if count == 0 {
-        String::new()
-    } else {
-        format!("{name} {}", short(count))
+/// A name and what there is to say about it, on as many lines as it takes.
+fn facts(out: &mut String, name: &str, parts: &[String], width: usize) {
+    let mut row = format!("  {name:<10}");
+    let empty = row.width();
+    for part in parts {
+        if row.width() > empty && row.width() + 3 + part.width() > width {
+            line(out, &row);
+            row = " ".repeat(empty);
+        } else if row.width() > empty {
+            row.push_str(" · ");
+        }
+        row.push_str(part);
     }
+    line(out, &row);
 }
 
 /// What it cost and how that is known.
-pub(super) fn cost(spent: &Spent) -> String {
+fn cost(spent: &Spent) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some(actual) = spent.actual_usd {
         parts.push(format!("{} reported by the provider", usd(actual)));
@@ -127,7 +138,7 @@ pub(super) fn cost(spent: &Spent) -> String {
     if parts.is_empty() {
         parts.push("no model was called".to_owned());
     }
-    parts.join(" + ")
+    parts
 }
 
 fn calls(count: i64) -> String {
@@ -293,7 +304,7 @@ fn usd(amount: f64) -> String {
 }
 
 /// 999, 12.3k, 4.5M.
-pub(super) fn short(count: i64) -> String {
+fn short(count: i64) -> String {
     let value = count as f64;
     match count {
         ..1_000 => count.to_string(),
@@ -328,7 +339,7 @@ mod tests {
             unknown_calls: 3,
             ..Spent::default()
         };
-        assert_eq!(cost(&unknown), "3 calls at an unknown price");
+        assert_eq!(cost(&unknown), ["3 calls at an unknown price"]);
         assert_eq!(brief_cost(&unknown), "unknown");
         let mixed = Spent {
             actual_usd: Some(1.5),
@@ -337,7 +348,7 @@ mod tests {
             ..Spent::default()
         };
         assert_eq!(brief_cost(&mixed), "> $1.50");
-        assert!(!cost(&Spent::default()).contains('$'));
+        assert!(!cost(&Spent::default()).join("").contains('$'));
     }
 
     #[test]
