@@ -51,6 +51,31 @@ fn whole(text: &str, mut painter: Painter, width: u16, cx: &CellContext<'_>) -> 
     rows
 }
 
+/// Bytes of a paragraph that are looked at for a tail.
+const TAIL: usize = 4 * 1024;
+
+/// Only the end of a long piece is seen while it grows, so only that is painted. A table needs its
+/// head.
+fn shorten(text: &str, piece: &mut split::Piece) {
+    let Some(source) = text.get(piece.range.clone()) else {
+        return;
+    };
+    let prose = matches!(piece.kind, split::Kind::Block | split::Kind::Item);
+    let head = source.lines().next().unwrap_or_default();
+    if !prose || source.len() <= TAIL || head.contains('|') {
+        return;
+    }
+    let mut from = source.len() - TAIL;
+    while !source.is_char_boundary(from) {
+        from += 1;
+    }
+    let rest = &source[from..];
+    let at = rest.find(['\n', ' ']).map_or(0, |at| at + 1);
+    let blanks = rest[at..].len() - rest[at..].trim_start().len();
+    piece.range.start += from + at + blanks;
+    piece.kind = split::Kind::Block;
+}
+
 impl MarkdownStream {
     /// Below a bullet: everything but code is indented by two columns.
     pub fn bulleted() -> Self {
@@ -94,6 +119,9 @@ impl MarkdownStream {
         // A fence that is still open has no end to draw.
         if self.splitter.in_code() || pieces.iter().any(|piece| piece.kind == split::Kind::Fence) {
             pieces.pop_if(|piece| piece.kind == split::Kind::Close);
+        }
+        if let Some(open) = pieces.last_mut() {
+            shorten(&self.text, open);
         }
         let mut rows = Vec::new();
         for piece in &pieces {

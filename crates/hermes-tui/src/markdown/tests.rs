@@ -165,6 +165,20 @@ fn a_long_reply_is_linear() {
     assert!(longest_tail <= 2, "{longest_tail}");
 }
 
+#[test]
+fn the_tail_of_a_long_paragraph_is_its_end() {
+    let theme = Theme::default();
+    let cx = CellContext::new(&theme);
+    let mut stream = MarkdownStream::bulleted();
+    stream.push(&"日本語 words ".repeat(1_500));
+    stream.push("the end");
+    assert!(stream.take_finished(80, &cx).is_empty());
+    let tail = stream.tail(80, 3, &cx);
+    assert_eq!(tail.len(), 3);
+    assert!(tail[2].to_string().ends_with("the end"));
+    assert!(!stream.finish(80, &cx).is_empty());
+}
+
 fn markdown() -> impl Strategy<Value = String> {
     let line = prop_oneof![
         "[a-zäß日 ]{0,30}",
