@@ -32,6 +32,7 @@ impl Columns {
         let shared = !headings.is_empty();
         let mut groups = if shared { vec![headings] } else { Vec::new() };
         let mut numbers = vec![true; panel.columns.len()];
+        let mut digits = vec![false; panel.columns.len()];
         let mut marks = false;
         for group in &panel.groups {
             if !shared {
@@ -47,15 +48,17 @@ impl Columns {
                         widths.resize(at + 1, 0);
                     }
                     widths[at] = widths[at].max(width::width(&flat(cell)));
-                    if let Some(number) = numbers.get_mut(at) {
+                    if let (Some(number), Some(digit)) = (numbers.get_mut(at), digits.get_mut(at)) {
                         *number &= is_number(cell);
+                        *digit |= cell.contains(|c: char| c.is_ascii_digit());
                     }
                 }
             }
         }
+        let numbers = numbers.iter().zip(digits).map(|(all, some)| *all && some);
         Self {
             groups,
-            numbers,
+            numbers: numbers.collect(),
             marks,
         }
     }

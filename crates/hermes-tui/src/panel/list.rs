@@ -49,25 +49,26 @@ fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
     fuzzy::score(name, &rest.join("\n"), filter)
 }
 
-/// The lines of the list: a heading before the first row of each group that has one.
-pub(super) fn items(panel: &Panel, places: &[Place], spaced: bool) -> Vec<Item> {
+/// The lines of the list: a heading before the rows of each group that has one. A group without any
+/// rows is said too, as long as nothing is filtered.
+pub(super) fn items(panel: &Panel, places: &[Place], filtered: bool, spaced: bool) -> Vec<Item> {
     let mut items = Vec::new();
-    let mut last = None;
-    for (number, place) in places.iter().enumerate() {
-        if last != Some(place.group) {
-            last = Some(place.group);
-            let titled = panel
-                .groups
-                .get(place.group)
-                .is_some_and(|group| !group.title.is_empty());
-            if titled {
-                if spaced && !items.is_empty() {
-                    items.push(Item::Blank);
-                }
-                items.push(Item::Heading(place.group));
+    let mut number = 0;
+    for (at, group) in panel.groups.iter().enumerate() {
+        let here = places[number..]
+            .iter()
+            .take_while(|place| place.group == at)
+            .count();
+        let said = here > 0 || (group.rows.is_empty() && !filtered);
+        if said && !group.title.is_empty() {
+            if spaced && !items.is_empty() {
+                items.push(Item::Blank);
             }
+            items.push(Item::Heading(at));
         }
-        items.push(Item::Row(number, *place));
+        let rows = places.iter().enumerate().skip(number).take(here);
+        items.extend(rows.map(|(number, place)| Item::Row(number, *place)));
+        number += here;
     }
     items
 }

@@ -376,6 +376,29 @@ fn without_a_row_keys_of_rows_do_nothing() {
 }
 
 #[test]
+fn a_group_without_rows_is_said_until_something_is_typed() {
+    let mut panel = models();
+    panel.groups.insert(
+        0,
+        Group {
+            title: "nothing answers".to_owned(),
+            rows: Vec::new(),
+        },
+    );
+    let mut driver = Driver::new(panel);
+    let shows = |driver: &Driver| {
+        let frame = driver.view.view(60, 20, &theme("ascii"));
+        let lines = frame.lines.iter();
+        lines
+            .filter(|line| line.to_string().contains("nothing answers"))
+            .count()
+    };
+    assert_eq!(shows(&driver), 1);
+    driver.type_in("qw");
+    assert_eq!(shows(&driver), 0);
+}
+
+#[test]
 fn only_y_confirms() {
     let mut driver = Driver::new(servers());
     assert_eq!(driver.press(&["o"]), PanelOutcome::Redraw);

@@ -145,16 +145,17 @@ impl PanelView {
     /// The list, scrolled so that the cursor is in it.
     fn rows(&self, w: usize, h: usize, theme: &Theme) -> Vec<Line<'static>> {
         self.height.set(h);
-        if self.places.is_empty() {
-            let text = if self.filter.is_empty() {
-                "  nothing here yet"
-            } else {
+        let filtered = !self.filter.is_empty();
+        let items = list::items(&self.panel, &self.places, filtered, h >= 16);
+        if items.is_empty() {
+            let text = if filtered {
                 "  nothing fits; Esc clears the filter"
+            } else {
+                "  nothing here yet"
             };
             let text = width::truncate_with(text, w, theme.glyphs().ellipsis).into_owned();
             return vec![Line::styled(text, theme.style(Role::Dim))];
         }
-        let items = list::items(&self.panel, &self.places, h >= 16);
         let at = items
             .iter()
             .position(|item| matches!(item, Item::Row(number, _) if *number == self.cursor))

@@ -145,14 +145,19 @@ fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) ->
         }
     }
     let usable = groups.iter().map(|group| group.rows.len()).sum::<usize>() + keyed.len();
-    groups.push(Group {
-        title: "with your keys".to_owned(),
-        rows: keyed,
-    });
-    groups.push(Group {
-        title: "needs a key".to_owned(),
-        rows: keyless,
-    });
+    for (title, rows) in [("with your keys", keyed), ("needs a key", keyless)] {
+        if !rows.is_empty() {
+            groups.push(Group {
+                title: title.to_owned(),
+                rows,
+            });
+        }
+    }
+    // A server that only the config names is in none of the lists.
+    let listed = groups.iter().flat_map(|group| &group.rows);
+    if !route.model.is_empty() && !listed.clone().any(|row| row.mark == Mark::Current) {
+        groups.insert(0, in_use(route));
+    }
     Panel {
         id: ID.to_owned(),
         title: "Model".to_owned(),
@@ -179,6 +184,24 @@ fn keys_of_panel() -> Vec<PanelKey> {
             ..key("ctrl+r", "look again", "look")
         },
     ]
+}
+
+fn in_use(route: &Route) -> Group {
+    let choice = Choice::Model {
+        provider: route.provider.clone(),
+        model: route.model.clone(),
+        base_url: None,
+    };
+    Group {
+        title: "in use".to_owned(),
+        rows: vec![PanelRow {
+            id: choice.id(),
+            mark: Mark::Current,
+            cells: vec![route.model.clone(), route.provider.clone()],
+            detail: hermes_config::redact::url(&route.base_url),
+            ..PanelRow::default()
+        }],
+    }
 }
 
 /// The models of a server on this machine.
@@ -558,6 +581,8 @@ mod tests {
         assert!(panel.groups[0].title.contains("nothing answers"));
         assert_eq!(panel.note, "0 usable");
         let looking = shown(&[], None, &route("", ""));
-        assert_eq!(looking.groups[0].title, "with your keys");
+        assert_eq!(looking.groups, []);
+        let own = shown(&[], None, &route("custom", "mine"));
+        assert_eq!(own.groups[0].rows[0].cells, ["mine", "custom"]);
     }
 }
