@@ -93,7 +93,9 @@ impl App {
             AgentEvent::TurnFinished { summary } => self.turn_finished(&summary, now),
             AgentEvent::QueueChanged { .. } => {}
             AgentEvent::Closed => {
-                self.turn = None;
+                if self.turn.take().is_some() {
+                    self.transcript.end(now);
+                }
                 self.awaiting = false;
             }
             other => self.remark(&other, now),
@@ -244,7 +246,7 @@ impl App {
                 self.asked(&text);
                 self.awaiting = true;
             }
-            Effect::Opened { banner, entries } => self.opened(banner, entries),
+            Effect::Opened { banner, entries } => self.opened(banner, entries, now),
             Effect::Show(show) => self.show(show),
             Effect::Edit(text) => {
                 if !text.is_empty() {
@@ -274,7 +276,8 @@ impl App {
     }
 
     /// Another conversation: what runs and waits belonged to the one before.
-    fn opened(&mut self, banner: String, entries: Vec<crate::port::Entry>) {
+    fn opened(&mut self, banner: String, entries: Vec<crate::port::Entry>, now: Instant) {
+        self.transcript.end(now);
         self.turn = None;
         self.awaiting = false;
         self.spent = None;

@@ -205,12 +205,17 @@ fn a_conversation_begins_with_what_was_said_before() {
     });
     assert_eq!(bench.count("the question"), 1);
     assert_eq!(bench.count("the reply"), 1);
+    // What ran there is not waited for.
+    bench.begin();
+    tool(&mut bench, "left behind");
     bench.news(News::Effect(Effect::Opened {
         banner: "another one".to_owned(),
         entries: vec![Entry::User("elsewhere".to_owned())],
     }));
     assert_eq!(bench.count("another one"), 1);
     assert_eq!(bench.count("elsewhere"), 1);
+    assert_eq!(bench.count("left behind"), 1);
+    assert!(!bench.app.is_busy());
     assert_eq!(bench.count("the question"), 1);
 }
 
