@@ -36,7 +36,7 @@ impl Look {
         let bare = matches!(term.as_str(), "linux" | "dumb" | "vt100" | "vt220");
         Self {
             depth: depth(&term, &get),
-            links: !bare && get("STY").is_none(),
+            links: !bare && get("STY").is_none() && shows_links(&term, &get),
             tmux: get("TMUX").is_some(),
             rewraps: !bare && (get("XTERM_VERSION").is_none() || get("TMUX").is_some()),
         }
@@ -54,6 +54,46 @@ impl Look {
             ..self
         }
     }
+}
+
+/// Whether the terminal is known to make text into links. Elsewhere addresses are written out: one
+/// that is hidden where nothing can be clicked is lost.
+fn shows_links(term: &str, get: &impl Fn(&str) -> Option<String>) -> bool {
+    let program = get("TERM_PROGRAM").unwrap_or_default();
+    if get("TMUX").is_some() {
+        // tmux passes them on since 3.4, and says which it is.
+        let version = get("TERM_PROGRAM_VERSION").unwrap_or_default();
+        let number = |text: &str| -> u32 {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap_or(0)
+        };
+        let (major, minor) = version.split_once('.').unwrap_or((&version, ""));
+        return program == "tmux" && (number(major), number(minor)) >= (3, 4);
+    }
+    [
+        "kitty",
+        "foot",
+        "alacritty",
+        "ghostty",
+        "wezterm",
+        "contour",
+    ]
+    .iter()
+    .any(|name| term.contains(name))
+        || [
+            "iTerm.app",
+            "WezTerm",
+            "vscode",
+            "ghostty",
+            "Hyper",
+            "rio",
+            "WarpTerminal",
+        ]
+        .contains(&program.as_str())
+        || get("VTE_VERSION").is_some_and(|version| version.parse().unwrap_or(0) >= 5000)
+        || ["WT_SESSION", "KONSOLE_VERSION", "KITTY_WINDOW_ID"]
+            .iter()
+            .any(|name| get(name).is_some())
 }
 
 fn depth(term: &str, get: &impl Fn(&str) -> Option<String>) -> Depth {
@@ -183,6 +223,17 @@ mod tests {
             assert_eq!(look(variables).depth, depth, "{variables:?}");
         }
         assert!(!look(&[("TERM", "linux")]).links);
+        assert!(!look(&[("TERM", "xterm-256color")]).links);
+        assert!(look(&[("TERM", "xterm-256color"), ("VTE_VERSION", "7600")]).links);
+        assert!(look(&[("TERM", "xterm-kitty")]).links);
+        let tmux = |version| {
+            look(&[
+                ("TMUX", "/tmp/x"),
+                ("TERM_PROGRAM", "tmux"),
+                ("TERM_PROGRAM_VERSION", version),
+            ])
+        };
+        assert!(!tmux("3.3a").links && tmux("3.4").links && tmux("4.0").links);
         assert!(look(&[("TERM", "tmux-256color"), ("TMUX", "/tmp/x")]).tmux);
         assert!(!look(&[("TERM", "xterm"), ("XTERM_VERSION", "XTerm(390)")]).rewraps);
     }
