@@ -145,7 +145,7 @@ fn a_turn_can_be_rolled_back() {
 }
 
 /// A project whose file a turn changed, with snapshots switched on by the flag alone.
-fn changed_project() -> Setup {
+pub(crate) fn changed_project() -> Setup {
     let setup = Setup::new();
     let work = setup.home.work();
     std::fs::write(work.join("Makefile"), "all:\n").unwrap();

@@ -15,9 +15,7 @@ mod toolsets;
 mod usage;
 
 use hermes_core::slash::Verb;
-use hermes_tui::port::{
-    CLOSED, Effect, FILTER, MOVED, Page, Panel, PanelAsk, PanelKey, REFRESH, Saying,
-};
+use hermes_tui::port::{CLOSED, Effect, MOVED, Page, Panel, PanelAsk, PanelKey, REFRESH, Saying};
 
 pub(crate) use self::desk::Desk;
 use crate::chat::conversation::{Conversation, Told, said};
@@ -76,7 +74,7 @@ pub(crate) async fn act(conversation: &mut Conversation, ask: PanelAsk) -> Resul
         conversation.panels.end();
         return Ok(Told::from(effects));
     }
-    let by_itself = [REFRESH, MOVED, FILTER].contains(&ask.action.as_str());
+    let by_itself = [REFRESH, MOVED].contains(&ask.action.as_str());
     if !by_itself {
         conversation.panels.forget_note();
     }
