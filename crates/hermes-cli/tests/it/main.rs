@@ -5,9 +5,9 @@
     reason = "helpers of tests may end them loudly"
 )]
 
-mod auth;
 mod backup;
 mod completion;
+mod auth;
 mod config;
 mod conformance;
 mod crash;
@@ -35,6 +35,8 @@ mod resume;
 mod sessions;
 mod setup;
 mod tools;
+mod tui;
+mod tui_panels;
 mod update;
 
 use hermes_testkit::home::TempHome;

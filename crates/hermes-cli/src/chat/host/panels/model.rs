@@ -508,7 +508,7 @@ mod tests {
             model: model.to_owned(),
             base_url: String::new(),
             format: WireFormat::ChatCompletions,
-            ..Route::default()
+            credential: None,
         }
     }
 
