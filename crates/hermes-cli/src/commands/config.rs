@@ -46,9 +46,17 @@ enum ConfigCommand {
     /// Remove a key, so that the default counts again
     Unset { key: String },
     /// Print where config.yaml is
-    Path,
+    Path {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print where .env is
-    EnvPath,
+    EnvPath {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Report what is wrong or odd
     Check {
         /// Print as JSON
@@ -91,8 +99,8 @@ pub(crate) fn run(args: ConfigArgs, cx: &Context) -> Outcome {
             force,
         } => set(cx, &key, value, SetOptions { json, force }),
         ConfigCommand::Unset { key } => unset(cx, &key),
-        ConfigCommand::Path => print_path(cx, &cx.home.config_path()),
-        ConfigCommand::EnvPath => print_path(cx, &cx.home.env_path()),
+        ConfigCommand::Path { json } => print_path(cx, &cx.home.config_path(), json),
+        ConfigCommand::EnvPath { json } => print_path(cx, &cx.home.env_path(), json),
         ConfigCommand::Check { json } => check::run(cx, json),
         ConfigCommand::Show { all, json } => show::run(cx, all, json),
         ConfigCommand::Edit => edit::run(cx),
@@ -100,7 +108,12 @@ pub(crate) fn run(args: ConfigArgs, cx: &Context) -> Outcome {
     }
 }
 
-fn print_path(cx: &Context, path: &std::path::Path) -> Outcome {
+fn print_path(cx: &Context, path: &std::path::Path, as_json: bool) -> Outcome {
+    if as_json {
+        return Ok(cx
+            .out
+            .json(&json!({"path": path, "exists": path.exists()}))?);
+    }
     Ok(cx.out.line(path.display().to_string())?)
 }
 

@@ -133,7 +133,12 @@ fn wrapped(words: &[&str], width: usize) -> Vec<String> {
                 line.push_str(", ");
                 line.push_str(word);
             }
-            _ => lines.push((*word).to_owned()),
+            last => {
+                if let Some(line) = last {
+                    line.push(',');
+                }
+                lines.push((*word).to_owned());
+            }
         }
     }
     lines
@@ -151,6 +156,49 @@ mod tests {
             page.lines().all(|line| line.chars().count() <= 80),
             "{page}"
         );
+    }
+
+    /// Every command of the tree and whether it has `--json`, hidden ones left out.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, bool)>) {
+        let below: Vec<&clap::Command> = command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+            .collect();
+        if below.is_empty() && !path.is_empty() {
+            let json = command.get_arguments().any(|arg| arg.get_id() == "json");
+            found.push((path.to_owned(), json));
+        }
+        for sub in below {
+            leaves(
+                sub,
+                format!("{path} {}", sub.get_name()).trim_start(),
+                found,
+            );
+        }
+    }
+
+    #[test]
+    fn every_command_that_reads_speaks_json_and_has_a_schema() {
+        let index = include_str!("../../tests/schemas/commands.json");
+        let index: serde_json::Value = serde_json::from_str(index).unwrap();
+        let mut found = Vec::new();
+        leaves(&crate::args::command(), "", &mut found);
+        let mut named = 0;
+        for (path, json) in found {
+            let reads = index["read"].get(&path).is_some();
+            let other = ["change", "text", "stream"].iter().any(|kind| {
+                let names = index[kind].as_array().unwrap();
+                names.iter().any(|name| name == path.as_str())
+            });
+            assert!(
+                reads != other,
+                "`hermes {path}` must be listed once in tests/schemas/commands.json: under read with its schema, or as what else it is"
+            );
+            assert!(json || !reads, "`hermes {path}` reads and has no --json");
+            named += usize::from(reads);
+        }
+        let listed = index["read"].as_object().unwrap().len();
+        assert_eq!(named, listed, "a command is listed that does not exist");
     }
 
     #[test]

@@ -319,3 +319,188 @@ fn a_skill_that_is_not_there_is_4() {
         done.stderr
     );
 }
+
+#[test]
+fn chat_q_quiet_keeps_warnings_off_stdout() {
+    let setup = Setup::with_config("agent:\n  max_turns: many\n");
+    setup.server.push_default(Reply::text("fine"));
+    let done = setup.run(["chat", "-q", "how are you?"]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "fine\n"),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains("max_turns"), "{}", done.stderr);
+    let done = setup.run(["chat", "-Q", "-q", "again?"]);
+    assert_eq!(done.stdout, "fine\n");
+}
+
+#[test]
+fn what_needs_a_terminal_is_64_without_one() {
+    let home = TempHome::new();
+    for args in [
+        &["model"][..],
+        &["setup"],
+        &["sessions", "browse"],
+        &["sessions", "browse", "--no-input"],
+    ] {
+        let done = hermes(&home).args(args).run();
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(64), ""),
+            "{args:?}: {}",
+            done.stderr
+        );
+        assert!(done.stderr.contains("hermes "), "{args:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn tools_need_no_terminal_to_be_listed() {
+    let done = hermes(&TempHome::new()).args(["tools"]).run();
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_server_that_does_not_answer_its_test_is_1() {
+    let home = TempHome::new();
+    home.config("mcp_servers:\n  gone:\n    command: /nonexistent/server\n");
+    let done = hermes(&home).args(["mcp", "test", "gone"]).run();
+    assert_eq!(done.code, Some(1), "{}{}", done.stdout, done.stderr);
+    let done = hermes(&home).args(["mcp", "test", "nosuch"]).run();
+    assert_eq!(done.code, Some(4), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
+fn things_that_are_not_there_are_4() {
+    let home = TempHome::new();
+    home.config("model: {}\n");
+    for args in [
+        &["sessions", "show", "nosuch"][..],
+        &["sessions", "delete", "nosuch", "--yes"],
+        &["sessions", "rename", "nosuch", "x"],
+        &["sessions", "export", "-", "--session-id", "nosuch"],
+        &["skills", "view", "nosuch"],
+        &["logs", "nosuch"],
+        &["import", "nosuch.zip"],
+        &["update", "--from", "nosuch", "--yes"],
+        &["update", "--rollback", "--yes"],
+        &["profile", "show", "nosuch"],
+    ] {
+        let done = hermes(&home).args(args).run();
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(4), ""),
+            "{args:?}: {}",
+            done.stderr
+        );
+        assert!(!done.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_database_in_use_is_75() {
+    let home = TempHome::new();
+    home.config("model: {}\n");
+    let zip = home.work().join("b.zip");
+    drop(
+        hermes(&home)
+            .args(["backup", "-o", zip.to_str().unwrap()])
+            .run()
+            .ok(),
+    );
+    let _gateway = hermes_config::fs::FileLock::try_acquire(&home.join("gateway.lock")).unwrap();
+    let done = hermes(&home)
+        .args(["import", "--force", zip.to_str().unwrap()])
+        .run();
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(75), ""),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn colour_is_asked_for_taken_away_or_found_out() {
+    let home = TempHome::new();
+    home.write(
+        "logs/agent.log",
+        "2026-05-01 10:00:00,123 ERROR agent: broke\n",
+    );
+    let coloured = |args: &[&str], vars: &[(&str, &str)]| {
+        let program = hermes(&home).args(["logs"]).args(args);
+        let program = vars
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
+        program.run().ok().stdout.contains('\u{1b}')
+    };
+    assert!(!coloured(&[], &[]));
+    assert!(coloured(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!coloured(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(coloured(&[], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(
+        &[],
+        &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]
+    ));
+}
+
+#[test]
+fn every_long_output_ends_quietly_with_its_reader() {
+    let home = TempHome::new();
+    let line = "2026-05-01 10:00:00,123 INFO agent: something happened\n";
+    home.write("logs/agent.log", line.repeat(20_000));
+    let message = |n: u32| serde_json::json!({"role": "user", "content": format!("words {n}"), "timestamp": 1.0});
+    let sessions: Vec<String> = (0..300)
+        .map(|n| {
+            serde_json::json!({"id": format!("s{n:04}"), "source": "cli", "started_at": 1.0,
+                "messages": (0..20).map(message).collect::<Vec<_>>()})
+            .to_string()
+        })
+        .collect();
+    let file = home.write("in.jsonl", sessions.join("\n"));
+    drop(
+        hermes(&home)
+            .args(["sessions", "import", file.to_str().unwrap()])
+            .run()
+            .ok(),
+    );
+    for args in [
+        &["logs", "-n", "20000"][..],
+        &["logs", "-n", "20000", "--json"],
+        &["sessions", "list", "--limit", "300"],
+        &["sessions", "list", "--limit", "300", "--json"],
+        &["sessions", "export", "-"],
+        &["sessions", "export", "-", "--format", "md"],
+        &["sessions", "export", "-", "--format", "html"],
+        &["sessions", "search", "words", "--limit", "300"],
+        &["sessions", "show", "s0001"],
+        &["config", "show", "--all"],
+        &["config", "show", "--all", "--json"],
+        &["model", "list"],
+        &["model", "list", "--json"],
+        &["tools", "list"],
+        &["insights"],
+        &["insights", "--json"],
+        &["help", "--all"],
+        &["man"],
+        &["completion", "zsh"],
+        &["--help"],
+        &["doctor", "--offline"],
+        &["status", "--json"],
+        &["version"],
+    ] {
+        let mut child = hermes(&home).args(args).spawn();
+        drop(child.stdout.take());
+        let done = finish(child);
+        assert!(
+            matches!(done.code, Some(0 | 1)),
+            "{args:?}: {:?} {}",
+            done.code,
+            done.stderr
+        );
+        let loud = done.stderr.contains("panicked") || done.stderr.contains("roken pipe");
+        assert!(!loud, "{args:?}: {}", done.stderr);
+    }
+}

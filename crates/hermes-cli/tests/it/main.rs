@@ -5,9 +5,9 @@
     reason = "helpers of tests may end them loudly"
 )]
 
+mod auth;
 mod backup;
 mod completion;
-mod auth;
 mod config;
 mod conformance;
 mod crash;
@@ -32,6 +32,7 @@ mod oneshot;
 mod oracle;
 mod profile;
 mod resume;
+mod schemas;
 mod sessions;
 mod setup;
 mod tools;
