@@ -77,17 +77,19 @@ impl PanelView {
 
     /// As many lines as the longest detail needs, so that the list does not jump.
     fn detail_height(&self, w: usize, h: usize, theme: &Theme) -> usize {
-        let most = (h / 4).min(8);
-        let mut needed = 0;
-        for (number, group) in self.panel.groups.iter().enumerate() {
-            for row in &group.rows {
-                if needed >= most {
-                    return most;
-                }
-                needed = needed.max(self.detail(row, number, w, theme).len());
+        let longest = match self.longest.get() {
+            Some((width, lines)) if width == w => lines,
+            _ => {
+                let groups = self.panel.groups.iter().enumerate();
+                let rows =
+                    groups.flat_map(|(at, group)| group.rows.iter().map(move |row| (at, row)));
+                let lines = rows.map(|(at, row)| self.detail(row, at, w, theme).len());
+                let lines = lines.max().unwrap_or(0);
+                self.longest.set(Some((w, lines)));
+                lines
             }
-        }
-        needed.min(most)
+        };
+        longest.min(h / 4).min(8)
     }
 
     /// The detail of a row; what was cut of it comes first.

@@ -55,6 +55,8 @@ pub struct PanelView {
     /// The first line of the list that is on the screen, and how many are: known after a view.
     top: Cell<usize>,
     height: Cell<usize>,
+    /// Lines of the longest detail, and the width they were counted for.
+    longest: Cell<Option<(usize, usize)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +96,7 @@ impl PanelView {
             filter_at: None,
             top: Cell::new(0),
             height: Cell::new(1),
+            longest: Cell::new(None),
         };
         view.places = list::fitting(&view.panel, "");
         view.cursor = view.first();
@@ -111,6 +114,7 @@ impl PanelView {
     pub fn replace(&mut self, panel: Panel, now: Instant) {
         let id = self.row().map(|row| row.id.clone());
         self.columns = columns::Columns::of(&panel);
+        self.longest.set(None);
         self.panel = panel;
         self.fit(id.as_deref());
         self.schedule(now);
