@@ -19,7 +19,7 @@ use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::commands::model::{self, Picked, SetArgs};
 use crate::commands::setup::keys::{self, Pasted};
-use crate::exit::{Exit, Failure, NOTHING_CONFIGURED};
+use crate::exit::{Exit, Failure};
 use crate::{prompt, wiring};
 
 /// What looking around may take.
@@ -29,11 +29,17 @@ const TRY: Duration = Duration::from_mins(1);
 /// Below this, tools and a conversation do not fit together.
 const SMALL_WINDOW: u32 = 16_000;
 
+/// The next step, where nothing was found.
+const NOTHING_FOUND: &str = "\
+nothing found. What you write is kept; to go on, one of
+  /model         in the chat: choose a provider and paste its key
+  hermes setup   the same and more, step by step
+  ollama serve   or another server on this machine, then hermes again";
+
 /// What a chat at a terminal goes through before it opens. With a model configured this is free:
 /// no question, no network. Without one, what this machine offers is looked for and proposed; the
 /// context that comes back has read what was written. When nothing was found or chosen the context
-/// comes back as it was, and the chat opens all the same: it keeps what is typed and says what is
-/// missing ([`crate::exit::NOTHING_CONFIGURED`]).
+/// comes back as it was, and the chat opens all the same: it keeps what is typed.
 pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failure> {
     let named = turn.model.is_some() || turn.provider.is_some();
     if named || turn.ignore_user_config || turn.safe_mode {
@@ -64,7 +70,7 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
     });
     report(&cx, &router.local_candidates(), &found);
     let Some(offer) = best(&found) else {
-        cx.out.error(format!("nothing found. {NOTHING_CONFIGURED}"));
+        cx.out.error(NOTHING_FOUND);
         return Ok(cx);
     };
     let chosen = propose(&cx, &config, &offer, probe)?;
@@ -179,9 +185,11 @@ fn server_name(server: LocalServer) -> &'static str {
 }
 
 fn address(base_url: &str) -> &str {
-    base_url
+    let address = base_url
         .trim_start_matches("http://")
-        .trim_end_matches("/v1")
+        .trim_end_matches("/v1");
+    // The usual place needs no more than its port.
+    address.strip_prefix("127.0.0.1:").unwrap_or(address)
 }
 
 /// Tries the offer and asks. `None`: the chat opens without a model.

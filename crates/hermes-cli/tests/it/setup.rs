@@ -152,6 +152,23 @@ fn a_refused_key_is_not_kept() {
 }
 
 #[test]
+fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
+    // A place where nothing listens, for the server that might be on this machine by chance.
+    let home = TempHome::new();
+    let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
+        .args(["--plain"])
+        .env("OLLAMA_HOST", "127.0.0.1:9")
+        .size(110, 40)
+        .start();
+    terminal.wait_for("looking for a model");
+    terminal.wait_for("nothing found. What you write is kept");
+    terminal.wait_for("/model");
+    terminal.press("/quit\r");
+    assert_eq!(terminal.leave().0, 0);
+    assert!(!home.exists("config.yaml"));
+}
+
+#[test]
 fn with_a_model_configured_nothing_is_asked_or_looked_for() {
     let setup = Setup::new();
     setup.server.push_default(Reply::text("as always"));

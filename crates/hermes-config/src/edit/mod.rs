@@ -46,7 +46,7 @@ pub enum EditError {
 }
 
 /// A config.yaml being edited.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConfigDoc {
     path: PathBuf,
     /// What the file held when it was opened.

@@ -28,6 +28,12 @@ pub(super) struct Draft<'a> {
     reset: bool,
 }
 
+/// A draft as it stood before something was answered.
+pub(super) struct Mark {
+    doc: ConfigDoc,
+    terminal: BTreeMap<String, String>,
+}
+
 impl<'a> Draft<'a> {
     pub(super) fn open(cx: &'a Context, reset: bool) -> Result<Self, Failure> {
         let path = cx.home.config_path();
@@ -53,6 +59,23 @@ impl<'a> Draft<'a> {
             terminal: BTreeMap::new(),
             reset,
         })
+    }
+
+    /// How it stands, to come back to.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            doc: self.doc.clone(),
+            terminal: self.terminal.clone(),
+        }
+    }
+
+    pub(super) fn changed_since(&self, mark: &Mark) -> bool {
+        self.doc.text() != mark.doc.text()
+    }
+
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.doc = mark.doc;
+        self.terminal = mark.terminal;
     }
 
     pub(super) fn set(&mut self, path: &[&str], value: &Value) -> Outcome {

@@ -48,7 +48,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             out.error(format!("{typed:?} is none of local, docker, ssh"));
             continue;
         }
-        let before = draft.doc.text().to_owned();
+        let before = draft.mark();
         if typed != now {
             draft.set(&["terminal", "backend"], &json!(typed))?;
         }
@@ -58,6 +58,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             _ => true,
         };
         if !complete {
+            draft.back_to(before);
             continue;
         }
         out.remark("trying a command there …");
@@ -68,11 +69,11 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             }
             Err(why) => {
                 out.error(why);
-                let changed = before != draft.doc.text();
-                if !changed || prompt::confirm("take it all the same?", false)? {
+                if !draft.changed_since(&before) || prompt::confirm("take it all the same?", false)?
+                {
                     return Ok(());
                 }
-                draft.set(&["terminal", "backend"], &json!(now))?;
+                draft.back_to(before);
             }
         }
     }

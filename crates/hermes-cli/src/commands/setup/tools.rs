@@ -29,15 +29,18 @@ fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, &'static str, bool)>, Fa
 
 pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     let sets = sets(draft)?;
-    let on: Vec<&str> = sets
+    let off: Vec<&str> = sets
         .iter()
-        .filter(|(_, _, on)| *on)
+        .filter(|(_, _, on)| !on)
         .map(|(name, ..)| *name)
         .collect();
-    Ok((
-        !on.is_empty(),
-        format!("{} of {}: {}", on.len(), sets.len(), on.join(", ")),
-    ))
+    let on = sets.len() - off.len();
+    let off = if off.is_empty() {
+        String::new()
+    } else {
+        format!("; off: {}", off.join(", "))
+    };
+    Ok((on > 0, format!("{on} of {} on{off}", sets.len())))
 }
 
 pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
