@@ -46,6 +46,12 @@ pub(crate) fn typed(terminal: &mut Terminal, text: &str) {
     std::thread::sleep(APART);
 }
 
+/// Whether one of the last rows that are not empty has this text.
+pub(crate) fn at_bottom(rows: &[String], count: usize, text: &str) -> bool {
+    let filled = rows.iter().rev().filter(|row| !row.is_empty());
+    filled.take(count).any(|row| row.contains(text))
+}
+
 /// How often a row with this text was printed.
 pub(crate) fn times(terminal: &Terminal, text: &str) -> usize {
     let all = terminal.scrollback();

@@ -4,7 +4,7 @@ use hermes_testkit::model_server::{Gate, Reply};
 use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 
-use super::{at, open, quit, ready, say, typed};
+use super::{at, at_bottom, open, quit, ready, say, typed};
 use crate::Setup;
 
 #[test]
@@ -43,7 +43,7 @@ fn what_was_written_and_said_survives_a_kill() {
     let mut terminal = open(&setup);
     say(&mut terminal, "what is it?");
     terminal.wait_for("a boat");
-    terminal.wait_for("worked");
+    terminal.wait_for(" out");
     typed(&mut terminal, "a half-written thought");
     // Drafts are kept a moment after the last key.
     wait_for_draft(&setup, "a half-written thought");
@@ -101,13 +101,12 @@ fn a_new_session_can_be_taken_back() {
     setup.server.push_default(Reply::text("noted"));
     let mut terminal = open(&setup);
     say(&mut terminal, "remember the boat");
-    terminal.wait_for("worked");
+    terminal.wait_for(" out");
     say(&mut terminal, "/new");
     terminal.wait_for("back to the old one: /undo");
     say(&mut terminal, "/undo");
     terminal.wait_until("the old conversation", |rows| {
-        let last = rows.iter().rev().take(12);
-        last.clone().any(|row| row.contains("remember the boat"))
+        at_bottom(rows, 12, "remember the boat")
     });
     say(&mut terminal, "which one?");
     terminal.wait_until("an answer", |rows| {
@@ -127,7 +126,7 @@ fn plain_lines_where_a_screen_cannot_be_had() {
     for (name, value, args) in [("TERM", "dumb", vec![]), ("TERM", "xterm", vec!["--plain"])] {
         let mut terminal = at(&setup.home).env(name, value).args(args).start();
         terminal.wait_for("/help");
-        terminal.wait_for("> ");
+        terminal.wait_until("a prompt", |rows| rows.iter().any(|row| row == ">"));
         assert!(!terminal.screen_text().contains("? keys"));
         terminal.press("/quit\r");
         assert_eq!(terminal.leave().0, 0);
