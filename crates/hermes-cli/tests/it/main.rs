@@ -7,6 +7,7 @@
 
 mod auth;
 mod backup;
+mod browse;
 mod completion;
 mod config;
 mod conformance;

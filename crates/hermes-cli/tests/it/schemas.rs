@@ -18,7 +18,9 @@ fn schemas() -> &'static Path {
 
 fn read(name: &str) -> Value {
     let text = std::fs::read_to_string(schemas().join(name)).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    let value = serde_json::from_str(&text);
+    assert!(value.is_ok(), "{name}: {value:?}");
+    value.unwrap()
 }
 
 /// A home in which every reading command has something to tell.

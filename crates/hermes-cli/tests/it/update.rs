@@ -1,6 +1,7 @@
 //! `hermes update` and `hermes uninstall`: the program on the disk changes, is taken back, goes.
 
-use std::io::{Read as _, Write as _};
+use std::fmt::Write as _;
+use std::io::{self, Read as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,10 @@ impl Installed {
 
 fn sum(path: &Path) -> String {
     let digest = Sha256::digest(std::fs::read(path).unwrap());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }
 
 #[test]
@@ -173,8 +177,8 @@ fn serve(files: Vec<(&'static str, Vec<u8>)>) -> String {
                 "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 body.len()
             );
-            let _ = stream.write_all(head.as_bytes());
-            let _ = stream.write_all(body);
+            let _ = io::Write::write_all(&mut stream, head.as_bytes());
+            let _ = io::Write::write_all(&mut stream, body);
         }
     });
     format!("http://{address}")

@@ -220,7 +220,8 @@ fn sessions(home: &Home) -> Option<Words> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
     let found = runtime.block_on(store.list(ListFilter {
         exclude_sources: vec!["tool".to_owned()],
-        order: Order::LastActive,
+        // By an index: what was active last would have to be found among all messages.
+        order: Order::Started,
         limit: MOST_SESSIONS,
         ..ListFilter::default()
     }));

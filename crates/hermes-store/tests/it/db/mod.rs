@@ -2,6 +2,7 @@
 
 mod crash;
 mod guards;
+mod insights;
 mod layouts;
 mod listing;
 mod oracle;
