@@ -37,14 +37,12 @@ impl PanelView {
                 lines.push(Line::styled(text, theme.style(Role::Dim)));
             }
         }
-        if h >= 10 {
-            let most = h / 5;
-            for text in self.panel.footer.iter().take(most) {
-                let text = format!(" {}", flat(text));
-                let text = width::truncate_with(&text, w, theme.glyphs().ellipsis).into_owned();
-                lines.push(Line::styled(text, theme.style(Role::Dim)));
-            }
-        }
+        let most = match h {
+            0..6 => 0,
+            6..10 => 1,
+            _ => (h / 5).max(2),
+        };
+        lines.extend(self.footer(w, most, theme));
         let at = lines.len();
         match &self.state {
             State::List => {
@@ -73,6 +71,19 @@ impl PanelView {
                 (lines, Some((taken + column, at)))
             }
         }
+    }
+
+    /// What the panel says of itself, broken where it is long.
+    fn footer(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let room = w.saturating_sub(2).max(1);
+        let style = theme.style(Role::Dim);
+        let broken = |text: &String| width::wrap_text(&flat(text), room, style);
+        let mut lines: Vec<Line<'static>> = self.panel.footer.iter().flat_map(broken).collect();
+        lines.truncate(most);
+        for line in &mut lines {
+            line.spans.insert(0, Span::raw(" "));
+        }
+        lines
     }
 
     /// As many lines as the longest detail needs, so that the list does not jump.

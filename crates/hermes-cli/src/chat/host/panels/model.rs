@@ -144,7 +144,6 @@ fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) ->
             });
         }
     }
-    let usable = groups.iter().map(|group| group.rows.len()).sum::<usize>() + keyed.len();
     for (title, rows) in [("with your keys", keyed), ("needs a key", keyless)] {
         if !rows.is_empty() {
             groups.push(Group {
@@ -158,6 +157,8 @@ fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) ->
     if !route.model.is_empty() && !listed.clone().any(|row| row.mark == Mark::Current) {
         groups.insert(0, in_use(route));
     }
+    let listed = groups.iter().flat_map(|group| &group.rows);
+    let usable = listed.filter(|row| row.mark != Mark::Off).count();
     Panel {
         id: ID.to_owned(),
         title: "Model".to_owned(),
