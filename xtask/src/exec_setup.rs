@@ -56,7 +56,10 @@ pub(crate) fn run() -> Result<bool> {
     let home = workspace().join("target/exec");
     let stamp = home.join(STAMP);
     if std::fs::read_to_string(&stamp).is_ok_and(|text| text == RECIPE) {
-        eprintln!("sshd, podman, bubblewrap, shells unpacked: {}", home.display());
+        eprintln!(
+            "sshd, podman, bubblewrap, shells unpacked: {}",
+            home.display()
+        );
         return Ok(true);
     }
     let begun = Instant::now();

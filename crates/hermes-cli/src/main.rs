@@ -40,7 +40,9 @@ fn main() -> ExitCode {
     match commands::completion::answer() {
         Ok(false) => {}
         Ok(true) => return Exit::Ok.into(),
-        Err(failure) => return finish(Output::detect(args::ColorChoice::Auto, false), Err(failure)),
+        Err(failure) => {
+            return finish(Output::detect(args::ColorChoice::Auto, false), Err(failure));
+        }
     }
     match args::parse(std::env::args_os()) {
         Ok(cli) => {
@@ -117,9 +119,9 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Uninstall(args)) => commands::uninstall::run(&args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
-        Some(
-            Command::Version(_) | Command::Completion(_) | Command::Man(_) | Command::Help(_),
-        ) => Ok(()),
+        Some(Command::Version(_) | Command::Completion(_) | Command::Man(_) | Command::Help(_)) => {
+            Ok(())
+        }
     }
 }
 
