@@ -1,0 +1,356 @@
+//! Tool calls as an editor shows them.
+
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol::v1::schema::{
+    Content, ContentBlock, Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, TextContent,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind,
+};
+use serde_json::{Map, Value};
+
+use crate::edits::{self, Change};
+use crate::program::Past;
+
+/// Longest title, in characters.
+const TITLE: usize = 120;
+/// Longest text of a result, in bytes; the rest is in the conversation of the model only.
+const RESULT: usize = 64 * 1024;
+
+/// Arguments that name a file or directory.
+const PATHS: [&str; 2] = ["path", "image_path"];
+
+pub(crate) fn kind(tool: &str) -> ToolKind {
+    match tool {
+        "read_file" | "vision_analyze" | "skill_view" | "skills_list" => ToolKind::Read,
+        "write_file" | "patch" => ToolKind::Edit,
+        "search_files" | "session_search" => ToolKind::Search,
+        "terminal" | "process" | "execute_code" => ToolKind::Execute,
+        "web_search" | "web_extract" => ToolKind::Fetch,
+        "todo" | "delegate_task" | "mixture_of_agents" | "clarify" => ToolKind::Think,
+        _ => ToolKind::Other,
+    }
+}
+
+/// A call that began.
+pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
+    let args = read(arguments);
+    ToolCall::new(id.to_owned(), title(name, &args))
+        .name(name.to_owned())
+        .kind(kind(name))
+        .status(ToolCallStatus::InProgress)
+        .locations(locations(name, &args, cwd))
+        .raw_input(Value::Object(args))
+}
+
+/// What it says while it runs.
+pub(crate) fn progressed(id: &str, text: &str) -> ToolCallUpdate {
+    let fields = ToolCallUpdateFields::new()
+        .status(ToolCallStatus::InProgress)
+        .content(vec![block(fenced(text))]);
+    ToolCallUpdate::new(id.to_owned(), fields)
+}
+
+/// A call that ended.
+pub(crate) fn ended(
+    id: &str,
+    name: &str,
+    result: &str,
+    failed: bool,
+    changes: &[Change],
+) -> ToolCallUpdate {
+    let status = if failed {
+        ToolCallStatus::Failed
+    } else {
+        ToolCallStatus::Completed
+    };
+    let content = if failed || changes.is_empty() {
+        vec![block(shown(name, result))]
+    } else {
+        diffs(changes)
+    };
+    let mut fields = ToolCallUpdateFields::new()
+        .status(status)
+        .content(content)
+        .raw_output(output(result));
+    if !changes.is_empty() && !failed {
+        let locations = changes
+            .iter()
+            .map(|change| ToolCallLocation::new(change.path.clone()));
+        fields = fields.locations(locations.collect::<Vec<_>>());
+    }
+    ToolCallUpdate::new(id.to_owned(), fields)
+}
+
+/// A call of long ago, whole.
+pub(crate) fn past(id: &str, call: &Past, cwd: &Path) -> Option<ToolCall> {
+    let Past::Tool {
+        name,
+        arguments,
+        result,
+        failed,
+    } = call
+    else {
+        return None;
+    };
+    let changes = if edits::is_edit(name) && !failed {
+        edits::proposed(name, &read(arguments), cwd, &[])
+    } else {
+        Vec::new()
+    };
+    let update = ended(id, name, result, *failed, &changes);
+    let mut call = begun(id, name, arguments, cwd);
+    call.status = update.fields.status.unwrap_or_default();
+    call.content = update.fields.content.unwrap_or_default();
+    call.raw_output = update.fields.raw_output;
+    Some(call)
+}
+
+/// The list of `todo` as a plan.
+pub(crate) fn plan(name: &str, result: &str) -> Option<Plan> {
+    if name != "todo" {
+        return None;
+    }
+    let value: Value = serde_json::from_str(result).ok()?;
+    let items = value.get("todos")?.as_array()?;
+    let entry = |item: &Value| {
+        let status = match item.get("status").and_then(Value::as_str)? {
+            "in_progress" => PlanEntryStatus::InProgress,
+            // There is no word for cancelled; it will not be done any more.
+            "completed" | "cancelled" => PlanEntryStatus::Completed,
+            _ => PlanEntryStatus::Pending,
+        };
+        let content = item.get("content").and_then(Value::as_str)?;
+        Some(PlanEntry::new(content, PlanEntryPriority::Medium, status))
+    };
+    Some(Plan::new(items.iter().filter_map(entry).collect()))
+}
+
+pub(crate) fn diffs(changes: &[Change]) -> Vec<ToolCallContent> {
+    let diff = |change: &Change| {
+        let diff = Diff::new(change.path.clone(), change.new.clone());
+        ToolCallContent::Diff(diff.old_text(change.old.clone()))
+    };
+    changes.iter().map(diff).collect()
+}
+
+pub(crate) fn block(text: impl Into<String>) -> ToolCallContent {
+    let text = ContentBlock::Text(TextContent::new(text));
+    ToolCallContent::Content(Content::new(text))
+}
+
+/// The arguments object; what is no object is kept under a name.
+fn read(arguments: &str) -> Map<String, Value> {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(map)) => map,
+        _ if arguments.trim().is_empty() => Map::new(),
+        _ => {
+            let mut map = Map::new();
+            map.insert("arguments".to_owned(), Value::from(arguments));
+            map
+        }
+    }
+}
+
+fn title(name: &str, args: &Map<String, Value>) -> String {
+    let word = |key: &str| args.get(key).and_then(Value::as_str);
+    let said = match name {
+        "terminal" => word("command").map(str::to_owned),
+        "execute_code" => Some("Run a program".to_owned()),
+        "read_file" => word("path").map(|path| format!("Read {path}")),
+        "write_file" => word("path").map(|path| format!("Write {path}")),
+        "patch" => Some(match edits::named(name, args, Path::new("")).as_slice() {
+            [] => "Edit".to_owned(),
+            [one] => format!("Edit {}", one.display()),
+            many => format!("Edit {} files", many.len()),
+        }),
+        "search_files" => word("pattern").map(|pattern| format!("Search {pattern}")),
+        "web_search" => word("query").map(|query| format!("Search the web: {query}")),
+        "web_extract" => Some("Read web pages".to_owned()),
+        "delegate_task" => word("goal").map(|goal| format!("Subagent: {goal}")),
+        "todo" => Some("Plan".to_owned()),
+        _ => None,
+    };
+    shorten(&said.unwrap_or_else(|| name.to_owned()))
+}
+
+pub(crate) fn shorten(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let cut = line.chars().count() > TITLE || text.trim().lines().count() > 1;
+    let mut short: String = line.chars().take(TITLE).collect();
+    if cut {
+        short.push('…');
+    }
+    short
+}
+
+fn locations(name: &str, args: &Map<String, Value>, cwd: &Path) -> Vec<ToolCallLocation> {
+    if edits::is_edit(name) {
+        let paths = edits::named(name, args, cwd);
+        return paths.into_iter().map(ToolCallLocation::new).collect();
+    }
+    let path = PATHS
+        .iter()
+        .find_map(|key| args.get(*key).and_then(Value::as_str))
+        .filter(|path| !path.is_empty() && !path.contains("://"));
+    let Some(path) = path else {
+        return Vec::new();
+    };
+    let line = args.get("offset").and_then(Value::as_u64);
+    let line = line.and_then(|line| u32::try_from(line).ok());
+    let path: PathBuf = edits::absolute(path, cwd);
+    vec![ToolCallLocation::new(path).line(line.filter(|_| name == "read_file"))]
+}
+
+/// A result for people: what a command printed, what a file says, else as it is.
+fn shown(name: &str, result: &str) -> String {
+    let Ok(Value::Object(map)) = serde_json::from_str::<Value>(result) else {
+        return fenced(result);
+    };
+    let word = |key: &str| map.get(key).and_then(Value::as_str);
+    if let Some(error) = word("error").filter(|error| !error.is_empty()) {
+        let output = word("output").filter(|output| !output.is_empty());
+        return match output {
+            Some(output) => format!("{error}\n\n{}", fenced(output)),
+            None => error.to_owned(),
+        };
+    }
+    let text = match name {
+        "terminal" | "process" | "execute_code" => word("output"),
+        "read_file" => word("content"),
+        _ => None,
+    };
+    let Some(text) = text else {
+        return fenced(&serde_json::to_string_pretty(&map).unwrap_or_else(|_| result.to_owned()));
+    };
+    let code = map.get("exit_code").and_then(Value::as_i64);
+    match code {
+        Some(code) if code != 0 => format!("{}\n\nexit code {code}", fenced(text)),
+        _ => fenced(text),
+    }
+}
+
+fn output(result: &str) -> Value {
+    serde_json::from_str(result).unwrap_or_else(|_| Value::from(result))
+}
+
+/// As it is, not as markdown; from the end if it is long, where the news is.
+pub(crate) fn fenced(text: &str) -> String {
+    let text = text.trim_end_matches('\n');
+    let mut from = text.len().saturating_sub(RESULT);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    let (mark, text) = if from > 0 {
+        ("…\n", &text[from..])
+    } else {
+        ("", text)
+    };
+    // Longer than any fence inside.
+    let longest = text
+        .lines()
+        .map(str::trim_start)
+        .map(|line| line.len() - line.trim_start_matches('`').len())
+        .max();
+    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    format!("{fence}\n{mark}{text}\n{fence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(content: &[ToolCallContent]) -> String {
+        match content {
+            [ToolCallContent::Content(Content { content, .. })] => match content {
+                ContentBlock::Text(text) => text.text.clone(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_says_what_it_does_and_where() {
+        let args = json!({"path": "src/a.rs", "offset": 7}).to_string();
+        let call = begun("c1", "read_file", &args, Path::new("/w"));
+        assert_eq!(call.title, "Read src/a.rs");
+        assert_eq!(call.kind, ToolKind::Read);
+        assert_eq!(call.locations[0].path, Path::new("/w/src/a.rs"));
+        assert_eq!(call.locations[0].line, Some(7));
+        let long = json!({"command": format!("echo {}\nrm x", "y".repeat(300))}).to_string();
+        let call = begun("c2", "terminal", &long, Path::new("/w"));
+        assert_eq!(call.kind, ToolKind::Execute);
+        assert!(call.title.ends_with('…') && call.title.chars().count() == TITLE + 1);
+    }
+
+    #[test]
+    fn unreadable_arguments_are_shown_as_they_are() {
+        let call = begun("c1", "terminal", "{\"command\": ", Path::new("/w"));
+        assert_eq!(call.title, "terminal");
+        assert_eq!(call.raw_input, Some(json!({"arguments": "{\"command\": "})));
+    }
+
+    #[test]
+    fn commands_show_their_output_and_what_failed_says_so() {
+        let result = json!({"output": "a ``` b\n", "exit_code": 2, "error": null}).to_string();
+        let update = ended("c1", "terminal", &result, false, &[]);
+        assert_eq!(update.fields.status, Some(ToolCallStatus::Completed));
+        let shown = text(&update.fields.content.unwrap());
+        assert!(
+            shown.contains("a ``` b") && shown.ends_with("exit code 2"),
+            "{shown}"
+        );
+        let update = ended("c1", "terminal", "Error: no", true, &[]);
+        assert_eq!(update.fields.status, Some(ToolCallStatus::Failed));
+        assert!(text(&update.fields.content.unwrap()).contains("Error: no"));
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_those_inside() {
+        assert_eq!(fenced("````\nx\n````"), "`````\n````\nx\n````\n`````");
+        let cut = fenced(&"é".repeat(RESULT));
+        assert!(cut.contains('…') && cut.len() < RESULT + 32);
+    }
+
+    #[test]
+    fn a_list_of_things_to_do_is_a_plan() {
+        let result = json!({"todos": [
+            {"id": "1", "content": "look", "status": "completed"},
+            {"id": "2", "content": "write", "status": "in_progress"},
+            {"id": "3", "content": "test", "status": "pending"},
+        ]});
+        let plan = plan("todo", &result.to_string()).unwrap();
+        let entries: Vec<_> = plan
+            .entries
+            .iter()
+            .map(|entry| (entry.content.as_str(), entry.status.clone()))
+            .collect();
+        assert_eq!(
+            entries,
+            [
+                ("look", PlanEntryStatus::Completed),
+                ("write", PlanEntryStatus::InProgress),
+                ("test", PlanEntryStatus::Pending)
+            ]
+        );
+        assert!(super::plan("terminal", &result.to_string()).is_none());
+    }
+
+    #[test]
+    fn a_past_edit_shows_what_it_wrote() {
+        let past = Past::Tool {
+            name: "patch".into(),
+            arguments: json!({"path": "a", "old_string": "x", "new_string": "y"}).to_string(),
+            result: "{\"success\":true}".into(),
+            failed: false,
+        };
+        let call = super::past("past-1", &past, Path::new("/w")).unwrap();
+        assert_eq!(call.status, ToolCallStatus::Completed);
+        assert!(matches!(&call.content[0], ToolCallContent::Diff(diff)
+            if diff.old_text.as_deref() == Some("x") && diff.new_text == "y"));
+    }
+}

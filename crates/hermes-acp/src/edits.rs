@@ -1,0 +1,264 @@
+//! Changes of files: what a call wants to change, whether the person is asked, what it changed.
+//!
+//! Tools know nothing of editors, so the two that change files are wrapped: the text before and
+//! after is read around the call, which alone makes a diff true.
+
+mod proposal;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
+use hermes_core::redact;
+use hermes_core::tool::{
+    Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
+};
+use tokio::sync::watch;
+
+use crate::mode::Mode;
+
+pub use proposal::Change;
+pub(crate) use proposal::{absolute, named, proposed};
+
+/// Largest file that is shown as a diff.
+const LARGEST: u64 = 512 * 1024;
+/// Calls whose changes wait to be shown.
+const KEPT: usize = 64;
+
+/// How the question begins that every change is asked by.
+pub(crate) const ACTION: &str = "change ";
+
+/// Tools that change files.
+pub(crate) fn is_edit(tool: &str) -> bool {
+    matches!(tool, "write_file" | "patch")
+}
+
+/// The changes of one conversation. Cheap to clone.
+#[derive(Clone)]
+pub struct Edits(Arc<Inner>);
+
+struct Inner {
+    mode: watch::Sender<Mode>,
+    kept: Mutex<VecDeque<(String, Vec<Change>)>>,
+}
+
+impl Default for Edits {
+    fn default() -> Self {
+        Self::new(Mode::default())
+    }
+}
+
+impl Edits {
+    pub fn new(mode: Mode) -> Self {
+        Self(Arc::new(Inner {
+            mode: watch::Sender::new(mode),
+            kept: Mutex::default(),
+        }))
+    }
+
+    pub fn mode(&self) -> Mode {
+        *self.0.mode.borrow()
+    }
+
+    pub fn set_mode(&self, mode: Mode) {
+        self.0.mode.send_replace(mode);
+    }
+
+    pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
+        self.0.mode.subscribe()
+    }
+
+    /// The tool, asked about and watched if it changes files. `local`: its files are on this machine.
+    pub fn guard(&self, tool: Arc<dyn Tool>, local: bool) -> Arc<dyn Tool> {
+        if !is_edit(&tool.spec().name) {
+            return tool;
+        }
+        Arc::new(Guarded {
+            tool,
+            local,
+            edits: self.clone(),
+        })
+    }
+
+    /// What a call wants to change, or has changed.
+    pub(crate) fn of(&self, call: &str) -> Vec<Change> {
+        let kept = self.kept();
+        let found = kept.iter().find(|(id, _)| id == call);
+        found
+            .map(|(_, changes)| changes.clone())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn take(&self, call: &str) -> Vec<Change> {
+        let mut kept = self.kept();
+        let at = kept.iter().position(|(id, _)| id == call);
+        let found = at.and_then(|at| kept.remove(at));
+        found.map(|(_, changes)| changes).unwrap_or_default()
+    }
+
+    fn keep(&self, call: &str, changes: Vec<Change>) {
+        let mut kept = self.kept();
+        kept.retain(|(id, _)| id != call);
+        if kept.len() >= KEPT {
+            kept.pop_front();
+        }
+        kept.push_back((call.to_owned(), changes));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(String, Vec<Change>)>> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Guarded {
+    tool: Arc<dyn Tool>,
+    local: bool,
+    edits: Edits,
+}
+
+impl Guarded {
+    async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
+        let name = self.tool.spec().name.clone();
+        let paths = named(&name, &args, &cx.cwd);
+        let before = self.read(&paths).await;
+        self.edits
+            .keep(&cx.call_id, proposed(&name, &args, &cx.cwd, &before));
+        // Arguments without a file are the tool's to complain about.
+        if !paths.is_empty()
+            && self.edits.mode() == Mode::Default
+            && cx.approver.presence() == Presence::Person
+            && let Err(refused) = self.ask(&name, &paths, cx).await
+        {
+            return refused;
+        }
+        let outcome = self.tool.call(args, cx).await;
+        if !outcome.is_error() && self.local {
+            let after = self.read(&paths).await;
+            let changes = changed(before, after);
+            if !changes.is_empty() {
+                self.edits.keep(&cx.call_id, changes);
+            }
+        }
+        outcome
+    }
+
+    async fn ask(
+        &self,
+        name: &str,
+        paths: &[PathBuf],
+        cx: &ToolContext,
+    ) -> Result<(), ToolOutcome> {
+        let files: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let files = files.join(", ");
+        let question = cx.approver.decide(ApprovalRequest {
+            id: cx.call_id.clone(),
+            tool: name.to_owned(),
+            action: format!("{ACTION}{files}"),
+            reasons: vec!["every change of a file is asked about in this mode".to_owned()],
+            rule: None,
+            posture: None,
+        });
+        let verdict = tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => {
+                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
+            }
+            verdict = question => verdict,
+        };
+        match verdict {
+            Verdict::Once => Ok(()),
+            Verdict::Session | Verdict::Always(_) => {
+                self.edits.set_mode(Mode::AcceptEdits);
+                Ok(())
+            }
+            Verdict::Deny { why } => {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                Err(ToolOutcome::error(
+                    ToolErrorKind::Denied,
+                    format!(
+                        "{name}: the person did not allow the change of {files}{why}; nothing was \
+                         changed. Do not try another way; ask what they want instead"
+                    ),
+                ))
+            }
+        }
+    }
+
+    async fn read(&self, paths: &[PathBuf]) -> Vec<(PathBuf, Text)> {
+        let mut texts = Vec::new();
+        for path in paths {
+            let text = if self.local {
+                read(path).await
+            } else {
+                Text::Unknown
+            };
+            texts.push((path.clone(), text));
+        }
+        texts
+    }
+}
+
+impl Tool for Guarded {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn offered(&self, beside: &Registry) -> ToolSpec {
+        self.tool.offered(beside)
+    }
+
+    fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(self.run(args, cx))
+    }
+}
+
+/// A file as it can be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Text {
+    Is(String),
+    /// There is no such file.
+    Missing,
+    /// It is too large, no text, or not here.
+    Unknown,
+}
+
+async fn read(path: &Path) -> Text {
+    match tokio::fs::metadata(path).await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Text::Missing,
+        // Reading a pipe would wait for somebody to write.
+        Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => {
+            match tokio::fs::read_to_string(path).await {
+                Ok(text) => Text::Is(redact::known(&text).into_owned()),
+                Err(_) => Text::Unknown,
+            }
+        }
+        _ => Text::Unknown,
+    }
+}
+
+fn changed(before: Vec<(PathBuf, Text)>, after: Vec<(PathBuf, Text)>) -> Vec<Change> {
+    let pairs = before.into_iter().zip(after);
+    let change = |((path, old), (_, new)): ((PathBuf, Text), (PathBuf, Text))| {
+        if old == new {
+            return None;
+        }
+        let (old, new) = match (old, new) {
+            (Text::Is(old), Text::Is(new)) => (Some(old), new),
+            (Text::Is(old), Text::Missing) => (Some(old), String::new()),
+            (Text::Missing, Text::Is(new)) => (None, new),
+            (Text::Missing, Text::Missing) | (Text::Unknown, _) | (_, Text::Unknown) => {
+                return None;
+            }
+        };
+        Some(Change { path, old, new })
+    };
+    pairs.filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Serves editors: the Agent Client Protocol over a pair of byte streams, mapped to conversations.
+//!
+//! What a conversation is belongs to the [`Program`]; this crate turns its events into updates and
+//! the editor's requests into wishes. One task per conversation; nothing but JSON-RPC is written.
+
+mod calls;
+mod edits;
+mod mode;
+mod permission;
+mod program;
+mod prompt;
+mod question;
+mod server;
+mod session;
+mod updates;
+mod wire;
+
+pub use edits::{Change, Edits};
+pub use mode::Mode;
+pub use program::{
+    CommandInfo, Follows, Listed, NEWS, News, Opened, Opening, Past, Program, Reach, Refusal,
+    RefusalKind, Server, WISHES, Wanted, Wish,
+};
+pub use server::serve;

@@ -1,0 +1,142 @@
+//! How much is asked: the modes that an editor offers.
+
+use agent_client_protocol::v1::schema::{SessionMode, SessionModeState};
+use hermes_core::approval::{ApprovalRequest, Verdict};
+
+/// What a person is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Every change of a file, and what is dangerous.
+    #[default]
+    Default,
+    /// What is dangerous; files of the workspace are changed without asking.
+    AcceptEdits,
+    /// Nothing. Commands that would be asked about run; every other thing that would be asked about
+    /// is refused. What is forbidden never gets as far as here.
+    DontAsk,
+}
+
+/// Tools whose questions are about running something.
+const COMMANDS: [&str; 3] = ["terminal", "process", "execute_code"];
+
+impl Mode {
+    pub const ALL: [Self; 3] = [Self::Default, Self::AcceptEdits, Self::DontAsk];
+
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::AcceptEdits => "accept_edits",
+            Self::DontAsk => "dont_ask",
+        }
+    }
+
+    pub fn of(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.id() == id)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Default => "Ask",
+            Self::AcceptEdits => "Accept edits",
+            Self::DontAsk => "Don't ask",
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Self::Default => "Asks before every change of a file and before dangerous commands",
+            Self::AcceptEdits => {
+                "Changes files of the workspace without asking; asks about everything else"
+            }
+            Self::DontAsk => {
+                "Asks nothing: commands run, files outside the workspace are not changed, and what \
+                 is forbidden stays forbidden"
+            }
+        }
+    }
+
+    /// What is answered without the person; `None`: they are asked.
+    pub fn verdict(self, request: &ApprovalRequest) -> Option<Verdict> {
+        match self {
+            Self::Default | Self::AcceptEdits => None,
+            Self::DontAsk if COMMANDS.contains(&request.tool.as_str()) => {
+                // A command that the sandbox stopped would run without limits: not unasked.
+                let confined = !request.id.ends_with("-outside");
+                Some(if confined {
+                    Verdict::Once
+                } else {
+                    refused("nobody is asked in this mode, and nothing leaves the sandbox unasked")
+                })
+            }
+            Self::DontAsk => Some(refused(
+                "nobody is asked in this mode, and this needs the person; the mode can be changed \
+                 in the editor",
+            )),
+        }
+    }
+
+    /// For the editor.
+    pub fn state(self) -> SessionModeState {
+        let modes = Self::ALL.map(|mode| {
+            SessionMode::new(mode.id(), mode.name()).description(mode.about().to_owned())
+        });
+        SessionModeState::new(self.id(), modes.to_vec())
+    }
+}
+
+fn refused(why: &str) -> Verdict {
+    Verdict::Deny {
+        why: Some(why.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(tool: &str, id: &str) -> ApprovalRequest {
+        ApprovalRequest {
+            id: id.into(),
+            tool: tool.into(),
+            action: "x".into(),
+            reasons: Vec::new(),
+            rule: None,
+            posture: None,
+        }
+    }
+
+    #[test]
+    fn only_the_mode_that_asks_nothing_answers_by_itself() {
+        for mode in [Mode::Default, Mode::AcceptEdits] {
+            assert_eq!(mode.verdict(&request("terminal", "c1:0")), None);
+            assert_eq!(mode.verdict(&request("write_file", "c1")), None);
+        }
+        let mode = Mode::DontAsk;
+        assert_eq!(
+            mode.verdict(&request("terminal", "c1:0")),
+            Some(Verdict::Once)
+        );
+        // Outside the workspace, out of the sandbox, lasting: refused without a question.
+        for (tool, id) in [
+            ("write_file", "c1"),
+            ("terminal", "c1-outside"),
+            ("memory", "c1:lasting"),
+        ] {
+            assert!(
+                matches!(
+                    mode.verdict(&request(tool, id)),
+                    Some(Verdict::Deny { why: Some(_) })
+                ),
+                "{tool} {id}"
+            );
+        }
+    }
+
+    #[test]
+    fn ids_name_modes() {
+        for mode in Mode::ALL {
+            assert_eq!(Mode::of(mode.id()), Some(mode));
+        }
+        assert_eq!(Mode::of("yolo"), None);
+    }
+}

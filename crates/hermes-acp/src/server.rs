@@ -1,0 +1,554 @@
+//! The agent's side of the protocol: requests of an editor, answered.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, AuthMethod, AuthMethodTerminal, AuthenticateRequest, AuthenticateResponse,
+    CancelNotification, ClientCapabilities, CloseSessionRequest, CloseSessionResponse,
+    Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
+    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer,
+    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
+    SessionInfo, SessionListCapabilities, SessionResumeCapabilities, SetSessionModeRequest,
+    SetSessionModeResponse,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Agent, Client, Error, ErrorCode, JsonRpcResponse};
+use futures_util::future::join_all;
+use hermes_core::event::NoticeLevel;
+use hermes_core::task;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::edits::Edits;
+use crate::mode::Mode;
+use crate::program::{Opening, Past, Program, Reach, Server, Wanted};
+use crate::session::{self, ORDERS, Order, Outlet, Parts, Prompt, Session};
+use crate::updates;
+use crate::wire::{self, Gauge};
+
+/// Conversations that may be open at once.
+const SESSIONS: usize = 64;
+/// Stored conversations in one answer.
+const PAGE: usize = 50;
+/// What may be left to be written when the editor has closed its end.
+const DRAINING: Duration = Duration::from_secs(2);
+
+/// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
+/// conversation has ended.
+pub async fn serve<R, W>(
+    program: Arc<dyn Program>,
+    (name, version): (&'static str, &'static str),
+    (input, output): (R, W),
+    stop: CancellationToken,
+) -> Result<(), Error>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let shared = Arc::new(Shared {
+        program,
+        about: (name, version),
+        gauge: Arc::default(),
+        client: Mutex::default(),
+        open: Mutex::default(),
+        stop: stop.child_token(),
+    });
+    let ended = CancellationToken::new();
+    let gauge = Arc::clone(&shared.gauge);
+    let transport = wire::lines(input, output, gauge, ended.clone());
+    let served = serve_lines(Arc::clone(&shared), transport);
+    // An editor that reads no more cannot hold us.
+    let leaving = async {
+        ended.cancelled().await;
+        shared.stop.cancel();
+        tokio::time::sleep(DRAINING).await;
+    };
+    let outcome = tokio::select! {
+        outcome = served => outcome,
+        () = leaving => Ok(()),
+        () = stop.cancelled() => Ok(()),
+    };
+    shared.close().await;
+    outcome
+}
+
+async fn serve_lines(
+    shared: Arc<Shared>,
+    transport: impl agent_client_protocol::ConnectTo<Agent> + 'static,
+) -> Result<(), Error> {
+    let [greeted, checked, begun, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
+    let [listed, prompted, switched, closed] = [(); 4].map(|()| Arc::clone(&shared));
+    Agent
+        .v1()
+        .name(shared.about.0)
+        .on_receive_request(
+            async move |request: InitializeRequest, responder, _: ConnectionTo<Client>| {
+                responder.respond(greeted.initialize(request))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |_: AuthenticateRequest, responder, _: ConnectionTo<Client>| {
+                let ready = checked.program.ready().map_err(|why| session::error(&why));
+                responder.respond_with_result(ready.map(|()| AuthenticateResponse::new()))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: NewSessionRequest, responder, cx| {
+                begun.new_session(request, responder, cx);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: LoadSessionRequest, responder, cx| {
+                loaded.load_session(request, responder, cx);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ResumeSessionRequest, responder, cx| {
+                resumed.resume_session(request, responder, cx);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ListSessionsRequest, responder, _: ConnectionTo<Client>| {
+                listed.list_sessions(request, responder);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: PromptRequest, responder, _: ConnectionTo<Client>| {
+                prompted.prompt(request, responder)
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionModeRequest, responder, _: ConnectionTo<Client>| {
+                responder.respond_with_result(switched.set_mode(&request))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: CloseSessionRequest, responder, _: ConnectionTo<Client>| {
+                closed.close_session(&request, responder)
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_notification(
+            async move |request: CancelNotification, _: ConnectionTo<Client>| {
+                // A session that is not open has nothing to cancel.
+                if let Ok(orders) = shared.orders(&request.session_id.0) {
+                    let _ = orders.try_send(Order::Cancel);
+                }
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        )
+        .connect_to(transport)
+        .await
+}
+
+struct Shared {
+    program: Arc<dyn Program>,
+    about: (&'static str, &'static str),
+    gauge: Arc<Gauge>,
+    client: Mutex<Arc<ClientCapabilities>>,
+    open: Mutex<HashMap<String, Open>>,
+    stop: CancellationToken,
+}
+
+/// A conversation that is open.
+struct Open {
+    orders: mpsc::Sender<Order>,
+    edits: Edits,
+    stop: CancellationToken,
+    done: JoinHandle<Result<(), task::Panicked>>,
+}
+
+/// What was opened.
+struct Begun {
+    id: String,
+    mode: Mode,
+    outlet: Outlet,
+    past: Vec<Past>,
+    title: Option<String>,
+    remarks: Vec<String>,
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client(&self) -> MutexGuard<'_, Arc<ClientCapabilities>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn initialize(&self, request: InitializeRequest) -> InitializeResponse {
+        let terminal = request.client_capabilities.auth.terminal;
+        *self.client() = Arc::new(request.client_capabilities);
+        let sessions = SessionCapabilities::new()
+            .list(SessionListCapabilities::new())
+            .resume(SessionResumeCapabilities::new())
+            .close(SessionCloseCapabilities::new());
+        let capabilities = AgentCapabilities::new()
+            .load_session(true)
+            .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
+            .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
+            .session_capabilities(sessions);
+        let mut methods = Vec::new();
+        if terminal {
+            let setup = AuthMethodTerminal::new("setup", "Set up a model")
+                .description("Opens hermes setup in a terminal".to_owned())
+                .args(vec!["--setup".to_owned()]);
+            methods.push(AuthMethod::Terminal(setup));
+        }
+        let (name, version) = self.about;
+        InitializeResponse::new(ProtocolVersion::V1)
+            .agent_capabilities(capabilities)
+            .auth_methods(methods)
+            .agent_info(Implementation::new(name, version).title("Hermes".to_owned()))
+    }
+
+    fn new_session(
+        self: &Arc<Self>,
+        request: NewSessionRequest,
+        responder: Responder<NewSessionResponse>,
+        cx: ConnectionTo<Client>,
+    ) {
+        let this = Arc::clone(self);
+        task::spawn("acp new", async move {
+            let opening = this.opening(request.cwd, None, request.mcp_servers);
+            let begun = this.begin(opening, cx).await;
+            let response = begun
+                .as_ref()
+                .map(|begun| NewSessionResponse::new(begun.id.clone()).modes(begun.mode.state()));
+            respond(responder, response.map_err(Clone::clone));
+            if let Ok(begun) = begun {
+                this.greet(&begun).await;
+            }
+        });
+    }
+
+    fn load_session(
+        self: &Arc<Self>,
+        request: LoadSessionRequest,
+        responder: Responder<LoadSessionResponse>,
+        cx: ConnectionTo<Client>,
+    ) {
+        let this = Arc::clone(self);
+        task::spawn("acp load", async move {
+            let id = request.session_id.0.to_string();
+            let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
+            let begun = this.begin(opening, cx).await;
+            if let Ok(begun) = &begun {
+                // All of it before the answer: then the editor knows where the past ends.
+                for update in updates::past(&begun.past, &request.cwd) {
+                    begun.outlet.update(update).await;
+                }
+            }
+            let response = begun
+                .as_ref()
+                .map(|begun| LoadSessionResponse::new().modes(begun.mode.state()));
+            respond(responder, response.map_err(Clone::clone));
+            if let Ok(begun) = begun {
+                this.greet(&begun).await;
+            }
+        });
+    }
+
+    fn resume_session(
+        self: &Arc<Self>,
+        request: ResumeSessionRequest,
+        responder: Responder<ResumeSessionResponse>,
+        cx: ConnectionTo<Client>,
+    ) {
+        let this = Arc::clone(self);
+        task::spawn("acp resume", async move {
+            let id = request.session_id.0.to_string();
+            let opening = this.opening(request.cwd, Some(id), request.mcp_servers);
+            let begun = this.begin(opening, cx).await;
+            let response = begun
+                .as_ref()
+                .map(|begun| ResumeSessionResponse::new().modes(begun.mode.state()));
+            respond(responder, response.map_err(Clone::clone));
+            if let Ok(begun) = begun {
+                this.greet(&begun).await;
+            }
+        });
+    }
+
+    fn opening(
+        &self,
+        cwd: PathBuf,
+        resume: Option<String>,
+        servers: Vec<McpServer>,
+    ) -> Result<Opening, Error> {
+        self.program.ready().map_err(|why| session::error(&why))?;
+        if !cwd.is_absolute() || !cwd.is_dir() {
+            let text = format!("cwd is no absolute path of a directory: {}", cwd.display());
+            return Err(session::invalid(text));
+        }
+        Ok(Opening {
+            cwd,
+            resume,
+            servers: servers.into_iter().map(server).collect::<Result<_, _>>()?,
+            edits: Edits::default(),
+        })
+    }
+
+    /// Opens a conversation and starts its task.
+    async fn begin(
+        self: &Arc<Self>,
+        opening: Result<Opening, Error>,
+        connection: ConnectionTo<Client>,
+    ) -> Result<Begun, Error> {
+        let opening = opening?;
+        if let Some(id) = &opening.resume {
+            // An editor that opens it once more has forgotten that it is open.
+            self.end(id).await;
+        }
+        if self.open().len() >= SESSIONS {
+            let text = format!("{SESSIONS} conversations are open; close some first");
+            return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
+        }
+        let (cwd, edits) = (opening.cwd.clone(), opening.edits.clone());
+        let asked_for = opening.resume.clone();
+        let opened = self.program.open(opening).await;
+        let opened = opened.map_err(|why| session::error(&why))?;
+        // The editor goes on to use the id that it knows.
+        let id = asked_for.unwrap_or(opened.id);
+        let outlet = Outlet {
+            session: id.clone(),
+            connection,
+            gauge: Arc::clone(&self.gauge),
+            client: Arc::clone(&self.client()),
+        };
+        let (orders, receiver) = mpsc::channel(ORDERS);
+        let stop = self.stop.child_token();
+        let session = Session::new(Parts {
+            outlet: outlet.clone(),
+            cwd,
+            edits: edits.clone(),
+            orders: receiver,
+            wishes: opened.wishes,
+            news: opened.news,
+            stop: stop.clone(),
+        });
+        let mode = edits.mode();
+        let open = Open {
+            orders,
+            edits,
+            stop,
+            done: task::spawn("acp session", session.run()),
+        };
+        self.open().insert(id.clone(), open);
+        Ok(Begun {
+            id,
+            mode,
+            outlet,
+            past: opened.past,
+            title: opened.title,
+            remarks: opened.remarks,
+        })
+    }
+
+    /// What an editor is told of a conversation once it knows its id.
+    async fn greet(&self, begun: &Begun) {
+        let outlet = &begun.outlet;
+        let commands = self.program.commands();
+        outlet.update(updates::commands(commands)).await;
+        if let Some(title) = &begun.title {
+            outlet.update(updates::title(title)).await;
+        }
+        for remark in &begun.remarks {
+            outlet.notice(NoticeLevel::Warning, remark).await;
+        }
+    }
+
+    fn list_sessions(
+        self: &Arc<Self>,
+        request: ListSessionsRequest,
+        responder: Responder<ListSessionsResponse>,
+    ) {
+        let this = Arc::clone(self);
+        task::spawn("acp list", async move {
+            respond(responder, this.listed(request).await);
+        });
+    }
+
+    async fn listed(&self, request: ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
+        let offset = match &request.cursor {
+            None => 0,
+            Some(cursor) => cursor
+                .parse()
+                .map_err(|_| session::invalid("the cursor is none of ours"))?,
+        };
+        let wanted = Wanted {
+            cwd: request.cwd,
+            offset,
+            // One more, to know whether there are more.
+            limit: PAGE + 1,
+        };
+        let listed = self.program.list(wanted).await;
+        let mut listed = listed.map_err(|why| session::error(&why))?;
+        let more = listed.len() > PAGE;
+        listed.truncate(PAGE);
+        let info = listed.into_iter().map(|row| {
+            SessionInfo::new(row.id, row.cwd)
+                .title(row.title)
+                .updated_at(row.updated_at)
+        });
+        let next = more.then(|| (offset + PAGE).to_string());
+        Ok(ListSessionsResponse::new(info.collect()).next_cursor(next))
+    }
+
+    fn prompt(
+        &self,
+        request: PromptRequest,
+        responder: Responder<PromptResponse>,
+    ) -> Result<(), Error> {
+        let orders = match self.orders(&request.session_id.0) {
+            Ok(orders) => orders,
+            Err(error) => return responder.respond_with_error(error),
+        };
+        let cancelled = responder.cancellation();
+        let over = CancellationToken::new();
+        let watched = over.clone();
+        let prompt = Box::new(Prompt {
+            responder,
+            over: over.drop_guard(),
+        });
+        let blocks = request.prompt;
+        match orders.try_send(Order::Prompt { blocks, prompt }) {
+            Ok(()) => {
+                // `$/cancel_request` for a prompt means what `session/cancel` means.
+                task::spawn("acp cancel", async move {
+                    tokio::select! {
+                        () = watched.cancelled() => {}
+                        () = cancelled.cancelled() => drop(orders.try_send(Order::Cancel)),
+                    }
+                });
+            }
+            Err(refused) => {
+                if let Order::Prompt { prompt, .. } = refused.into_inner() {
+                    prompt.answer(Err(session::busy()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mode(&self, request: &SetSessionModeRequest) -> Result<SetSessionModeResponse, Error> {
+        let id = &request.session_id.0;
+        let Some(mode) = Mode::of(&request.mode_id.0) else {
+            let known = Mode::ALL.map(Mode::id).join(", ");
+            let text = format!("no mode {:?}; there are: {known}", request.mode_id.0);
+            return Err(session::invalid(text));
+        };
+        let open = self.open();
+        let session = open.get(&**id).ok_or_else(|| not_open(id))?;
+        session.edits.set_mode(mode);
+        Ok(SetSessionModeResponse::new())
+    }
+
+    fn close_session(
+        self: &Arc<Self>,
+        request: &CloseSessionRequest,
+        responder: Responder<CloseSessionResponse>,
+    ) -> Result<(), Error> {
+        let id = request.session_id.0.to_string();
+        if !self.open().contains_key(&id) {
+            return responder.respond_with_error(not_open(&id));
+        }
+        let this = Arc::clone(self);
+        task::spawn("acp close", async move {
+            this.end(&id).await;
+            respond(responder, Ok(CloseSessionResponse::new()));
+        });
+        Ok(())
+    }
+
+    fn orders(&self, id: &str) -> Result<mpsc::Sender<Order>, Error> {
+        let open = self.open();
+        let session = open.get(id).ok_or_else(|| not_open(id))?;
+        Ok(session.orders.clone())
+    }
+
+    /// Ends a conversation, if it is open.
+    async fn end(&self, id: &str) {
+        let open = self.open().remove(id);
+        if let Some(open) = open {
+            open.stop.cancel();
+            // A panic in it was reported already.
+            let _ = open.done.await;
+        }
+    }
+
+    async fn close(&self) {
+        self.stop.cancel();
+        let open = std::mem::take(&mut *self.open());
+        join_all(open.into_values().map(|open| open.done)).await;
+    }
+}
+
+fn not_open(id: &str) -> Error {
+    let text = format!("the session {id} is not open; session/load opens it");
+    Error::new(ErrorCode::RESOURCE_NOT_FOUND, text)
+}
+
+fn respond<T: JsonRpcResponse>(responder: Responder<T>, response: Result<T, Error>) {
+    if let Err(error) = responder.respond_with_result(response) {
+        tracing::debug!("a request is not answered: {error}");
+    }
+}
+
+/// A server as the editor names it.
+fn server(server: McpServer) -> Result<Server, Error> {
+    let (name, reach) = match server {
+        McpServer::Stdio(server) => {
+            let env = server.env.into_iter().map(|v| (v.name, v.value)).collect();
+            let reach = Reach::Stdio {
+                command: server.command,
+                args: server.args,
+                env,
+            };
+            (server.name, reach)
+        }
+        McpServer::Http(server) => {
+            let headers = server.headers.into_iter().map(|h| (h.name, h.value));
+            let reach = Reach::Http {
+                url: server.url,
+                headers: headers.collect(),
+            };
+            (server.name, reach)
+        }
+        McpServer::Sse(server) => {
+            let headers = server.headers.into_iter().map(|h| (h.name, h.value));
+            let reach = Reach::Sse {
+                url: server.url,
+                headers: headers.collect(),
+            };
+            (server.name, reach)
+        }
+        _ => {
+            return Err(session::invalid(
+                "an MCP server is reached in a way that is not known here",
+            ));
+        }
+    };
+    Ok(Server { name, reach })
+}

@@ -1,0 +1,376 @@
+//! One conversation with an editor: its prompts, its questions, what is told of it.
+
+mod questions;
+mod turns;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol::v1::schema::{
+    ClientCapabilities, ContentBlock, PromptResponse, SessionNotification, SessionUpdate,
+    StopReason, ToolCallUpdate,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Client, Error, ErrorCode};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
+use hermes_core::model::Route;
+use hermes_core::slash::{self, Parsed};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::edits::Edits;
+use crate::mode::Mode;
+use crate::program::{Follows, News, Refusal, RefusalKind, Wish};
+use crate::wire::Gauge;
+use crate::{calls, prompt, updates};
+
+/// Orders of the editor that may wait.
+pub(crate) const ORDERS: usize = 64;
+/// How long a conversation may take to end.
+const ENDING: Duration = Duration::from_secs(10);
+/// What is kept of a call's progress, in bytes.
+const PROGRESS: usize = 16 * 1024;
+
+/// What the editor wants of a conversation.
+pub(crate) enum Order {
+    Prompt {
+        blocks: Vec<ContentBlock>,
+        prompt: Box<Prompt>,
+    },
+    /// Stop what is being done.
+    Cancel,
+}
+
+/// A prompt that wants its answer.
+pub(crate) struct Prompt {
+    pub(crate) responder: Responder<PromptResponse>,
+    /// Tells whoever watches for its cancellation that it is over.
+    pub(crate) over: DropGuard,
+}
+
+impl Prompt {
+    /// An editor that is gone needs no answer.
+    pub(crate) fn answer(self, outcome: Result<StopReason, Error>) {
+        let response = outcome.map(PromptResponse::new);
+        if let Err(error) = self.responder.respond_with_result(response) {
+            tracing::debug!("a prompt is not answered: {error}");
+        }
+        drop(self.over);
+    }
+}
+
+/// Where updates go.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    pub(crate) session: String,
+    pub(crate) connection: ConnectionTo<Client>,
+    pub(crate) gauge: Arc<Gauge>,
+    pub(crate) client: Arc<ClientCapabilities>,
+}
+
+impl Outlet {
+    pub(crate) async fn update(&self, update: SessionUpdate) {
+        self.gauge.room().await;
+        let notification = SessionNotification::new(self.session.clone(), update);
+        if let Err(error) = self.connection.send_notification(notification) {
+            tracing::debug!("the editor is gone: {error}");
+        }
+    }
+
+    pub(crate) async fn call(&self, update: ToolCallUpdate) {
+        self.update(SessionUpdate::ToolCallUpdate(update)).await;
+    }
+
+    pub(crate) async fn notice(&self, level: NoticeLevel, text: &str) {
+        self.update(updates::notice(level, text, &self.client))
+            .await;
+    }
+}
+
+/// What a conversation is made of.
+pub(crate) struct Parts {
+    pub(crate) outlet: Outlet,
+    pub(crate) cwd: PathBuf,
+    pub(crate) edits: Edits,
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) wishes: mpsc::Sender<Wish>,
+    pub(crate) news: mpsc::Receiver<News>,
+    pub(crate) stop: CancellationToken,
+}
+
+pub(crate) struct Session {
+    outlet: Outlet,
+    cwd: PathBuf,
+    edits: Edits,
+    modes: watch::Receiver<Mode>,
+    orders: mpsc::Receiver<Order>,
+    wishes: mpsc::Sender<Wish>,
+    news: mpsc::Receiver<News>,
+    stop: CancellationToken,
+    /// Prompts that the end of the turn answers.
+    waiting: Vec<Prompt>,
+    command: Option<Command>,
+    /// A turn runs.
+    turn: bool,
+    /// Messages that wait for it.
+    queued: usize,
+    route: Option<Route>,
+    /// Dollars of the turns that ended.
+    spent: Option<f64>,
+    /// Calls that run, with what they said.
+    running: HashMap<String, String>,
+    /// Questions that the editor shows.
+    asked: HashMap<String, CancellationToken>,
+}
+
+/// A slash command that runs.
+struct Command {
+    prompt: Prompt,
+    /// It has ended, and the session is to say something.
+    reports: bool,
+    /// The session said something since it began.
+    reported: bool,
+    /// A turn ended since it began.
+    turned: bool,
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            modes: parts.edits.modes(),
+            outlet: parts.outlet,
+            cwd: parts.cwd,
+            edits: parts.edits,
+            orders: parts.orders,
+            wishes: parts.wishes,
+            news: parts.news,
+            stop: parts.stop,
+            waiting: Vec::new(),
+            command: None,
+            turn: false,
+            queued: 0,
+            route: None,
+            spent: None,
+            running: HashMap::new(),
+            asked: HashMap::new(),
+        }
+    }
+
+    /// Until it is closed, the editor leaves, or the conversation breaks.
+    pub(crate) async fn run(mut self) {
+        let stop = self.stop.clone();
+        // What is being told may wait for an editor that reads no more.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.attend() => {}
+        }
+        self.end().await;
+    }
+
+    async fn attend(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(order) = self.orders.recv() => self.order(order),
+                news = self.news.recv() => {
+                    let Some(news) = news else {
+                        return self.fail(&broken());
+                    };
+                    self.told(news).await;
+                }
+                Ok(()) = self.modes.changed() => {
+                    let mode = *self.modes.borrow_and_update();
+                    self.outlet.update(updates::mode(mode)).await;
+                }
+            }
+        }
+    }
+
+    async fn end(self) {
+        self.asked.values().for_each(CancellationToken::cancel);
+        for prompt in self
+            .waiting
+            .into_iter()
+            .chain(self.command.map(|c| c.prompt))
+        {
+            prompt.answer(Ok(StopReason::Cancelled));
+        }
+        drop(self.wishes);
+        let mut news = self.news;
+        let ended = tokio::time::timeout(ENDING, async { while news.recv().await.is_some() {} });
+        if ended.await.is_err() {
+            tracing::warn!("a conversation takes long to end");
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Prompt {
+                blocks,
+                prompt: asked,
+            } => match prompt::read(&blocks) {
+                Err(error) => asked.answer(Err(invalid(error.to_string()))),
+                Ok(input) => self.prompt(input, *asked),
+            },
+            Order::Cancel => {
+                if self.command.is_some() {
+                    self.wish(Wish::Stop);
+                }
+                if self.turn || !self.waiting.is_empty() || self.command.is_some() {
+                    self.wish(Wish::Order(AgentCommand::Interrupt));
+                }
+            }
+        }
+    }
+
+    fn prompt(&mut self, input: UserInput, prompt: Prompt) {
+        if let Some(line) = command_line(&input) {
+            return self.slash(line, prompt);
+        }
+        let wish = if self.waiting.is_empty() || !input.images.is_empty() {
+            Wish::Say(input)
+        } else {
+            // One prompt at a time: a second one is a word in between.
+            let context = input.context.map(|text| format!("\n\n{text}"));
+            let text = input.text + context.as_deref().unwrap_or_default();
+            Wish::Order(AgentCommand::Steer(text))
+        };
+        match self.wishes.try_send(wish) {
+            Ok(()) => self.waiting.push(prompt),
+            Err(_) => prompt.answer(Err(busy())),
+        }
+    }
+
+    fn slash(&mut self, line: String, prompt: Prompt) {
+        if self.command.is_some() {
+            return prompt.answer(Err(busy()));
+        }
+        match self.wishes.try_send(Wish::Slash(line)) {
+            Ok(()) => {
+                self.command = Some(Command {
+                    prompt,
+                    reports: false,
+                    reported: false,
+                    turned: false,
+                });
+            }
+            Err(_) => prompt.answer(Err(busy())),
+        }
+    }
+
+    /// Never waits: whoever takes wishes may be waiting for us.
+    fn wish(&self, wish: Wish) {
+        if let Err(error) = self.wishes.try_send(wish) {
+            tracing::warn!("a wish was lost: {error}");
+        }
+    }
+
+    async fn told(&mut self, news: News) {
+        match news {
+            News::Event(event) => self.event(event).await,
+            News::Said {
+                level,
+                text,
+                columns,
+            } => {
+                let update = match level {
+                    NoticeLevel::Info if columns => updates::text(calls::fenced(&text) + "\n\n"),
+                    NoticeLevel::Info => updates::text(text + "\n\n"),
+                    _ => updates::notice(level, &text, &self.outlet.client),
+                };
+                self.outlet.update(update).await;
+            }
+            News::Moved { id, past } => {
+                self.running.clear();
+                let text = if past.is_empty() {
+                    format!(
+                        "A new conversation ({id}). The editor's entry of this one still opens the old one."
+                    )
+                } else {
+                    format!("This is the conversation {id} now.")
+                };
+                self.outlet.notice(NoticeLevel::Info, &text).await;
+            }
+            News::Unsaid(refusal) => self.fail(&refusal),
+            News::Ran(follows) => self.ran(follows),
+        }
+    }
+
+    fn ran(&mut self, follows: Follows) {
+        let Some(command) = &mut self.command else {
+            return;
+        };
+        let over = match follows {
+            Follows::Nothing => true,
+            Follows::Report => {
+                command.reports = true;
+                command.reported
+            }
+            Follows::Turn => command.turned && !self.turn,
+        };
+        let Some(command) = self.command.take_if(|_| over || follows == Follows::Turn) else {
+            return;
+        };
+        if over {
+            command.prompt.answer(Ok(StopReason::EndTurn));
+        } else {
+            self.waiting.push(command.prompt);
+        }
+    }
+
+    /// Whoever waits is told that nothing will come.
+    fn fail(&mut self, refusal: &Refusal) {
+        let command = self.command.take().map(|command| command.prompt);
+        for prompt in std::mem::take(&mut self.waiting).into_iter().chain(command) {
+            prompt.answer(Err(error(refusal)));
+        }
+    }
+}
+
+/// The line of a prompt that is a command.
+fn command_line(input: &UserInput) -> Option<String> {
+    if !input.images.is_empty() || input.context.is_some() {
+        return None;
+    }
+    let line = input.text.trim();
+    // The name by which it is known in editors.
+    let line = match line.strip_prefix("/context") {
+        Some(rest) if rest.is_empty() || rest.starts_with(' ') => format!("/usage{rest}"),
+        _ => line.to_owned(),
+    };
+    (!matches!(slash::parse(&line), Parsed::Text)).then_some(line)
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::INVALID_PARAMS, message)
+}
+
+pub(crate) fn busy() -> Error {
+    let text = "this conversation is busy: wait for the answer, or cancel it";
+    Error::new(ErrorCode::INVALID_REQUEST, text)
+}
+
+fn broken() -> Refusal {
+    let text = "the conversation ended unexpectedly; see logs/errors.log";
+    Refusal::new(RefusalKind::Failed, text)
+}
+
+pub(crate) fn error(refusal: &Refusal) -> Error {
+    let code = match refusal.kind {
+        RefusalKind::NotConfigured => ErrorCode::AUTH_REQUIRED,
+        RefusalKind::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
+        RefusalKind::Invalid => ErrorCode::INVALID_PARAMS,
+        RefusalKind::Failed => ErrorCode::INTERNAL_ERROR,
+    };
+    Error::new(code, refusal.message.clone())
+}
+
+/// What a session reports to whoever gave an order.
+fn is_report(event: &AgentEvent) -> bool {
+    matches!(
+        event,
+        AgentEvent::Compacted { .. } | AgentEvent::RouteChanged { .. } | AgentEvent::Notice { .. }
+    )
+}

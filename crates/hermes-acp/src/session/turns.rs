@@ -1,0 +1,276 @@
+//! What a session reports, told to the editor.
+
+use agent_client_protocol::v1::schema::{
+    CompactionStatus, CompactionUpdate, SessionUpdate, StopReason,
+};
+use agent_client_protocol::{Error, ErrorCode};
+use hermes_agent::turn::explain;
+use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
+
+use super::{PROGRESS, Session, is_report};
+use crate::{calls, updates};
+
+/// There is one compaction at a time.
+const COMPACTION: &str = "compaction";
+
+impl Session {
+    pub(super) async fn event(&mut self, event: AgentEvent) {
+        let report = is_report(&event);
+        match event {
+            AgentEvent::TurnStarted { route, .. } => {
+                self.turn = true;
+                self.route = Some(route);
+            }
+            AgentEvent::TextDelta { text } => self.outlet.update(updates::text(text)).await,
+            AgentEvent::ReasoningDelta { text } => {
+                self.outlet.update(updates::thought(text)).await;
+            }
+            AgentEvent::StepDiscarded { why } => {
+                let text = format!("The answer begins again: {why}");
+                self.outlet.notice(NoticeLevel::Warning, &text).await;
+            }
+            AgentEvent::ToolStarted { .. }
+            | AgentEvent::ToolProgress { .. }
+            | AgentEvent::ToolFinished { .. } => self.tool(event).await,
+            AgentEvent::ApprovalNeeded { request } => self.ask_permission(request),
+            AgentEvent::QuestionAsked { question } => self.ask(question),
+            AgentEvent::QuestionClosed { question } => {
+                if let Some(shown) = self.asked.remove(&question) {
+                    shown.cancel();
+                }
+            }
+            AgentEvent::QueueChanged { waiting } => self.queued = waiting,
+            AgentEvent::TurnFinished { summary } => self.finished(summary).await,
+            // The session of a conversation that was left for another ends so too.
+            AgentEvent::Closed => {}
+            other => self.remark(other).await,
+        }
+        if report && let Some(command) = &mut self.command {
+            command.reported = true;
+        }
+        if let Some(command) = self
+            .command
+            .take_if(|command| command.reports && command.reported)
+        {
+            command.prompt.answer(Ok(StopReason::EndTurn));
+        }
+    }
+
+    async fn tool(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::ToolStarted {
+                call_id,
+                name,
+                arguments,
+            } => {
+                let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
+                self.running.insert(call_id, String::new());
+                self.outlet.update(SessionUpdate::ToolCall(call)).await;
+            }
+            AgentEvent::ToolProgress { call_id, text } => {
+                let Some(progress) = self.running.get_mut(&call_id) else {
+                    return;
+                };
+                add(progress, &text);
+                let update = calls::progressed(&call_id, progress);
+                self.outlet.call(update).await;
+            }
+            AgentEvent::ToolFinished {
+                call_id,
+                name,
+                error,
+                preview,
+                ..
+            } => {
+                self.running.remove(&call_id);
+                let changes = self.edits.take(&call_id);
+                let failed = error.is_some();
+                self.outlet
+                    .call(calls::ended(&call_id, &name, &preview, failed, &changes))
+                    .await;
+                if let Some(plan) = calls::plan(&name, &preview) {
+                    self.outlet.update(SessionUpdate::Plan(plan)).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is said beside the answer.
+    async fn remark(&mut self, event: AgentEvent) {
+        let compacts = self
+            .outlet
+            .client
+            .session
+            .as_ref()
+            .is_some_and(|session| session.compaction.is_some());
+        let (level, text) = match event {
+            AgentEvent::Retrying {
+                message,
+                attempt,
+                delay_ms,
+                ..
+            } => {
+                let seconds = delay_ms.div_ceil(1000);
+                let text = format!("{message}; attempt {} follows in {seconds} s", attempt + 1);
+                (NoticeLevel::Warning, text)
+            }
+            AgentEvent::RouteChanged { to, why, .. } => {
+                self.route = Some(to.clone());
+                let text = format!("{} ({}) answers from here on: {why}", to.model, to.provider);
+                (NoticeLevel::Info, text)
+            }
+            AgentEvent::CompactionStarted { .. } | AgentEvent::Compacted { .. } if compacts => {
+                let status = match event {
+                    AgentEvent::Compacted { .. } => CompactionStatus::Completed,
+                    _ => CompactionStatus::InProgress,
+                };
+                let update = CompactionUpdate::new(COMPACTION, status);
+                let update = SessionUpdate::CompactionUpdate(update);
+                return self.outlet.update(update).await;
+            }
+            AgentEvent::Compacted {
+                before_tokens,
+                after_tokens,
+                ..
+            } => {
+                let text = format!(
+                    "The older part was summarised for the model: {before_tokens} → {after_tokens} tokens"
+                );
+                (NoticeLevel::Info, text)
+            }
+            AgentEvent::UsageUpdated {
+                cost,
+                context_used,
+                context_length,
+                ..
+            } => {
+                let usd = match (self.spent, cost.usd()) {
+                    (None, None) => None,
+                    (before, now) => Some(before.unwrap_or(0.0) + now.unwrap_or(0.0)),
+                };
+                let update = updates::usage(context_used, context_length, usd);
+                return self.outlet.update(update).await;
+            }
+            AgentEvent::TitleChanged { title } => {
+                return self.outlet.update(updates::title(&title)).await;
+            }
+            AgentEvent::Notice { level, text } => (level, text),
+            // A start without its end says nothing to editors that know no compaction.
+            _ => return,
+        };
+        self.outlet.notice(level, &text).await;
+    }
+
+    async fn finished(&mut self, summary: TurnSummary) {
+        self.turn = false;
+        self.running.clear();
+        if let Some(usd) = summary.cost.usd() {
+            *self.spent.get_or_insert_default() += usd;
+        }
+        if let Some(command) = &mut self.command {
+            command.turned = true;
+        }
+        let stopped = matches!(
+            summary.exit,
+            TurnExit::Interrupted | TurnExit::StoreFailed { .. }
+        );
+        // What came too late for this turn starts the next one at once.
+        let goes_on = !stopped && (summary.pending_steer.is_some() || self.queued > 0);
+        let why = explain(&summary.exit, self.route.as_ref());
+        let (outcome, why) = ending(&summary.exit, why);
+        if let Some(why) = why
+            && (outcome.is_ok() || self.waiting.is_empty() || goes_on)
+        {
+            self.outlet.notice(NoticeLevel::Warning, &why).await;
+        }
+        if goes_on {
+            return;
+        }
+        for prompt in std::mem::take(&mut self.waiting) {
+            prompt.answer(outcome.clone());
+        }
+    }
+}
+
+/// What the editor is answered, and what the person reads besides.
+fn ending(exit: &TurnExit, why: Option<String>) -> (Result<StopReason, Error>, Option<String>) {
+    let reason = match exit {
+        TurnExit::Answered | TurnExit::CostCapReached { .. } | TurnExit::LoopStopped { .. } => {
+            StopReason::EndTurn
+        }
+        TurnExit::Interrupted => return (Ok(StopReason::Cancelled), None),
+        TurnExit::BudgetExhausted { .. } => StopReason::MaxTurnRequests,
+        TurnExit::Partial { .. } => StopReason::MaxTokens,
+        TurnExit::Refused { .. } => StopReason::Refusal,
+        TurnExit::NoAnswer { .. }
+        | TurnExit::Failed { .. }
+        | TurnExit::ContextFull { .. }
+        | TurnExit::StoreFailed { .. } => {
+            let text = why.clone().unwrap_or_else(|| "the turn failed".to_owned());
+            return (Err(Error::new(ErrorCode::INTERNAL_ERROR, text)), why);
+        }
+    };
+    (Ok(reason), why)
+}
+
+/// Keeps the end.
+fn add(progress: &mut String, text: &str) {
+    progress.push_str(text);
+    if !text.ends_with('\n') {
+        progress.push('\n');
+    }
+    if progress.len() > PROGRESS {
+        let mut from = progress.len() - PROGRESS;
+        while !progress.is_char_boundary(from) {
+            from += 1;
+        }
+        progress.drain(..from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::model::ErrorClass;
+
+    use super::*;
+
+    #[test]
+    fn every_end_has_its_reason() {
+        let message = String::from("m");
+        let reason = |exit: &TurnExit| ending(exit, explain(exit, None)).0;
+        assert_eq!(reason(&TurnExit::Answered), Ok(StopReason::EndTurn));
+        assert_eq!(reason(&TurnExit::Interrupted), Ok(StopReason::Cancelled));
+        assert_eq!(
+            reason(&TurnExit::BudgetExhausted { calls: 3 }),
+            Ok(StopReason::MaxTurnRequests)
+        );
+        assert_eq!(
+            reason(&TurnExit::Partial { why: "cut".into() }),
+            Ok(StopReason::MaxTokens)
+        );
+        assert_eq!(
+            reason(&TurnExit::Refused {
+                message: message.clone()
+            }),
+            Ok(StopReason::Refusal)
+        );
+        let failed = TurnExit::Failed {
+            class: ErrorClass::Server,
+            message: "broken pipes".into(),
+        };
+        let error = reason(&failed).unwrap_err();
+        assert!(error.message.contains("broken pipes"), "{error:?}");
+        assert!(ending(&TurnExit::Answered, None).1.is_none());
+    }
+
+    #[test]
+    fn progress_keeps_its_end() {
+        let mut progress = String::new();
+        for _ in 0..3 {
+            add(&mut progress, &"ü".repeat(PROGRESS / 3));
+        }
+        add(&mut progress, "end");
+        assert!(progress.len() <= PROGRESS && progress.ends_with("end\n"));
+    }
+}

@@ -1,0 +1,159 @@
+//! What happens in a conversation, as updates.
+
+use std::path::Path;
+
+use agent_client_protocol::v1::schema::{
+    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ClientCapabilities,
+    ContentBlock, ContentChunk, Cost, CurrentModeUpdate, Notice, NoticeSeverity, SessionInfoUpdate,
+    SessionUpdate, TextContent, UnstructuredCommandInput, UsageUpdate,
+};
+use hermes_core::event::NoticeLevel;
+
+use crate::calls;
+use crate::mode::Mode;
+use crate::program::{CommandInfo, Past};
+
+fn chunk(text: impl Into<String>) -> ContentChunk {
+    ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
+}
+
+pub(crate) fn text(text: impl Into<String>) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(chunk(text))
+}
+
+pub(crate) fn thought(text: impl Into<String>) -> SessionUpdate {
+    SessionUpdate::AgentThoughtChunk(chunk(text))
+}
+
+fn user(text: impl Into<String>) -> SessionUpdate {
+    SessionUpdate::UserMessageChunk(chunk(text))
+}
+
+/// Something that is no part of an answer. Editors that know no notices get it as a quotation.
+pub(crate) fn notice(level: NoticeLevel, text: &str, client: &ClientCapabilities) -> SessionUpdate {
+    let knows = client
+        .session
+        .as_ref()
+        .is_some_and(|session| session.notices.is_some());
+    let text = text.trim();
+    if !knows {
+        let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
+        return self::text(format!("\n\n{}\n\n", quoted.join("\n")));
+    }
+    let severity = match level {
+        NoticeLevel::Info => NoticeSeverity::Info,
+        NoticeLevel::Warning => NoticeSeverity::Warning,
+        NoticeLevel::Error => NoticeSeverity::Error,
+    };
+    let (title, more) = match text.split_once('\n') {
+        Some((title, more)) => (title, Some(more.trim().to_owned())),
+        None => (text, None),
+    };
+    SessionUpdate::Notice(Notice::new(severity, title).description(more))
+}
+
+pub(crate) fn title(title: &str) -> SessionUpdate {
+    SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title.to_owned()))
+}
+
+/// Tokens in the window, its size, dollars of the session as far as they are known.
+pub(crate) fn usage(used: u64, size: u32, usd: Option<f64>) -> SessionUpdate {
+    let cost = usd.map(|usd| Cost::new(usd, "USD"));
+    SessionUpdate::UsageUpdate(UsageUpdate::new(used, u64::from(size)).cost(cost))
+}
+
+pub(crate) fn mode(mode: Mode) -> SessionUpdate {
+    SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))
+}
+
+pub(crate) fn commands(commands: Vec<CommandInfo>) -> SessionUpdate {
+    let command = |info: CommandInfo| {
+        let input = info
+            .args
+            .map(|args| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(args)));
+        AvailableCommand::new(info.name, info.about).input(input)
+    };
+    let all = commands.into_iter().map(command).collect();
+    SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(all))
+}
+
+/// A stored conversation, told again.
+pub(crate) fn past(entries: &[Past], cwd: &Path) -> Vec<SessionUpdate> {
+    let mut updates = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let update = match entry {
+            Past::User(text) => user(text.clone()),
+            Past::Assistant(text) => self::text(text.clone()),
+            Past::Reasoning(text) => thought(text.clone()),
+            Past::Omitted(count) => {
+                self::text(format!("({count} earlier entries are not shown)\n\n"))
+            }
+            Past::Tool { name, result, .. } => {
+                let Some(call) = calls::past(&format!("past-{at}"), entry, cwd) else {
+                    continue;
+                };
+                updates.extend(calls::plan(name, result).map(SessionUpdate::Plan));
+                SessionUpdate::ToolCall(call)
+            }
+        };
+        updates.push(update);
+    }
+    updates
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol::v1::schema::{ClientSessionCapabilities, NoticeCapabilities};
+
+    use super::*;
+
+    #[test]
+    fn editors_without_notices_read_them_all_the_same() {
+        let plain = ClientCapabilities::new();
+        let SessionUpdate::AgentMessageChunk(chunk) =
+            notice(NoticeLevel::Error, "one\ntwo", &plain)
+        else {
+            panic!("no chunk");
+        };
+        let ContentBlock::Text(text) = chunk.content else {
+            panic!("no text");
+        };
+        assert_eq!(text.text, "\n\n> one\n> two\n\n");
+        let knows = ClientCapabilities::new()
+            .session(ClientSessionCapabilities::new().notices(NoticeCapabilities::new()));
+        let SessionUpdate::Notice(notice) = notice(NoticeLevel::Error, "one\ntwo", &knows) else {
+            panic!("no notice");
+        };
+        assert_eq!(notice.title, "one");
+        assert_eq!(notice.description.as_deref(), Some("two"));
+        assert_eq!(notice.severity, NoticeSeverity::Error);
+    }
+
+    #[test]
+    fn the_past_is_told_in_its_order() {
+        let entries = [
+            Past::Omitted(3),
+            Past::User("q".into()),
+            Past::Reasoning("hm".into()),
+            Past::Tool {
+                name: "todo".into(),
+                arguments: "{}".into(),
+                result: r#"{"todos":[{"content":"x","status":"pending"}]}"#.into(),
+                failed: false,
+            },
+            Past::Assistant("a".into()),
+        ];
+        let kinds: Vec<&str> = past(&entries, Path::new("/w"))
+            .iter()
+            .map(|update| match update {
+                SessionUpdate::UserMessageChunk(_) => "user",
+                SessionUpdate::AgentMessageChunk(_) => "agent",
+                SessionUpdate::AgentThoughtChunk(_) => "thought",
+                SessionUpdate::Plan(_) => "plan",
+                SessionUpdate::ToolCall(_) => "call",
+                _ => "other",
+            })
+            .collect();
+        assert_eq!(kinds, ["agent", "user", "thought", "plan", "call", "agent"]);
+    }
+}
