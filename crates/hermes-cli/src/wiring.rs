@@ -266,8 +266,7 @@ impl Chat {
             window,
             commands: commands.as_deref(),
         });
-        let others = hands.tools.clone();
-        let read = hands.read.clone();
+        let (others, read) = (hands.tools.clone(), hands.read.clone());
         let tools = home_tools(args, &config, store_tools, others, mcp.clone())?;
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
