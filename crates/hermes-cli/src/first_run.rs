@@ -45,7 +45,11 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
     if named || turn.ignore_user_config || turn.safe_mode {
         return Ok(cx);
     }
-    let config = Arc::new(cx.config()?);
+    // What is wrong with the config is for the chat to say, once.
+    let Ok(loaded) = cx.load_config() else {
+        return Ok(cx);
+    };
+    let config = Arc::new(loaded.config);
     let router = wiring::router(&cx, &config, Overrides::default());
     if router.describe() != Err(RouteError::NothingConfigured) {
         return Ok(cx);
