@@ -66,6 +66,8 @@ pub(super) struct Quirks {
 pub(super) struct Pace {
     pub before_first: Option<Duration>,
     pub between: Option<Duration>,
+    /// Events in a second, kept on average however coarse the timer is.
+    pub per_second: Option<u32>,
     pub holds: Vec<(HoldAt, Gate)>,
     /// Bytes are written in pieces of this size, whatever they cut.
     pub piece: Option<usize>,
@@ -489,6 +491,13 @@ impl Reply {
     #[must_use]
     pub fn delay_between(mut self, delay: Duration) -> Self {
         self.pace.between = Some(delay);
+        self
+    }
+
+    /// So many events come in a second of real time, on average. For benchmarks.
+    #[must_use]
+    pub fn per_second(mut self, events: u32) -> Self {
+        self.pace.per_second = Some(events);
         self
     }
 

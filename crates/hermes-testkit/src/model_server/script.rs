@@ -8,7 +8,7 @@
 //!   "replies": [{"tool_calls": [{"id": "call_{request}", "name": "read_file", "arguments": {"path": "a"}}]}],
 //!   "default": {"text": "hello", "deltas": 5, "reasoning": "hm", "finish": "stop",
 //!               "usage": {"prompt": 10, "completion": 5, "cached": 0, "cost": 0.01},
-//!               "delay_ms": 0, "between_ms": 0, "cut_after_events": 3,
+//!               "delay_ms": 0, "between_ms": 0, "per_second": 2000, "cut_after_events": 3,
 //!               "status": 429, "headers": {"retry-after": "1"}, "body": "…"}
 //! }
 //! ```
@@ -96,6 +96,7 @@ const REPLY_KEYS: &[&str] = &[
     "finish",
     "delay_ms",
     "between_ms",
+    "per_second",
     "cut_after_events",
     "status",
     "headers",
@@ -122,6 +123,9 @@ pub fn reply_from_json(value: &Value) -> Result<Reply, String> {
     }
     if let Some(millis) = value["between_ms"].as_u64() {
         reply = reply.delay_between(Duration::from_millis(millis));
+    }
+    if let Some(events) = value["per_second"].as_u64() {
+        reply = reply.per_second(u32::try_from(events).unwrap_or(u32::MAX));
     }
     if let Some(events) = value["cut_after_events"].as_u64() {
         reply = reply.cut_after_events(events as usize);

@@ -241,6 +241,7 @@ async fn stream(
     faults: &Faults,
 ) -> io::Result<Played> {
     let mut sent = 0;
+    let began = tokio::time::Instant::now();
     for (number, event) in events.iter().enumerate() {
         if faults.cut_after_events == Some(number) {
             return Ok(Played::Cut);
@@ -259,6 +260,14 @@ async fn stream(
             && wait(connection, delay).await == Played::Gone
         {
             return Ok(Played::Gone);
+        }
+        if let Some(rate) = pace.per_second {
+            // By the schedule, not by pauses: what a timer is late by is made up for.
+            let due = began + Duration::from_secs_f64(number as f64 / f64::from(rate.max(1)));
+            let early = due.saturating_duration_since(tokio::time::Instant::now());
+            if !early.is_zero() && wait(connection, early).await == Played::Gone {
+                return Ok(Played::Gone);
+            }
         }
         let bytes = event.as_bytes();
         let room = faults
