@@ -11,6 +11,7 @@ mod programs;
 mod report;
 mod scenario;
 mod server;
+mod tui;
 
 use anyhow::{Result, bail};
 
@@ -38,6 +39,9 @@ const SCENARIOS: &[Scenario] = &[
     ("mcp-parallel", mcp::parallel),
     ("mcp-round", mcp::agent_round),
     ("mcp-idle", mcp::idle),
+    ("tui-start", tui::start),
+    ("tui-paint", tui::paint),
+    ("tui-idle", tui::idle),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -15,6 +15,9 @@ pub(super) enum Who {
     Ours,
     Original,
     Bare,
+    /// Other agents for the terminal; only there.
+    Codex,
+    Opencode,
 }
 
 pub(super) struct Programs {
@@ -77,6 +80,8 @@ impl Programs {
             Who::Ours => &self.ours,
             Who::Original => self.original.as_deref().unwrap_or(&self.ours),
             Who::Bare => &self.bare,
+            // They live elsewhere.
+            Who::Codex | Who::Opencode => Path::new(""),
         }
     }
 

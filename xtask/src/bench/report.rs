@@ -30,9 +30,16 @@ pub(super) struct Row {
     pub target: Target,
 }
 
+/// Figures of other agents for the terminal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peers {
+    pub codex: Option<f64>,
+    pub opencode: Option<f64>,
+}
+
 #[derive(Default)]
 pub(super) struct Report {
-    rows: Vec<Row>,
+    rows: Vec<(Row, Peers)>,
 }
 
 impl Row {
@@ -51,7 +58,7 @@ impl Row {
     fn target_text(&self) -> String {
         match self.target {
             Target::None => String::new(),
-            Target::AtMost(most) => format!("≤ {most} {}", self.unit),
+            Target::AtMost(most) => format!("≤ {most} {}", self.unit).trim_end().to_owned(),
             Target::TimesBare(times) => format!("≤ {times}× bare"),
             Target::Between { bare, original } => {
                 format!("≤ {bare}× bare, original ≥ {original}×")
@@ -62,35 +69,48 @@ impl Row {
 
 impl Report {
     pub(super) fn add(&mut self, row: Row) {
-        eprintln!(
-            "   {}: {:.2} {} (original {}, bare {})",
-            row.name,
-            row.ours,
-            row.unit,
-            figure(row.original),
-            figure(row.bare)
-        );
-        self.rows.push(row);
+        self.add_beside(row, Peers::default());
+    }
+
+    pub(super) fn add_beside(&mut self, row: Row, peers: Peers) {
+        let mut others = vec![("original", row.original), ("bare", row.bare)];
+        others.extend([("codex", peers.codex), ("opencode", peers.opencode)]);
+        let others: Vec<String> = others
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name} {:.2}", value?)))
+            .collect();
+        let beside = if others.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", others.join(", "))
+        };
+        eprintln!("   {}: {:.2} {}{beside}", row.name, row.ours, row.unit);
+        self.rows.push((row, peers));
     }
 
     pub(super) fn print(&self) {
         println!(
-            "\n| | hermes | original | bare client | original ÷ hermes | hermes ÷ bare | target | met |"
+            "\n| | hermes | original | bare client | codex | opencode | original ÷ hermes | hermes ÷ bare | target | met |"
         );
-        println!("|---|---|---|---|---|---|---|---|");
-        for row in &self.rows {
+        println!("|---|---|---|---|---|---|---|---|---|---|");
+        for (row, peers) in &self.rows {
             let met = match row.met() {
                 Some(true) => "yes",
                 Some(false) => "**no**",
                 None => "",
             };
+            let name = if row.unit.is_empty() {
+                row.name.clone()
+            } else {
+                format!("{} ({})", row.name, row.unit)
+            };
             println!(
-                "| {} ({}) | {:.2} | {} | {} | {} | {} | {} | {met} |",
-                row.name,
-                row.unit,
+                "| {name} | {:.2} | {} | {} | {} | {} | {} | {} | {} | {met} |",
                 row.ours,
                 figure(row.original),
                 figure(row.bare),
+                figure(peers.codex),
+                figure(peers.opencode),
                 ratio(row.original, Some(row.ours)),
                 ratio(Some(row.ours), row.bare),
                 row.target_text(),
@@ -102,9 +122,10 @@ impl Report {
         let rows: Vec<Value> = self
             .rows
             .iter()
-            .map(|row| {
+            .map(|(row, peers)| {
                 json!({"name": row.name, "unit": row.unit, "hermes": row.ours,
                        "original": row.original, "bare": row.bare,
+                       "codex": peers.codex, "opencode": peers.opencode,
                        "target": row.target_text(), "met": row.met()})
             })
             .collect();
@@ -117,8 +138,8 @@ impl Report {
         let missed: Vec<&str> = self
             .rows
             .iter()
-            .filter(|row| row.met() == Some(false))
-            .map(|row| row.name.as_str())
+            .filter(|(row, _)| row.met() == Some(false))
+            .map(|(row, _)| row.name.as_str())
             .collect();
         if !missed.is_empty() {
             bail!("targets missed: {}", missed.join("; "));

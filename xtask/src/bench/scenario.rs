@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::process::millis;
 use super::programs::{Programs, Who, configure};
-use super::report::{Report, Row, Target, median};
+use super::report::{Peers, Report, Row, Target, median};
 use super::server::Server;
 
 /// Rounds of the quick programs; the original takes seconds and gets fewer.
@@ -27,6 +27,14 @@ impl Samples {
 
     pub(super) fn get(&self, who: Who, pick: fn(&[f64]) -> f64) -> Option<f64> {
         self.0.get(&who).map(|values| pick(values))
+    }
+
+    /// Those who are only compared with.
+    pub(super) fn peers(&self, pick: fn(&[f64]) -> f64) -> Peers {
+        Peers {
+            codex: self.get(Who::Codex, pick),
+            opencode: self.get(Who::Opencode, pick),
+        }
     }
 
     pub(super) fn row(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::super::programs::{Programs, Who};
@@ -79,6 +79,7 @@ impl Driver {
                 command.arg(script);
                 command
             }
+            Who::Codex | Who::Opencode => bail!("{who:?} has no driver"),
         };
         command
             .arg(home.join("home"))
