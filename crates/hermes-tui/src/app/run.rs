@@ -1,7 +1,7 @@
 //! The loop: keys, news and time go to the [`App`], what it wishes goes to the terminal.
 //!
 //! Nothing wakes it while nothing happens. Drawings are at most 60 in a second; the first after a
-//! pause is drawn at once.
+//! pause is drawn at once, and a key does not wait for its turn behind what the model writes.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -26,6 +26,8 @@ use crate::width;
 
 /// Between two drawings.
 const FRAME: Duration = Duration::from_micros(16_600);
+/// Between a drawing and one that shows a key: whoever types sees it within a frame of the screen.
+const KEY_FRAME: Duration = Duration::from_millis(4);
 /// So long a size must last before everything is printed anew for it.
 const SETTLED: Duration = Duration::from_millis(75);
 /// Rows that are printed anew at most.
@@ -59,6 +61,8 @@ struct Face {
     /// What was printed may be erased and printed anew (`tui.reflow`).
     reprints: bool,
     drawn: Option<Instant>,
+    /// Something was typed that is not drawn yet.
+    keyed: bool,
     /// When the rows are printed anew.
     reflow: Option<Instant>,
     /// The process stopped itself: the signal that it goes on is expected.
@@ -149,6 +153,7 @@ impl Face {
             full,
             reprints: reflow == Reflow::Full || full,
             drawn: None,
+            keyed: false,
             reflow: None,
             stopped: false,
         })
@@ -219,14 +224,20 @@ impl Face {
         let frame = self
             .app
             .is_dirty()
-            .then(|| self.drawn.map_or(now, |drawn| drawn + FRAME));
+            .then(|| self.drawn.map_or(now, |drawn| drawn + self.pause()));
         [self.app.wakes(now), frame, self.reflow]
             .into_iter()
             .flatten()
             .min()
     }
 
+    /// So long the drawing that was last stands.
+    fn pause(&self) -> Duration {
+        if self.keyed { KEY_FRAME } else { FRAME }
+    }
+
     fn typed(&mut self, first: Input) -> Result<Next, AppError> {
+        self.keyed = true;
         let mut next = Some(first);
         for _ in 0..BATCH {
             let Some(input) = next else {
@@ -285,7 +296,7 @@ impl Face {
                 return self.reprint(now);
             }
         }
-        let rests = self.drawn.is_none_or(|drawn| now >= drawn + FRAME);
+        let rests = self.drawn.is_none_or(|drawn| now >= drawn + self.pause());
         if !self.app.is_dirty() || !rests {
             return Ok(());
         }
@@ -305,6 +316,7 @@ impl Face {
             }
         }
         self.drawn = Some(now);
+        self.keyed = false;
         Ok(())
     }
 
