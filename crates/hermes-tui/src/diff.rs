@@ -214,6 +214,9 @@ fn digits(file: &FileDiff) -> usize {
     most.map_or(0, |most| most.to_string().len().max(3))
 }
 
+/// The sign, a blank, and room for one wide character.
+const GUTTER: usize = 4;
+
 fn line_rows(
     line: &DiffLine,
     parts: &[(bool, String)],
@@ -242,6 +245,12 @@ fn line_rows(
         column += width::width(&text);
         spans.push(Span::styled(text, style(*changed)));
     }
+    // Where nothing would be left for the text, it goes without its number.
+    let number = if width::width(number) + GUTTER > columns {
+        ""
+    } else {
+        number
+    };
     let indent = Indent::new(
         vec![
             Span::styled(number.to_owned(), theme.style(Role::LineNumber)),

@@ -295,20 +295,37 @@ impl Pager {
         self.starts = starts;
     }
 
-    /// Where a long line is broken: at the width, between graphemes.
+    /// Where a long line is broken: between words, or in one that is longer than the screen is wide.
     fn pieces(&self, text: &str) -> Vec<Range<usize>> {
         let room = usize::from(self.width).max(1);
         let mut pieces = Vec::new();
         let (mut from, mut used) = (0, 0);
+        // Where the last word of the piece begins; what is before the first is no place to break.
+        let (mut word, mut spaced, mut begun) = (0, false, false);
         for (at, grapheme) in text.grapheme_indices(true) {
+            let blank = grapheme.trim().is_empty();
+            if !blank && spaced && begun {
+                word = at;
+            }
             let wide = width::width(grapheme);
             if used + wide > room && at > from {
-                pieces.push(from..at);
-                (from, used) = (at, 0);
+                if blank {
+                    // It ends the line.
+                    pieces.push(from..at);
+                    (from, used, begun) = (at + grapheme.len(), 0, false);
+                    continue;
+                }
+                let end = if word > from { word } else { at };
+                pieces.push(from..end);
+                (from, used) = (end, width::width(&text[end..at]));
             }
             used += wide;
+            begun |= !blank;
+            spaced = blank;
         }
-        pieces.push(from..text.len());
+        if from < text.len() || pieces.is_empty() {
+            pieces.push(from..text.len());
+        }
         pieces
     }
 }

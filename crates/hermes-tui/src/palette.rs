@@ -8,7 +8,7 @@ use std::time::Instant;
 use hermes_core::slash::COMMANDS;
 
 use crate::keys::{Action, Area, Key, Keymap};
-use crate::panel::{PanelOutcome, PanelView, shown_key};
+use crate::panel::{PanelOutcome, PanelView};
 use crate::port::{Group, Panel, PanelKey, PanelRow};
 use crate::row::Frame;
 use crate::theme::Theme;
@@ -103,7 +103,7 @@ fn panel(keys: &Keymap) -> Panel {
                 described
                     .keys
                     .first()
-                    .map(|key| shown_key(&key.to_string()))
+                    .map(|key| key.shown())
                     .unwrap_or_default(),
             ],
             also: described.action.name().replace('_', " "),

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use ratatui_core::text::{Line, Span};
 
-use super::figures::clock;
 use super::state::{App, Pause};
 use super::transcript::Doing;
 use crate::composer::SubmissionKind;
+use crate::figures::clock;
 use crate::keys::Action;
 use crate::row::{Flow, Frame, Row};
 use crate::theme::Role;
@@ -189,7 +189,7 @@ impl App {
         }
         let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
         if let Some(key) = stop.filter(|_| !stopping && !self.prompts.is_open()) {
-            facts.push(format!("{} to stop", shown_key(&key.to_string())));
+            facts.push(format!("{} to stop", key.shown()));
         }
         let facts = if facts.is_empty() {
             String::new()
@@ -350,17 +350,6 @@ impl App {
             self.composer.save_draft();
         }
     }
-}
-
-/// `esc` as people read it: `Esc`; `ctrl+c`: `Ctrl+C`.
-pub(super) fn shown_key(key: &str) -> String {
-    let part = |part: &str| {
-        let mut chars = part.chars();
-        chars.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(chars).collect()
-        })
-    };
-    key.split('+').map(part).collect::<Vec<_>>().join("+")
 }
 
 /// A row as the terminal would break it.

@@ -90,12 +90,17 @@ impl App {
                 }
             }
             Outcome::Send(decision) => {
+                if let AgentCommand::Answer { request, .. } = &decision.command {
+                    self.transcript.tool_answered(request, now);
+                }
                 self.command(decision.command);
-                self.transcript.push_before_tools(if decision.denied {
-                    NoticeCell::warning(decision.told)
-                } else {
-                    NoticeCell::info(decision.told)
-                });
+                if !decision.told.is_empty() {
+                    self.transcript.push_before_tools(if decision.denied {
+                        NoticeCell::warning(decision.told)
+                    } else {
+                        NoticeCell::info(decision.told)
+                    });
+                }
                 self.title();
             }
         }
@@ -204,25 +209,26 @@ impl App {
         if !self.errands.is_empty() && self.leaving.is_none() {
             self.ask(Ask::Stop);
         }
-        self.leave_twice("Ctrl+C again to exit", now);
+        self.leave_twice(Action::Cancel, "", now);
     }
 
     /// Ctrl+D on an empty line.
     fn exit(&mut self, now: Instant) {
         if self.is_busy() {
-            self.leave_twice("a turn runs; Ctrl+D again to exit", now);
+            self.leave_twice(Action::Exit, "a turn runs; ", now);
         } else {
             self.wish(Wish::Leave);
         }
     }
 
-    fn leave_twice(&mut self, hint: &str, now: Instant) {
+    fn leave_twice(&mut self, action: Action, why: &str, now: Instant) {
         if self.leaving.is_some_and(|until| now < until) {
             self.wish(Wish::Leave);
             return;
         }
         self.leaving = Some(now + AGAIN);
-        self.hint(hint, now);
+        let key = self.keys.first(action).map(Key::shown).unwrap_or_default();
+        self.hint(format!("{why}{key} again to exit"), now);
     }
 
     pub(super) fn interrupt(&mut self) {

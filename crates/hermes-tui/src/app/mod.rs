@@ -4,7 +4,6 @@
 //! and only carries between them.
 
 mod editor;
-mod figures;
 mod frame;
 mod input;
 mod news;

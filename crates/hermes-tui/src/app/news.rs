@@ -34,6 +34,11 @@ impl App {
     /// `beside`: it does not belong to a turn.
     fn event(&mut self, event: AgentEvent, beside: bool, now: Instant) {
         self.resume_from_pause(&event);
+        let ends_errand = beside
+            && matches!(
+                event,
+                AgentEvent::Compacted { .. } | AgentEvent::Notice { .. }
+            );
         match event {
             AgentEvent::TurnStarted { route, .. } => self.turn_started(route, now),
             AgentEvent::TextDelta { text } => self.transcript.text(&text, now),
@@ -63,6 +68,7 @@ impl App {
             }
             AgentEvent::ApprovalNeeded { request } => {
                 let why = format!("approval needed for {}", request.tool);
+                self.transcript.tool_asks(&request, now);
                 self.asks(Asked::Approval(request), &why);
             }
             AgentEvent::QuestionAsked { question } => {
@@ -71,6 +77,7 @@ impl App {
             }
             AgentEvent::QuestionClosed { question } => {
                 self.prompts.withdraw(&question);
+                self.transcript.tool_answered(&question, now);
                 self.title();
             }
             AgentEvent::UsageUpdated {
@@ -100,6 +107,11 @@ impl App {
             }
             other => self.remark(&other, now),
         }
+        if ends_errand && self.turn.as_ref().is_some_and(|turn| turn.errand) {
+            self.turn = None;
+            self.title();
+            self.pump(now);
+        }
     }
 
     /// Events that are a line by themselves.
@@ -112,9 +124,19 @@ impl App {
                     why: message.clone(),
                     until: now + Duration::from_millis(*delay_ms),
                 };
-                self.pause(pause, now);
+                self.pause(pause);
             }
-            AgentEvent::CompactionStarted { .. } => self.pause(Pause::Compressing, now),
+            AgentEvent::CompactionStarted { .. } => {
+                // Outside a turn nothing tells of the end but its result.
+                self.turn.get_or_insert(Turn {
+                    since: now,
+                    stopping: false,
+                    pause: None,
+                    errand: true,
+                });
+                self.pause(Pause::Compressing);
+                self.title();
+            }
             AgentEvent::RouteChanged { to, .. } => {
                 self.status.model.clone_from(&to.model);
                 self.status.provider.clone_from(&to.provider);
@@ -127,13 +149,10 @@ impl App {
         }
     }
 
-    fn pause(&mut self, pause: Pause, now: Instant) {
-        let turn = self.turn.get_or_insert(Turn {
-            since: now,
-            stopping: false,
-            pause: None,
-        });
-        turn.pause = Some(pause);
+    fn pause(&mut self, pause: Pause) {
+        if let Some(turn) = &mut self.turn {
+            turn.pause = Some(pause);
+        }
     }
 
     /// What comes after a pause ends it.
@@ -164,6 +183,7 @@ impl App {
             since: now,
             stopping: false,
             pause: None,
+            errand: false,
         });
         self.title();
     }

@@ -51,24 +51,30 @@ impl App {
 
     /// Every key and what it does.
     pub(super) fn open_keys(&mut self) {
-        // Writing to a string cannot fail.
-        let mut text = String::new();
+        let mut text = "| key | does | action |\n|---|---|---|\n".to_owned();
         for row in self.keys.describe() {
-            let keys: Vec<String> = row.keys.iter().map(ToString::to_string).collect();
+            let keys: Vec<String> = row.keys.iter().map(|key| key.shown()).collect();
             let keys = if keys.is_empty() {
                 "-".to_owned()
             } else {
                 keys.join(", ")
             };
-            let _ = writeln!(text, "{keys:<34}  {}", row.about);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} |",
+                escaped(&keys),
+                escaped(row.about),
+                escaped(row.action.name())
+            );
         }
-        text.push_str("\nChange them in config.yaml: tui.keys.<action>: <key>. Actions:\n");
-        for row in self.keys.describe() {
-            let _ = writeln!(text, "  {}", row.action.name());
-        }
+        text.push_str(
+            "\n`^X` is Ctrl and X. Keys are changed in config.yaml, in `tui.keys`: `action: key`, \
+             with keys written like `ctrl+x`.\n",
+        );
         self.overlay = Some(Overlay::page(Page {
             title: "Keys".to_owned(),
-            kind: Saying::Plain,
+            kind: Saying::Markdown,
             text,
         }));
     }
@@ -216,4 +222,16 @@ impl App {
         let action = self.keys.action(key, Area::Anywhere)?;
         matches!(action, Action::Suspend | Action::Redraw).then_some(action)
     }
+}
+
+/// Text that markdown leaves as it is.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for ch in text.chars() {
+        if ch.is_ascii_punctuation() {
+            escaped.push('\\');
+        }
+        escaped.push(ch);
+    }
+    escaped
 }

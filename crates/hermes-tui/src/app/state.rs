@@ -55,6 +55,8 @@ pub(super) struct Turn {
     pub(super) stopping: bool,
     /// Something that takes a while and is neither text nor a tool.
     pub(super) pause: Option<Pause>,
+    /// No turn of the model: the conversation is being compressed because the person said so.
+    pub(super) errand: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,12 +159,10 @@ impl App {
         let found = named.and_then(Theme::named);
         let unknown = named.filter(|_| found.is_none()).map(str::to_owned);
         let fresh = options.entries.is_empty();
-        match options.draft.take() {
-            Some(draft) => composer.set_text(&draft),
-            None => {
-                composer.conversation(&options.status.session, fresh);
-            }
+        if let Some(draft) = options.draft.take() {
+            composer.set_text(&draft);
         }
+        composer.conversation(&options.status.session, fresh);
         let mut app = Self {
             theme: dressed(found.unwrap_or_default(), &manner),
             keys,

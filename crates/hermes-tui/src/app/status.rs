@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use ratatui_core::text::{Line, Span};
 
-use super::figures::{dollars, tokens};
 use super::state::App;
+use crate::figures::{dollars, tokens};
 use crate::port::Busy;
 use crate::theme::Role;
 use crate::width;

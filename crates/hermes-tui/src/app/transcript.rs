@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use hermes_core::approval::ApprovalRequest;
 use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::Line;
 
@@ -49,6 +50,10 @@ enum Live {
         done: bool,
         /// The person started it, not the model.
         own: bool,
+        /// The approval that it waits for, and since when.
+        asks: Option<(String, Instant)>,
+        /// How long it waited for approvals so far.
+        waited: Duration,
     },
     Done(Box<dyn Cell>),
 }
@@ -179,21 +184,62 @@ impl Transcript {
             since: now,
             done: false,
             own,
+            asks: None,
+            waited: Duration::ZERO,
         });
     }
 
-    fn tool(&mut self, wanted: &str) -> Option<(&mut ToolCell, &mut bool)> {
+    /// A tool that runs wants to do something that a person must allow first.
+    pub(crate) fn tool_asks(&mut self, request: &ApprovalRequest, now: Instant) {
+        self.revision += 1;
+        let mut running = self.live.iter_mut().filter_map(|live| match live {
+            Live::Tool {
+                cell,
+                done: false,
+                own: false,
+                asks: asks @ None,
+                ..
+            } if cell.name() == request.tool => Some((cell, asks)),
+            _ => None,
+        });
+        let exact = |(cell, _): &(&mut Box<ToolCell>, _)| cell.is_about(&request.action);
+        if let Some((cell, asks)) = running.find(exact) {
+            cell.waits(true);
+            *asks = Some((request.id.clone(), now));
+        }
+    }
+
+    /// It was answered, or nobody wants to know any more.
+    pub(crate) fn tool_answered(&mut self, request: &str, now: Instant) {
+        self.revision += 1;
+        for live in &mut self.live {
+            if let Live::Tool {
+                cell, asks, waited, ..
+            } = live
+                && let Some((_, since)) = asks.take_if(|(id, _)| id == request)
+            {
+                cell.waits(false);
+                *waited += now.saturating_duration_since(since);
+            }
+        }
+    }
+
+    fn tool(&mut self, wanted: &str) -> Option<(&mut ToolCell, &mut bool, Duration)> {
         self.revision += 1;
         self.live.iter_mut().find_map(|live| match live {
-            Live::Tool { id, cell, done, .. } if id == wanted && !*done => {
-                Some((&mut **cell, done))
-            }
+            Live::Tool {
+                id,
+                cell,
+                done,
+                waited,
+                ..
+            } if id == wanted && !*done => Some((&mut **cell, done, *waited)),
             _ => None,
         })
     }
 
     pub(crate) fn tool_progress(&mut self, id: &str, text: &str) {
-        if let Some((cell, _)) = self.tool(id) {
+        if let Some((cell, ..)) = self.tool(id) {
             cell.progress(text);
         }
     }
@@ -206,8 +252,9 @@ impl Transcript {
         preview: &str,
         took: Duration,
     ) {
-        if let Some((cell, done)) = self.tool(id) {
-            cell.finish(error, preview, took);
+        if let Some((cell, done, waited)) = self.tool(id) {
+            // A person's time is not the tool's.
+            cell.finish(error, preview, took.saturating_sub(waited));
             *done = true;
             return;
         }

@@ -6,8 +6,8 @@ use hermes_core::event::TurnSummary;
 use hermes_core::usage::Cost;
 use ratatui_core::text::{Line, Span};
 
-use super::line::{count, tokens, took};
 use super::{Cell, CellContext, CellKind};
+use crate::figures::{count, tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width::{self, Indent};

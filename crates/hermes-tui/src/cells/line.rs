@@ -1,11 +1,10 @@
-//! What cells have in common: a head with something on its right side, a block of output, amounts.
-
-use std::time::Duration;
+//! What cells have in common: a head with something on its right side, a block of output.
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::CellContext;
+use crate::figures::count;
 use crate::row::{Flow, Row};
 use crate::theme::Role;
 use crate::width::{self, Indent};
@@ -20,42 +19,6 @@ pub(crate) fn one_line(text: &str) -> String {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     } else {
         text.into_owned()
-    }
-}
-
-/// `0.1s`, `4.2s`, `21s`, `3m 05s`, `2h 10m`; nothing for what took no time.
-pub(super) fn took(time: Duration) -> Option<String> {
-    let tenths = (time.as_millis() + 50) / 100;
-    let seconds = time.as_secs();
-    Some(match tenths {
-        0 => return None,
-        1..100 if tenths.is_multiple_of(10) => format!("{}s", tenths / 10),
-        1..100 => format!("{}.{}s", tenths / 10, tenths % 10),
-        _ if seconds < 60 => format!("{}s", seconds.max(10)),
-        _ if seconds < 3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
-    })
-}
-
-/// `512`, `18.4k`, `131k`, `2.1M`.
-pub(super) fn tokens(count: u64) -> String {
-    let (unit, name) = match count {
-        0..1_000 => return count.to_string(),
-        1_000..999_500 => (1e3, "k"),
-        _ => (1e6, "M"),
-    };
-    let value = count as f64 / unit;
-    let decimals = usize::from(value < 99.95);
-    let text = format!("{value:.decimals$}");
-    format!("{}{name}", text.strip_suffix(".0").unwrap_or(&text))
-}
-
-/// `1 line`, `2 lines`.
-pub(super) fn count(number: usize, one: &str) -> String {
-    if number == 1 {
-        format!("1 {one}")
-    } else {
-        format!("{number} {one}s")
     }
 }
 

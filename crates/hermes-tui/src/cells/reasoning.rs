@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ratatui_core::text::Span;
 
-use super::line::{Head, paragraphs, tokens, took};
+use super::line::{Head, paragraphs};
 use super::{Cell, CellContext, CellKind};
+use crate::figures::{tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 

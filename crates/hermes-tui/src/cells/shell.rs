@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ratatui_core::text::{Line, Span};
 
-use super::line::{Head, Part, block, took};
+use super::line::{Head, Part, block};
 use super::{Cell, CellContext, CellKind};
 use crate::ansi;
+use crate::figures::took;
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width;
@@ -60,10 +61,13 @@ impl ShellCell {
         let mut facts = Vec::new();
         let failed = self.code.filter(|code| *code != 0);
         if let Some(code) = failed {
-            facts.push(Span::styled(
-                format!("exit {code}"),
-                theme.style(Role::Error),
-            ));
+            // A negative one stands for a program that did not end by itself.
+            let words = if code < 0 {
+                "stopped".to_owned()
+            } else {
+                format!("exit {code}")
+            };
+            facts.push(Span::styled(words, theme.style(Role::Error)));
         }
         if let Some(time) = self.took.and_then(took) {
             facts.push(Span::styled(time, theme.style(Role::Dim)));

@@ -11,9 +11,10 @@ use std::time::Duration;
 use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::{Line, Span};
 
-use super::line::{Head, Part, block, took};
+use super::line::{Head, Part, block};
 use super::{Cell, CellContext, CellKind, ShellCell};
 use crate::ansi;
+use crate::figures::took;
 use crate::row::{Flow, Row};
 use crate::theme::{Role, Theme};
 use crate::width;
@@ -25,6 +26,8 @@ const LIVE: usize = 5;
 const KEPT: usize = 200;
 /// Lines of a command in the transcript.
 const COMMAND: usize = 4;
+/// Lines of a command while it runs.
+const LIVE_ROWS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub struct ToolCell {
@@ -36,6 +39,8 @@ pub struct ToolCell {
     progress: Vec<String>,
     /// `!command`: the person ran it.
     person: bool,
+    /// Nothing happens before somebody allows it.
+    waits: bool,
 }
 
 impl ToolCell {
@@ -47,6 +52,7 @@ impl ToolCell {
             took: None,
             progress: Vec::new(),
             person: false,
+            waits: false,
         }
     }
 
@@ -81,6 +87,18 @@ impl ToolCell {
         self.took = Some(took);
     }
 
+    /// Whether somebody must allow it first.
+    pub fn waits(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// Whether an approval of `action` is one of this call: what it does is known of commands.
+    pub fn is_about(&self, action: &str) -> bool {
+        self.facts
+            .arg("command")
+            .is_none_or(|command| command.trim() == action.trim())
+    }
+
     pub fn name(&self) -> &str {
         &self.facts.name
     }
@@ -106,7 +124,7 @@ impl ToolCell {
         let sign = frames.get(tick % frames.len().max(1)).unwrap_or(&"");
         let head = Head {
             sign: Span::styled(*sign, theme.style(Role::Accent)),
-            title: self.title(false, cx),
+            title: self.title(false, LIVE_ROWS * usize::from(columns), cx),
             // Whole seconds: nothing is drawn in between.
             facts: took(Duration::from_secs(elapsed.as_secs()))
                 .map(|time| Span::styled(time, theme.style(Role::Dim)))
@@ -115,7 +133,7 @@ impl ToolCell {
             exact: false,
         };
         let mut rows = head.rows(columns, cx);
-        rows.truncate(3);
+        rows.truncate(LIVE_ROWS);
         if self.facts.name == "delegate_task" {
             rows.extend(tree::running(&self.facts, &self.progress, columns, cx));
         } else {
@@ -140,9 +158,16 @@ impl ToolCell {
         ShellCell::new(command, output).ended(code, self.took)
     }
 
-    fn title(&self, done: bool, cx: &CellContext<'_>) -> Vec<Span<'static>> {
+    /// `room`: columns that a command may take.
+    fn title(&self, done: bool, room: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
         let theme = cx.theme;
-        let title = title::of(&self.facts, done, cx.cwd, theme.glyphs());
+        let mut title = title::of(&self.facts, done, cx.cwd, theme.glyphs());
+        if self.waits && !done {
+            title.is_not_begun("Waiting for approval:");
+        } else if self.error == Some(ToolErrorKind::Denied) {
+            title.is_not_begun("Denied:");
+        }
+        let room = room.saturating_sub(width::width(&title.verb) + 4).max(20);
         let mut spans = vec![Span::styled(title.verb, theme.style(Role::Tool))];
         let object = if title.exact {
             width::harmless(title.object.lines().next().unwrap_or_default()).into_owned()
@@ -150,7 +175,9 @@ impl ToolCell {
             super::one_line(&title.object)
         };
         if !object.is_empty() {
-            let object = width::expand_tabs(&object, 0).into_owned();
+            let object = width::expand_tabs(&object, 0);
+            let mark = format!("{} ({})", theme.glyphs().ellipsis, cx.transcript_key);
+            let object = width::truncate_with(&object, room, &mark).into_owned();
             spans.push(Span::styled(format!(" {object}"), theme.style(Role::Text)));
         }
         if !title.note.is_empty() {
@@ -176,20 +203,27 @@ impl ToolCell {
             (false, None) => (theme.glyphs().bullet, Role::Success),
         };
         let mut facts = Vec::new();
-        if let Some(words) = self.error.and_then(kind_words) {
+        // The title says so.
+        let denied = self.error == Some(ToolErrorKind::Denied);
+        if let Some(words) = self.error.filter(|_| !denied).and_then(kind_words) {
             facts.push(Span::styled(words, theme.style(Role::Error)));
         }
         if let Some(code) = code {
             let style = theme.style(Role::Error);
             facts.push(Span::styled(format!("exit {code}"), style));
         }
-        if let Some(time) = self.took.and_then(took) {
+        if let Some(time) = self.took.filter(|_| !denied).and_then(took) {
             facts.push(Span::styled(time, theme.style(Role::Dim)));
         }
         let title = title::of(&self.facts, true, cx.cwd, theme.glyphs());
+        let room = if part == Part::All {
+            usize::MAX
+        } else {
+            COMMAND * usize::from(columns)
+        };
         let head = Head {
             sign: Span::styled(sign, theme.style(role)),
-            title: self.title(true, cx),
+            title: self.title(true, room, cx),
             facts,
             exact: title.exact,
         };

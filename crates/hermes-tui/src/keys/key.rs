@@ -128,6 +128,34 @@ impl Key {
     }
 }
 
+impl Key {
+    /// As hints name it: `^C`, `Alt+Enter`, `Esc`, `?`.
+    pub fn shown(self) -> String {
+        if let Code::Char(ch) = self.code
+            && self.mods == Mods::CTRL
+            && ch != ' '
+        {
+            return format!("^{}", ch.to_uppercase());
+        }
+        let text = self.to_string();
+        if text.chars().count() == 1 {
+            return text;
+        }
+        // A letter keeps its case: `Alt+m` is not `Alt+M`.
+        let part = |part: &str| {
+            let mut chars = part.chars();
+            match chars.next() {
+                Some(first) if !chars.as_str().is_empty() => {
+                    first.to_uppercase().chain(chars).collect()
+                }
+                _ => part.to_owned(),
+            }
+        };
+        let parts: Vec<String> = text.split('+').map(part).collect();
+        parts.join("+")
+    }
+}
+
 const NAMES: &[(&str, Code)] = &[
     ("enter", Code::Enter),
     ("tab", Code::Tab),
@@ -246,6 +274,24 @@ mod tests {
             let key: Key = text.parse().unwrap();
             assert_eq!(key.to_string(), printed, "{text}");
             assert_eq!(printed.parse::<Key>().unwrap(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn hints_name_keys_in_one_way() {
+        for (text, shown) in [
+            ("ctrl+c", "^C"),
+            ("esc", "Esc"),
+            ("alt+enter", "Alt+Enter"),
+            ("alt+m", "Alt+m"),
+            ("ctrl+left", "Ctrl+Left"),
+            ("ctrl+shift+x", "Ctrl+Shift+x"),
+            ("ctrl+space", "Ctrl+Space"),
+            ("f1", "F1"),
+            ("?", "?"),
+        ] {
+            let key: Key = text.parse().unwrap();
+            assert_eq!(key.shown(), shown);
         }
     }
 

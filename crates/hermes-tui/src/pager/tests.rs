@@ -217,3 +217,17 @@ proptest! {
         fits(&pager.view(w, h, &theme("ascii")), w, h)?;
     }
 }
+
+#[test]
+fn long_lines_are_broken_between_words() {
+    let long = "one two three four-five  unbreakablywide six";
+    let page = pager(vec![Row::unbroken(Line::from(long.to_owned()))], 10);
+    let seen: Vec<String> = seen(&page, 10, 20)
+        .into_iter()
+        .map(|line| line.trim().to_owned())
+        .collect();
+    assert_eq!(
+        seen[..5],
+        ["one two", "three", "four-five", "unbreakabl", "ywide six"]
+    );
+}

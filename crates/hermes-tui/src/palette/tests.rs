@@ -46,6 +46,14 @@ fn everything_is_found_and_done() {
 }
 
 #[test]
+fn the_cursor_goes_to_what_fits_best_in_whatever_group() {
+    assert_eq!(
+        press(&mut typed("theme"), &["enter"]),
+        PaletteOutcome::Run("/theme".to_owned())
+    );
+}
+
+#[test]
 fn a_command_that_wants_more_goes_to_the_composer() {
     let wants = COMMANDS
         .iter()

@@ -5,6 +5,7 @@ use ratatui_core::text::{Line, Span};
 
 use super::view::{fitted, flat};
 use super::{PanelView, Pending, State, list};
+use crate::keys::Key;
 use crate::port::PanelRow;
 use crate::theme::{Role, Theme};
 use crate::width;
@@ -198,18 +199,8 @@ pub(crate) fn hint_lines(
         .collect()
 }
 
-/// `ctrl+s` as `^S`, `enter` as `Enter`, letters as they are.
-pub(crate) fn shown_key(key: &str) -> String {
-    if let Some(letter) = key.strip_prefix("ctrl+")
-        && letter.chars().count() == 1
-    {
-        return format!("^{}", letter.to_uppercase());
-    }
-    let mut chars = key.chars();
-    match (chars.next(), chars.as_str()) {
-        (Some(first), rest) if !rest.is_empty() => {
-            format!("{}{rest}", first.to_uppercase())
-        }
-        _ => key.to_owned(),
-    }
+/// A key of the program as hints name it.
+fn shown_key(key: &str) -> String {
+    key.parse::<Key>()
+        .map_or_else(|_| key.to_owned(), Key::shown)
 }

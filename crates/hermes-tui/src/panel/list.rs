@@ -20,6 +20,18 @@ pub(super) enum Item {
     Row(usize, Place),
 }
 
+/// The number of the row that fits best among `places`, the first of several.
+pub(super) fn best(panel: &Panel, places: &[Place], filter: &str) -> usize {
+    let score = |place: &Place| {
+        let group = panel.groups.get(place.group)?;
+        fit(group, group.rows.get(place.row)?, filter)
+    };
+    let scores = places.iter().map(score).enumerate();
+    // Of equals `max_by_key` takes the last.
+    let best = scores.rev().max_by_key(|(_, score)| *score);
+    best.map_or(0, |(number, _)| number)
+}
+
 /// The rows that fit the filter, the best first within each group.
 pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<Place> {
     let mut places = Vec::new();

@@ -9,7 +9,7 @@ mod list;
 pub(crate) mod tests;
 mod view;
 
-pub(crate) use below::{hint_lines, shown_key};
+pub(crate) use below::hint_lines;
 pub(crate) use view::{fitted, flat};
 
 use std::cell::Cell;
@@ -264,14 +264,14 @@ impl PanelView {
     fn filtered(&mut self, now: Instant) -> PanelOutcome {
         let before = self.row().map(|row| row.id.clone());
         self.places = list::fitting(&self.panel, self.filter.text());
-        // What fits best comes first; without a filter the cursor goes back to where it was.
+        // To what fits best; without a filter the cursor goes back to where it was.
         self.cursor = if self.filter.is_empty() {
             before
                 .as_deref()
                 .and_then(|id| list::position(&self.panel, &self.places, id))
                 .unwrap_or(0)
         } else {
-            0
+            list::best(&self.panel, &self.places, self.filter.text())
         };
         self.top.set(0);
         if self.panel.searches {

@@ -17,10 +17,15 @@ use hermes_core::ask::{Answer, Question};
 use hermes_core::event::AgentCommand;
 
 use crate::keys::Key;
+use crate::width;
 use approval::{ApprovalPrompt, CheckRule, Step};
 use guard::Guard;
 use question::QuestionPrompt;
 
+/// The tool whose whole work is a question.
+pub(crate) const CLARIFY: &str = "clarify";
+/// Columns of an action in the line that tells what was decided about it.
+const TOLD: usize = 72;
 /// How often the time until keys count is shown anew.
 const COUNTDOWN: Duration = Duration::from_millis(200);
 
@@ -70,6 +75,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub command: AgentCommand,
+    /// Empty: the tool that asked shows the answer itself.
     pub told: String,
     pub denied: bool,
 }
@@ -233,7 +239,8 @@ fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
         told: format!(
             "{told}  ({}: {})",
             request.tool,
-            first_line(&request.action)
+            // The whole of it stood in the prompt and stands in what the tool shows.
+            width::truncate_with(&width::visible(first_line(&request.action)), TOLD, "…")
         ),
         command: AgentCommand::Answer {
             request: request.id.clone(),
@@ -256,13 +263,18 @@ fn answered(question: &Question, answer: Answer) -> Decision {
         Answer::Agreed => "agreed".to_owned(),
         Answer::Declined { .. } | Answer::Unanswered { .. } => "no answer".to_owned(),
     };
-    Decision {
-        denied: matches!(answer, Answer::Declined { .. }),
-        told: format!(
+    let told = if question.from == CLARIFY {
+        String::new()
+    } else {
+        format!(
             "{} asked: {}  {told}",
             question.from,
             first_line(&question.text)
-        ),
+        )
+    };
+    Decision {
+        denied: matches!(answer, Answer::Declined { .. }),
+        told,
         command: AgentCommand::Reply {
             question: question.id.clone(),
             answer,

@@ -400,7 +400,11 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
 fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
     let question = &prompt.question;
     let facts: Vec<String> = place.into_iter().collect();
-    let name = format!("{} asks", width::visible(&question.from));
+    let name = if question.from == super::CLARIFY {
+        "A question".to_owned()
+    } else {
+        format!("{} asks", width::visible(&question.from))
+    };
     let mut sheet = Sheet {
         title: look.title(&name, &facts),
         body: look.block(INDENT, &question.text, Role::Text),

@@ -3,6 +3,7 @@
 use hermes_core::approval::{Rule, Verdict};
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
+use hermes_core::tool::ToolErrorKind;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -430,4 +431,62 @@ fn a_visit_is_declined_unless_it_is_agreed_to() {
         bench.press(key);
         assert_eq!(answers(&mut bench), [answer], "{key}");
     }
+}
+
+fn command(bench: &mut Bench, id: &str, command: &str) {
+    bench.event(AgentEvent::ToolStarted {
+        call_id: id.to_owned(),
+        name: "terminal".to_owned(),
+        arguments: json!({"command": command}).to_string(),
+    });
+}
+
+fn ended(bench: &mut Bench, id: &str, error: Option<ToolErrorKind>, millis: u64) {
+    bench.event(AgentEvent::ToolFinished {
+        call_id: id.to_owned(),
+        name: "terminal".to_owned(),
+        error,
+        preview: String::new(),
+        millis,
+    });
+}
+
+#[test]
+fn a_command_that_waits_for_a_person_does_not_run() {
+    let mut bench = Bench::new();
+    bench.begin();
+    command(&mut bench, "a", "make test");
+    command(&mut bench, "b", "rm -rf build");
+    bench.approval("1", "rm -rf build");
+    bench.pass(5_000);
+    let frame = bench.frame();
+    assert!(frame.contains("Running make test"), "{frame}");
+    assert!(
+        frame.contains("Waiting for approval: rm -rf build"),
+        "{frame}"
+    );
+    bench.press("y");
+    bench.pass(300);
+    assert!(bench.frame().contains("Running rm -rf build"));
+    // What a person took to answer is not what it took.
+    ended(&mut bench, "a", None, 9_000);
+    ended(&mut bench, "b", None, 7_500);
+    let printed = bench.printed.join("\n");
+    let row = bench.printed.iter().find(|row| row.contains("Ran rm"));
+    assert!(row.is_some_and(|row| row.ends_with("2.3s")), "{printed}");
+}
+
+#[test]
+fn a_command_that_was_denied_never_ran() {
+    let mut bench = Bench::new();
+    bench.begin();
+    command(&mut bench, "a", "rm -rf build");
+    bench.approval("1", "rm -rf build");
+    bench.pass(1_100);
+    bench.press("n");
+    bench.pass(300);
+    ended(&mut bench, "a", Some(ToolErrorKind::Denied), 1_400);
+    let printed = bench.printed.join("\n");
+    assert!(printed.contains("Denied: rm -rf build"), "{printed}");
+    assert!(!printed.contains("Running"), "{printed}");
 }

@@ -188,7 +188,7 @@ fn ctrl_c_clears_stops_and_leaves() {
     assert_eq!(bench.commands(), [AgentCommand::Interrupt]);
     bench.end(TurnExit::Interrupted);
     bench.press("ctrl+c");
-    assert!(bench.frame().contains("Ctrl+C again to exit"));
+    assert!(bench.frame().contains("^C again to exit"));
     bench.pass(2_100);
     assert!(!bench.frame().contains("again to exit"));
     bench.press("ctrl+c");

@@ -1,6 +1,6 @@
 //! The transcript.
 
-use hermes_core::event::{AgentEvent, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, TurnExit};
 use pretty_assertions::assert_eq;
 
 use super::{Bench, summary};
@@ -262,4 +262,50 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
     let wanted = sent / paragraph.len();
     assert_eq!(bench.count("lorem"), wanted);
     assert!(highest <= 24, "{highest}");
+}
+
+/// What happens outside a turn.
+fn beside(bench: &mut Bench, event: AgentEvent) {
+    bench.news(News::Event(Sequenced {
+        seq: 0,
+        turn: None,
+        event,
+    }));
+}
+
+#[test]
+fn compressing_between_turns_has_an_end() {
+    let ends = [
+        AgentEvent::Compacted {
+            before_tokens: 100_000,
+            after_tokens: 9_000,
+            summary: true,
+        },
+        AgentEvent::Notice {
+            level: NoticeLevel::Info,
+            text: "it was cancelled".to_owned(),
+        },
+    ];
+    for end in ends {
+        let mut bench = Bench::new();
+        beside(
+            &mut bench,
+            AgentEvent::CompactionStarted {
+                prompt_tokens: 100_000,
+            },
+        );
+        assert!(bench.frame().contains("Compressing"));
+        bench.write("afterwards");
+        bench.press("tab");
+        beside(&mut bench, end);
+        assert!(bench.app.is_busy(), "what waited is sent");
+        assert_eq!(
+            bench.commands(),
+            [AgentCommand::Submit("afterwards".into())]
+        );
+        bench.begin();
+        bench.end(TurnExit::Answered);
+        assert!(!bench.app.is_busy());
+        assert!(!bench.frame().contains("Waiting for"));
+    }
 }

@@ -6,7 +6,7 @@ use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use hermes_core::model::ErrorClass;
 
 use super::NoticeCell;
-use crate::cells::line::{tokens, took};
+use crate::figures::{tokens, took};
 
 pub(super) fn of_event(event: &AgentEvent) -> Option<NoticeCell> {
     match event {

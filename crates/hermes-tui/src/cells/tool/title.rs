@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::body;
 use super::facts::Facts;
-use crate::cells::line::count;
 use crate::diff;
+use crate::figures::count;
 use crate::theme::Glyphs;
 
 /// Characters of an argument in the line of a tool that has no words of its own.
@@ -23,6 +23,22 @@ pub(super) struct Title {
     pub counts: Option<(usize, usize)>,
     /// The object is a command: its first line stands in the title, and nothing is changed in it.
     pub exact: bool,
+}
+
+impl Title {
+    /// Nothing of it was done: what was wanted stands behind `why`.
+    pub(super) fn is_not_begun(&mut self, why: &str) {
+        let mut verb = self.verb.chars();
+        let wanted = match verb.next() {
+            // A command speaks for itself.
+            Some(_) if self.exact => String::new(),
+            Some(first) => format!(" {}{}", first.to_lowercase(), verb.as_str()),
+            None => String::new(),
+        };
+        self.verb = format!("{why}{wanted}");
+        self.note.clear();
+        self.counts = None;
+    }
 }
 
 pub(super) fn of(facts: &Facts, done: bool, cwd: Option<&Path>, glyphs: &'static Glyphs) -> Title {

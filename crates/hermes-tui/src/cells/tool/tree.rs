@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::{body, title};
-use crate::cells::line::{tokens, took};
 use crate::cells::{CellContext, one_line};
+use crate::figures::{tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width;

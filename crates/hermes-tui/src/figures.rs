@@ -16,7 +16,27 @@ pub(crate) fn tokens(count: u64) -> String {
     format!("{text}{name}")
 }
 
-/// `21s`, `3m 05s`, `2h 10m`.
+/// `0.1s`, `4.2s`, `21s`, `3m 05s`, `2h 10m`; nothing for what took no time.
+pub(crate) fn took(time: Duration) -> Option<String> {
+    let tenths = (time.as_millis() + 50) / 100;
+    Some(match tenths {
+        0 => return None,
+        1..100 if tenths.is_multiple_of(10) => format!("{}s", tenths / 10),
+        1..100 => format!("{}.{}s", tenths / 10, tenths % 10),
+        _ => clock(time.max(Duration::from_secs(10))),
+    })
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {one}s")
+    }
+}
+
+/// `21s`, `3m 05s`, `2h 10m`: whole seconds, for what still goes on.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
