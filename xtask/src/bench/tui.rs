@@ -204,12 +204,13 @@ pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
         let before = Usage::of(terminal.pid());
         std::thread::sleep(REST);
         let after = Usage::of(terminal.pid());
-        ensure!(after.threads > 0, "it left");
+        ensure!(after.threads() > 0, "it left");
         eprintln!(
             "   {who:?}: {} processes, {} threads",
-            after.processes, after.threads
+            after.processes,
+            after.threads()
         );
-        figures[0].add(who, after.switches.abs_diff(before.switches) as f64);
+        figures[0].add(who, after.wakeups_since(&before) as f64);
         figures[1].add(who, after.cpu_ms.abs_diff(before.cpu_ms) as f64);
         figures[2].add(who, after.rss_kb as f64 / 1024.0);
         figures[3].add(who, after.pss_kb as f64 / 1024.0);

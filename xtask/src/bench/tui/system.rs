@@ -1,5 +1,6 @@
 //! What the system knows of a program and everything it has started.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -10,16 +11,15 @@ use nix::unistd::Pid;
 const TICK_MS: u64 = 10;
 
 /// A program and everything it has started, added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// How often one of its threads was put to the processor or taken off it.
-    pub switches: u64,
+    /// By thread: how often it left the processor.
+    switches: BTreeMap<u32, u64>,
     pub cpu_ms: u64,
     pub rss_kb: u64,
     /// Memory that is shared with others is counted in parts.
     pub pss_kb: u64,
     pub processes: u64,
-    pub threads: u64,
 }
 
 impl Usage {
@@ -28,10 +28,10 @@ impl Usage {
         for pid in family(pid) {
             all.processes += 1;
             for thread in threads(pid) {
-                all.threads += 1;
                 let status = read(&format!("/proc/{pid}/task/{thread}/status"));
-                all.switches += number(&status, "voluntary_ctxt_switches:")
+                let switches = number(&status, "voluntary_ctxt_switches:")
                     + number(&status, "nonvoluntary_ctxt_switches:");
+                all.switches.insert(thread, switches);
             }
             all.cpu_ms += cpu_ms(&read(&format!("/proc/{pid}/stat")));
             let memory = read(&format!("/proc/{pid}/smaps_rollup"));
@@ -39,6 +39,22 @@ impl Usage {
             all.pss_kb += number(&memory, "Pss:");
         }
         all
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.switches.len()
+    }
+
+    /// How often a thread has run since then. One that is gone ran at least once.
+    pub(super) fn wakeups_since(&self, before: &Self) -> u64 {
+        let known = |thread: &u32| before.switches.get(thread).copied().unwrap_or(0);
+        let ran = self.switches.iter();
+        let ran: u64 = ran
+            .map(|(thread, count)| count.saturating_sub(known(thread)))
+            .sum();
+        let gone = before.switches.keys();
+        let gone = gone.filter(|thread| !self.switches.contains_key(thread));
+        ran + gone.count() as u64
     }
 }
 
@@ -118,12 +134,23 @@ mod tests {
     #[test]
     fn the_system_knows_this_program() {
         let usage = Usage::of(std::process::id());
-        assert!(usage.processes >= 1 && usage.threads >= 1, "{usage:?}");
+        assert!(usage.processes >= 1 && usage.threads() >= 1, "{usage:?}");
         assert!(
             usage.rss_kb >= usage.pss_kb && usage.pss_kb > 0,
             "{usage:?}"
         );
-        assert_eq!(Usage::of(u32::MAX).threads, 0);
+        assert_eq!(Usage::of(u32::MAX).threads(), 0);
+    }
+
+    #[test]
+    fn threads_that_come_and_go_have_run() {
+        let at = |switches: &[(u32, u64)]| Usage {
+            switches: switches.iter().copied().collect(),
+            ..Usage::default()
+        };
+        let (before, after) = (at(&[(1, 10), (2, 5)]), at(&[(1, 12), (3, 4)]));
+        assert_eq!(after.wakeups_since(&before), 2 + 4 + 1);
+        assert_eq!(before.wakeups_since(&before), 0);
     }
 
     #[test]
