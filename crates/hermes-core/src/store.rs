@@ -180,6 +180,10 @@ pub enum StoreError {
         query: String,
         candidates: Vec<String>,
     },
+    #[error(
+        "delivery on this home belongs to another gateway ({holder}); stop that one or wait until it ends"
+    )]
+    NotOwner { holder: String },
     #[error("{0}")]
     Invalid(String),
     #[error("{what}: {source}")]

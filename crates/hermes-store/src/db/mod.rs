@@ -7,6 +7,7 @@
 mod connection;
 mod conversation;
 mod copy;
+pub mod delivery;
 mod encode;
 mod export;
 mod import;
@@ -20,6 +21,7 @@ mod pyjson;
 mod readers;
 mod repair;
 mod resolve;
+mod routing;
 mod rows;
 mod schema;
 pub mod search;

@@ -214,7 +214,7 @@ fn begin(conn: &Connection, layout: &Layout, session: &NewSession) -> Result<(),
     Ok(())
 }
 
-fn insert(
+pub(crate) fn insert(
     conn: &Connection,
     layout: &Layout,
     session: &str,
@@ -231,7 +231,7 @@ fn insert(
         .collect()
 }
 
-fn count_up(
+pub(crate) fn count_up(
     conn: &Connection,
     layout: &Layout,
     session: &str,

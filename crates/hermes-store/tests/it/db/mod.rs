@@ -1,6 +1,7 @@
 //! state.db.
 
 mod crash;
+mod delivery;
 mod guards;
 mod insights;
 mod layouts;

@@ -1,0 +1,242 @@
+//! What a platform is to the rest: a task that brings messages in, a way to send, and data about
+//! what it can do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_store::db::delivery::Target;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::session::Source;
+
+/// Brings messages. Runs until cancelled; whatever breaks on the way it mends itself, and it
+/// returns only when trying again is pointless.
+pub trait Inbound: Send {
+    fn run(
+        self: Box<Self>,
+        arrivals: mpsc::Sender<Arrival>,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), Hopeless>>;
+}
+
+/// Why a platform stopped for good: a token that was revoked, say.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Hopeless(pub String);
+
+/// A message on its way in. The platform acknowledges it (offset, ack, `\Seen`, 2xx, sync token)
+/// after `stored` says so. When the other end is dropped instead, it was not stored: the platform
+/// must bring it again.
+#[derive(Debug)]
+pub struct Arrival {
+    pub message: Incoming,
+    pub stored: oneshot::Sender<()>,
+}
+
+/// A message as a platform gave it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Incoming {
+    /// Which account of the platform it came to; empty where there is one.
+    #[serde(default)]
+    pub account: String,
+    /// The platform's id: the same message has the same id, however often it comes.
+    pub message_id: String,
+    pub source: Source,
+    pub text: String,
+    #[serde(default)]
+    pub media: Vec<MediaRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<ReplyTo>,
+    /// Seconds since the epoch, by the platform's clock.
+    pub sent_at: f64,
+    /// What only this platform understands and needs for the answer.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub native: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyTo {
+    pub message_id: String,
+    pub text: Option<String>,
+    /// Whether the message replied to is ours.
+    pub own: bool,
+}
+
+/// A file that a message refers to, not fetched yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaRef {
+    pub kind: MediaKind,
+    /// What the platform calls it.
+    pub id: String,
+    pub name: Option<String>,
+    pub mime: Option<String>,
+    pub bytes: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaKind {
+    Image,
+    Audio,
+    Voice,
+    Video,
+    Document,
+    Sticker,
+}
+
+/// Sends. Each call is one request to the platform; trying again is the caller's business.
+pub trait Outbound: Send + Sync {
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Sends a message and returns the platform's id of it.
+    fn send<'a>(
+        &'a self,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Option<String>, SendError>>;
+
+    /// Replaces the text of a message of ours.
+    fn edit<'a>(
+        &'a self,
+        id: &'a str,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<(), SendError>>;
+
+    /// Shows that an answer is being written. Failure is of no consequence.
+    fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()>;
+
+    /// Fetches a file into a directory, up to a number of bytes.
+    fn fetch_media<'a>(
+        &'a self,
+        media: &'a MediaRef,
+        into: &'a std::path::Path,
+        max_bytes: u64,
+    ) -> BoxFuture<'a, Result<PathBuf, SendError>>;
+
+    /// Whether a message of ours is there, for platforms with [`Recourse::History`].
+    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+        let _ = message;
+        Box::pin(std::future::ready(Ok(Found::Unknown)))
+    }
+}
+
+/// A message on its way out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// The same for every attempt at this message: 24 hex digits.
+    pub key: String,
+    pub target: Target,
+    /// In the markup of the platform, unless `plain`.
+    pub text: String,
+    pub plain: bool,
+    pub reply_to: Option<String>,
+    pub media: Option<OutMedia>,
+}
+
+/// A file to send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutMedia {
+    pub path: PathBuf,
+    pub kind: MediaKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is there, under this id.
+    Yes(Option<String>),
+    No,
+    Unknown,
+}
+
+/// What a failed call means. The difference between the first and the last decides whether a
+/// person may see something twice.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SendError {
+    /// It certainly did not arrive, and may later: no connection, a rate limit.
+    #[error("not sent: {error}")]
+    NotSent {
+        error: String,
+        retry_after: Option<Duration>,
+    },
+    /// The platform could not read the markup; plain text may work.
+    #[error("the markup was refused: {0}")]
+    Markup(String),
+    /// It certainly did not arrive and never will: no such chat, no right to write.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Perhaps it arrived: the connection broke after the request was written.
+    #[error("no answer: {0}")]
+    Unclear(String),
+}
+
+/// What a platform can do, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    pub edit: bool,
+    pub typing: bool,
+    pub threads: bool,
+    pub buttons: bool,
+    pub reactions: bool,
+    pub markup: Markup,
+    pub limits: Limits,
+    pub recourse: Recourse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest text of one message.
+    pub text: usize,
+    /// What the limit counts.
+    pub unit: Unit,
+    /// The largest file, both ways.
+    pub file_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Utf16,
+    Chars,
+    Bytes,
+}
+
+impl Unit {
+    pub fn len(self, text: &str) -> usize {
+        match self {
+            Self::Utf16 => text.chars().map(char::len_utf16).sum(),
+            Self::Chars => text.chars().count(),
+            Self::Bytes => text.len(),
+        }
+    }
+
+    pub fn of(self, ch: char) -> usize {
+        match self {
+            Self::Utf16 => ch.len_utf16(),
+            Self::Chars => 1,
+            Self::Bytes => ch.len_utf8(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Markup {
+    Plain,
+    /// Markdown as it is.
+    Discord,
+    TelegramV2,
+    TelegramHtml,
+    SlackMrkdwn,
+}
+
+/// What can be done about a message of which nobody knows whether it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recourse {
+    /// Sending it again with the same key is harmless this long after the first attempt.
+    Idempotent { window: Duration },
+    /// The platform can be asked, once a request in flight has surely ended.
+    History { grace: Duration },
+    /// Nothing: it is sent again, and says that it may have been seen.
+    Mark,
+}

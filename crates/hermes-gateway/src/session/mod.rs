@@ -1,0 +1,14 @@
+//! Which conversation a message belongs to, and when a new one begins.
+//!
+//! Keys, entries and policies are those of the original, so that a chat goes on in the same
+//! conversation whichever program serves it.
+
+mod entry;
+mod key;
+mod reset;
+mod whatsapp;
+
+pub use entry::{Entry, EntryError};
+pub use key::{Place, SessionKey, Sharing, Source};
+pub use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
+pub use whatsapp::canonical as canonical_whatsapp_id;

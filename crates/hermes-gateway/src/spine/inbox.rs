@@ -1,0 +1,70 @@
+//! From the platforms into the store.
+
+use hermes_core::store::StoreError;
+use hermes_store::db::delivery::{Accepted, Inbound as Stored};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Ledger;
+use crate::platform::{Arrival, Incoming};
+use crate::session::Sharing;
+
+/// Takes messages in. Whoever runs turns reads them from the ledger, not from memory.
+pub struct Inbox<L> {
+    ledger: L,
+    sharing: Sharing,
+}
+
+impl<L: Ledger> Inbox<L> {
+    pub fn new(ledger: L, sharing: Sharing) -> Self {
+        Self { ledger, sharing }
+    }
+
+    /// Stores arrivals until cancelled or until every platform is gone, and calls `stored` for
+    /// each new one. A message that cannot be stored is not acknowledged: its platform brings it
+    /// again.
+    pub async fn run(
+        &self,
+        mut arrivals: mpsc::Receiver<Arrival>,
+        cancel: CancellationToken,
+        stored: impl Fn(i64) + Send + Sync,
+    ) {
+        loop {
+            let arrival = tokio::select! {
+                () = cancel.cancelled() => return,
+                arrival = arrivals.recv() => arrival,
+            };
+            let Some(arrival) = arrival else { return };
+            match self.store(&arrival.message).await {
+                Ok(accepted) => {
+                    // The platform may have given up waiting; it will bring the message again,
+                    // and it will be recognised.
+                    let _ = arrival.stored.send(());
+                    if let Accepted::New(id) = accepted {
+                        stored(id);
+                    }
+                }
+                Err(error) => tracing::error!(
+                    platform = arrival.message.source.platform,
+                    "a message was not stored and is not acknowledged: {error}"
+                ),
+            }
+        }
+    }
+
+    /// Stores one message.
+    pub async fn store(&self, message: &Incoming) -> Result<Accepted, StoreError> {
+        let payload = serde_json::to_value(message)
+            .map_err(|error| StoreError::Invalid(format!("a message cannot be stored: {error}")))?;
+        self.ledger
+            .accept(Stored {
+                platform: message.source.platform.clone(),
+                account: message.account.clone(),
+                chat_id: message.source.chat_id.clone(),
+                message_id: message.message_id.clone(),
+                session_key: message.source.session_key(self.sharing).into_string(),
+                payload,
+            })
+            .await
+    }
+}

@@ -1,0 +1,252 @@
+//! From the store to the platforms.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::store::StoreError;
+use hermes_store::db::delivery::{Chunk, Phase, Settled};
+use serde::{Deserialize, Serialize};
+
+use super::Ledger;
+use crate::platform::{Found, OutMedia, Outbound, Outgoing, Recourse, SendError};
+
+/// Put before a text that the person may have already. Splitting leaves room for it.
+pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
+
+/// What a chunk carries besides its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extra {
+    /// The message of ours that this chunk completes: a streamed preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edits: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media: Option<OutMedia>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Chats that are sent to at the same time.
+    pub parallel: usize,
+    /// After this long a send has no answer.
+    pub deadline: Duration,
+    /// The first pause after a failure; it doubles.
+    pub pause: Duration,
+    pub longest_pause: Duration,
+    /// How long a platform is asked about a message before it is sent again with the mark.
+    pub patience: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            parallel: 16,
+            deadline: Duration::from_mins(1),
+            pause: Duration::from_secs(2),
+            longest_pause: Duration::from_mins(5),
+            patience: Duration::from_mins(10),
+        }
+    }
+}
+
+/// Sends what is owed.
+pub struct Outbox<L> {
+    ledger: L,
+    /// By platform and account. Those that are not connected are not in it.
+    platforms: HashMap<(String, String), Arc<dyn Outbound>>,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    policy: Policy,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pumped {
+    /// Chunks that were due. 0: there is nothing to do before the next one is due.
+    pub due: usize,
+}
+
+impl<L: Ledger> Outbox<L> {
+    pub fn new(ledger: L, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, policy: Policy) -> Self {
+        Self {
+            ledger,
+            platforms: HashMap::new(),
+            clock,
+            rng,
+            policy,
+        }
+    }
+
+    pub fn connect(&mut self, platform: &str, account: &str, outbound: Arc<dyn Outbound>) {
+        self.platforms
+            .insert((platform.to_owned(), account.to_owned()), outbound);
+    }
+
+    pub fn disconnect(&mut self, platform: &str, account: &str) {
+        self.platforms
+            .remove(&(platform.to_owned(), account.to_owned()));
+    }
+
+    /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
+    /// with the chunk; an error of the store ends the round.
+    pub async fn pump(&self) -> Result<Pumped, StoreError> {
+        const ROUND: usize = 256;
+        let reachable = self.platforms.keys().cloned().collect();
+        let due = self.ledger.due(reachable, ROUND).await?;
+        let pumped = Pumped { due: due.len() };
+        let mut steps = futures_util::stream::iter(due.into_iter().map(|chunk| self.step(chunk)))
+            .buffer_unordered(self.policy.parallel.max(1));
+        let mut result = Ok(());
+        while let Some(step) = steps.next().await {
+            result = result.and(step);
+        }
+        result.map(|()| pumped)
+    }
+
+    async fn step(&self, chunk: Chunk) -> Result<(), StoreError> {
+        let place = (chunk.target.platform.clone(), chunk.target.account.clone());
+        let Some(platform) = self.platforms.get(&place) else {
+            return Ok(());
+        };
+        let extra: Extra = match &chunk.extra {
+            None => Extra::default(),
+            Some(value) => serde_json::from_value(value.clone()).map_err(|error| {
+                StoreError::Invalid(format!("chunk {} is not readable: {error}", chunk.seq))
+            })?,
+        };
+        let settled = match chunk.phase {
+            Phase::Ambiguous => self.look_into(platform.as_ref(), &chunk, &extra).await,
+            Phase::Pending { marked } => {
+                self.ledger.begin_send(chunk.seq).await?;
+                self.send(platform.as_ref(), &chunk, &extra, marked).await
+            }
+        };
+        self.ledger.settle(chunk.seq, settled).await
+    }
+
+    async fn send(
+        &self,
+        platform: &dyn Outbound,
+        chunk: &Chunk,
+        extra: &Extra,
+        marked: bool,
+    ) -> Settled {
+        let mut message = outgoing(chunk, extra, marked);
+        let mut result = self.attempt(platform, &message, extra).await;
+        if let Err(SendError::Markup(error)) = &result {
+            tracing::debug!(chunk = chunk.seq, "sent plain: {error}");
+            message.plain = true;
+            result = self.attempt(platform, &message, extra).await;
+        }
+        match result {
+            Ok(id) => Settled::Sent { id },
+            Err(SendError::NotSent { error, retry_after }) => {
+                let pause = retry_after.unwrap_or_else(|| self.pause(chunk.tries));
+                Settled::Retry {
+                    error,
+                    at: self.clock.epoch_seconds() + pause.as_secs_f64(),
+                }
+            }
+            Err(SendError::Refused(error) | SendError::Markup(error)) => {
+                tracing::warn!(
+                    platform = chunk.target.platform,
+                    chat = chunk.target.chat_id,
+                    "a message cannot be delivered: {error}"
+                );
+                Settled::GiveUp { error }
+            }
+            Err(SendError::Unclear(error)) => Settled::Ambiguous {
+                error,
+                at: self.clock.epoch_seconds(),
+            },
+        }
+    }
+
+    async fn attempt(
+        &self,
+        platform: &dyn Outbound,
+        message: &Outgoing,
+        extra: &Extra,
+    ) -> Result<Option<String>, SendError> {
+        let call = async {
+            match &extra.edits {
+                Some(id) => platform.edit(id, message).await.map(|()| Some(id.clone())),
+                None => platform.send(message).await,
+            }
+        };
+        tokio::time::timeout(self.policy.deadline, call)
+            .await
+            .unwrap_or_else(|_| {
+                Err(SendError::Unclear(format!(
+                    "nothing within {:?}",
+                    self.policy.deadline
+                )))
+            })
+    }
+
+    /// Decides about a chunk of which nobody knows whether it arrived.
+    async fn look_into(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+        let now = self.clock.epoch_seconds();
+        let since = |at: Option<f64>| Duration::from_secs_f64((now - at.unwrap_or(now)).max(0.0));
+        if extra.edits.is_some() {
+            // The same text in the same message, twice, is once.
+            return Settled::Resend { marked: false };
+        }
+        match platform.capabilities().recourse {
+            Recourse::Idempotent { window } => Settled::Resend {
+                marked: since(chunk.first_attempt_at) > window,
+            },
+            Recourse::Mark => Settled::Resend { marked: true },
+            Recourse::History { grace } => {
+                let age = since(chunk.last_attempt_at);
+                if age < grace {
+                    return Settled::Ambiguous {
+                        error: "waiting for a request that may be on its way".to_owned(),
+                        at: now + grace.saturating_sub(age).as_secs_f64(),
+                    };
+                }
+                let message = outgoing(chunk, extra, false);
+                match platform.look_up(&message).await {
+                    Ok(Found::Yes(id)) => Settled::Sent { id },
+                    Ok(Found::No) => Settled::Resend { marked: false },
+                    Ok(Found::Unknown) => Settled::Resend { marked: true },
+                    Err(_) if age > grace + self.policy.patience => {
+                        Settled::Resend { marked: true }
+                    }
+                    Err(error) => Settled::Ambiguous {
+                        error: error.to_string(),
+                        at: now + self.pause(chunk.tries).as_secs_f64(),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Doubles with every attempt, with jitter so that chats do not come back all at once.
+    fn pause(&self, tries: u32) -> Duration {
+        let doubled = self.policy.pause.saturating_mul(1 << tries.min(16));
+        doubled
+            .min(self.policy.longest_pause)
+            .mul_f64(0.5 + self.rng.unit() / 2.0)
+    }
+}
+
+fn outgoing(chunk: &Chunk, extra: &Extra, marked: bool) -> Outgoing {
+    let text = if marked {
+        format!("{MARK}{}", chunk.text)
+    } else {
+        chunk.text.clone()
+    };
+    Outgoing {
+        key: chunk.key.clone(),
+        target: chunk.target.clone(),
+        text,
+        plain: false,
+        reply_to: extra.reply_to.clone(),
+        media: extra.media.clone(),
+    }
+}

@@ -1,0 +1,289 @@
+//! Lives that end at every step, and what people saw in the end.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_core::store::StoreError;
+use hermes_gateway::platform::{Incoming, Recourse};
+use hermes_gateway::session::{Sharing, Source};
+use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy};
+use hermes_store::Store;
+use hermes_store::db::delivery::{Final, NewChunk, Owner, Processes, Reply, Target, Waiting};
+use hermes_testkit::clock::{FixedRng, ManualClock};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::world::{FakePlatform, Fuse, GRACE, Mortal, Weather, World};
+
+const CHUNKS: usize = 2;
+
+struct NobodyLives;
+
+impl Processes for NobodyLives {
+    fn alive(&self, _: u32, _: Option<i64>) -> bool {
+        false
+    }
+}
+
+/// The far side of the platform: messages that people sent and we have not acknowledged.
+struct Far {
+    messages: Vec<(String, String)>,
+    acknowledged: Mutex<usize>,
+}
+
+struct Scene {
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+    world: Arc<World>,
+    far: Far,
+    recourse: Recourse,
+    parallel: usize,
+    lives: u32,
+}
+
+impl Scene {
+    fn new(recourse: Recourse, chats: usize, messages: usize, parallel: usize) -> Self {
+        let messages = (0..messages)
+            .flat_map(|n| (0..chats).map(move |chat| (format!("c{chat}"), format!("m{n}"))))
+            .collect();
+        Self {
+            dir: TempDir::new().unwrap(),
+            clock: Arc::new(ManualClock::default()),
+            world: Arc::new(World::default()),
+            far: Far {
+                messages,
+                acknowledged: Mutex::new(0),
+            },
+            recourse,
+            parallel,
+            lives: 0,
+        }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("state.db")
+    }
+
+    /// One life. Returns whether it came to the end of its work.
+    async fn live(&mut self, fuse: &Fuse) -> bool {
+        self.lives += 1;
+        self.clock.advance(Duration::from_secs(1));
+        let store = open(&self.path(), &self.clock);
+        let owner = Owner {
+            pid: self.lives,
+            started_at: Some(1),
+            instance: format!("life {}", self.lives),
+        };
+        let (inner, _) = store
+            .own_delivery(owner, Duration::from_mins(1), Arc::new(NobodyLives))
+            .await
+            .unwrap();
+        let ledger = Mortal {
+            inner,
+            fuse: fuse.clone(),
+        };
+        let finished = tokio::select! {
+            biased;
+            () = fuse.died.cancelled() => false,
+            result = self.work(&ledger, fuse) => {
+                result.unwrap();
+                true
+            }
+        };
+        drop(ledger);
+        store.close().await.unwrap();
+        finished
+    }
+
+    /// What a gateway does, one thing after the other.
+    async fn work(&self, ledger: &Mortal, fuse: &Fuse) -> Result<(), StoreError> {
+        let inbox = Inbox::new(ledger.clone(), Sharing::default());
+        let platform = FakePlatform::new(self.world.clone(), fuse.clone(), self.recourse);
+        let policy = Policy {
+            parallel: self.parallel,
+            ..Policy::default()
+        };
+        let mut outbox = Outbox::new(
+            ledger.clone(),
+            self.clock.clone(),
+            Arc::new(FixedRng(0)),
+            policy,
+        );
+        outbox.connect("fake", "", Arc::new(platform));
+        let start = *self.far.acknowledged.lock().unwrap();
+        for (chat, id) in &self.far.messages[start..] {
+            inbox.store(&incoming(chat, id)).await?;
+            fuse.tick().await;
+            *self.far.acknowledged.lock().unwrap() += 1;
+            // An answer is on its way while the next message comes.
+            self.answer_one(ledger).await?;
+            outbox.pump().await?;
+        }
+        while self.answer_one(ledger).await? {}
+        loop {
+            if outbox.pump().await?.due > 0 {
+                continue;
+            }
+            match ledger.inner.next_due().await? {
+                None => return Ok(()),
+                Some(_) => self.clock.advance(Duration::from_secs(1)),
+            }
+        }
+    }
+
+    async fn answer_one(&self, ledger: &Mortal) -> Result<bool, StoreError> {
+        let Some(message) = ledger.waiting(1).await?.into_iter().next() else {
+            return Ok(false);
+        };
+        let turn = format!("turn-{}-{}", message.id, self.lives);
+        ledger.claim(&[message.id], &turn).await?;
+        ledger.finish(answer(&message, turn)).await?;
+        Ok(true)
+    }
+
+    fn check(&self) {
+        let seen = self.world.seen.lock().unwrap();
+        for chat in ["c0", "c1", "c2"] {
+            let expected: Vec<String> = self
+                .far
+                .messages
+                .iter()
+                .filter(|(place, _)| place == chat)
+                .flat_map(|(_, id)| (0..CHUNKS).map(move |part| format!("{id}/{part}")))
+                .collect();
+            let mut next = 0;
+            for one in seen.iter().filter(|one| one.chat == chat) {
+                let (marked, text) = match one.text.strip_prefix(MARK) {
+                    Some(text) => (true, text),
+                    None => (false, one.text.as_str()),
+                };
+                if next < expected.len() && text == expected[next] {
+                    next += 1;
+                } else {
+                    assert!(next > 0 && text == expected[next - 1], "order: {seen:?}");
+                    assert!(marked, "doubled without a mark: {seen:?}");
+                }
+                if self.recourse != Recourse::Mark {
+                    assert!(!marked, "the platform could have told: {seen:?}");
+                }
+            }
+            assert_eq!(next, expected.len(), "lost: {seen:?}");
+            if self.recourse != Recourse::Mark {
+                let all = seen.iter().filter(|one| one.chat == chat).count();
+                assert_eq!(all, expected.len(), "doubled: {seen:?}");
+            }
+        }
+    }
+}
+
+fn open(path: &Path, clock: &Arc<ManualClock>) -> Store {
+    Store::open(path, clock.clone()).unwrap()
+}
+
+fn incoming(chat: &str, id: &str) -> Incoming {
+    Incoming {
+        account: String::new(),
+        message_id: id.to_owned(),
+        source: Source {
+            platform: "fake".to_owned(),
+            chat_id: chat.to_owned(),
+            chat_type: "dm".to_owned(),
+            ..Source::default()
+        },
+        text: "hello".to_owned(),
+        media: Vec::new(),
+        reply_to: None,
+        sent_at: 0.0,
+        native: serde_json::Value::Null,
+    }
+}
+
+fn answer(message: &Waiting, turn: String) -> Final {
+    let place = &message.message;
+    Final {
+        turn,
+        answers: vec![message.id],
+        transcript: None,
+        replies: vec![Reply {
+            session_key: place.session_key.clone(),
+            target: Target {
+                platform: place.platform.clone(),
+                account: place.account.clone(),
+                chat_id: place.chat_id.clone(),
+                thread_id: None,
+            },
+            chunks: (0..CHUNKS)
+                .map(|part| NewChunk {
+                    text: format!("{}/{part}", place.message_id),
+                    extra: None,
+                })
+                .collect(),
+        }],
+    }
+}
+
+const RECOURSES: [Recourse; 3] = [
+    Recourse::Idempotent {
+        window: Duration::from_hours(1),
+    },
+    Recourse::History { grace: GRACE },
+    Recourse::Mark,
+];
+
+#[tokio::test]
+async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing_silently() {
+    const LONG: i64 = 1_000_000;
+    for recourse in RECOURSES {
+        let mut calm = Scene::new(recourse, 1, 2, 1);
+        let fuse = Fuse::new(LONG);
+        assert!(calm.live(&fuse).await);
+        calm.check();
+        let steps = LONG - fuse.left();
+        assert!(steps > 30, "{steps}");
+        for step in 1..=steps {
+            let mut scene = Scene::new(recourse, 1, 2, 1);
+            assert!(!scene.live(&Fuse::new(step)).await, "step {step}");
+            assert!(scene.live(&Fuse::new(LONG)).await);
+            scene.check();
+        }
+    }
+}
+
+fn weather() -> impl Strategy<Value = Weather> {
+    prop_oneof![
+        3 => Just(Weather::Fine),
+        1 => Just(Weather::AnswerLost),
+        1 => Just(Weather::RequestLost),
+        1 => Just(Weather::Offline),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn many_crashes_in_bad_weather(
+        recourse in prop::sample::select(RECOURSES.to_vec()),
+        parallel in 1_usize..4,
+        fuses in prop::collection::vec(1_i64..40, 0..6),
+        sky in prop::collection::vec(weather(), 0..12),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut scene = Scene::new(recourse, 3, 2, parallel);
+            *scene.world.weather.lock().unwrap() = VecDeque::from(sky);
+            for steps in fuses {
+                scene.live(&Fuse::new(steps)).await;
+            }
+            prop_assert!(scene.live(&Fuse::new(1_000_000)).await);
+            scene.check();
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,8 @@
+//! The foundation of the gateway, from outside.
+
+#[cfg(test)]
+mod crashes;
+#[cfg(test)]
+mod original;
+#[cfg(test)]
+mod world;

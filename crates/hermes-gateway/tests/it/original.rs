@@ -1,0 +1,112 @@
+//! Keys and entries, beside the original's.
+
+use hermes_gateway::session::{Entry, Sharing, Source};
+use hermes_testkit::home::TempHome;
+use hermes_testkit::oracle;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const KEYS: &str = "
+import json, sys
+from gateway.session import SessionSource, build_session_key
+out = []
+for source, group, thread in json.loads(sys.argv[1]):
+    s = SessionSource.from_dict(source)
+    out.append([build_session_key(s, group, thread, s.profile), s.to_dict()])
+print(json.dumps(out))
+";
+
+#[test]
+fn keys_and_sources_are_the_originals() {
+    let Some(oracle) = oracle::require("keys_and_sources_are_the_originals") else {
+        return;
+    };
+    let mut cases: Vec<Value> = Vec::new();
+    for kind in ["dm", "group", "channel", "thread"] {
+        for (chat, thread, user, alt) in [
+            ("5", None, Some("7"), None),
+            ("5", Some("t"), Some("7"), Some("alt")),
+            ("", Some("t"), None, None),
+            ("", None, Some("7"), None),
+            ("", None, None, None),
+            ("a:b", None, Some("c:d"), None),
+        ] {
+            for sharing in [(true, false), (true, true), (false, false), (false, true)] {
+                let mut source = json!({
+                    "platform": "telegram", "chat_id": chat, "chat_type": kind,
+                    "thread_id": thread, "user_id": user, "user_id_alt": alt,
+                });
+                if sharing.1 {
+                    source["profile"] = json!("coder");
+                    source["guild_id"] = json!("g");
+                }
+                cases.push(json!([source, sharing.0, sharing.1]));
+            }
+        }
+    }
+    let cases = Value::from(cases);
+    let home = TempHome::new();
+    let theirs = oracle.json(&home, KEYS, [cases.to_string().as_str()]);
+    for (case, theirs) in cases
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(theirs.as_array().unwrap())
+    {
+        let mut source: Source = serde_json::from_value(case[0].clone()).unwrap();
+        source.mirror_scope();
+        let sharing = Sharing {
+            group_per_user: case[1].as_bool().unwrap(),
+            thread_per_user: case[2].as_bool().unwrap(),
+        };
+        assert_eq!(source.session_key(sharing).as_str(), theirs[0], "{case}");
+        assert_eq!(
+            serde_json::to_string(&source).unwrap(),
+            theirs[1].to_string()
+        );
+    }
+}
+
+const ENTRY: &str = "
+import json, sys
+from datetime import datetime
+from gateway.session import SessionEntry, SessionSource
+from gateway.config import Platform
+if len(sys.argv) > 1:
+    print(json.dumps(SessionEntry.from_dict(json.loads(sys.argv[1])).to_dict()))
+else:
+    source = SessionSource(platform=Platform('discord'), chat_id='9', chat_type='group', user_id='7')
+    entry = SessionEntry(session_key='agent:main:discord:group:9:7', session_id='20260102_030405_abcdef01',
+        created_at=datetime(2026, 1, 2, 3, 4, 5), updated_at=datetime(2026, 1, 2, 3, 4, 5, 60),
+        origin=source, platform=source.platform, chat_type='group', resume_pending=True,
+        last_resume_marked_at=datetime(2026, 1, 2), model_override={'model': 'm', 'provider': 'p'})
+    print(json.dumps(entry.to_dict()))
+";
+
+#[test]
+fn entries_go_both_ways() {
+    let Some(oracle) = oracle::require("entries_go_both_ways") else {
+        return;
+    };
+    let home = TempHome::new();
+    let theirs = oracle.json(&home, ENTRY, []);
+    let ours = Entry::read(&theirs).unwrap().write().unwrap();
+    assert_eq!(ours.to_string(), theirs.to_string());
+    let source = Source {
+        platform: "telegram".to_owned(),
+        chat_id: "5".to_owned(),
+        chat_type: "dm".to_owned(),
+        ..Source::default()
+    };
+    let now = chrono_time();
+    let entry = Entry::new(source.session_key(Sharing::default()), "s", source, now);
+    let ours = entry.write().unwrap();
+    let back = oracle.json(&home, ENTRY, [ours.to_string().as_str()]);
+    assert_eq!(back, ours);
+}
+
+fn chrono_time() -> chrono::NaiveDateTime {
+    chrono::DateTime::from_timestamp(1_767_323_045, 1000)
+        .unwrap()
+        .naive_utc()
+}

@@ -1,0 +1,178 @@
+//! Messages that came in.
+
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde_json::Value;
+
+use super::{Accepted, Delivery, Final, Inbound, Waiting, outbox};
+use crate::db::connection::Fault;
+use crate::db::encode::MessageRow;
+use crate::db::{lineage, session_store};
+
+/// Answered messages are remembered this long, so that a platform that repeats itself late is
+/// still recognised.
+const REMEMBERED: f64 = 30.0 * 86_400.0;
+
+impl Delivery {
+    /// Stores a message. Only after this may the platform hear that we have it.
+    pub async fn accept(&self, message: Inbound) -> Result<Accepted, StoreError> {
+        for (what, value) in [
+            ("a platform", &message.platform),
+            ("an id", &message.message_id),
+        ] {
+            if value.is_empty() {
+                return Err(StoreError::Invalid(format!("a message needs {what}")));
+            }
+        }
+        let (now, payload) = (self.store.now(), message.payload.to_string());
+        self.write("storing a message", move |conn| {
+            let m = &message;
+            let new = conn
+                .prepare_cached(
+                    "INSERT INTO hermes_inbox (platform, account, chat_id, message_id, session_key,
+                        payload, state, received_at, updated_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'received', ?7, ?7)
+                     ON CONFLICT DO NOTHING RETURNING id",
+                )?
+                .query_row(
+                    params![
+                        m.platform,
+                        m.account,
+                        m.chat_id,
+                        m.message_id,
+                        m.session_key,
+                        payload,
+                        now
+                    ],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            if let Some(id) = new {
+                return Ok(Accepted::New(id));
+            }
+            let id = conn
+                .prepare_cached(
+                    "SELECT id FROM hermes_inbox
+                     WHERE platform = ?1 AND account = ?2 AND chat_id = ?3 AND message_id = ?4",
+                )?
+                .query_row(
+                    [&m.platform, &m.account, &m.chat_id, &m.message_id],
+                    |row| row.get(0),
+                )?;
+            Ok(Accepted::Seen(id))
+        })
+        .await
+    }
+
+    /// The oldest messages without an answer, in the order in which they came.
+    pub async fn waiting(&self, limit: usize) -> Result<Vec<Waiting>, StoreError> {
+        self.store
+            .read("reading messages that wait", move |conn, _| {
+                let mut statement = conn.prepare_cached(
+                    "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
+                            claims, received_at
+                     FROM hermes_inbox WHERE state <> 'done' ORDER BY id LIMIT ?1",
+                )?;
+                let rows = statement.query_map([limit as i64], waiting)?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    /// A turn takes messages: all of them or none. Those of a cut turn may be taken again.
+    pub async fn claim(&self, messages: &[i64], turn: &str) -> Result<(), StoreError> {
+        let (messages, turn, now) = (messages.to_vec(), turn.to_owned(), self.store.now());
+        self.write("claiming messages for a turn", move |conn| {
+            let mut claim = conn.prepare_cached(
+                "UPDATE hermes_inbox SET state = 'claimed', turn = ?2, claims = claims + 1,
+                    updated_at = ?3 WHERE id = ?1 AND state <> 'done'",
+            )?;
+            for id in &messages {
+                if claim.execute(params![id, turn, now])? == 0 {
+                    return Err(answered(*id));
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends a turn: its messages are answered, its transcript rows written, its chunks owed.
+    /// Everything or nothing. Returns how many chunks there are to send.
+    pub async fn finish(&self, end: Final) -> Result<usize, StoreError> {
+        if end.turn.is_empty() {
+            return Err(StoreError::Invalid("a turn needs an id".to_owned()));
+        }
+        let (now, owner) = (self.store.now(), self.owner.clone());
+        let rows: Vec<MessageRow> = end
+            .transcript
+            .iter()
+            .flat_map(|(_, items)| items)
+            .map(MessageRow::new)
+            .collect();
+        self.store
+            .write("ending a turn", move |conn, layout| {
+                super::owner::check(conn, &owner.instance)?;
+                settle(conn, &end, now)?;
+                if let Some((session, _)) = &end.transcript {
+                    let session = lineage::tip(conn, session.as_str())?;
+                    session_store::insert(conn, layout, &session, &rows)?;
+                    session_store::count_up(conn, layout, &session, &rows)?;
+                }
+                outbox::owe(conn, &owner, &end, now)
+            })
+            .await
+    }
+
+    /// Forgets what is long done.
+    pub async fn prune(&self) -> Result<usize, StoreError> {
+        let now = self.store.now();
+        self.write("forgetting what was delivered", move |conn| {
+            let inbox = conn.execute(
+                "DELETE FROM hermes_inbox WHERE state = 'done' AND updated_at < ?1",
+                [now - REMEMBERED],
+            )?;
+            Ok(inbox + outbox::prune(conn, now)?)
+        })
+        .await
+    }
+}
+
+/// The payload goes: it is in the transcript, and the row is only kept to recognise repetitions.
+fn settle(conn: &Connection, end: &Final, now: f64) -> Result<(), Fault> {
+    let mut done = conn.prepare_cached(
+        "UPDATE hermes_inbox SET state = 'done', payload = 'null', updated_at = ?3
+         WHERE id = ?1 AND state = 'claimed' AND turn = ?2",
+    )?;
+    for id in &end.answers {
+        if done.execute(params![id, end.turn, now])? == 0 {
+            return Err(answered(*id));
+        }
+    }
+    Ok(())
+}
+
+fn answered(id: i64) -> Fault {
+    StoreError::Invalid(format!(
+        "message {id} was answered already, or another turn has it"
+    ))
+    .into()
+}
+
+fn waiting(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
+    let payload: String = row.get(6)?;
+    Ok(Waiting {
+        id: row.get(0)?,
+        message: Inbound {
+            platform: row.get(1)?,
+            account: row.get(2)?,
+            chat_id: row.get(3)?,
+            message_id: row.get(4)?,
+            session_key: row.get(5)?,
+            payload: serde_json::from_str(&payload).unwrap_or(Value::String(payload)),
+        },
+        turn: row.get(7)?,
+        claims: row.get(8)?,
+        received_at: row.get(9)?,
+    })
+}

@@ -1,0 +1,182 @@
+//! Who may deliver: one process at a time, known by pid, start time and a heartbeat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Delivery, Left, tables};
+use crate::db::Store;
+use crate::db::connection::Fault;
+
+const NAME: &str = "gateway";
+
+/// A process that delivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub pid: u32,
+    /// In the unit of the system, as the original stores it; pids alone are used again.
+    pub started_at: Option<i64>,
+    /// Random: tells two lives apart that share pid and start time, as in containers.
+    pub instance: String,
+}
+
+/// Which processes live.
+pub trait Processes: Send + Sync {
+    fn alive(&self, pid: u32, started_at: Option<i64>) -> bool;
+}
+
+impl Store {
+    /// Takes over delivery on this home: from nobody, from a dead process, or from one whose last
+    /// heartbeat is older than `lease`. What the earlier life was sending becomes ambiguous.
+    pub async fn own_delivery(
+        &self,
+        owner: Owner,
+        lease: Duration,
+        processes: Arc<dyn Processes>,
+    ) -> Result<(Delivery, Left), StoreError> {
+        let (now, me) = (self.now(), owner.clone());
+        let left = self
+            .write("taking over delivery", move |conn, _| {
+                tables::create(conn)?;
+                if let Some(holder) = holder(conn)? {
+                    let free = holder.owner.instance == me.instance
+                        || now - holder.heartbeat_at > lease.as_secs_f64()
+                        || !processes.alive(holder.owner.pid, holder.owner.started_at);
+                    if !free {
+                        return Err(not_owner(&holder.owner).into());
+                    }
+                }
+                take(conn, &me, now)?;
+                resume(conn, &me, now)
+            })
+            .await?;
+        let delivery = Delivery {
+            store: self.clone(),
+            owner,
+        };
+        Ok((delivery, left))
+    }
+}
+
+impl Delivery {
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Says that this process still lives. To be called several times per lease.
+    pub async fn heartbeat(&self) -> Result<(), StoreError> {
+        let now = self.store.now();
+        self.write("heartbeat of delivery", move |conn| {
+            conn.prepare_cached("UPDATE hermes_delivery_owner SET heartbeat_at = ?1")?
+                .execute([now])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives delivery up, so that the next process need not wait.
+    pub async fn release(self) -> Result<(), StoreError> {
+        self.write("giving up delivery", move |conn| {
+            conn.execute("DELETE FROM hermes_delivery_owner WHERE name = ?1", [NAME])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// A write that happens only while this process is the owner.
+    pub(super) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let instance = self.owner.instance.clone();
+        self.store
+            .write(what, move |conn, _| {
+                check(conn, &instance)?;
+                work(conn)
+            })
+            .await
+    }
+}
+
+/// The first thing in every transaction.
+pub(super) fn check(conn: &Connection, instance: &str) -> Result<(), Fault> {
+    match holder(conn)? {
+        Some(holder) if holder.owner.instance == instance => Ok(()),
+        Some(holder) => Err(not_owner(&holder.owner).into()),
+        None => Err(StoreError::NotOwner {
+            holder: "nobody: it was given up".to_owned(),
+        }
+        .into()),
+    }
+}
+
+struct Holder {
+    owner: Owner,
+    heartbeat_at: f64,
+}
+
+fn holder(conn: &Connection) -> Result<Option<Holder>, Fault> {
+    Ok(conn
+        .prepare_cached(
+            "SELECT pid, started_at, instance, heartbeat_at FROM hermes_delivery_owner WHERE name = ?1",
+        )?
+        .query_row([NAME], |row| {
+            Ok(Holder {
+                owner: Owner {
+                    pid: row.get(0)?,
+                    started_at: row.get(1)?,
+                    instance: row.get(2)?,
+                },
+                heartbeat_at: row.get(3)?,
+            })
+        })
+        .optional()?)
+}
+
+fn not_owner(holder: &Owner) -> StoreError {
+    StoreError::NotOwner {
+        holder: format!("process {}", holder.pid),
+    }
+}
+
+fn take(conn: &Connection, me: &Owner, now: f64) -> Result<(), Fault> {
+    conn.execute(
+        "INSERT OR REPLACE INTO hermes_delivery_owner (name, instance, pid, started_at, heartbeat_at)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![NAME, me.instance, me.pid, me.started_at, now],
+    )?;
+    Ok(())
+}
+
+/// Takes the rows of the earlier life over.
+fn resume(conn: &Connection, me: &Owner, now: f64) -> Result<Left, Fault> {
+    // The original may have finished, or thrown away, what was ours.
+    conn.execute(
+        "UPDATE hermes_outbox SET open = 0 WHERE open = 1 AND NOT EXISTS (
+            SELECT 1 FROM delivery_obligations d WHERE d.obligation_id = hermes_outbox.obligation_id
+              AND d.state IN ('pending', 'attempting', 'failed'))",
+        [],
+    )?;
+    conn.execute(
+        "UPDATE hermes_outbox SET ambiguous = 1, due_at = ?1 WHERE open = 1 AND ambiguous = 0
+           AND EXISTS (SELECT 1 FROM delivery_obligations d
+                       WHERE d.obligation_id = hermes_outbox.obligation_id AND d.state = 'attempting')",
+        [now],
+    )?;
+    conn.execute(
+        "UPDATE delivery_obligations SET owner_pid = ?1, owner_started_at = ?2
+         WHERE obligation_id IN (SELECT obligation_id FROM hermes_outbox WHERE open = 1)",
+        params![me.pid, me.started_at],
+    )?;
+    let count = |sql: &str| -> Result<usize, Fault> {
+        Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))? as usize)
+    };
+    Ok(Left {
+        waiting: count("SELECT COUNT(*) FROM hermes_inbox WHERE state <> 'done'")?,
+        pending: count("SELECT COUNT(*) FROM hermes_outbox WHERE open = 1 AND ambiguous = 0")?,
+        ambiguous: count("SELECT COUNT(*) FROM hermes_outbox WHERE open = 1 AND ambiguous = 1")?,
+    })
+}

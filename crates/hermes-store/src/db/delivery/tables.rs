@@ -1,0 +1,71 @@
+//! The tables of delivery, made when a gateway first runs on a home and not before.
+//!
+//! `delivery_obligations` is the original's, to the letter. What it has no column for is in
+//! tables of our own, which it never looks at; nothing of its own is changed.
+
+use rusqlite::Connection;
+
+use crate::db::connection::Fault;
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS delivery_obligations (
+            obligation_id TEXT PRIMARY KEY,
+            session_key TEXT NOT NULL,
+            platform TEXT NOT NULL,
+            chat_id TEXT NOT NULL,
+            thread_id TEXT,
+            content TEXT NOT NULL,
+            state TEXT NOT NULL,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            owner_pid INTEGER,
+            owner_started_at INTEGER,
+            last_error TEXT
+        );
+CREATE TABLE IF NOT EXISTS hermes_delivery_owner (
+    name TEXT PRIMARY KEY,
+    instance TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started_at INTEGER,
+    heartbeat_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS hermes_inbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    platform TEXT NOT NULL,
+    account TEXT NOT NULL DEFAULT '',
+    chat_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    session_key TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL,
+    turn TEXT,
+    claims INTEGER NOT NULL DEFAULT 0,
+    received_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    UNIQUE (platform, account, chat_id, message_id)
+);
+CREATE INDEX IF NOT EXISTS idx_hermes_inbox_open ON hermes_inbox(id) WHERE state <> 'done';
+CREATE TABLE IF NOT EXISTS hermes_outbox (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    obligation_id TEXT NOT NULL UNIQUE,
+    account TEXT NOT NULL DEFAULT '',
+    turn TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    extra TEXT,
+    open INTEGER NOT NULL DEFAULT 1,
+    ambiguous INTEGER NOT NULL DEFAULT 0,
+    marked INTEGER NOT NULL DEFAULT 0,
+    tries INTEGER NOT NULL DEFAULT 0,
+    first_attempt_at REAL,
+    last_attempt_at REAL,
+    due_at REAL NOT NULL,
+    platform_message_id TEXT
+);
+CREATE INDEX IF NOT EXISTS idx_hermes_outbox_open ON hermes_outbox(seq) WHERE open = 1;
+";
+
+pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
+    conn.execute_batch(TABLES)?;
+    Ok(())
+}
