@@ -21,3 +21,4 @@ pub use frame::Drawing;
 pub use options::{AppError, Explanation, Farewell, Options};
 pub use run::run;
 pub use state::{App, Appearance};
+pub use status::banner;

@@ -305,6 +305,8 @@ impl App {
         self.queue.steers.clear();
         self.queue.held = !self.queue.waiting.is_empty();
         self.asked = false;
+        // The program knows no theme.
+        let banner = banner.replace('·', self.theme.glyphs().dot);
         self.open(banner, entries);
         self.title();
     }

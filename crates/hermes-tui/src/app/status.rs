@@ -7,7 +7,7 @@ use ratatui_core::text::{Line, Span};
 
 use super::state::App;
 use crate::figures::{dollars, tokens};
-use crate::port::Busy;
+use crate::port::{Busy, Status};
 use crate::theme::Role;
 use crate::width;
 
@@ -23,55 +23,57 @@ struct Fact {
     rank: u8,
 }
 
-impl App {
-    /// `hermes 0.1 · qwen3:8b (ollama, local) · ~/proj (main) · 19 tools, mcp 2/3 !`
-    pub(super) fn banner(&self) -> String {
-        let status = &self.status;
-        let dot = format!(" {} ", self.theme.glyphs().dot);
-        let mut parts = vec![format!("hermes {}", self.options.version)];
-        if status.model.is_empty() {
-            parts.push("no model yet".to_owned());
+/// `hermes 0.1 · qwen3:8b (ollama, local) · ~/proj (main) · 19 tools, mcp 2/3 !`
+pub fn banner(version: &str, status: &Status, dot: &str) -> String {
+    let mut parts = vec![format!("hermes {version}")];
+    if status.model.is_empty() {
+        parts.push("no model yet".to_owned());
+    } else {
+        let about: Vec<&str> = [Some(status.provider.as_str()), status.remark.as_deref()]
+            .into_iter()
+            .flatten()
+            .filter(|text| !text.is_empty())
+            .collect();
+        let about = if about.is_empty() {
+            String::new()
         } else {
-            let about: Vec<&str> = [Some(status.provider.as_str()), status.remark.as_deref()]
-                .into_iter()
-                .flatten()
-                .filter(|text| !text.is_empty())
-                .collect();
-            let about = if about.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", about.join(", "))
-            };
-            parts.push(format!("{}{about}", status.model));
-        }
-        let branch = status.branch.as_ref();
-        let branch = branch.map_or_else(String::new, |branch| format!(" ({branch})"));
-        parts.push(format!("{}{branch}", at_home(&status.cwd)));
-        if let Some(profile) = &status.profile {
-            parts.push(format!("profile {profile}"));
-        }
-        let mut tools = format!("{} tools", status.tools);
-        if let Some(mcp) = self.mcp() {
-            tools = format!("{tools}, {}", mcp.text);
-        }
-        parts.push(tools);
-        parts.join(&dot)
+            format!(" ({})", about.join(", "))
+        };
+        parts.push(format!("{}{about}", status.model));
     }
+    let branch = status.branch.as_ref();
+    let branch = branch.map_or_else(String::new, |branch| format!(" ({branch})"));
+    parts.push(format!("{}{branch}", at_home(&status.cwd)));
+    if let Some(profile) = &status.profile {
+        parts.push(format!("profile {profile}"));
+    }
+    let mut tools = format!("{} tools", status.tools);
+    if let Some(mcp) = mcp(status) {
+        tools = format!("{tools}, {}", mcp.text);
+    }
+    parts.push(tools);
+    parts.join(&format!(" {dot} "))
+}
 
-    fn mcp(&self) -> Option<Fact> {
-        let mcp = self.status.mcp.filter(|mcp| mcp.configured > 0)?;
-        let down = mcp.connected < mcp.configured;
-        Some(Fact {
-            text: format!(
-                "mcp {}/{}{}",
-                mcp.connected,
-                mcp.configured,
-                if down { " !" } else { "" }
-            ),
-            short: None,
-            role: if down { Role::Warning } else { Role::Dim },
-            rank: if down { 7 } else { 3 },
-        })
+fn mcp(status: &Status) -> Option<Fact> {
+    let mcp = status.mcp.filter(|mcp| mcp.configured > 0)?;
+    let down = mcp.connected < mcp.configured;
+    Some(Fact {
+        text: format!(
+            "mcp {}/{}{}",
+            mcp.connected,
+            mcp.configured,
+            if down { " !" } else { "" }
+        ),
+        short: None,
+        role: if down { Role::Warning } else { Role::Dim },
+        rank: if down { 7 } else { 3 },
+    })
+}
+
+impl App {
+    pub(super) fn banner(&self) -> String {
+        banner(&self.options.version, &self.status, self.theme.glyphs().dot)
     }
 
     fn facts(&self) -> Vec<Fact> {
@@ -124,7 +126,7 @@ impl App {
             };
             facts.push(fact(text, role, rank));
         }
-        facts.extend(self.mcp());
+        facts.extend(mcp(&self.status));
         if let Some(gateway) = &status.gateway {
             facts.push(fact(format!("gw: {gateway}"), Role::Dim, 2));
         }

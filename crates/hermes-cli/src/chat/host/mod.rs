@@ -279,7 +279,8 @@ impl Host {
             Ask::Panel(ask) => {
                 let Self { conversation, live } = self;
                 let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
-                live.told(done).await;
+                let done = self.headed(done);
+                self.live.told(done).await;
             }
             Ask::Complete {
                 ticket,
@@ -329,10 +330,24 @@ impl Host {
                 self.submit(line.into()).await;
             }
             done => {
-                self.live.told(done.flatten()).await;
+                let done = self.headed(done.flatten());
+                self.live.told(done).await;
                 self.live.tell(News::Done).await;
             }
         }
+    }
+
+    /// Another conversation begins with the same line as the first one.
+    fn headed(&self, mut done: Option<Result<Told, Failure>>) -> Option<Result<Told, Failure>> {
+        if let Some(Ok(told)) = &mut done {
+            for effect in &mut told.effects {
+                if let Effect::Opened { banner, .. } = effect {
+                    let status = status::of(&self.conversation);
+                    *banner = app::banner(env!("CARGO_PKG_VERSION"), &status, "·");
+                }
+            }
+        }
+        done
     }
 
     async fn begin_shell(&mut self, command: String) {
