@@ -13,7 +13,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use self::find::{hits, mark, moved, plain, slice};
 use crate::keys::{Action, Area, Code, Key, Keymap};
 use crate::panel::entry::Entry;
-use crate::panel::{fitted, flat, hint_lines};
+use crate::panel::{fitted, flat, hint_lines, single};
 use crate::row::{Flow, Frame, Row};
 use crate::theme::{Role, Theme};
 use crate::width;
@@ -106,14 +106,15 @@ impl Pager {
         }
     }
 
-    /// Text that came at once, as from the clipboard.
-    pub fn paste(&mut self, text: &str) -> PagerOutcome {
-        match &mut self.typing {
-            Some(entry) => {
+    /// Text that came at once, as from the clipboard; a single character was a quick key.
+    pub fn paste(&mut self, text: &str, keys: &Keymap) -> PagerOutcome {
+        match (&mut self.typing, single(text)) {
+            (Some(entry), _) => {
                 entry.insert(text);
                 PagerOutcome::Redraw
             }
-            None => PagerOutcome::Nothing,
+            (None, Some(key)) => self.key(key, keys),
+            (None, None) => PagerOutcome::Nothing,
         }
     }
 

@@ -39,8 +39,8 @@ impl Palette {
         }
     }
 
-    pub fn paste(&mut self, text: &str, now: Instant) -> PaletteOutcome {
-        match self.view.paste(text, now) {
+    pub fn paste(&mut self, text: &str, keys: &Keymap, now: Instant) -> PaletteOutcome {
+        match self.view.paste(text, keys, now) {
             PanelOutcome::Nothing => PaletteOutcome::Nothing,
             _ => PaletteOutcome::Redraw,
         }

@@ -39,9 +39,15 @@ fn panel(terminal: &mut Terminal, command: &str, shows: &str) {
     assert!(terminal.alternate_screen());
 }
 
+/// One key at the pace of a person: what comes faster is taken for a paste.
+fn press(terminal: &mut Terminal, key: &str) {
+    std::thread::sleep(Duration::from_millis(30));
+    terminal.press(key);
+}
+
 /// Closes what covers the conversation.
 fn close(terminal: &mut Terminal) {
-    terminal.press(ESC);
+    press(terminal, ESC);
     terminal.wait_for("? keys");
 }
 
@@ -56,9 +62,9 @@ fn a_model_is_tested_kept_and_left() {
     let mut terminal = open(&setup);
     panel(&mut terminal, "/model", "needs a key");
     terminal.wait_for("in use");
-    terminal.press(CTRL_T);
+    press(&mut terminal, CTRL_T);
     terminal.wait_for("answers and calls tools");
-    terminal.press(CTRL_S);
+    press(&mut terminal, CTRL_S);
     terminal.wait_for("is the default of new conversations");
     close(&mut terminal);
     assert_eq!(quit(terminal).0, 0);
@@ -76,12 +82,12 @@ fn a_key_is_taken_unseen_and_kept_for_the_owner_alone() {
     panel(&mut terminal, "/model", "needs a key");
     typed(&mut terminal, "openrouter");
     terminal.wait_for("OPENROUTER_API_KEY");
-    terminal.press(CTRL_K);
+    press(&mut terminal, CTRL_K);
     terminal.wait_for("never shown");
-    terminal.press("sk-or-v1-0123456789abcdef0123456789abcdef");
+    press(&mut terminal, "sk-or-v1-0123456789abcdef0123456789abcdef");
     terminal.wait_for("*****");
     std::thread::sleep(Duration::from_millis(120));
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("the key is in .env");
     let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     assert!(!bytes.contains("0123456789abcdef"), "it was drawn");
@@ -90,7 +96,7 @@ fn a_key_is_taken_unseen_and_kept_for_the_owner_alone() {
     assert!(text.contains("OPENROUTER_API_KEY"), "{text}");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    terminal.press(ESC);
+    press(&mut terminal, ESC);
     close(&mut terminal);
     assert_eq!(quit(terminal).0, 0);
 }
@@ -106,28 +112,28 @@ fn conversations_are_found_renamed_deleted_and_gone_on_with() {
     panel(&mut terminal, "/sessions", "about tapirs");
     typed(&mut terminal, "tapirs");
     terminal.wait_gone("about llamas");
-    terminal.press(CTRL_R);
+    press(&mut terminal, CTRL_R);
     terminal.wait_for("new title:");
     typed(&mut terminal, "Long noses");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("it is called");
     // By what was said, though no title has it.
-    terminal.press(ESC);
+    press(&mut terminal, ESC);
     terminal.wait_for("about llamas");
     typed(&mut terminal, "zebra");
     terminal.wait_for("said in");
-    terminal.press(ESC);
+    press(&mut terminal, ESC);
     terminal.wait_gone("said in");
     typed(&mut terminal, "llamas");
     terminal.wait_gone("Long noses");
-    terminal.press(DELETE);
+    press(&mut terminal, DELETE);
     terminal.wait_for("y yes");
-    terminal.press("y");
+    press(&mut terminal, "y");
     terminal.wait_for("is deleted");
-    terminal.press(ESC);
+    press(&mut terminal, ESC);
     terminal.wait_for("Long noses");
     typed(&mut terminal, "noses");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("the zebra answers");
     assert!(!terminal.alternate_screen());
     assert_eq!(quit(terminal).0, 0);
@@ -153,20 +159,20 @@ fn servers_are_watched_reconnected_and_switched() {
     terminal.wait_for("0 ok · 1 down");
     terminal.wait_for("next try in");
     server.come_up();
-    terminal.press("r");
+    press(&mut terminal, "r");
     terminal.wait_for("1 ok · 0 down");
-    terminal.press("t");
+    press(&mut terminal, "t");
     terminal.wait_for("srv answers in");
-    terminal.press("v");
+    press(&mut terminal, "v");
     terminal.wait_for("srv: ");
     terminal.wait_for("/ search");
-    terminal.press("q");
+    press(&mut terminal, "q");
     terminal.wait_for("TRANSPORT");
     // It goes down by itself and is seen without a key.
     server.go_down();
-    terminal.press("r");
+    press(&mut terminal, "r");
     terminal.wait_for("0 ok · 1 down");
-    terminal.press("o");
+    press(&mut terminal, "o");
     terminal.wait_for("0 down · 1 off");
     close(&mut terminal);
     let config = std::fs::read_to_string(setup.home.join("config.yaml")).unwrap();
@@ -189,19 +195,19 @@ fn jobs_are_paused_and_removed() {
     let stored = || -> Value { serde_json::from_str(&setup.home.read("cron/jobs.json")).unwrap() };
     let mut terminal = open(&setup);
     panel(&mut terminal, "/cron", "digest");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("All quiet");
-    terminal.press("q");
+    press(&mut terminal, "q");
     terminal.wait_for("SCHEDULE");
-    terminal.press("p");
+    press(&mut terminal, "p");
     terminal.wait_for("digest is paused");
     assert_eq!(stored()["jobs"][0]["state"], "paused");
-    terminal.press("p");
+    press(&mut terminal, "p");
     terminal.wait_for("scheduled again");
     assert_eq!(stored()["jobs"][0]["enabled"], true);
-    terminal.press("d");
+    press(&mut terminal, "d");
     terminal.wait_for("y yes");
-    terminal.press("y");
+    press(&mut terminal, "y");
     terminal.wait_for("digest is removed");
     assert_eq!(stored()["jobs"], json!([]));
     close(&mut terminal);
@@ -217,8 +223,8 @@ fn a_theme_is_seen_before_it_is_kept() {
         .start();
     ready(&terminal);
     panel(&mut terminal, "/theme", "auto");
-    terminal.press(DOWN);
-    terminal.press(DOWN);
+    press(&mut terminal, DOWN);
+    press(&mut terminal, DOWN);
     terminal.wait_until("the cursor on dark", |rows| {
         rows.iter()
             .any(|row| row.contains("›") && row.contains("dark"))
@@ -228,13 +234,13 @@ fn a_theme_is_seen_before_it_is_kept() {
     close(&mut terminal);
     assert!(!setup.home.read("config.yaml").contains("theme"));
     panel(&mut terminal, "/theme", "auto");
-    terminal.press(DOWN);
-    terminal.press(DOWN);
+    press(&mut terminal, DOWN);
+    press(&mut terminal, DOWN);
     terminal.wait_until("the cursor on dark", |rows| {
         rows.iter()
             .any(|row| row.contains("›") && row.contains("dark"))
     });
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("? keys");
     assert!(setup.home.read("config.yaml").contains("theme: dark"));
     assert_eq!(quit(terminal).0, 0);
@@ -245,21 +251,21 @@ fn a_project_goes_back_after_its_diff_was_seen() {
     let setup = changed_project();
     let mut terminal = open(&setup);
     panel(&mut terminal, "/rollback", "TAKEN");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("after");
-    terminal.press("q");
+    press(&mut terminal, "q");
     terminal.wait_for("TAKEN");
     let file = setup.home.work().join("a.txt");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "after\n");
-    terminal.press("r");
+    press(&mut terminal, "r");
     terminal.wait_for("y yes");
     // No is what any other key means.
-    terminal.press("n");
+    press(&mut terminal, "n");
     terminal.wait_gone("y yes");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "after\n");
-    terminal.press("r");
+    press(&mut terminal, "r");
     terminal.wait_for("y yes");
-    terminal.press("y");
+    press(&mut terminal, "y");
     terminal.wait_for("is as in checkpoint");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "before\n");
     close(&mut terminal);
@@ -275,15 +281,15 @@ fn toolsets_and_skills_are_switched() {
     );
     let mut terminal = open(&setup);
     panel(&mut terminal, "/skills", "greet");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("How to greet");
-    terminal.press("q");
+    press(&mut terminal, "q");
     terminal.wait_for("on/off");
-    terminal.press("\x0f");
+    press(&mut terminal, "\x0f");
     terminal.wait_for("greet is off");
     close(&mut terminal);
     panel(&mut terminal, "/tools", "in this conversation");
-    terminal.press(" ");
+    press(&mut terminal, " ");
     terminal.wait_until("a set that is off", |rows| {
         rows.iter()
             .any(|row| row.ends_with(" is off") || row.contains(" is off "))
@@ -307,16 +313,16 @@ fn the_palette_runs_and_the_transcript_is_searched() {
     let mut terminal = open(&setup);
     say(&mut terminal, "hello there");
     terminal.wait_for("needle is here");
-    terminal.press(CTRL_P);
+    press(&mut terminal, CTRL_P);
     terminal.wait_for("What can be done");
     typed(&mut terminal, "whole transcript");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("Transcript");
-    terminal.press("/");
+    press(&mut terminal, "/");
     typed(&mut terminal, "needle");
-    terminal.press(ENTER);
+    press(&mut terminal, ENTER);
     terminal.wait_for("1 of 1");
-    terminal.press(ESC);
+    press(&mut terminal, ESC);
     terminal.wait_for("/ search");
     close(&mut terminal);
     say(&mut terminal, "/usage");

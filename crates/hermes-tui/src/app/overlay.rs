@@ -136,16 +136,21 @@ impl App {
     pub(super) fn overlay_paste(&mut self, text: &str, now: Instant) -> bool {
         match &mut self.overlay {
             None => return false,
-            Some(Overlay::Panel(view)) => {
-                if let PanelOutcome::Ask(ask) = view.paste(text, now) {
+            Some(Overlay::Panel(view)) => match view.paste(text, &self.keys, now) {
+                PanelOutcome::Nothing | PanelOutcome::Redraw => {}
+                PanelOutcome::Ask(ask) => self.ask(Ask::Panel(ask)),
+                PanelOutcome::Close(ask) => {
                     self.ask(Ask::Panel(ask));
+                    self.close_overlay();
                 }
-            }
+            },
             Some(Overlay::Palette(palette)) => {
-                palette.paste(text, now);
+                palette.paste(text, &self.keys, now);
             }
             Some(Overlay::Transcript { pager, .. } | Overlay::Page(pager, _)) => {
-                pager.paste(text);
+                if pager.paste(text, &self.keys) == PagerOutcome::Close {
+                    self.close_overlay();
+                }
             }
         }
         self.dirty = true;

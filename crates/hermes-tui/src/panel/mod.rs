@@ -143,8 +143,9 @@ impl PanelView {
             .min()
     }
 
-    /// Text that came at once, as from the clipboard.
-    pub fn paste(&mut self, text: &str, now: Instant) -> PanelOutcome {
+    /// Text that came at once, as from the clipboard. A single character where nothing is typed was
+    /// a quick key; it never answers a question.
+    pub fn paste(&mut self, text: &str, keys: &Keymap, now: Instant) -> PanelOutcome {
         match &mut self.state {
             State::Text(_, entry) => {
                 entry.insert(text);
@@ -154,7 +155,11 @@ impl PanelView {
                 self.filter.insert(text);
                 self.filtered(now)
             }
-            _ => PanelOutcome::Nothing,
+            State::List => match single(text) {
+                Some(key) => self.list_key(key, keys, now),
+                None => PanelOutcome::Nothing,
+            },
+            State::Confirm(_) => PanelOutcome::Nothing,
         }
     }
 
@@ -363,6 +368,15 @@ impl PanelView {
 
     fn schedule(&mut self, now: Instant) {
         self.refresh_at = self.panel.refresh.map(|every| now + every.max(SHORTEST));
+    }
+}
+
+/// The key that a text of one character is.
+pub(crate) fn single(text: &str) -> Option<Key> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if !c.is_control() => Some(Key::char(c)),
+        _ => None,
     }
 }
 

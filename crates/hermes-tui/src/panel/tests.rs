@@ -411,6 +411,23 @@ fn only_y_confirms() {
 }
 
 #[test]
+fn quick_keys_are_keys_and_never_answers() {
+    let mut driver = Driver::new(servers());
+    let paste = |driver: &mut Driver, text| driver.view.paste(text, &driver.keys, driver.now);
+    assert_eq!(
+        paste(&mut driver, "r"),
+        PanelOutcome::Ask(asked("mcp", "reconnect", Some("github"), None))
+    );
+    assert_eq!(paste(&mut driver, "o"), PanelOutcome::Redraw);
+    assert_eq!(paste(&mut driver, "y"), PanelOutcome::Nothing);
+    assert_eq!(
+        driver.press(&["y"]),
+        PanelOutcome::Ask(asked("mcp", "toggle", Some("github"), None))
+    );
+    assert_eq!(paste(&mut driver, "oy"), PanelOutcome::Nothing);
+}
+
+#[test]
 fn an_answer_is_for_the_row_it_was_asked_about() {
     let mut driver = Driver::new(servers());
     driver.press(&["o"]);
@@ -431,7 +448,7 @@ fn a_text_is_asked_for() {
     let mut driver = Driver::new(panel);
     driver.press(&["n"]);
     driver.type_in("x");
-    driver.view.paste("y\nz", driver.now);
+    driver.view.paste("y\nz", &driver.keys, driver.now);
     assert_eq!(
         driver.press(&["enter"]),
         PanelOutcome::Ask(asked("mcp", "rename", Some("github"), Some("gitxy")))

@@ -159,7 +159,7 @@ async fn on_screen(panel: Panel, cx: &Context) -> Result<Option<String>, Failure
         let outcome = tokio::select! {
             input = inputs.next() => match input {
                 Input::Key(key) => view.key(key, &keys, Instant::now()),
-                Input::Paste(text) => view.paste(&text, Instant::now()),
+                Input::Paste(text) => view.paste(&text, &keys, Instant::now()),
                 Input::Closed => return Ok(None),
                 Input::Focus(_) | Input::Report(_) => PanelOutcome::Nothing,
             },
