@@ -68,6 +68,9 @@ pub(in crate::bench) fn paint(programs: &Programs, report: &mut Report) -> Resul
         rate > RATE as f64 * 0.9,
         "only {rate:.0} tokens in a second were taken"
     );
+    let mut slowest = times.clone();
+    slowest.sort_by(|one, other| other.total_cmp(one));
+    eprintln!("   the slowest, in ms: {:.1?}", &slowest[..5]);
     for (name, share, target) in [
         ("p50", 0.5, Target::None),
         ("p99", 0.99, Target::AtMost(16.0)),
