@@ -65,6 +65,9 @@ fn enter_steers_the_turn_that_runs() {
     setup.server.block_until(|progress| progress.requests >= 1);
     terminal.wait_for("Esc to stop");
     say(&mut terminal, "in blue please");
+    // Wishes are met one after the other: when this is answered, the session has the words.
+    say(&mut terminal, "/profile");
+    terminal.wait_for("profile  default");
     gate.release();
     terminal.wait_for("as you wish");
     let last = setup.server.last_request().body_text();
