@@ -47,6 +47,7 @@ fn status() -> Status {
         mcp: Some(McpCount {
             connected: 2,
             configured: 3,
+            ..McpCount::default()
         }),
         gateway: Some("tg".to_owned()),
         context: Some((18_000, 131_072)),

@@ -227,6 +227,8 @@ pub struct Status {
 pub struct McpCount {
     pub connected: usize,
     pub configured: usize,
+    /// On their first try: neither up nor down.
+    pub starting: usize,
 }
 
 /// A list that things can be done to: models, sessions, MCP servers, checkpoints, themes.

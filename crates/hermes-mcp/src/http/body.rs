@@ -108,17 +108,15 @@ pub(crate) fn watched_events(
     event_reader::read(chunks.boxed())
 }
 
-/// An error with its causes: reqwest alone says little.
+/// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
+    let text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause.and_then(std::error::Error::source) {
+        cause = Some(deeper);
     }
-    text
+    match cause.map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{cause}: {text}"),
+        _ => text,
+    }
 }

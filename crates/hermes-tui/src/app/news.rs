@@ -266,7 +266,7 @@ impl App {
                 self.asked(&text);
                 self.awaiting = true;
             }
-            Effect::Opened { banner, entries } => self.opened(banner, entries, now),
+            Effect::Opened { banner, entries } => self.opened(&banner, entries, now),
             Effect::Show(show) => self.show(show),
             Effect::Edit(text) => {
                 if !text.is_empty() {
@@ -296,7 +296,7 @@ impl App {
     }
 
     /// Another conversation: what runs and waits belonged to the one before.
-    fn opened(&mut self, banner: String, entries: Vec<crate::port::Entry>, now: Instant) {
+    fn opened(&mut self, banner: &str, entries: Vec<crate::port::Entry>, now: Instant) {
         self.transcript.end(now);
         self.turn = None;
         self.awaiting = false;

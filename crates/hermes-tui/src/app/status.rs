@@ -57,14 +57,14 @@ pub fn banner(version: &str, status: &Status, dot: &str) -> String {
 
 fn mcp(status: &Status) -> Option<Fact> {
     let mcp = status.mcp.filter(|mcp| mcp.configured > 0)?;
-    let down = mcp.connected < mcp.configured;
+    let down = mcp.connected + mcp.starting < mcp.configured;
+    let sign = match (down, mcp.starting) {
+        (true, _) => " !",
+        (false, 0) => "",
+        (false, _) => " starting",
+    };
     Some(Fact {
-        text: format!(
-            "mcp {}/{}{}",
-            mcp.connected,
-            mcp.configured,
-            if down { " !" } else { "" }
-        ),
+        text: format!("mcp {}/{}{sign}", mcp.connected, mcp.configured),
         short: None,
         role: if down { Role::Warning } else { Role::Dim },
         rank: if down { 7 } else { 3 },

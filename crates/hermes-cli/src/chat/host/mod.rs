@@ -8,7 +8,7 @@ pub(crate) mod panels;
 mod shell;
 pub(crate) mod status;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 
 use hermes_agent::events::EventReceiver;
@@ -125,13 +125,18 @@ pub(crate) fn tui(conversation: &Conversation) -> Tui {
 }
 
 fn explained(exit: &TurnExit, route: Option<&Route>) -> Option<Explanation> {
-    let text = explain(exit, route)?;
-    // What helps stands behind the cause.
-    let (cause, fix) = match text.split_once('\n') {
-        Some((cause, fix)) => (cause.to_owned(), Some(fix.trim().to_owned())),
-        None => (text, None),
-    };
+    let (cause, fix) = cause_and_fix(&explain(exit, route)?);
     Some(Explanation { cause, fix })
+}
+
+/// What helps stands behind the cause; the card writes `fix:` itself.
+fn cause_and_fix(text: &str) -> (String, Option<String>) {
+    let Some((cause, fix)) = text.split_once('\n') else {
+        return (text.to_owned(), None);
+    };
+    let fix = fix.trim();
+    let fix = fix.strip_prefix("fix:").map_or(fix, str::trim_start);
+    (cause.to_owned(), Some(fix.to_owned()))
 }
 
 struct Host {
@@ -156,6 +161,8 @@ struct Live {
     stale: bool,
     /// What happens to MCP servers.
     servers: Option<broadcast::Receiver<McpEvent>>,
+    /// Of those it was told that they are down.
+    down: BTreeSet<String>,
     shell: Option<Shell>,
     /// For the model, with the next message.
     notes: Vec<String>,
@@ -186,6 +193,7 @@ impl Host {
             status,
             stale: true,
             servers: None,
+            down: BTreeSet::new(),
             shell: None,
             notes: Vec::new(),
             left: false,
@@ -248,6 +256,11 @@ impl Host {
         self.take_opened();
         if !std::mem::take(&mut self.live.stale) {
             return;
+        }
+        if let Some(toolbox) = self.toolbox() {
+            for effect in status::news_of_servers(&toolbox, &mut self.live.down) {
+                self.live.effect(effect).await;
+            }
         }
         let status = status::of(&self.conversation);
         if status != self.live.status {
@@ -551,13 +564,30 @@ async fn next_change(servers: &mut Option<broadcast::Receiver<McpEvent>>) {
 }
 
 fn card(failure: &Failure) -> Effect {
-    let (cause, fix) = match failure.message.split_once('\n') {
-        Some((cause, fix)) => (cause, Some(fix.to_owned())),
-        None => (failure.message.as_str(), None),
-    };
+    let (cause, fix) = cause_and_fix(&failure.message);
     said(Saying::Error { fix }, cause)
 }
 
 fn gone() -> Failure {
     Failure::failed("the session ended unexpectedly; see logs/errors.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cause_and_fix;
+
+    #[test]
+    fn what_helps_is_named_once() {
+        let of = |text| {
+            let (cause, fix) = cause_and_fix(text);
+            (cause, fix.unwrap_or_default())
+        };
+        let pair = |cause: &str, fix: &str| (cause.to_owned(), fix.to_owned());
+        assert_eq!(
+            of("401\n  fix: a key is needed"),
+            pair("401", "a key is needed")
+        );
+        assert_eq!(of("401\na key is needed"), pair("401", "a key is needed"));
+        assert_eq!(of("401"), pair("401", ""));
+    }
 }

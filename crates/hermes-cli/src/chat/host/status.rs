@@ -1,13 +1,15 @@
 //! What the status line shows.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use hermes_core::model::Route;
 use hermes_mcp::state::LinkState;
 use hermes_mcp::toolbox::Toolbox;
-use hermes_tui::port::{McpCount, Status};
+use hermes_tui::port::{Effect, McpCount, Saying, Status};
 
-use crate::chat::conversation::Conversation;
+use crate::chat::conversation::{Conversation, said};
+use crate::chat::shorten;
 use crate::wiring;
 
 /// The conversation as it is now. Cheap: files that are read are small and of this machine.
@@ -88,6 +90,44 @@ pub(crate) fn servers(toolbox: &Toolbox) -> McpCount {
             LinkState::Ready | LinkState::Degraded { .. } | LinkState::Recycled
         );
         count.connected += usize::from(up);
+        // The first try: nothing is wrong yet.
+        let starts = matches!(state, LinkState::Connecting { attempt } if attempt <= 1);
+        count.starting += usize::from(starts);
     }
     count
+}
+
+/// Tells of servers that went down and came back, each once. `down` remembers.
+pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) -> Vec<Effect> {
+    let mut news = Vec::new();
+    for name in toolbox.names() {
+        let Some(server) = toolbox.server(&name) else {
+            continue;
+        };
+        match server.standing().state {
+            // One break that heals by itself is no news.
+            LinkState::Backoff { attempt: 0..=1, .. } => {}
+            LinkState::Backoff { why, .. } | LinkState::Parked { why, .. } => {
+                if down.insert(name.clone()) {
+                    let why = shorten(why.lines().next().unwrap_or_default(), 160);
+                    let text = format!("MCP server {name} is down: {why}  (/mcp)");
+                    news.push(said(Saying::Warning, text));
+                }
+            }
+            LinkState::NeedsAuth { .. } => {
+                if down.insert(name.clone()) {
+                    let text = format!("MCP server {name} wants you to log in  (/mcp, then l)");
+                    news.push(said(Saying::Warning, text));
+                }
+            }
+            LinkState::Ready => {
+                if down.remove(&name) {
+                    let text = format!("MCP server {name} is connected again");
+                    news.push(said(Saying::Info, text));
+                }
+            }
+            _ => {}
+        }
+    }
+    news
 }

@@ -18,10 +18,13 @@ fn a_dead_server_is_visible_and_recovers_without_a_restart() {
     ready(&terminal);
     // In the banner or the line below: how many of how many.
     terminal.wait_for("mcp 0/1");
+    // And by its name, with the reason.
+    terminal.wait_for("MCP server srv is down");
     server.come_up();
     say(&mut terminal, "/reload-mcp");
     terminal.wait_for("reconnecting all servers");
     terminal.wait_for("mcp 1/1");
+    terminal.wait_for("MCP server srv is connected again");
     server.go_down();
     say(&mut terminal, "/mcp reconnect srv");
     terminal.wait_for("reconnecting srv");

@@ -204,6 +204,7 @@ pub(super) fn status() -> Status {
         mcp: Some(McpCount {
             connected: 2,
             configured: 3,
+            starting: 0,
         }),
         gateway: Some("tg".to_owned()),
         context: Some((18_000, 131_072)),
