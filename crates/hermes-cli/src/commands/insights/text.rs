@@ -125,7 +125,7 @@ fn cost(spent: &Spent) -> Vec<String> {
     }
     if spent.included_calls > 0 {
         parts.push(format!(
-            "{} covered by a subscription",
+            "{} on this machine or within a subscription",
             calls(spent.included_calls)
         ));
     }
