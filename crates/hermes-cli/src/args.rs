@@ -126,6 +126,9 @@ pub(crate) struct TurnArgs {
     /// The full interface (which a terminal gets anyway)
     #[arg(long, hide = true)]
     pub(crate) tui: bool,
+    /// Where tools run, for front ends that name it; else where the process is.
+    #[arg(skip)]
+    pub(crate) cwd: Option<PathBuf>,
 }
 
 impl TurnArgs {
@@ -171,6 +174,7 @@ impl TurnArgs {
             verbose: self.verbose || outer.verbose,
             plain: self.plain || outer.plain,
             tui: self.tui || outer.tui,
+            cwd: self.cwd.or(outer.cwd),
         }
     }
 }
@@ -219,6 +223,8 @@ pub(crate) enum Command {
     Insights(commands::insights::InsightsArgs),
     /// Read the logs
     Logs(commands::logs::LogsArgs),
+    /// Serve an editor (Zed, JetBrains, Neovim, …) over stdin and stdout
+    Acp(commands::acp::AcpArgs),
     /// What is configured
     Status(commands::status::StatusArgs),
     /// Check this installation

@@ -117,6 +117,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Import(args)) => commands::import::run(&args, &cx),
         Some(Command::Update(args)) => commands::update::run(&args, &cx),
         Some(Command::Uninstall(args)) => commands::uninstall::run(&args, &cx),
+        Some(Command::Acp(args)) => commands::acp::run(&args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),
         Some(Command::Version(_) | Command::Completion(_) | Command::Man(_) | Command::Help(_)) => {

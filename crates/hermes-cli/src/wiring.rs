@@ -3,6 +3,7 @@
 pub(crate) mod commands;
 pub(crate) mod hands;
 pub(crate) mod mcp;
+pub(crate) mod place;
 pub(crate) mod reach;
 mod sampler;
 mod unset;
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use self::commands::Commands;
 use self::hands::{Hands, HandsDeps};
 use self::mcp::Mcp;
+use self::place::{Place, Shared};
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
 use crate::exit::{Exit, Failure, Outcome};
@@ -145,6 +147,12 @@ fn who_answers(
     }
 }
 
+fn remark_problems(router: &Router, cx: &Context) {
+    for problem in router.problems() {
+        cx.out.remark(format!("config: {problem}"));
+    }
+}
+
 fn unroutable(error: RouteError, args: &TurnArgs) -> Failure {
     let ignored = args.ignore_user_config || args.safe_mode;
     if ignored && error == RouteError::NothingConfigured {
@@ -163,6 +171,19 @@ fn overrides(args: &TurnArgs) -> Overrides {
         provider: args.provider.clone(),
         ..Overrides::default()
     }
+}
+
+/// What the conversations of this process share: MCP servers, and where commands run.
+pub(crate) fn shared_of(args: &TurnArgs, cx: &Context) -> Result<Shared, Failure> {
+    Ok(shared(args, cx, &config(args, cx)?, Mode::Repl))
+}
+
+fn shared(args: &TurnArgs, cx: &Context, config: &Arc<Config>, mode: Mode) -> Shared {
+    let choice = tool_choice(args, config);
+    let mcp = Mcp::for_chat(cx, config, &choice, overrides(args), mode == Mode::Repl);
+    let judge = router(cx, config, overrides(args));
+    let commands = Commands::for_chat(cx, config, judge);
+    Shared { mcp, commands }
 }
 
 /// A conversation that is open.
@@ -188,6 +209,8 @@ pub(crate) struct Chat {
     pub(crate) mcp: Option<Arc<Mcp>>,
     /// Where commands of this process run; the next chat takes it over.
     pub(crate) commands: Option<Arc<Commands>>,
+    /// What its front end adds; the next chat takes it over.
+    place: Place,
     handle: SessionHandle,
 }
 
@@ -208,20 +231,37 @@ impl Chat {
         previous: Option<&Self>,
     ) -> Result<(Self, EventReceiver), Failure> {
         let config = config(args, cx)?;
-        let choice = tool_choice(args, &config);
         if let Some(previous) = previous {
-            let kept = (previous.mcp.clone(), previous.commands.clone());
-            return Self::open_with(args, cx, mode, config, kept).await;
+            let shared = previous.shared();
+            let place = previous.place.clone();
+            return Self::open_with(args, cx, mode, config, (place, shared)).await;
         }
         // First of all, so that servers start while everything else is made ready.
-        let mcp = Mcp::for_chat(cx, &config, &choice, overrides(args), mode == Mode::Repl);
-        let judge = router(cx, &config, overrides(args));
-        let commands = Commands::for_chat(cx, &config, judge);
-        let opened = Self::open_with(args, cx, mode, config, (mcp.clone(), commands)).await;
+        let shared = shared(args, cx, &config, mode);
+        let mcp = shared.mcp.clone();
+        let opened = Self::open_with(args, cx, mode, config, (Place::default(), shared)).await;
         if let (Err(_), Some(mcp)) = (&opened, mcp) {
             mcp.shutdown().await;
         }
         opened
+    }
+
+    /// Opens one of several that share what the process has.
+    pub(crate) async fn open_beside(
+        args: &TurnArgs,
+        cx: &Context,
+        mode: Mode,
+        beside: (Place, Shared),
+    ) -> Result<(Self, EventReceiver), Failure> {
+        Self::open_with(args, cx, mode, config(args, cx)?, beside).await
+    }
+
+    /// What others may use, too.
+    fn shared(&self) -> Shared {
+        Shared {
+            mcp: self.mcp.clone(),
+            commands: self.commands.clone(),
+        }
     }
 
     async fn open_with(
@@ -229,12 +269,10 @@ impl Chat {
         cx: &Context,
         mode: Mode,
         config: Arc<Config>,
-        (mcp, commands): (Option<Arc<Mcp>>, Option<Arc<Commands>>),
+        (place, Shared { mcp, commands }): (Place, Shared),
     ) -> Result<(Self, EventReceiver), Failure> {
         let router = router(cx, &config, overrides(args));
-        for problem in router.problems() {
-            cx.out.remark(format!("config: {problem}"));
-        }
+        remark_problems(&router, cx);
         let (route, missing) = who_answers(&router, args, mode)?;
         crate::logging::start(&cx.home.logs_dir());
         let store = open_store(cx)?;
@@ -266,8 +304,9 @@ impl Chat {
             window,
             commands: commands.as_deref(),
         });
-        let (others, read) = (hands.tools.clone(), hands.read.clone());
-        let tools = home_tools(args, &config, store_tools, others, mcp.clone())?;
+        let others = place.guarded(hands.tools.clone(), commands.as_deref());
+        let (read, feed) = (hands.read.clone(), place.feed(mcp.clone()));
+        let tools = home_tools(args, &config, store_tools, others, feed)?;
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
             router,
@@ -306,6 +345,7 @@ impl Chat {
             sees,
             mcp,
             commands,
+            place,
             handle,
         };
         Ok((chat, events))
@@ -422,12 +462,12 @@ fn home_tools(
     config: &Config,
     deps: StoreTools,
     others: Vec<Arc<dyn Tool>>,
-    mcp: Option<Arc<Mcp>>,
+    feed: Option<Arc<dyn ToolFeed>>,
 ) -> Result<HomeTools, Failure> {
     let choice = tool_choice(args, config);
     let mut tools = HomeTools::new(deps, others, &choice);
-    if let Some(mcp) = mcp {
-        tools = tools.with_feed(mcp as Arc<dyn ToolFeed>);
+    if let Some(feed) = feed {
+        tools = tools.with_feed(feed);
     }
     let unknown = match args.toolsets {
         Some(_) => choice.unknown(&tools),
@@ -549,11 +589,14 @@ fn start(
     clock: &dyn Clock,
     rng: &dyn Rng,
 ) -> Result<SessionStart, Failure> {
-    let here = std::env::current_dir().map_err(|error| {
-        Failure::failed(format!(
-            "the working directory is gone ({error}); cd to another one"
-        ))
-    })?;
+    let here = match &args.cwd {
+        Some(named) => named.clone(),
+        None => std::env::current_dir().map_err(|error| {
+            Failure::failed(format!(
+                "the working directory is gone ({error}); cd to another one"
+            ))
+        })?,
+    };
     if let Some(session) = stored {
         let was = session
             .cwd

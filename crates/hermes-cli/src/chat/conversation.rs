@@ -170,7 +170,19 @@ impl Conversation {
         surface: Surface,
     ) -> Result<(Self, mpsc::Receiver<Effect>), Failure> {
         let images = super::images::load(&std::mem::take(&mut args.image))?;
-        let (chat, events) = Chat::open(&args, cx, Mode::Repl).await?;
+        let opened = Chat::open(&args, cx, Mode::Repl).await?;
+        let (mut this, coming) = Self::around(args, cx, surface, opened).await?;
+        this.images = images;
+        Ok((this, coming))
+    }
+
+    /// Takes over a chat that `args` opened.
+    pub(crate) async fn around(
+        mut args: TurnArgs,
+        cx: &Context,
+        surface: Surface,
+        (chat, events): (Chat, EventReceiver),
+    ) -> Result<(Self, mpsc::Receiver<Effect>), Failure> {
         // The next session of this conversation is a new one.
         args.resume = None;
         args.continue_ = None;
@@ -196,7 +208,7 @@ impl Conversation {
             last_question: None,
             title_to_set: None,
             back: None,
-            images,
+            images: Vec::new(),
             notes: Vec::new(),
             effort: None,
             shown,

@@ -9,7 +9,7 @@ mod images;
 mod oneshot;
 mod render;
 mod repl;
-mod replay;
+pub(crate) mod replay;
 mod stdin;
 mod usage_file;
 pub(crate) mod verbs;

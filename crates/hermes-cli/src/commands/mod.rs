@@ -1,5 +1,6 @@
 //! One module per command. Each has its arguments and a `run` that takes the [`Context`].
 
+pub(crate) mod acp;
 pub(crate) mod approvals;
 pub(crate) mod auth;
 pub(crate) mod backup;

@@ -19,7 +19,7 @@ use draft::Draft;
 
 pub(crate) use terminal::try_out as try_terminal;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SetupArgs {
     /// Only this section
     #[arg(value_enum)]

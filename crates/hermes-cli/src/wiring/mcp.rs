@@ -25,7 +25,7 @@ use super::sampler::RouterSampler;
 use crate::commands::Context;
 
 /// What stopping all servers may take.
-const STOPPING: Duration = Duration::from_secs(5);
+pub(crate) const STOPPING: Duration = Duration::from_secs(5);
 /// Longest wait for servers before the first turn, whatever the config says.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -278,7 +278,7 @@ fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
         .collect()
 }
 
-fn fed(server: &str) -> FedToolset {
+pub(super) fn fed(server: &str) -> FedToolset {
     FedToolset {
         name: naming::toolset(server).to_owned(),
         alias: server.to_owned(),

@@ -5,6 +5,7 @@
     reason = "helpers of tests may end them loudly"
 )]
 
+mod acp;
 mod auth;
 mod backup;
 mod browse;

@@ -9,7 +9,7 @@ use crate::commands::Context;
 use crate::commands::model::SetArgs;
 use crate::exit::{Failure, Outcome};
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct Flags {
     /// Provider of the model
     #[arg(long)]

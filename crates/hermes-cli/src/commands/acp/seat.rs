@@ -1,0 +1,349 @@
+//! One conversation of an editor: answers what is wanted of it, tells what happens.
+//!
+//! While a slash command runs, events of the session, interrupts and answers go on beside it; what
+//! else is wanted waits.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+
+use hermes_acp::{Follows, News, Refusal, RefusalKind, Wish};
+use hermes_agent::events::EventReceiver;
+use hermes_agent::session::SessionHandle;
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
+use hermes_mcp::toolbox::Toolbox;
+use hermes_tui::port::{Effect, Said, Saying};
+use tokio::sync::mpsc;
+
+use super::commands;
+use super::program::{past, refusal};
+use crate::chat::conversation::{Conversation, Then};
+use crate::chat::verbs;
+use crate::exit::Failure;
+use crate::wiring;
+
+/// Wishes that may wait for a command.
+const WAITING: usize = 16;
+
+pub(super) struct Seat {
+    conversation: Conversation,
+    live: Live,
+    /// Servers of this conversation alone.
+    servers: Option<Arc<Toolbox>>,
+}
+
+/// What goes on beside a command.
+struct Live {
+    wishes: mpsc::Receiver<Wish>,
+    news: mpsc::Sender<News>,
+    /// `None`: the session is over.
+    events: Option<EventReceiver>,
+    handle: SessionHandle,
+    later: mpsc::Receiver<Effect>,
+    waiting: VecDeque<Wish>,
+    /// Events that the conversation was not told of yet.
+    seen: Vec<AgentEvent>,
+    left: bool,
+}
+
+enum Next {
+    Wish(Option<Wish>),
+    Event(Option<Sequenced>),
+    Later(Effect),
+}
+
+impl Seat {
+    pub(super) fn new(
+        mut conversation: Conversation,
+        later: mpsc::Receiver<Effect>,
+        (wishes, news): (mpsc::Receiver<Wish>, mpsc::Sender<News>),
+        servers: Option<Arc<Toolbox>>,
+    ) -> Self {
+        let live = Live {
+            wishes,
+            news,
+            events: conversation.opened.take(),
+            handle: conversation.chat.handle(),
+            later,
+            waiting: VecDeque::new(),
+            seen: Vec::new(),
+            left: false,
+        };
+        Self {
+            conversation,
+            live,
+            servers,
+        }
+    }
+
+    /// Until nobody wants anything any more. Then the conversation is closed.
+    pub(super) async fn run(mut self) {
+        while !self.live.left {
+            if let Some(wish) = self.live.waiting.pop_front() {
+                self.wish(wish).await;
+            } else {
+                match self.live.next().await {
+                    Next::Wish(Some(wish)) => self.wish(wish).await,
+                    Next::Wish(None) => break,
+                    Next::Event(event) => self.live.event(event).await,
+                    Next::Later(effect) => self.effect(effect).await,
+                }
+            }
+            self.settle().await;
+        }
+        let Self {
+            mut conversation,
+            live,
+            servers,
+        } = self;
+        // They belong to the process.
+        conversation.chat.mcp = None;
+        conversation.chat.commands = None;
+        drop(live.events);
+        if let Err(failure) = conversation.leave().await {
+            tracing::warn!("closing a conversation: {}", failure.message);
+        }
+        if let Some(servers) = servers {
+            servers.shutdown(wiring::mcp::STOPPING).await;
+        }
+        // Last of all: it tells that everything has ended.
+        drop(live.news);
+    }
+
+    /// The conversation learns what happened.
+    async fn settle(&mut self) {
+        for event in std::mem::take(&mut self.live.seen) {
+            self.conversation.observe(&event);
+            if matches!(event, AgentEvent::TurnFinished { .. })
+                && let Some(effect) = self.conversation.settle_title().await
+            {
+                self.effect(effect).await;
+            }
+        }
+        self.take_opened();
+    }
+
+    /// Another session is open.
+    fn take_opened(&mut self) {
+        if let Some(events) = self.conversation.opened.take() {
+            self.live.events = Some(events);
+            self.live.handle = self.conversation.chat.handle();
+        }
+    }
+
+    async fn wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Say(input) => self.say(input).await,
+            Wish::Order(command) => self.live.command(command).await,
+            Wish::Slash(line) => self.slash(&line).await,
+            // Nothing runs that could be stopped.
+            Wish::Stop => {}
+        }
+    }
+
+    async fn say(&mut self, input: UserInput) {
+        match self.conversation.unready(&input.text).await {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let why = self.conversation.chat.missing.as_ref();
+                let why = why.map_or_else(String::new, ToString::to_string);
+                let failure = Failure::new(crate::exit::Exit::NotConfigured, why);
+                return self.live.tell(News::Unsaid(refusal(&failure))).await;
+            }
+            Err(failure) => return self.live.tell(News::Unsaid(refusal(&failure))).await,
+        }
+        // The model may have been configured just now.
+        self.take_opened();
+        let chat = &self.conversation.chat;
+        if !input.images.is_empty() && !chat.sees {
+            let text = format!(
+                "{} is not known to take images, so it is only told that there was one; if it \
+                 does: hermes config set model.supports_vision true",
+                chat.route.model
+            );
+            self.live.say(NoticeLevel::Warning, text, false).await;
+        }
+        let message = self.conversation.message(input);
+        self.live.command(message).await;
+    }
+
+    async fn slash(&mut self, line: &str) {
+        if let Some(text) = commands::refused(line) {
+            self.live.say(NoticeLevel::Warning, text, false).await;
+            return self.live.tell(News::Ran(Follows::Nothing)).await;
+        }
+        if let Some(text) = commands::help(line) {
+            self.live.say(NoticeLevel::Info, text, true).await;
+            return self.live.tell(News::Ran(Follows::Nothing)).await;
+        }
+        let Self {
+            conversation, live, ..
+        } = self;
+        // What happened so far, so that it knows whether a turn runs.
+        for event in std::mem::take(&mut live.seen) {
+            conversation.observe(&event);
+        }
+        let done = live.attend(Box::pin(verbs::line(conversation, line))).await;
+        let follows = match done {
+            None => {
+                self.live
+                    .say(NoticeLevel::Info, "stopped".to_owned(), false)
+                    .await;
+                Follows::Nothing
+            }
+            // A path, say: something to talk about.
+            Some(None) => {
+                self.say(line.into()).await;
+                Follows::Turn
+            }
+            Some(Some(Err(failure))) => {
+                self.live
+                    .say(NoticeLevel::Warning, failure.message, false)
+                    .await;
+                Follows::Nothing
+            }
+            Some(Some(Ok(told))) => {
+                for effect in told.effects {
+                    self.effect(effect).await;
+                }
+                match told.then {
+                    Then::Nothing => Follows::Nothing,
+                    Then::Order => Follows::Report,
+                    Then::Turn => Follows::Turn,
+                }
+            }
+        };
+        self.take_opened();
+        self.live.tell(News::Ran(follows)).await;
+    }
+
+    async fn effect(&mut self, effect: Effect) {
+        let news = match effect {
+            Effect::Say(Said { kind, text }) => said(&kind, text),
+            Effect::Page(page) => said(&page.kind, page.text),
+            Effect::Opened { entries, .. } => News::Moved {
+                id: self.conversation.chat.id.to_string(),
+                past: past(entries),
+            },
+            Effect::Draft(text) => said(&Saying::Info, format!("Your words were: {text}")),
+            // What an editor has no place for.
+            _ => return,
+        };
+        self.live.tell(news).await;
+    }
+}
+
+fn said(kind: &Saying, text: String) -> News {
+    let (level, columns) = match kind {
+        Saying::Plain | Saying::Diff => (NoticeLevel::Info, true),
+        Saying::Markdown | Saying::Info => (NoticeLevel::Info, false),
+        Saying::Warning => (NoticeLevel::Warning, false),
+        Saying::Error { .. } => (NoticeLevel::Error, false),
+    };
+    let text = match kind {
+        Saying::Error { fix: Some(fix) } => format!("{text}\n{fix}"),
+        _ => text,
+    };
+    News::Said {
+        level,
+        text,
+        columns,
+    }
+}
+
+impl Live {
+    async fn next(&mut self) -> Next {
+        let Self {
+            wishes,
+            events,
+            later,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            wish = wishes.recv() => Next::Wish(wish),
+            event = next_event(events) => Next::Event(event),
+            Some(effect) = later.recv() => Next::Later(effect),
+        }
+    }
+
+    /// Runs a command, and what goes on beside it. `None`: it was stopped.
+    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(work);
+        loop {
+            let next = tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                next = self.next() => next,
+            };
+            match next {
+                Next::Wish(None) => {
+                    self.left = true;
+                    return None;
+                }
+                Next::Wish(Some(Wish::Stop)) => return None,
+                Next::Wish(Some(Wish::Order(command))) => self.command(command).await,
+                Next::Wish(Some(wish)) if self.waiting.len() < WAITING => {
+                    self.waiting.push_back(wish);
+                }
+                Next::Wish(Some(_)) => {
+                    let text = "too much waits for the command that runs; cancel it";
+                    let refusal = Refusal::new(RefusalKind::Invalid, text);
+                    self.tell(News::Unsaid(refusal)).await;
+                }
+                Next::Event(event) => self.event(event).await,
+                Next::Later(Effect::Say(Said { kind, text })) => {
+                    self.tell(said(&kind, text)).await;
+                }
+                Next::Later(_) => {}
+            }
+        }
+    }
+
+    async fn command(&mut self, command: AgentCommand) {
+        if self.handle.send(command).await.is_err() {
+            let text = "the session ended unexpectedly; see logs/errors.log";
+            let refusal = Refusal::new(RefusalKind::Failed, text);
+            self.tell(News::Unsaid(refusal)).await;
+        }
+    }
+
+    async fn event(&mut self, event: Option<Sequenced>) {
+        let Some(Sequenced { event, .. }) = event else {
+            self.events = None;
+            return;
+        };
+        let frequent = matches!(
+            event,
+            AgentEvent::TextDelta { .. }
+                | AgentEvent::ReasoningDelta { .. }
+                | AgentEvent::ToolProgress { .. }
+        );
+        if !frequent {
+            self.seen.push(event.clone());
+        }
+        self.tell(News::Event(event)).await;
+    }
+
+    async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {
+        self.tell(News::Said {
+            level,
+            text,
+            columns,
+        })
+        .await;
+    }
+
+    async fn tell(&mut self, news: News) {
+        if self.news.send(news).await.is_err() {
+            self.left = true;
+        }
+    }
+}
+
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {
+    match events {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}

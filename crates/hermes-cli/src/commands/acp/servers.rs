@@ -1,0 +1,87 @@
+//! MCP servers that the editor brings along, for one conversation.
+
+use std::sync::Arc;
+
+use hermes_acp::{Reach, Server};
+use hermes_mcp::config::{self, ServerEntry};
+use hermes_mcp::toolbox::Toolbox;
+use serde_json::{Map, Value, json};
+
+use crate::commands::Context;
+use crate::wiring::mcp;
+
+/// Starts them. `taken`: names of servers that the home has.
+pub(super) fn start(
+    servers: Vec<Server>,
+    taken: &[String],
+    cx: &Context,
+) -> (Option<Arc<Toolbox>>, Vec<String>) {
+    if servers.is_empty() {
+        return (None, Vec::new());
+    }
+    let mut names: Vec<String> = taken.to_vec();
+    let mut entries: Vec<ServerEntry> = Vec::new();
+    for server in servers {
+        let name = free(&server.name, &names);
+        entries.push(config::server(
+            &name,
+            &entry(server.reach),
+            &cx.env,
+            &cx.home,
+        ));
+        names.push(name);
+    }
+    let problems = entries
+        .iter()
+        .flat_map(|entry| &entry.problems)
+        .filter(|problem| problem.fatal)
+        .map(|problem| format!("an MCP server of the editor is not used: {problem}"))
+        .collect();
+    (Some(Arc::new(mcp::start_all(cx, entries, None))), problems)
+}
+
+/// The tools of a server are called by its name, so that no two may have the same.
+fn free(name: &str, taken: &[String]) -> String {
+    let is_free = |name: &String| !taken.contains(name);
+    let own = name.to_owned();
+    if is_free(&own) {
+        return own;
+    }
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    numbered.into_iter().find(is_free).unwrap_or(own)
+}
+
+/// As it would stand in config.yaml.
+fn entry(reach: Reach) -> Value {
+    let map = |pairs: Vec<(String, String)>| -> Map<String, Value> {
+        let pairs = pairs.into_iter();
+        pairs
+            .map(|(key, value)| (key, Value::from(value)))
+            .collect()
+    };
+    match reach {
+        Reach::Stdio { command, args, env } => json!({
+            "command": command.display().to_string(),
+            "args": args,
+            "env": map(env),
+        }),
+        Reach::Http { url, headers } => json!({ "url": url, "headers": map(headers) }),
+        Reach::Sse { url, headers } => json!({
+            "url": url,
+            "headers": map(headers),
+            "transport": "sse",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_servers_have_one_name() {
+        let taken = ["files".to_owned(), "files-2".to_owned()];
+        assert_eq!(free("wiki", &taken), "wiki");
+        assert_eq!(free("files", &taken), "files-3");
+    }
+}

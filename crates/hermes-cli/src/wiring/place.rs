@@ -1,0 +1,121 @@
+//! What a front end adds to its conversations, beside what the home says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::home::{FedToolset, ToolFeed};
+use hermes_core::BoxFuture;
+use hermes_core::tool::Tool;
+use hermes_mcp::toolbox::Toolbox;
+
+use super::commands::Commands;
+use super::mcp::{Mcp, fed};
+
+/// Put around each tool that acts; the flag says whether it acts on this machine.
+pub(crate) type Guard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Kept by a conversation whatever session is open in it.
+#[derive(Clone, Default)]
+pub(crate) struct Place {
+    pub(crate) guard: Option<Guard>,
+    /// MCP servers of this conversation alone.
+    pub(crate) servers: Option<Arc<Toolbox>>,
+}
+
+/// What the conversations of a process share.
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    pub(crate) mcp: Option<Arc<Mcp>>,
+    pub(crate) commands: Option<Arc<Commands>>,
+}
+
+impl Shared {
+    /// Ends the servers and what else is held.
+    pub(crate) async fn close(self) {
+        if let Some(mcp) = self.mcp {
+            mcp.shutdown().await;
+        }
+        if let Some(commands) = self.commands {
+            commands.close().await;
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn guarded(
+        &self,
+        tools: Vec<Arc<dyn Tool>>,
+        commands: Option<&Commands>,
+    ) -> Vec<Arc<dyn Tool>> {
+        let Some(guard) = &self.guard else {
+            return tools;
+        };
+        let local = commands.is_some_and(|commands| commands.sandbox.is_some());
+        tools.into_iter().map(|tool| guard(tool, local)).collect()
+    }
+
+    pub(super) fn feed(&self, mcp: Option<Arc<Mcp>>) -> Option<Arc<dyn ToolFeed>> {
+        match &self.servers {
+            None => mcp.map(|mcp| mcp as Arc<dyn ToolFeed>),
+            Some(own) => Some(Arc::new(Together {
+                home: mcp,
+                own: Arc::clone(own),
+                last: Mutex::default(),
+            })),
+        }
+    }
+}
+
+type Tools = Arc<[Arc<dyn Tool>]>;
+
+/// How long the first turn waits for the conversation's own servers.
+const DISCOVERY: Duration = Duration::from_secs(5);
+
+/// The servers of the home and those of the conversation.
+struct Together {
+    home: Option<Arc<Mcp>>,
+    own: Arc<Toolbox>,
+    /// What both gave last, and that together.
+    last: Mutex<Option<(Tools, Tools, Tools)>>,
+}
+
+impl ToolFeed for Together {
+    fn toolsets(&self) -> Vec<FedToolset> {
+        let home = self.home.iter().flat_map(|home| home.toolsets());
+        home.chain(self.own.names().iter().map(|name| fed(name)))
+            .collect()
+    }
+
+    fn tools(&self) -> Tools {
+        let home: Tools = match &self.home {
+            Some(home) => home.tools(),
+            None => Arc::from([]),
+        };
+        let own = self.own.tools();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((a, b, both)) if same(a, &home) && same(b, &own) => Arc::clone(both),
+            _ => {
+                let both: Tools = home.iter().chain(own.iter()).cloned().collect();
+                *last = Some((home, own, Arc::clone(&both)));
+                both
+            }
+        }
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async {
+            let mut notices = match &self.home {
+                Some(home) => home.prepare().await,
+                None => Vec::new(),
+            };
+            notices.extend(self.own.await_first(DISCOVERY).await);
+            notices
+        })
+    }
+}
+
+/// The same, or both empty: without servers the home gives a new nothing each time.
+fn same(one: &Tools, other: &Tools) -> bool {
+    Arc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
+}

@@ -1,0 +1,209 @@
+//! What is asked, what is answered, and what therefore happens or does not.
+
+use agent_client_protocol::Agent;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    SessionUpdate, SetSessionModeRequest, StopReason, ToolCallContent, ToolCallStatus,
+};
+use hermes_testkit::model_server::Reply;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::editor::{Editor, begin, prompt};
+use crate::Setup;
+
+const MANUAL: &str = "approvals:\n  mode: manual\n";
+
+fn write(path: &str) -> [Reply; 2] {
+    let args = json!({"path": path, "content": "after\n"});
+    [
+        Reply::tool_call("c1", "write_file", &args),
+        Reply::text("done"),
+    ]
+}
+
+fn delete() -> [Reply; 2] {
+    let args = json!({"command": "rm -rf keep"});
+    [
+        Reply::tool_call("c1", "terminal", &args),
+        Reply::text("done"),
+    ]
+}
+
+/// A directory that a test wants to lose or keep.
+fn keep(setup: &Setup) -> std::path::PathBuf {
+    let dir = setup.home.work().join("keep");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("file"), "x").unwrap();
+    dir
+}
+
+async fn switch(cx: &ConnectionTo<Agent>, session: &str, mode: &'static str) {
+    let request = SetSessionModeRequest::new(session.to_owned(), mode);
+    cx.send_request(request).block_task().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_edit_is_asked_about_with_its_diff_and_shown_when_it_is_made() {
+    let setup = Setup::new();
+    let file = setup.home.work().join("notes.txt");
+    std::fs::write(&file, "before\n").unwrap();
+    setup.server.push_all(write("notes.txt"));
+    Editor::new(&setup)
+        .pressing("allow_once")
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            let asked = seen.asked.lock().unwrap().clone();
+            assert_eq!(asked.len(), 1);
+            assert_eq!(&*asked[0].tool_call.tool_call_id.0, "c1");
+            let is_diff = |content: &[ToolCallContent]| {
+                matches!(&content[0], ToolCallContent::Diff(diff)
+                    if diff.path == file
+                        && diff.old_text.as_deref() == Some("before\n")
+                        && diff.new_text == "after\n")
+            };
+            assert!(is_diff(asked[0].tool_call.fields.content.as_ref().unwrap()));
+            let ended = seen.ended("c1");
+            assert_eq!(ended.status, Some(ToolCallStatus::Completed));
+            assert!(is_diff(&ended.content.unwrap()));
+        })
+        .await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "after\n");
+}
+
+#[tokio::test]
+async fn an_edit_that_is_rejected_or_dismissed_is_not_made() {
+    let setup = Setup::new();
+    let file = setup.home.work().join("notes.txt");
+    std::fs::write(&file, "before\n").unwrap();
+    for editor in [
+        Editor::new(&setup).pressing("reject_once"),
+        Editor::new(&setup),
+        Editor::new(&setup).pressing("no-such-option"),
+    ] {
+        setup.server.push_all(write("notes.txt"));
+        editor
+            .run(async |cx, seen| {
+                let id = begin(&cx, &setup.home.work()).await;
+                assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+                assert_eq!(seen.ended("c1").status, Some(ToolCallStatus::Failed));
+            })
+            .await;
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "before\n");
+    }
+}
+
+#[tokio::test]
+async fn a_command_runs_only_after_a_yes() {
+    let setup = Setup::with_config(MANUAL);
+    let dir = keep(&setup);
+    for (option, stays) in [("reject_once", true), ("allow_once", false)] {
+        setup.server.push_all(delete());
+        Editor::new(&setup)
+            .pressing(option)
+            .run(async |cx, seen| {
+                let id = begin(&cx, &setup.home.work()).await;
+                assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+                let asked = seen.asked.lock().unwrap().clone();
+                let names: Vec<_> = asked[0].options.iter().map(|o| o.name.clone()).collect();
+                assert!(
+                    names.contains(&"Always allow: rm -rf keep".to_owned()),
+                    "{names:?}"
+                );
+                let shown = format!("{:?}", asked[0].tool_call.fields);
+                assert!(shown.contains("rm -rf keep"), "{shown}");
+            })
+            .await;
+        assert_eq!(dir.exists(), stays, "{option}");
+    }
+}
+
+#[tokio::test]
+async fn allowed_for_the_session_edits_are_accepted_from_then_on() {
+    let setup = Setup::new();
+    setup.server.push_all(write("one.txt"));
+    setup.server.push_all(write("two.txt"));
+    Editor::new(&setup)
+        .pressing("allow_session")
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            let mode = seen.find(|update| match update {
+                SessionUpdate::CurrentModeUpdate(update) => {
+                    Some(update.current_mode_id.0.to_string())
+                }
+                _ => None,
+            });
+            assert_eq!(mode.as_deref(), Some("accept_edits"));
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            assert_eq!(seen.asked.lock().unwrap().len(), 1);
+        })
+        .await;
+    assert!(setup.home.work().join("two.txt").exists());
+}
+
+#[tokio::test]
+async fn accepting_edits_ends_at_the_workspace() {
+    let setup = Setup::with_config(MANUAL);
+    let outside = setup.home.user().join("outside.txt");
+    let dir = keep(&setup);
+    setup.server.push_all(write("inside.txt"));
+    setup.server.push_all(write(&outside.to_string_lossy()));
+    setup.server.push_all(delete());
+    Editor::new(&setup)
+        .pressing("reject_once")
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            switch(&cx, &id, "accept_edits").await;
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            assert_eq!(seen.asked.lock().unwrap().len(), 0);
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            assert_eq!(
+                seen.asked.lock().unwrap().len(),
+                1,
+                "outside is asked about"
+            );
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            assert_eq!(
+                seen.asked.lock().unwrap().len(),
+                2,
+                "commands are asked about"
+            );
+        })
+        .await;
+    assert!(setup.home.work().join("inside.txt").exists());
+    assert!(!outside.exists() && dir.exists());
+}
+
+#[tokio::test]
+async fn without_questions_the_forbidden_stays_forbidden_and_edits_stay_inside() {
+    let setup = Setup::with_config(MANUAL);
+    let outside = setup.home.user().join("outside.txt");
+    let mark = setup.home.user().join("mark");
+    std::fs::write(&mark, "x").unwrap();
+    let dir = keep(&setup);
+    setup.server.push_all(delete());
+    setup.server.push_all(write(&outside.to_string_lossy()));
+    // Should this fail, only the test's own home is lost.
+    setup.server.push_all([
+        Reply::tool_call("c1", "terminal", &json!({"command": "rm -rf ~"})),
+        Reply::text("done"),
+    ]);
+    Editor::new(&setup)
+        .pressing("allow_always")
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            switch(&cx, &id, "dont_ask").await;
+            for _ in 0..3 {
+                assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            }
+            assert_eq!(seen.asked.lock().unwrap().len(), 0);
+            let request = SetSessionModeRequest::new(id.clone(), "yolo");
+            let error = cx.send_request(request).block_task().await.unwrap_err();
+            assert!(error.message.contains("accept_edits"), "{error:?}");
+        })
+        .await;
+    assert!(!dir.exists(), "a command that would be asked about runs");
+    assert!(!outside.exists() && mark.exists());
+}
