@@ -277,3 +277,6 @@ pub(crate) fn unanswered(why: &str) -> Answer {
         why: why.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;
