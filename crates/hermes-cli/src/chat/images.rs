@@ -16,12 +16,19 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Vec<Part>, Failure> {
 
 /// Says so when the model will not get to see them.
 pub(super) fn warn_if_unseen(images: &[Part], chat: &Chat, cx: &Context) {
-    if !images.is_empty() && !chat.sees {
-        cx.out.remark(format!(
-            "hermes: {} is not known to take images, so it is only told that there was one; if it does: hermes config set model.supports_vision true",
-            chat.route.model
-        ));
+    if let Some(text) = unseen(images, chat) {
+        cx.out.remark(format!("hermes: {text}"));
     }
+}
+
+/// Why the model will not get to see them.
+pub(super) fn unseen(images: &[Part], chat: &Chat) -> Option<String> {
+    (!images.is_empty() && !chat.sees).then(|| {
+        format!(
+            "{} is not known to take images, so it is only told that there was one; if it does: hermes config set model.supports_vision true",
+            chat.route.model
+        )
+    })
 }
 
 fn load_one(path: &PathBuf) -> Result<Part, Failure> {

@@ -28,7 +28,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use self::shell::Shell;
 use super::conversation::{Conversation, Surface, Told, said};
-use super::{approve, replay, verbs};
+use super::{approve, images, replay, verbs};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -320,6 +320,11 @@ impl Host {
             Some(Ok(None)) => {
                 // The model may have been configured just now.
                 self.take_opened();
+                let chat = &self.conversation.chat;
+                let pictures = [&input.images[..], &self.conversation.images[..]].concat();
+                if let Some(text) = images::unseen(&pictures, chat) {
+                    self.live.effect(said(Saying::Warning, text)).await;
+                }
                 let message = self.conversation.message(input);
                 self.live.command(message).await;
             }

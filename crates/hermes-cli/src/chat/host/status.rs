@@ -104,30 +104,26 @@ pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) ->
         let Some(server) = toolbox.server(&name) else {
             continue;
         };
-        match server.standing().state {
+        let told = match server.standing().state {
             // One break that heals by itself is no news.
-            LinkState::Backoff { attempt: 0..=1, .. } => {}
+            LinkState::Backoff { attempt: 0..=1, .. } => None,
             LinkState::Backoff { why, .. } | LinkState::Parked { why, .. } => {
-                if down.insert(name.clone()) {
-                    let why = shorten(why.lines().next().unwrap_or_default(), 160);
-                    let text = format!("MCP server {name} is down: {why}  (/mcp)");
-                    news.push(said(Saying::Warning, text));
-                }
+                let why = shorten(why.lines().next().unwrap_or_default(), 160);
+                Some((true, format!("is down: {why}  (/mcp)")))
             }
             LinkState::NeedsAuth { .. } => {
-                if down.insert(name.clone()) {
-                    let text = format!("MCP server {name} wants you to log in  (/mcp, then l)");
-                    news.push(said(Saying::Warning, text));
-                }
+                Some((true, "wants you to log in  (/mcp, then l)".to_owned()))
             }
-            LinkState::Ready => {
-                if down.remove(&name) {
-                    let text = format!("MCP server {name} is connected again");
-                    news.push(said(Saying::Info, text));
-                }
-            }
-            _ => {}
-        }
+            LinkState::Ready => Some((false, "is connected again".to_owned())),
+            _ => None,
+        };
+        let kind = match &told {
+            Some((true, _)) if down.insert(name.clone()) => Saying::Warning,
+            Some((false, _)) if down.remove(&name) => Saying::Info,
+            _ => continue,
+        };
+        let words = told.map(|(_, words)| words).unwrap_or_default();
+        news.push(said(kind, format!("MCP server {name} {words}")));
     }
     news
 }

@@ -209,6 +209,7 @@ pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told,
     if path.is_empty() {
         return Err(Failure::usage("/image <file>"));
     }
+    let path = unquoted(path);
     let path = conversation.cx.home.expand_user(path);
     let path = conversation.chat.cwd.join(path);
     let images = images::load(std::slice::from_ref(&path))?;
@@ -222,6 +223,12 @@ pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told,
         "{} goes with the next message{seen}",
         path.display()
     )))
+}
+
+/// A path as a shell or a file manager writes it.
+fn unquoted(path: &str) -> &str {
+    let within = |quote: char| path.strip_prefix(quote)?.strip_suffix(quote);
+    within('\'').or_else(|| within('"')).unwrap_or(path)
 }
 
 /// Programs that print the image of the clipboard.

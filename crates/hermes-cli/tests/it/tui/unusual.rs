@@ -168,3 +168,19 @@ fn without_a_model_it_opens_and_keeps_what_is_written() {
     });
     assert_eq!(quit(terminal).0, 0);
 }
+
+#[test]
+fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a small dot"));
+    let picture = setup.home.path().join("a dot.gif");
+    std::fs::write(&picture, b"GIF89a\x01\x00\x01\x00").unwrap();
+    let mut terminal = open(&setup);
+    // As a shell writes it.
+    say(&mut terminal, &format!("/image '{}'", picture.display()));
+    terminal.wait_for("goes with the next message");
+    say(&mut terminal, "what is it?");
+    terminal.wait_for("is not known to take images, so");
+    terminal.wait_for("a small dot");
+    assert_eq!(quit(terminal).0, 0);
+}
