@@ -129,9 +129,9 @@ pub struct Outgoing {
     /// The same for every attempt at this message: 24 hex digits.
     pub key: String,
     pub target: Target,
-    /// In the markup of the platform, unless `plain`.
     pub text: String,
-    pub plain: bool,
+    /// What the text is written in: the platform's markup, or plain after that was refused.
+    pub markup: Markup,
     pub reply_to: Option<String>,
     pub media: Option<OutMedia>,
 }

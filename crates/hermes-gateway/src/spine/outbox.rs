@@ -11,7 +11,8 @@ use hermes_store::db::delivery::{Chunk, Phase, Settled};
 use serde::{Deserialize, Serialize};
 
 use super::Ledger;
-use crate::platform::{Found, OutMedia, Outbound, Outgoing, Recourse, SendError};
+use crate::platform::{Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
+use crate::render::render;
 
 /// Put before a text that the person may have already. Splitting leaves room for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
@@ -135,11 +136,12 @@ impl<L: Ledger> Outbox<L> {
         extra: &Extra,
         marked: bool,
     ) -> Settled {
-        let mut message = outgoing(chunk, extra, marked);
+        let markup = platform.capabilities().markup;
+        let mut message = outgoing(chunk, extra, markup, marked);
         let mut result = self.attempt(platform, &message, extra).await;
         if let Err(SendError::Markup(error)) = &result {
             tracing::debug!(chunk = chunk.seq, "sent plain: {error}");
-            message.plain = true;
+            message = outgoing(chunk, extra, Markup::Plain, marked);
             result = self.attempt(platform, &message, extra).await;
         }
         match result {
@@ -209,7 +211,7 @@ impl<L: Ledger> Outbox<L> {
                         at: now + grace.saturating_sub(age).as_secs_f64(),
                     };
                 }
-                let message = outgoing(chunk, extra, false);
+                let message = outgoing(chunk, extra, platform.capabilities().markup, false);
                 match platform.look_up(&message).await {
                     Ok(Found::Yes(id)) => Settled::Sent { id },
                     Ok(Found::No) => Settled::Resend { marked: false },
@@ -235,17 +237,14 @@ impl<L: Ledger> Outbox<L> {
     }
 }
 
-fn outgoing(chunk: &Chunk, extra: &Extra, marked: bool) -> Outgoing {
-    let text = if marked {
-        format!("{MARK}{}", chunk.text)
-    } else {
-        chunk.text.clone()
-    };
+fn outgoing(chunk: &Chunk, extra: &Extra, markup: Markup, marked: bool) -> Outgoing {
+    let mark = if marked { MARK } else { "" };
+    let text = render(markup, &format!("{mark}{}", chunk.text));
     Outgoing {
         key: chunk.key.clone(),
         target: chunk.target.clone(),
         text,
-        plain: false,
+        markup,
         reply_to: extra.reply_to.clone(),
         media: extra.media.clone(),
     }

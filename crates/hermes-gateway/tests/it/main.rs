@@ -5,4 +5,6 @@ mod crashes;
 #[cfg(test)]
 mod original;
 #[cfg(test)]
+mod pairing;
+#[cfg(test)]
 mod world;

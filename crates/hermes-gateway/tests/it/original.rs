@@ -1,5 +1,6 @@
 //! Keys and entries, beside the original's.
 
+use hermes_gateway::authorize::{Policy, Visitor, admit};
 use hermes_gateway::session::{Entry, Sharing, Source};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -109,4 +110,91 @@ fn chrono_time() -> chrono::NaiveDateTime {
     chrono::DateTime::from_timestamp(1_767_323_045, 1000)
         .unwrap()
         .naive_utc()
+}
+
+/// Let in or not, platform, kind of chat, user, variables.
+const DOORS: &str = "
+- telegram dm 7
++ telegram dm 7 TELEGRAM_ALLOWED_USERS=5,7
+- telegram dm 8 TELEGRAM_ALLOWED_USERS=5,7
++ telegram dm 8 TELEGRAM_ALLOWED_USERS=*
++ telegram dm 8 GATEWAY_ALLOWED_USERS=8
++ telegram dm 8 TELEGRAM_ALLOW_ALL_USERS=yes
+- telegram dm ? TELEGRAM_ALLOW_ALL_USERS=yes
++ telegram dm 8 GATEWAY_ALLOW_ALL_USERS=1
+- telegram dm 8 GATEWAY_ALLOW_ALL_USERS=1 TELEGRAM_ALLOWED_USERS=5
+- telegram dm 8 TELEGRAM_GROUP_ALLOWED_USERS=8
++ telegram group 8 TELEGRAM_GROUP_ALLOWED_USERS=8
++ telegram group 8 TELEGRAM_GROUP_ALLOWED_USERS=-100
++ telegram channel ? TELEGRAM_GROUP_ALLOWED_CHATS=-100
+- telegram group 8 TELEGRAM_GROUP_ALLOWED_CHATS=-5
+- telegram group 8 TELEGRAM_GROUP_ALLOWED_CHATS=-5 GATEWAY_ALLOW_ALL_USERS=1
++ telegram channel 8 TELEGRAM_GROUP_ALLOWED_CHATS=-5 GATEWAY_ALLOW_ALL_USERS=1
++ telegram group 8 TELEGRAM_GROUP_ALLOWED_CHATS=-5 TELEGRAM_ALLOWED_USERS=8
+- matrix dm @me@host MATRIX_ALLOWED_USERS=you
++ signal dm me@host SIGNAL_ALLOWED_USERS=me
++ qqbot dm 8 QQ_ALLOWED_USERS=8
+- qqbot group 8 QQ_GROUP_ALLOWED_USERS=5
++ qqbot group 8 QQ_GROUP_ALLOWED_USERS=-100
++ webhook dm ?
++ homeassistant dm ?
+- discord dm 8 DISCORD_ALLOW_ALL_USERS=false
+";
+
+const DOOR: &str = "
+import json, os, sys
+from gateway import authz_mixin
+from gateway.session import SessionSource
+Runner = [c for n, c in vars(authz_mixin).items() if n.endswith('Mixin') and isinstance(c, type)][0]
+out = []
+for platform, kind, user, env in json.loads(sys.argv[1]):
+    for name in [n for n in os.environ if '_ALLOW' in n]:
+        del os.environ[name]
+    os.environ.update(env)
+    source = SessionSource.from_dict({'platform': platform, 'chat_id': '-100', 'chat_type': kind, 'user_id': user})
+    out.append(bool(Runner()._is_user_authorized(source)))
+print(json.dumps(out))
+";
+
+#[test]
+fn the_door_is_as_wide_as_the_originals() {
+    let mut doors = Vec::new();
+    let mut expected = Vec::new();
+    for line in DOORS.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let env: serde_json::Map<String, Value> = words[4..]
+            .iter()
+            .map(|pair| pair.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
+        let user = Some(words[3]).filter(|user| *user != "?");
+        let source = Source {
+            platform: words[1].to_owned(),
+            chat_id: "-100".to_owned(),
+            chat_type: words[2].to_owned(),
+            user_id: user.map(str::to_owned),
+            ..Source::default()
+        };
+        let visitor = Visitor {
+            source: &source,
+            is_bot: false,
+            has_role: false,
+            policy: Policy::default(),
+            aliases: &[],
+            paired: false,
+        };
+        let vars = |name: &str| env.get(name)?.as_str().map(str::to_owned);
+        assert_eq!(admit(&visitor, &vars).is_some(), words[0] == "+", "{line}");
+        doors.push(json!([words[1], words[2], user, env]));
+        expected.push(json!(words[0] == "+"));
+    }
+    let Some(oracle) = oracle::require("the_door_is_as_wide_as_the_originals") else {
+        return;
+    };
+    let theirs = oracle.json(
+        &TempHome::new(),
+        DOOR,
+        [Value::from(doors).to_string().as_str()],
+    );
+    assert_eq!(theirs, Value::from(expected));
 }

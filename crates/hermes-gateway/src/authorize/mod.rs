@@ -1,0 +1,412 @@
+//! Who may talk to the agent.
+//!
+//! Names of variables and the order of questions are the original's; so are the files of
+//! [`pairing`]. Nobody is let in because nothing was configured.
+
+pub mod pairing;
+
+use crate::session::Source;
+
+/// Reads a variable of the home. Empty means not set.
+pub trait Vars {
+    fn var(&self, name: &str) -> Option<String>;
+}
+
+impl<F: Fn(&str) -> Option<String>> Vars for F {
+    fn var(&self, name: &str) -> Option<String> {
+        self(name)
+    }
+}
+
+/// What a platform's own settings say about who is let through (`dm_policy`, `group_policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Not set: unknown people may pair.
+    #[default]
+    Pairing,
+    /// The platform let through only whom its own list names.
+    AllowList,
+    Disabled,
+    /// Everyone reaches us; that alone lets nobody in.
+    Open,
+}
+
+impl Policy {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "pairing" => Some(Self::Pairing),
+            "allowlist" => Some(Self::AllowList),
+            "disabled" => Some(Self::Disabled),
+            "open" => Some(Self::Open),
+            _ => None,
+        }
+    }
+}
+
+/// A person at the door.
+#[derive(Clone, Copy, Debug)]
+pub struct Visitor<'a> {
+    pub source: &'a Source,
+    pub is_bot: bool,
+    /// The platform found a role that is allowed.
+    pub has_role: bool,
+    /// What the platform's settings say for this kind of chat.
+    pub policy: Policy,
+    /// Other ids of the same person.
+    pub aliases: &'a [String],
+    /// [`pairing::Pairing::is_approved`].
+    pub paired: bool,
+}
+
+/// Whether the visitor may talk, and by what right. `None`: no.
+pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
+    let source = visitor.source;
+    let platform = source.platform.as_str();
+    if matches!(platform, "homeassistant" | "webhook") {
+        return Some("the platform checks who sends");
+    }
+    let prefix = prefix(platform);
+    let list = |name: &str| List::read(vars, &format!("{prefix}_{name}"));
+    let group = matches!(source.chat_type.as_str(), "group" | "forum" | "channel");
+    let chats = match platform {
+        "telegram" => list("GROUP_ALLOWED_CHATS"),
+        "qqbot" => list("GROUP_ALLOWED_USERS"),
+        _ => List::default(),
+    };
+    if group && !source.chat_id.is_empty() && chats.has(&source.chat_id) {
+        return Some("the chat is on the list");
+    }
+    if visitor.is_bot
+        && matches!(platform, "discord" | "feishu" | "telegram" | "slack")
+        && vars
+            .var(&format!("{prefix}_ALLOW_BOTS"))
+            .is_some_and(|mode| {
+                matches!(
+                    mode.trim().to_ascii_lowercase().as_str(),
+                    "mentions" | "all"
+                )
+            })
+    {
+        return Some("bots are allowed");
+    }
+    let user = source.user_id.as_deref().filter(|id| !id.is_empty())?;
+    if is_on(vars, &format!("{prefix}_ALLOW_ALL_USERS")) {
+        return Some("the platform is open to all");
+    }
+    if visitor.has_role {
+        return Some("has a role that is allowed");
+    }
+    if visitor.paired {
+        return Some("paired");
+    }
+    let mut users = list("ALLOWED_USERS");
+    users.extend(List::read(vars, "GATEWAY_ALLOWED_USERS"));
+    let scoped = matches!(source.chat_type.as_str(), "group" | "forum");
+    if platform == "telegram" && scoped {
+        let here = list("GROUP_ALLOWED_USERS");
+        // Once this list held chats; their ids begin with a minus.
+        if source.chat_id.starts_with('-') && here.0.contains(&source.chat_id) {
+            return Some("the chat is on the list");
+        }
+        users.extend(here);
+    }
+    if users.0.is_empty() && (chats.0.is_empty() || !scoped) {
+        if visitor.policy == Policy::AllowList {
+            return Some("the platform's own list");
+        }
+        return is_on(vars, "GATEWAY_ALLOW_ALL_USERS").then_some("the gateway is open to all");
+    }
+    let local = user.split('@').next().unwrap_or(user);
+    let mut ids = [user, local]
+        .into_iter()
+        .chain(visitor.aliases.iter().map(String::as_str));
+    ids.any(|id| users.has(id)).then_some("on the list")
+}
+
+/// What is done about a stranger who writes privately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// Gets a code to be approved.
+    Pair,
+    /// Hears nothing.
+    Ignore,
+}
+
+/// `here` and `anywhere`: `unauthorized_dm_behavior` of the platform and of the gateway.
+pub fn stranger(
+    platform: &str,
+    here: Option<Stranger>,
+    anywhere: Option<Stranger>,
+    policy: Option<Policy>,
+    vars: &impl Vars,
+) -> Stranger {
+    if let Some(here) = here {
+        return here;
+    }
+    // A mailbox gets letters from anyone; strangers are not answered with codes.
+    if platform == "email" {
+        return Stranger::Ignore;
+    }
+    if anywhere == Some(Stranger::Ignore) {
+        return Stranger::Ignore;
+    }
+    match policy {
+        Some(Policy::Pairing) => return Stranger::Pair,
+        Some(Policy::AllowList | Policy::Disabled) => return Stranger::Ignore,
+        Some(Policy::Open) | None => {}
+    }
+    let prefix = prefix(platform);
+    let lists = [
+        "ALLOWED_USERS",
+        "GROUP_ALLOWED_USERS",
+        "GROUP_ALLOWED_CHATS",
+    ]
+    .map(|name| format!("{prefix}_{name}"));
+    let listed = lists
+        .iter()
+        .map(String::as_str)
+        .chain(["GATEWAY_ALLOWED_USERS"])
+        .any(|name| !List::read(vars, name).0.is_empty());
+    if listed {
+        Stranger::Ignore
+    } else {
+        Stranger::Pair
+    }
+}
+
+/// Why the gateway does not start: a platform that is open without anyone having said that all
+/// may use it.
+pub fn refuse_open<'a>(
+    platforms: impl IntoIterator<Item = (&'a str, Policy, Policy)>,
+    vars: &impl Vars,
+) -> Option<String> {
+    for (platform, private, groups) in platforms {
+        let prefix = prefix(platform);
+        let said = is_on(vars, "GATEWAY_ALLOW_ALL_USERS")
+            || is_on(vars, &format!("{prefix}_ALLOW_ALL_USERS"));
+        if !said && (private == Policy::Open || groups == Policy::Open) {
+            return Some(format!(
+                "{platform} is set to open, which lets anyone use this agent. If that is meant, set {prefix}_ALLOW_ALL_USERS=true; else set dm_policy and group_policy to pairing or allowlist"
+            ));
+        }
+    }
+    None
+}
+
+/// The variable with the people who may use a platform.
+pub fn allow_list_var(platform: &str) -> String {
+    format!("{}_ALLOWED_USERS", prefix(platform))
+}
+
+/// An allow-list with one more person. `None`: nothing to change. Where there is no list none is
+/// begun: that would shut out everyone who came in otherwise.
+pub fn list_with(list: &str, user: &str) -> Option<String> {
+    let mut users = List::parse(list);
+    if users.0.is_empty() || users.has(user) {
+        return None;
+    }
+    users.0.push(user.to_owned());
+    Some(users.0.join(","))
+}
+
+/// An allow-list without a person. `None`: nothing to change.
+pub fn list_without(list: &str, user: &str) -> Option<String> {
+    let users = List::parse(list);
+    let left: Vec<String> = users.0.iter().filter(|one| *one != user).cloned().collect();
+    (left.len() < users.0.len()).then(|| left.join(","))
+}
+
+fn prefix(platform: &str) -> String {
+    match platform {
+        "qqbot" => "QQ".to_owned(),
+        name => name.to_ascii_uppercase().replace('-', "_"),
+    }
+}
+
+fn is_on(vars: &impl Vars, name: &str) -> bool {
+    vars.var(name).is_some_and(|value| {
+        matches!(
+            value.trim().to_ascii_lowercase().as_str(),
+            "true" | "1" | "yes"
+        )
+    })
+}
+
+#[derive(Default)]
+struct List(Vec<String>);
+
+impl List {
+    fn read(vars: &impl Vars, name: &str) -> Self {
+        vars.var(name)
+            .map_or_else(Self::default, |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        Self(
+            text.split(',')
+                .map(str::trim)
+                .filter(|id| !id.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        )
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.0.iter().any(|one| one == "*" || one == id)
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vars(text: &str) -> impl Vars {
+        let pairs: Vec<(String, String)> = text
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        move |name: &str| {
+            let found = pairs.iter().find(|(one, _)| one == name);
+            found.map(|(_, value)| value.clone())
+        }
+    }
+
+    #[test]
+    fn other_rights_count() {
+        let source = Source {
+            platform: "discord".to_owned(),
+            chat_id: "1".to_owned(),
+            chat_type: "group".to_owned(),
+            user_id: Some("7".to_owned()),
+            ..Source::default()
+        };
+        let nobody = Visitor {
+            source: &source,
+            is_bot: false,
+            has_role: false,
+            policy: Policy::default(),
+            aliases: &[],
+            paired: false,
+        };
+        let env = vars("DISCORD_ALLOWED_USERS=x");
+        assert_eq!(admit(&nobody, &env), None);
+        assert!(
+            admit(
+                &Visitor {
+                    paired: true,
+                    ..nobody
+                },
+                &env
+            )
+            .is_some()
+        );
+        assert!(
+            admit(
+                &Visitor {
+                    has_role: true,
+                    ..nobody
+                },
+                &env
+            )
+            .is_some()
+        );
+        assert!(
+            admit(
+                &Visitor {
+                    aliases: &["x".to_owned()],
+                    ..nobody
+                },
+                &env
+            )
+            .is_some()
+        );
+        let bot = Visitor {
+            is_bot: true,
+            ..nobody
+        };
+        assert_eq!(admit(&bot, &env), None);
+        assert!(admit(&bot, &vars("DISCORD_ALLOW_BOTS=mentions")).is_some());
+        for (policy, expected) in [(Policy::AllowList, true), (Policy::Open, false)] {
+            assert_eq!(
+                admit(&Visitor { policy, ..nobody }, &vars("")).is_some(),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn strangers_get_codes_only_where_nobody_was_listed() {
+        use Stranger::{Ignore, Pair};
+        let cases = [
+            ("telegram", None, None, None, "", Pair),
+            (
+                "telegram",
+                None,
+                None,
+                None,
+                "TELEGRAM_ALLOWED_USERS=5",
+                Ignore,
+            ),
+            (
+                "telegram",
+                None,
+                None,
+                None,
+                "GATEWAY_ALLOWED_USERS=5",
+                Ignore,
+            ),
+            (
+                "telegram",
+                Some(Pair),
+                None,
+                None,
+                "TELEGRAM_ALLOWED_USERS=5",
+                Pair,
+            ),
+            ("telegram", None, Some(Ignore), None, "", Ignore),
+            ("telegram", None, None, Some(Policy::AllowList), "", Ignore),
+            ("email", None, Some(Pair), None, "", Ignore),
+            ("email", Some(Pair), None, None, "", Pair),
+        ];
+        for (platform, here, anywhere, policy, env, expected) in cases {
+            assert_eq!(
+                stranger(platform, here, anywhere, policy, &vars(env)),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn an_open_gateway_does_not_start_by_accident() {
+        let open = [
+            ("telegram", Policy::Pairing, Policy::Pairing),
+            ("whatsapp", Policy::Open, Policy::Pairing),
+        ];
+        let reason = refuse_open(open, &vars("")).unwrap();
+        assert!(reason.contains("WHATSAPP_ALLOW_ALL_USERS"), "{reason}");
+        assert_eq!(
+            refuse_open(open, &vars("WHATSAPP_ALLOW_ALL_USERS=true")),
+            None
+        );
+        assert_eq!(
+            refuse_open(open, &vars("GATEWAY_ALLOW_ALL_USERS=true")),
+            None
+        );
+        assert_eq!(refuse_open([open[0]], &vars("")), None);
+    }
+
+    #[test]
+    fn lists_are_edited_only_where_there_is_one() {
+        assert_eq!(list_with("", "7"), None);
+        assert_eq!(list_with("*", "7"), None);
+        assert_eq!(list_with("5, 7", "7"), None);
+        assert_eq!(list_with("5, 6", "7").as_deref(), Some("5,6,7"));
+        assert_eq!(list_without("5, 7", "7").as_deref(), Some("5"));
+        assert_eq!(list_without("5", "7"), None);
+    }
+}
