@@ -79,6 +79,11 @@ pub(super) fn save(path: &Path, ours: &[Saved]) -> Result<(), String> {
         .collect();
     all.extend(ours.iter().cloned());
     let text = serde_json::to_vec_pretty(&all).map_err(|error| error.to_string())?;
+    // Most programs start and end without a process: no disk is waited for to say so again.
+    let kept = std::fs::read(path).ok();
+    if kept.as_ref().map_or(all.is_empty(), |kept| *kept == text) {
+        return Ok(());
+    }
     hermes_config::fs::write_atomic(path, &text, 0o600).map_err(|error| error.to_string())
 }
 
@@ -122,6 +127,31 @@ mod tests {
         assert_eq!(saved.len(), 1);
         assert_eq!(saved[0].routing.watcher_platform, "telegram");
         assert_eq!(saved[0].other["from_the_future"], 1);
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_written_again() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("processes.json");
+        save(&path, &[]).unwrap();
+        assert!(!path.exists(), "nothing to say");
+        let ours = [Saved {
+            session_id: "proc_1".to_owned(),
+            ..Saved::default()
+        }];
+        save(&path, &ours).unwrap();
+        // A file that is written anew is another file.
+        let written = || std::fs::metadata(&path).unwrap().ino();
+        let first = written();
+        save(&path, &ours).unwrap();
+        assert_eq!(written(), first);
+        save(&path, &[]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"[]");
+        std::fs::write(&path, "garbage").unwrap();
+        save(&path, &[]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"[]");
     }
 
     #[test]
