@@ -105,6 +105,8 @@ impl std::fmt::Debug for Reach {
 pub struct Opened {
     pub id: String,
     pub title: Option<String>,
+    /// Dollars that it has cost so far, where they are known.
+    pub cost: Option<f64>,
     /// What was said before, oldest first.
     pub past: Vec<Past>,
     /// What the person should know from the start.

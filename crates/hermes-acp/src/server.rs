@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::edits::Edits;
 use crate::mode::Mode;
@@ -39,6 +40,9 @@ const SESSIONS: usize = 64;
 const PAGE: usize = 50;
 /// What may be left to be written when the editor has closed its end.
 const DRAINING: Duration = Duration::from_secs(2);
+
+/// How long a request may still take when the editor has gone.
+const OPENING: Duration = Duration::from_secs(10);
 
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
 /// conversation has ended.
@@ -58,6 +62,7 @@ where
         gauge: Arc::default(),
         client: Mutex::default(),
         open: Mutex::default(),
+        tasks: TaskTracker::new(),
         stop: stop.child_token(),
     });
     let ended = CancellationToken::new();
@@ -167,6 +172,8 @@ struct Shared {
     gauge: Arc<Gauge>,
     client: Mutex<Arc<ClientCapabilities>>,
     open: Mutex<HashMap<String, Open>>,
+    /// Requests that are being answered.
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -230,7 +237,7 @@ impl Shared {
         cx: ConnectionTo<Client>,
     ) {
         let this = Arc::clone(self);
-        task::spawn("acp new", async move {
+        self.answer("acp new", async move {
             let opening = this.opening(request.cwd, None, request.mcp_servers);
             let begun = this.begin(opening, cx).await;
             let response = begun
@@ -250,7 +257,7 @@ impl Shared {
         cx: ConnectionTo<Client>,
     ) {
         let this = Arc::clone(self);
-        task::spawn("acp load", async move {
+        self.answer("acp load", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
             let begun = this.begin(opening, cx).await;
@@ -277,7 +284,7 @@ impl Shared {
         cx: ConnectionTo<Client>,
     ) {
         let this = Arc::clone(self);
-        task::spawn("acp resume", async move {
+        self.answer("acp resume", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd, Some(id), request.mcp_servers);
             let begun = this.begin(opening, cx).await;
@@ -343,6 +350,7 @@ impl Shared {
             outlet: outlet.clone(),
             cwd,
             edits: edits.clone(),
+            spent: opened.cost,
             orders: receiver,
             wishes: opened.wishes,
             news: opened.news,
@@ -385,7 +393,7 @@ impl Shared {
         responder: Responder<ListSessionsResponse>,
     ) {
         let this = Arc::clone(self);
-        task::spawn("acp list", async move {
+        self.answer("acp list", async move {
             respond(responder, this.listed(request).await);
         });
     }
@@ -475,7 +483,7 @@ impl Shared {
             return responder.respond_with_error(not_open(&id));
         }
         let this = Arc::clone(self);
-        task::spawn("acp close", async move {
+        self.answer("acp close", async move {
             this.end(&id).await;
             respond(responder, Ok(CloseSessionResponse::new()));
         });
@@ -484,7 +492,9 @@ impl Shared {
 
     fn orders(&self, id: &str) -> Result<mpsc::Sender<Order>, Error> {
         let open = self.open();
-        let session = open.get(id).ok_or_else(|| not_open(id))?;
+        // One that broke is in the list until it is opened anew.
+        let session = open.get(id).filter(|open| !open.orders.is_closed());
+        let session = session.ok_or_else(|| not_open(id))?;
         Ok(session.orders.clone())
     }
 
@@ -498,8 +508,21 @@ impl Shared {
         }
     }
 
+    /// Answers a request beside the others.
+    fn answer(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+        drop(task::spawn(name, self.tasks.track_future(work)));
+    }
+
     async fn close(&self) {
         self.stop.cancel();
+        // A conversation that is being opened comes into the list first.
+        self.tasks.close();
+        if tokio::time::timeout(OPENING, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("a request of the editor takes long to end");
+        }
         let open = std::mem::take(&mut *self.open());
         join_all(open.into_values().map(|open| open.done)).await;
     }

@@ -94,6 +94,8 @@ pub(crate) struct Parts {
     pub(crate) outlet: Outlet,
     pub(crate) cwd: PathBuf,
     pub(crate) edits: Edits,
+    /// Dollars that it has cost before.
+    pub(crate) spent: Option<f64>,
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) wishes: mpsc::Sender<Wish>,
     pub(crate) news: mpsc::Receiver<News>,
@@ -120,9 +122,15 @@ pub(crate) struct Session {
     /// Dollars of the turns that ended.
     spent: Option<f64>,
     /// Calls that run, with what they said.
-    running: HashMap<String, String>,
+    running: HashMap<String, Running>,
     /// Questions that the editor shows.
     asked: HashMap<String, CancellationToken>,
+}
+
+struct Running {
+    /// Its reports are the end of what it printed so far, each in place of the last.
+    prints: bool,
+    progress: String,
 }
 
 /// A slash command that runs.
@@ -152,7 +160,7 @@ impl Session {
             turn: false,
             queued: 0,
             route: None,
-            spent: None,
+            spent: parts.spent,
             running: HashMap::new(),
             asked: HashMap::new(),
         }

@@ -7,7 +7,7 @@ use agent_client_protocol::{Error, ErrorCode};
 use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
 
-use super::{PROGRESS, Session, is_report};
+use super::{PROGRESS, Running, Session, is_report};
 use crate::{calls, updates};
 
 /// There is one compaction at a time.
@@ -64,15 +64,20 @@ impl Session {
                 arguments,
             } => {
                 let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
-                self.running.insert(call_id, String::new());
+                let prints = matches!(name.as_str(), "terminal" | "process");
+                let progress = String::new();
+                self.running.insert(call_id, Running { prints, progress });
                 self.outlet.update(SessionUpdate::ToolCall(call)).await;
             }
             AgentEvent::ToolProgress { call_id, text } => {
-                let Some(progress) = self.running.get_mut(&call_id) else {
+                let Some(running) = self.running.get_mut(&call_id) else {
                     return;
                 };
-                add(progress, &text);
-                let update = calls::progressed(&call_id, progress);
+                if running.prints {
+                    running.progress.clear();
+                }
+                add(&mut running.progress, &text);
+                let update = calls::progressed(&call_id, &running.progress);
                 self.outlet.call(update).await;
             }
             AgentEvent::ToolFinished {

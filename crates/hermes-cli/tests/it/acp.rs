@@ -3,6 +3,7 @@
 mod breaks;
 mod editor;
 mod edits;
+mod sessions;
 
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, ImageContent, ListSessionsRequest, LoadSessionRequest,

@@ -116,6 +116,7 @@ impl Editor {
         let opened = Opened {
             id: chat.id.to_string(),
             title: conversation.title.clone(),
+            cost: conversation.cost,
             past,
             remarks: Hold::take().into_iter().chain(problems).collect(),
             wishes,
