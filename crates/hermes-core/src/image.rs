@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(sized(webp), ("webp", 640, 480));
         let lossless = [
             b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f".as_slice(),
-            &(639_u32 | 479 << 14).to_le_bytes(),
+            &(639_u32 + (479 << 14)).to_le_bytes(),
         ]
         .concat();
         assert_eq!(sized(&lossless), ("webp", 640, 480));

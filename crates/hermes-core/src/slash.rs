@@ -216,16 +216,19 @@ pub fn close(typed: &str) -> Option<&'static str> {
     };
     let starts = spelled().find(|(_, name)| typed.len() >= 2 && name.starts_with(&*typed));
     let near = || {
-        // Short words are all near to each other.
-        let most = if typed.len() < 4 { 1 } else { 2 };
+        // Short words are all near to each other, and few people miss the first letter.
+        let most = |name: &str| {
+            let same = name.as_bytes().first() == typed.as_bytes().first();
+            if same && typed.len() >= 4 { 2 } else { 1 }
+        };
         spelled()
-            .map(|(command, name)| (distance(name, &typed), command))
-            .filter(|(distance, _)| *distance <= most)
-            .min_by_key(|(distance, _)| *distance)
+            .map(|(command, name)| (distance(name, &typed), command, name))
+            .filter(|(distance, _, name)| *distance <= most(name))
+            .min_by_key(|(distance, ..)| *distance)
     };
     starts
         .map(|(command, _)| command)
-        .or_else(|| near().map(|(_, command)| command))
+        .or_else(|| near().map(|(_, command, _)| command))
 }
 
 /// Edit distance between two short words.
@@ -353,6 +356,9 @@ mod tests {
         assert_eq!(parse("what is /help"), Parsed::Text);
         assert_eq!(parse("/"), Parsed::Text);
         for (typed, close) in [
+            ("fast", None),
+            ("goal", None),
+            ("modle", Some("model")),
             ("comprss", Some("compress")),
             ("mod", Some("model")),
             ("tsk", None),

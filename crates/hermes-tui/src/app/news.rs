@@ -105,7 +105,7 @@ impl App {
                 }
                 self.awaiting = false;
             }
-            other => self.remark(&other, now),
+            other => self.remark(&other, beside, now),
         }
         if ends_errand && self.turn.as_ref().is_some_and(|turn| turn.errand) {
             self.turn = None;
@@ -115,7 +115,7 @@ impl App {
     }
 
     /// Events that are a line by themselves.
-    fn remark(&mut self, event: &AgentEvent, now: Instant) {
+    fn remark(&mut self, event: &AgentEvent, beside: bool, now: Instant) {
         match event {
             AgentEvent::Retrying {
                 message, delay_ms, ..
@@ -141,6 +141,12 @@ impl App {
                 self.status.model.clone_from(&to.model);
                 self.status.provider.clone_from(&to.provider);
                 self.route = Some(to.clone());
+                if beside {
+                    // Nothing failed: the person chose it.
+                    let text = format!("{} ({}) answers from now on", to.model, to.provider);
+                    self.transcript.push(NoticeCell::info(text));
+                    return;
+                }
             }
             _ => {}
         }

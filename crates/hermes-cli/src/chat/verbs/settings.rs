@@ -177,7 +177,9 @@ pub(super) fn timestamps(conversation: &mut Conversation, word: &str) -> Result<
 }
 
 pub(super) fn theme(conversation: &Conversation, name: &str) -> Result<Told, Failure> {
-    let names: Vec<&str> = Theme::names().map(|(name, _)| name).collect();
+    let names: Vec<&str> = std::iter::once("auto")
+        .chain(Theme::names().map(|(name, _)| name))
+        .collect();
     if name.is_empty() {
         return Ok(Told::plain(format!("themes: {}", names.join(", "))));
     }

@@ -309,3 +309,23 @@ fn compressing_between_turns_has_an_end() {
         assert!(!bench.frame().contains("Waiting for"));
     }
 }
+
+#[test]
+fn a_model_that_was_chosen_is_no_warning() {
+    let mut bench = Bench::new();
+    let changed = || AgentEvent::RouteChanged {
+        from: super::route(),
+        to: hermes_core::model::Route {
+            model: "gemma3".to_owned(),
+            ..super::route()
+        },
+        why: "rate limited".to_owned(),
+    };
+    beside(&mut bench, changed());
+    assert_eq!(bench.count("gemma3 (ollama) answers from now on"), 1);
+    assert_eq!(bench.count("gave way"), 0);
+    bench.begin();
+    bench.event(changed());
+    bench.end(TurnExit::Answered);
+    assert_eq!(bench.count("gave way to gemma3: rate limited"), 1);
+}
