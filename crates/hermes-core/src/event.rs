@@ -233,6 +233,9 @@ pub enum AgentCommand {
     },
     Compact {
         focus: Option<String>,
+        /// The newest so many messages of the person, and what followed them, stay word for word;
+        /// `None`: as many as fit.
+        keep: Option<usize>,
     },
     SwitchRoute {
         model: String,

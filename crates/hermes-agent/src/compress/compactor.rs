@@ -247,6 +247,7 @@ impl Compactor {
             threshold: self.meter.raw(self.threshold()),
             context: u64::from(self.window.context),
             first: !self.state.compacted_before && self.state.count == 0,
+            keep: job.keep,
             pressure: match job.cause {
                 Cause::Manual => Pressure::Wish,
                 Cause::Automatic => Pressure::Threshold,

@@ -59,6 +59,8 @@ pub struct Job<'a> {
     pub cause: Cause,
     /// What the person wants the summary to dwell on.
     pub focus: Option<&'a str>,
+    /// Turns that stay word for word, where the person says how many.
+    pub keep: Option<usize>,
     /// The task list as it stands, to be carried over.
     pub todo: Option<&'a str>,
     /// Who may write the summary, in order: the helper model, then the main one.

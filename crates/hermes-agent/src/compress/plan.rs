@@ -27,6 +27,8 @@ pub struct Input<'a> {
     pub context: u64,
     /// Nothing of this conversation was condensed before.
     pub first: bool,
+    /// The newest so many messages of the person and what followed them stay as they are.
+    pub keep: Option<usize>,
     pub pressure: Pressure,
 }
 
@@ -94,9 +96,14 @@ pub fn plan(input: &Input<'_>) -> Plan {
         return plan;
     }
     let view = View::of(input.view, input.scaffolding);
+    if let Some(turns) = input.keep {
+        return kept_turns(input, &view, turns, before);
+    }
     let mut best: Option<Condense> = None;
     for rung in rungs(input) {
-        let Some(candidate) = condense(input, &view, &rung, before) else {
+        let head_end = head_end(&view, input, &rung);
+        let tail_start = tail_start(&view.groups, head_end, &rung);
+        let Some(candidate) = condense(input, &view, (head_end, tail_start), before) else {
             continue;
         };
         let enough = candidate.after <= goal;
@@ -112,7 +119,24 @@ pub fn plan(input: &Input<'_>) -> Plan {
         }
     }
     let plan = best.map(|plan| squeeze(plan, goal));
-    match plan.or_else(|| squeeze_only(input, &view, before, goal)) {
+    worth_it(
+        plan.or_else(|| squeeze_only(input, &view, before, goal)),
+        before,
+    )
+}
+
+/// The person says what stays: all before it is condensed, nothing of it is cut.
+fn kept_turns(input: &Input<'_>, view: &View, turns: usize, before: u64) -> Plan {
+    let users = view.groups.iter().enumerate().rev();
+    let first = users
+        .filter(|(_, group)| group.kind == Kind::User)
+        .nth(turns.saturating_sub(1))
+        .map_or(0, |(at, _)| at);
+    worth_it(condense(input, view, (0, first), before), before)
+}
+
+fn worth_it(plan: Option<Condense>, before: u64) -> Plan {
+    match plan {
         Some(plan) if gains(before, plan.after) => Plan::Condense(Box::new(plan)),
         Some(plan) => Plan::NoGain(format!(
             "condensing would shorten the prompt only from about {before} to {} tokens",
@@ -279,9 +303,13 @@ fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
     end
 }
 
-fn condense(input: &Input<'_>, view: &View, rung: &Rung, before: u64) -> Option<Condense> {
-    let head_end = head_end(view, input, rung);
-    let tail_start = tail_start(&view.groups, head_end, rung);
+/// What lies between the head and the tail becomes a summary.
+fn condense(
+    input: &Input<'_>,
+    view: &View,
+    (head_end, tail_start): (usize, usize),
+    before: u64,
+) -> Option<Condense> {
     let carried_at = view
         .newest_user
         .filter(|at| (head_end..tail_start).contains(at));

@@ -149,7 +149,7 @@ impl Actor {
                     self.turn(news.as_str().into()).await;
                 }
             }
-            AgentCommand::Compact { focus } => self.compact(focus.as_deref()).await,
+            AgentCommand::Compact { focus, keep } => self.compact(focus.as_deref(), keep).await,
             AgentCommand::SwitchRoute { model, provider } => {
                 self.switch(&model, provider.as_deref()).await;
             }
@@ -393,7 +393,7 @@ impl Actor {
         Ok(())
     }
 
-    async fn compact(&mut self, focus: Option<&str>) {
+    async fn compact(&mut self, focus: Option<&str>, keep: Option<usize>) {
         if self.conv.log.is_empty() || self.conv.unwritten.is_some() {
             self.notice(NoticeLevel::Info, "There is nothing to compact yet.")
                 .await;
@@ -411,6 +411,7 @@ impl Actor {
             cancel: &cancel,
             cause: Cause::Manual,
             focus,
+            keep,
             overhead,
         };
         let work = compaction.run(&mut self.conv);

@@ -33,6 +33,8 @@ pub(crate) struct Compaction<'a> {
     pub cancel: &'a CancellationToken,
     pub cause: Cause,
     pub focus: Option<&'a str>,
+    /// Turns that stay word for word, where the person says how many.
+    pub keep: Option<usize>,
     /// Raw estimate of system prompt and tools.
     pub overhead: u64,
 }
@@ -88,6 +90,7 @@ impl Compaction<'_> {
             overhead: self.overhead,
             cause: self.cause,
             focus: self.focus,
+            keep: self.keep,
             todo: todo.as_deref(),
             clients: clients.clone(),
         };
@@ -233,6 +236,7 @@ impl Turn<'_> {
             cancel: &self.scope.cancel,
             cause,
             focus: None,
+            keep: None,
             overhead: self.overhead(),
         };
         let applied = compaction

@@ -194,11 +194,17 @@ async fn an_overflow_is_mended_by_compaction_and_the_call_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn compaction_on_command_says_what_it_did_or_why_not() {
     let mut session = Setup::new([Reply::text("1")]).start();
-    session.send(AgentCommand::Compact { focus: None }).await;
+    session
+        .send(AgentCommand::Compact {
+            focus: None,
+            keep: None,
+        })
+        .await;
     session.turn("a").await;
     session
         .send(AgentCommand::Compact {
             focus: Some("blue".into()),
+            keep: None,
         })
         .await;
     let events = session.close().await;

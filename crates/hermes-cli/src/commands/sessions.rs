@@ -3,7 +3,7 @@
 mod browse;
 mod bulk;
 mod filter;
-mod html;
+pub(crate) mod html;
 mod show;
 mod transfer;
 

@@ -104,11 +104,11 @@ pub const COMMANDS: &[CommandDef] = &[
         Session,
         Verb::Compress,
         "compress",
-        "[topic | --preview]",
+        "[topic | here [n] | --preview]",
         "summarise the older part; you still see all of it",
     )
     .or(&["compact"])
-    .sub(&["--preview"]),
+    .sub(&["here", "--preview"]),
     def(
         Session,
         Verb::Resume,
@@ -137,7 +137,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Export,
         "export",
         "[file]",
-        "write this session: .jsonl, .json or .md",
+        "write this session: .jsonl, .json, .md or .html",
     )
     .or(&["save"])
     .of(Values::Files)

@@ -26,6 +26,7 @@ struct Bench {
     scaffolding: Vec<Arc<Message>>,
     todo: Option<&'static str>,
     focus: Option<&'static str>,
+    keep: Option<usize>,
 }
 
 const CONTEXT: u32 = 32_000;
@@ -52,6 +53,7 @@ impl Bench {
             scaffolding: Vec::new(),
             todo: None,
             focus: None,
+            keep: None,
         }
     }
 
@@ -71,6 +73,7 @@ impl Bench {
             overhead: 1_000,
             cause,
             focus: self.focus,
+            keep: self.keep,
             todo: self.todo,
             clients: self.clients.clone(),
         };
@@ -193,6 +196,34 @@ async fn the_summary_is_asked_for_as_a_record_without_secrets() {
         .map(|row| text_of(row))
         .find(|text| text.contains(summary::OPEN));
     assert!(row.unwrap().contains("- [ ] write tests"));
+}
+
+#[tokio::test]
+async fn the_person_says_how_much_stays() {
+    for keep in [1, 2] {
+        let model = FakeModel::new("m", Reply::Text("what happened".into()));
+        let mut bench = Bench::new(&[&model]);
+        let questions = |view: &[Arc<Message>]| -> Vec<Arc<Message>> {
+            view.iter()
+                .filter(|row| matches!(row.as_ref(), Message::User(_)))
+                .cloned()
+                .collect()
+        };
+        let before = bench.view.clone();
+        let asked = questions(&before);
+        let first = &asked[asked.len() - keep];
+        let at = before.iter().position(|row| Arc::ptr_eq(row, first));
+        bench.keep = Some(keep);
+        bench.compact(Cause::Manual).await.result.unwrap();
+        // Nothing before it but the summary, nothing of it cut.
+        let kept = &before[at.unwrap()..];
+        let now = &bench.view[bench.view.len() - kept.len()..];
+        let last = text_of(&now[0]);
+        assert!(last.ends_with(&text_of(&kept[0])), "{last}");
+        assert_eq!(now[1..], kept[1..]);
+        assert_eq!(questions(&bench.view).len(), keep, "{keep}");
+        assert_eq!(summary_of(&bench.view), "what happened");
+    }
 }
 
 #[tokio::test]

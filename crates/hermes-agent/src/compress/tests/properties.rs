@@ -97,6 +97,7 @@ fn run(
         threshold,
         context: threshold * 4 / 3,
         first,
+        keep: None,
         pressure,
     };
     let before = overhead + tokens::messages(view);

@@ -91,6 +91,7 @@ impl World {
             overhead: OVERHEAD,
             cause,
             focus: None,
+            keep: None,
             todo: Some("- [ ] one thing\n- [x] another"),
             clients: vec![Arc::clone(&self.model) as Arc<dyn ModelClient>],
         };

@@ -10,7 +10,7 @@ use hermes_tui::port::{Effect, Entry, Page, Saying};
 use crate::args::TurnArgs;
 use crate::chat::conversation::{Back, Conversation, Surface, Told, said};
 use crate::chat::{replay, shorten};
-use crate::commands::{checkpoints, counted};
+use crate::commands::{checkpoints, counted, sessions};
 use crate::exit::{Failure, Outcome};
 
 /// How many sessions a list shows.
@@ -229,14 +229,31 @@ pub(super) async fn branch(conversation: &mut Conversation, title: &str) -> Resu
     )))
 }
 
+/// Questions that `/compress here` keeps word for word, with their answers.
+const KEPT_TURNS: usize = 2;
+
 pub(super) async fn compress(conversation: &mut Conversation, rest: &str) -> Result<Told, Failure> {
     if rest == "--preview" {
         return preview(conversation).await;
     }
-    let focus = (!rest.is_empty()).then(|| rest.to_owned());
+    let (focus, keep) = match rest.split_once(' ').unwrap_or((rest, "")) {
+        ("", _) => (None, None),
+        ("here", "") => (None, Some(KEPT_TURNS)),
+        // A topic may begin with the word as well.
+        ("here", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let turns = count.parse().ok().filter(|turns| *turns > 0);
+            let turns = turns.ok_or_else(|| {
+                Failure::usage(
+                    "/compress here takes a number of questions to keep: /compress here 3",
+                )
+            })?;
+            (None, Some(turns))
+        }
+        _ => (Some(rest.to_owned()), None),
+    };
     conversation
         .chat
-        .send(AgentCommand::Compact { focus })
+        .send(AgentCommand::Compact { focus, keep })
         .await?;
     Ok(Told::order())
 }
@@ -324,6 +341,7 @@ pub(super) async fn export(conversation: &Conversation, path: &str) -> Result<To
     };
     let text = match path.extension().and_then(|end| end.to_str()) {
         Some("md" | "markdown") => db::markdown(&session),
+        Some("html" | "htm") => sessions::html::html(&session),
         Some("json") => format!("{session:#}\n"),
         _ => format!("{session}\n"),
     };

@@ -3,17 +3,17 @@
 use hermes_agent::session::ToolSource as _;
 use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
+use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::event::UserInput;
 
-use hermes_store::jobs::JobTable;
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::{Library, View};
 use hermes_tui::port::{Effect, Saying};
-use serde_json::json;
 
 use super::own;
 use crate::args::TurnArgs;
 use crate::chat::conversation::{Conversation, Then, Told, said};
+use crate::chat::host::panels;
 use crate::chat::shorten;
 use crate::commands;
 use crate::exit::Failure;
@@ -244,7 +244,8 @@ pub(super) async fn learn(conversation: &mut Conversation, what: &str) -> Result
 
 /// The jobs of this home: list, pause, resume, remove.
 pub(super) fn cron(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
-    let table = JobTable::new(conversation.cx.home.join("cron"));
+    let schedule = panels::schedule(conversation);
+    let table = &schedule.jobs;
     let failed = |error: hermes_store::jobs::JobError| Failure::failed(error.to_string());
     let words: Vec<&str> = rest.split_whitespace().collect();
     match words.as_slice() {
@@ -266,15 +267,18 @@ pub(super) fn cron(conversation: &Conversation, rest: &str) -> Result<Told, Fail
             Ok(Told::plain(lines.collect::<Vec<_>>().join("\n")))
         }
         [action @ ("pause" | "resume"), job] => {
-            let on = *action == "resume";
-            let state = if on { "scheduled" } else { "paused" };
-            let changed = table.update(job, |job| {
-                job.set("enabled", json!(on));
-                job.set("state", json!(state));
-                Ok(())
-            });
-            let changed = changed.map_err(failed)?;
-            Ok(Told::info(format!("{} is {state}", changed.id())))
+            let now = SystemClock.now();
+            let changed = if *action == "resume" {
+                schedule.resume(job, now)
+            } else {
+                schedule.pause(job, now)
+            };
+            let changed = changed.map_err(Failure::failed)?;
+            Ok(Told::info(format!(
+                "{} is {}",
+                changed.id(),
+                changed.state()
+            )))
         }
         ["remove", job] => {
             let gone = table.remove(job).map_err(failed)?;

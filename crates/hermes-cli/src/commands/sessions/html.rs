@@ -31,7 +31,7 @@ summary { cursor: pointer; color: var(--quiet) }
 ";
 
 /// An exported session for a browser.
-pub(super) fn html(session: &Value) -> String {
+pub(crate) fn html(session: &Value) -> String {
     let field = |name: &str| session.get(name).and_then(Value::as_str);
     let title = field("title").or_else(|| field("id")).unwrap_or("Session");
     let mut out = String::from(HEAD);

@@ -18,7 +18,7 @@ pub(super) const ID: &str = "cron";
 /// Longest part of an output that is read, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-fn schedule(conversation: &Conversation) -> ScheduleDeps {
+pub(in crate::chat) fn schedule(conversation: &Conversation) -> ScheduleDeps {
     let config = &conversation.chat.config;
     ScheduleDeps::from_config(&conversation.cx.home, config, Arc::new(SystemClock))
 }

@@ -17,6 +17,7 @@ mod usage;
 use hermes_core::slash::Verb;
 use hermes_tui::port::{CLOSED, Effect, MOVED, Page, Panel, PanelAsk, PanelKey, REFRESH, Saying};
 
+pub(in crate::chat) use self::cron::schedule;
 pub(crate) use self::desk::Desk;
 use crate::chat::conversation::{Conversation, Told, said};
 use crate::exit::Failure;
