@@ -4,11 +4,13 @@
 //! conversation whichever program serves it.
 
 mod entry;
+mod index;
 mod key;
 mod reset;
 mod whatsapp;
 
 pub use entry::{Entry, EntryError};
+pub use index::{Index, IndexError};
 pub use key::{Place, SessionKey, Sharing, Source};
 pub use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
 pub use whatsapp::canonical as canonical_whatsapp_id;

@@ -1,7 +1,12 @@
 //! Keys and entries, beside the original's.
 
+use std::sync::Arc;
+
+use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_core::store::{NewSession, SessionStore as _};
 use hermes_gateway::authorize::{Policy, Visitor, admit};
-use hermes_gateway::session::{Entry, Sharing, Source};
+use hermes_gateway::session::{Entry, Index, Sharing, Source};
+use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -110,6 +115,95 @@ fn chrono_time() -> chrono::NaiveDateTime {
     chrono::DateTime::from_timestamp(1_767_323_045, 1000)
         .unwrap()
         .naive_utc()
+}
+
+/// Opens the index of the home as the original's gateway does, and sends two messages through.
+const INDEX: &str = "
+import json, os, sys
+from pathlib import Path
+from gateway.config import GatewayConfig
+from gateway.session import SessionSource, SessionStore
+home = Path(os.environ['HERMES_HOME'])
+store = SessionStore(home / 'sessions', GatewayConfig())
+out = {}
+for chat in sys.argv[1:]:
+    source = SessionSource.from_dict({'platform': 'telegram', 'chat_id': chat, 'chat_type': 'dm', 'user_id': chat})
+    entry = store.get_or_create_session(source)
+    out[entry.session_key] = entry.session_id
+print(json.dumps(out))
+";
+
+fn telegram(chat: &str) -> Source {
+    Source {
+        platform: "telegram".to_owned(),
+        chat_id: chat.to_owned(),
+        chat_type: "dm".to_owned(),
+        user_id: Some(chat.to_owned()),
+        ..Source::default()
+    }
+}
+
+#[tokio::test]
+async fn a_chat_stays_in_its_conversation_whoever_serves_it() {
+    let Some(oracle) = oracle::require("a_chat_stays_in_its_conversation_whoever_serves_it") else {
+        return;
+    };
+    let home = TempHome::new();
+    let theirs = oracle.json(&home, INDEX, ["5"]);
+    let clock = Arc::new(SystemClock);
+    let open = || Store::open(home.path().join("state.db"), clock.clone()).unwrap();
+    let sessions = home.path().join("sessions");
+    let (index, entries) = Index::open(open(), &sessions, true).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    let key = telegram("5").session_key(Sharing::default());
+    assert_eq!(entries[0].session_key, key);
+    assert_eq!(theirs[key.as_str()], entries[0].session_id.as_str());
+
+    let key = telegram("6").session_key(Sharing::default());
+    let now = clock.now().with_timezone(&chrono::Local).naive_local();
+    let entry = Entry::new(key.clone(), "20260102_030405_abcdef01", telegram("6"), now);
+    let new = NewSession {
+        id: Some("20260102_030405_abcdef01".into()),
+        source: "telegram".to_owned(),
+        started_at: 1.0,
+        ..NewSession::default()
+    };
+    open().begin(new).await.unwrap();
+    index.put(&entry).await.unwrap();
+    let again = oracle.json(&home, INDEX, ["5", "6"]);
+    assert_eq!(
+        again["agent:main:telegram:dm:5"],
+        theirs["agent:main:telegram:dm:5"]
+    );
+    assert_eq!(again[key.as_str()], "20260102_030405_abcdef01");
+}
+
+#[tokio::test]
+async fn the_mirror_is_read_where_the_table_knows_nothing() {
+    let home = TempHome::new();
+    let sessions = home.path().join("sessions");
+    let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
+    let (index, none) = Index::open(store.clone(), &sessions, true).await.unwrap();
+    assert!(none.is_empty());
+    let entry = |chat: &str, id: &str| {
+        let key = telegram(chat).session_key(Sharing::default());
+        Entry::new(key, id, telegram(chat), chrono_time())
+    };
+    index.put(&entry("5", "a")).await.unwrap();
+    let mirror = sessions.join("sessions.json");
+    let mut all: Value = serde_json::from_str(&std::fs::read_to_string(&mirror).unwrap()).unwrap();
+    assert!(all["_README"].is_string());
+    all["agent:main:telegram:dm:5"]["session_id"] = json!("stale");
+    all["agent:main:telegram:dm:6"] = entry("6", "b").write().unwrap();
+    all["agent:main:telegram:dm:7"] = json!(true);
+    std::fs::write(&mirror, all.to_string()).unwrap();
+    let (index, entries) = Index::open(store, &sessions, true).await.unwrap();
+    let ids: Vec<&str> = entries.iter().map(|one| one.session_id.as_str()).collect();
+    assert_eq!(ids, ["a", "b"]);
+    let key = entries[0].session_key.clone();
+    index.forget(&[key]).await.unwrap();
+    let text = std::fs::read_to_string(&mirror).unwrap();
+    assert!(!text.contains("dm:5"), "{text}");
 }
 
 /// Let in or not, platform, kind of chat, user, variables.

@@ -1,10 +1,11 @@
 //! Messages that came in.
 
+use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
-use super::{Accepted, Delivery, Final, Inbound, Waiting, outbox};
+use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox};
 use crate::db::connection::Fault;
 use crate::db::encode::MessageRow;
 use crate::db::{lineage, session_store};
@@ -120,6 +121,46 @@ impl Delivery {
                     session_store::count_up(conn, layout, &session, &rows)?;
                 }
                 outbox::owe(conn, &owner, &end, now)
+            })
+            .await
+    }
+
+    /// How far an earlier life got with a message that it had claimed. A turn writes its answer to
+    /// the transcript before it ends; a crash between the two must not run it again.
+    pub async fn progress(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Progress, StoreError> {
+        let (session, message_id) = (session.as_str().to_owned(), message_id.to_owned());
+        self.store
+            .read("reading how far a turn got", move |conn, _| {
+                let session = lineage::tip(conn, &session)?;
+                let asked: Option<i64> = conn
+                    .prepare_cached(
+                        "SELECT MAX(id) FROM messages
+                         WHERE session_id = ?1 AND role = 'user' AND platform_message_id = ?2",
+                    )?
+                    .query_row([&session, &message_id], |row| row.get(0))?;
+                let Some(asked) = asked else {
+                    return Ok(Progress::Untouched);
+                };
+                let answer = conn
+                    .prepare_cached(
+                        "SELECT CASE WHEN role = 'assistant' AND COALESCE(tool_calls, '') = ''
+                            THEN content END
+                         FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
+                         ORDER BY id DESC LIMIT 1",
+                    )?
+                    .query_row(params![session, asked], |row| {
+                        row.get::<_, Option<String>>(0)
+                    })
+                    .optional()?
+                    .flatten();
+                Ok(match answer {
+                    Some(text) if !text.is_empty() => Progress::Answered(text),
+                    _ => Progress::Cut,
+                })
             })
             .await
     }

@@ -164,6 +164,17 @@ pub struct Left {
     pub ambiguous: usize,
 }
 
+/// How far the transcript got with a message whose turn did not end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The message is not in it: the turn can begin anew.
+    Untouched,
+    /// The turn was cut: what tools did is done.
+    Cut,
+    /// The answer is there and only has to be sent.
+    Answered(String),
+}
+
 /// A reply that the original stored and did not deliver. It is whole, not in chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::message::Message;
+use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{NewItem, SessionStore as _, StoreError};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
-    Accepted, Chunk, Delivery, Final, Inbound, Left, NewChunk, Owner, Phase, Processes, Reply,
-    Settled, Target,
+    Accepted, Chunk, Delivery, Final, Inbound, Left, NewChunk, Owner, Phase, Processes, Progress,
+    Reply, Settled, Target,
 };
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
@@ -329,6 +329,48 @@ async fn plain_use_of_a_home_adds_no_tables_and_old_rows_go() {
     assert_eq!(delivery.prune().await.unwrap(), 0);
     home.clock.advance(Duration::from_hours(31 * 24));
     assert_eq!(delivery.prune().await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_that_answered_and_did_not_end_is_recognised() {
+    let home = Home::new();
+    let (delivery, _) = home.own(1, &[]).await.unwrap();
+    let session = super::begin(&home.store, "s1", "telegram", None).await;
+    let item = |message, id: Option<&str>| NewItem {
+        message,
+        at: 1.0,
+        token_count: None,
+        platform_message_id: id.map(str::to_owned),
+    };
+    let call = ToolCall {
+        id: "c1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{}".to_owned(),
+        ..ToolCall::default()
+    };
+    let calling = AssistantMessage {
+        text: "Let me look.".to_owned(),
+        tool_calls: vec![call.clone()],
+        ..AssistantMessage::default()
+    };
+    let steps = [
+        (None, Progress::Untouched),
+        (Some(item(Message::user("hi"), Some("m1"))), Progress::Cut),
+        (Some(item(Message::Assistant(calling), None)), Progress::Cut),
+        (Some(item(Message::tool(&call, "x"), None)), Progress::Cut),
+        (
+            Some(item(Message::assistant("Done."), None)),
+            Progress::Answered("Done.".to_owned()),
+        ),
+    ];
+    for (item, progress) in steps {
+        if let Some(item) = item {
+            home.store.append(&session, vec![item]).await.unwrap();
+        }
+        assert_eq!(delivery.progress(&session, "m1").await.unwrap(), progress);
+    }
+    let other = delivery.progress(&session, "m2").await.unwrap();
+    assert_eq!(other, Progress::Untouched);
 }
 
 const SWEEP: &str = "
