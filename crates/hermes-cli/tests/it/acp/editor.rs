@@ -5,13 +5,13 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
-use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, InitializeRequest, InitializeResponse, NewSessionRequest,
     PermissionOptionId, PromptRequest, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SessionUpdate,
     StopReason, TextContent, ToolCall, ToolCallUpdateFields,
 };
+use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, Lines};
 use futures_util::{sink, stream};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -25,13 +25,15 @@ use crate::Setup;
 pub(super) struct Seen {
     updates: Mutex<Vec<SessionNotification>>,
     pub(super) asked: Mutex<Vec<RequestPermissionRequest>>,
+    /// Questions that nobody answers.
+    held: Mutex<Vec<Responder<RequestPermissionResponse>>>,
     changed: Notify,
 }
 
 fn text(chunk: &ContentChunk) -> String {
     match &chunk.content {
         ContentBlock::Text(text) => text.text.clone(),
-        other => panic!("{other:?}"),
+        other => format!("{other:?}"),
     }
 }
 
@@ -122,6 +124,7 @@ impl Seen {
 pub(super) struct Editor<'a> {
     setup: &'a Setup,
     option: Option<&'static str>,
+    silent: bool,
 }
 
 impl<'a> Editor<'a> {
@@ -129,7 +132,14 @@ impl<'a> Editor<'a> {
         Self {
             setup,
             option: None,
+            silent: false,
         }
+    }
+
+    /// Questions stay open.
+    pub(super) fn silent(mut self) -> Self {
+        self.silent = true;
+        self
     }
 
     /// What is answered to questions for permission; without it they are dismissed.
@@ -160,7 +170,7 @@ impl<'a> Editor<'a> {
         });
         let seen = Arc::new(Seen::default());
         let (told, asked, shown) = (seen.clone(), seen.clone(), seen.clone());
-        let option = self.option;
+        let (option, silent) = (self.option, self.silent);
         let done = Client
             .v1()
             .on_receive_notification(
@@ -177,6 +187,10 @@ impl<'a> Editor<'a> {
                             _: ConnectionTo<Agent>| {
                     asked.asked.lock().unwrap().push(request);
                     asked.changed.notify_waiters();
+                    if silent {
+                        asked.held.lock().unwrap().push(responder);
+                        return Ok(());
+                    }
                     let outcome = match option {
                         Some(id) => RequestPermissionOutcome::Selected(
                             SelectedPermissionOutcome::new(PermissionOptionId::new(id)),

@@ -3,7 +3,8 @@
 use agent_client_protocol::Agent;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    SessionUpdate, SetSessionModeRequest, StopReason, ToolCallContent, ToolCallStatus,
+    CancelNotification, SessionUpdate, SetSessionModeRequest, StopReason, ToolCallContent,
+    ToolCallStatus,
 };
 use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
@@ -92,6 +93,27 @@ async fn an_edit_that_is_rejected_or_dismissed_is_not_made() {
             .await;
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "before\n");
     }
+}
+
+#[tokio::test]
+async fn a_question_that_is_open_ends_with_its_turn() {
+    let setup = Setup::new();
+    setup.server.push_all(write("notes.txt"));
+    Editor::new(&setup)
+        .silent()
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            let running = prompt(&cx, &id, "go");
+            let cancel = async {
+                seen.until(|seen| !seen.asked.lock().unwrap().is_empty())
+                    .await;
+                let _ = cx.send_notification(CancelNotification::new(id.clone()));
+            };
+            let (outcome, ()) = tokio::join!(running, cancel);
+            assert_eq!(outcome, Ok(StopReason::Cancelled));
+        })
+        .await;
+    assert!(!setup.home.work().join("notes.txt").exists());
 }
 
 #[tokio::test]
