@@ -5,6 +5,7 @@
 //! at any instant the next life goes on from what is stored. A chunk that was being sent is
 //! looked into by the means of its platform, or sent again with a visible mark.
 
+mod heart;
 mod inbox;
 mod outbox;
 
@@ -12,9 +13,10 @@ use std::future::Future;
 
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{
-    Accepted, Chunk, Delivery, Final, Inbound as Stored, Settled, Waiting,
+    Accepted, Delivery, Due, Final, Inbound as Stored, Settled, Waiting,
 };
 
+pub use heart::beat;
 pub use inbox::Inbox;
 pub use outbox::{Extra, MARK, Outbox, Policy, Pumped};
 
@@ -35,7 +37,7 @@ pub trait Ledger: Send + Sync {
         &self,
         reachable: Vec<(String, String)>,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Chunk>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Due, StoreError>> + Send;
     fn begin_send(&self, seq: i64) -> impl Future<Output = Result<(), StoreError>> + Send;
     fn settle(
         &self,
@@ -61,11 +63,7 @@ impl Ledger for Delivery {
         Delivery::finish(self, end).await
     }
 
-    async fn due(
-        &self,
-        reachable: Vec<(String, String)>,
-        limit: usize,
-    ) -> Result<Vec<Chunk>, StoreError> {
+    async fn due(&self, reachable: Vec<(String, String)>, limit: usize) -> Result<Due, StoreError> {
         Delivery::due(self, reachable, limit).await
     }
 

@@ -1,7 +1,7 @@
 //! From the store to the platforms.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -9,6 +9,8 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{Chunk, Phase, Settled};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::Ledger;
 use crate::platform::{Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
@@ -58,49 +60,92 @@ impl Default for Policy {
 pub struct Outbox<L> {
     ledger: L,
     /// By platform and account. Those that are not connected are not in it.
-    platforms: HashMap<(String, String), Arc<dyn Outbound>>,
+    platforms: Mutex<HashMap<(String, String), Arc<dyn Outbound>>>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     policy: Policy,
 }
 
 /// What a round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pumped {
-    /// Chunks that were due. 0: there is nothing to do before the next one is due.
+    /// Chunks that were due. After a round with some there may be more.
     pub due: usize,
+    /// When the first of the others is due (seconds since the epoch).
+    pub next_at: Option<f64>,
 }
 
 impl<L: Ledger> Outbox<L> {
     pub fn new(ledger: L, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, policy: Policy) -> Self {
         Self {
             ledger,
-            platforms: HashMap::new(),
+            platforms: Mutex::default(),
             clock,
             rng,
             policy,
         }
     }
 
-    pub fn connect(&mut self, platform: &str, account: &str, outbound: Arc<dyn Outbound>) {
-        self.platforms
+    /// From now on chunks for this account can be sent.
+    pub fn connect(&self, platform: &str, account: &str, outbound: Arc<dyn Outbound>) {
+        self.platforms()
             .insert((platform.to_owned(), account.to_owned()), outbound);
     }
 
-    pub fn disconnect(&mut self, platform: &str, account: &str) {
-        self.platforms
+    /// From now on chunks for this account wait.
+    pub fn disconnect(&self, platform: &str, account: &str) {
+        self.platforms()
             .remove(&(platform.to_owned(), account.to_owned()));
+    }
+
+    fn platforms(&self) -> MutexGuard<'_, HashMap<(String, String), Arc<dyn Outbound>>> {
+        // A panic while holding this lock cannot leave the map half changed.
+        self.platforms
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
+    /// another process delivers now; other failures of the store pass, and are tried again.
+    pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
+        while !cancel.is_cancelled() {
+            let pause = match self.pump().await {
+                Ok(round) if round.due > 0 => continue,
+                Ok(round) => self.until(round.next_at),
+                Err(error @ StoreError::NotOwner { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::error!("delivery: {error}");
+                    Some(self.policy.pause)
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = wake.notified() => {}
+                () = sleep(pause) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn until(&self, at: Option<f64>) -> Option<Duration> {
+        let seconds = at? - self.clock.epoch_seconds();
+        // Bounded: the wall clock may be set back.
+        Some(Duration::from_secs_f64(seconds.max(0.0)).min(self.policy.longest_pause))
     }
 
     /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
     /// with the chunk; an error of the store ends the round.
     pub async fn pump(&self) -> Result<Pumped, StoreError> {
         const ROUND: usize = 256;
-        let reachable = self.platforms.keys().cloned().collect();
+        let reachable = self.platforms().keys().cloned().collect();
         let due = self.ledger.due(reachable, ROUND).await?;
-        let pumped = Pumped { due: due.len() };
-        let mut steps = futures_util::stream::iter(due.into_iter().map(|chunk| self.step(chunk)))
-            .buffer_unordered(self.policy.parallel.max(1));
+        let pumped = Pumped {
+            due: due.chunks.len(),
+            next_at: due.next_at,
+        };
+        let mut steps =
+            futures_util::stream::iter(due.chunks.into_iter().map(|chunk| self.step(chunk)))
+                .buffer_unordered(self.policy.parallel.max(1));
         let mut result = Ok(());
         while let Some(step) = steps.next().await {
             result = result.and(step);
@@ -110,20 +155,24 @@ impl<L: Ledger> Outbox<L> {
 
     async fn step(&self, chunk: Chunk) -> Result<(), StoreError> {
         let place = (chunk.target.platform.clone(), chunk.target.account.clone());
-        let Some(platform) = self.platforms.get(&place) else {
+        let Some(platform) = self.platforms().get(&place).cloned() else {
             return Ok(());
         };
-        let extra: Extra = match &chunk.extra {
-            None => Extra::default(),
-            Some(value) => serde_json::from_value(value.clone()).map_err(|error| {
-                StoreError::Invalid(format!("chunk {} is not readable: {error}", chunk.seq))
-            })?,
+        let extra = match &chunk.extra {
+            None => Ok(Extra::default()),
+            Some(value) => Extra::deserialize(value),
         };
-        let settled = match chunk.phase {
-            Phase::Ambiguous => self.look_into(platform.as_ref(), &chunk, &extra).await,
-            Phase::Pending { marked } => {
+        let settled = match (chunk.phase, extra) {
+            (Phase::Ambiguous, Ok(extra)) => {
+                self.look_into(platform.as_ref(), &chunk, &extra).await
+            }
+            (Phase::Ambiguous, Err(error)) => unreadable(&chunk, &error),
+            (Phase::Pending { marked }, extra) => {
                 self.ledger.begin_send(chunk.seq).await?;
-                self.send(platform.as_ref(), &chunk, &extra, marked).await
+                match extra {
+                    Ok(extra) => self.send(platform.as_ref(), &chunk, &extra, marked).await,
+                    Err(error) => unreadable(&chunk, &error),
+                }
             }
         };
         self.ledger.settle(chunk.seq, settled).await
@@ -234,6 +283,21 @@ impl<L: Ledger> Outbox<L> {
         doubled
             .min(self.policy.longest_pause)
             .mul_f64(0.5 + self.rng.unit() / 2.0)
+    }
+}
+
+async fn sleep(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waiting would not make it readable, and it would hold its chat for ever.
+fn unreadable(chunk: &Chunk, error: &serde_json::Error) -> Settled {
+    tracing::error!(chunk = chunk.seq, "given up, it is not readable: {error}");
+    Settled::GiveUp {
+        error: format!("not readable: {error}"),
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 use hermes_core::store::StoreError;
 use hermes_gateway::platform::{Incoming, Recourse};
 use hermes_gateway::session::{Sharing, Source};
-use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy};
+use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy, beat};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Final, NewChunk, Owner, Processes, Reply, Target, Waiting};
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use proptest::prelude::*;
 use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{FakePlatform, Fuse, GRACE, Mortal, Weather, World};
 
@@ -105,7 +107,7 @@ impl Scene {
             parallel: self.parallel,
             ..Policy::default()
         };
-        let mut outbox = Outbox::new(
+        let outbox = Outbox::new(
             ledger.clone(),
             self.clock.clone(),
             Arc::new(FixedRng(0)),
@@ -123,10 +125,9 @@ impl Scene {
         }
         while self.answer_one(ledger).await? {}
         loop {
-            if outbox.pump().await?.due > 0 {
-                continue;
-            }
-            match ledger.inner.next_due().await? {
+            let round = outbox.pump().await?;
+            match round.next_at {
+                _ if round.due > 0 => {}
                 None => return Ok(()),
                 Some(_) => self.clock.advance(Duration::from_secs(1)),
             }
@@ -286,4 +287,79 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// Waits, in virtual time, until the world shows `count` messages.
+async fn seen(world: &World, count: usize) {
+    while world.seen.lock().unwrap().len() < count {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
+    let scene = Scene::new(Recourse::Mark, 1, 2, 1);
+    let store = open(&scene.path(), &scene.clock);
+    let owner = Owner {
+        pid: 1,
+        started_at: None,
+        instance: "only".to_owned(),
+    };
+    let lease = Duration::from_mins(1);
+    let (ledger, _) = store
+        .own_delivery(owner, lease, Arc::new(NobodyLives))
+        .await
+        .unwrap();
+    let fuse = Fuse::new(1_000_000);
+    let platform = FakePlatform::new(scene.world.clone(), fuse, Recourse::Mark);
+    let (clock, rng) = (scene.clock.clone(), Arc::new(FixedRng(0)));
+    let outbox = Arc::new(Outbox::new(ledger.clone(), clock, rng, Policy::default()));
+    let (wake, cancel) = (Arc::new(Notify::new()), CancellationToken::new());
+    let running = {
+        let (outbox, wake, cancel) = (outbox.clone(), wake.clone(), cancel.clone());
+        hermes_core::task::spawn("outbox", async move { outbox.run(&wake, &cancel).await })
+    };
+    let inbox = Inbox::new(ledger.clone(), Sharing::default());
+    inbox.store(&incoming("c0", "m0")).await.unwrap();
+    let message = ledger.waiting(1).await.unwrap().remove(0);
+    ledger.claim(&[message.id], "t").await.unwrap();
+    ledger
+        .finish(answer(&message, "t".to_owned()))
+        .await
+        .unwrap();
+    scene
+        .world
+        .weather
+        .lock()
+        .unwrap()
+        .push_back(Weather::Offline);
+    outbox.connect("fake", "", Arc::new(platform));
+    wake.notify_one();
+    // The first attempt fails; the pause passes on both clocks.
+    while !scene.world.weather.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    scene.clock.advance(Duration::from_mins(5));
+    seen(&scene.world, CHUNKS).await;
+    cancel.cancel();
+    running.await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heart_stops_when_another_process_delivers() {
+    let scene = Scene::new(Recourse::Mark, 1, 1, 1);
+    let store = open(&scene.path(), &scene.clock);
+    let owner = |pid: u32| Owner {
+        pid,
+        started_at: None,
+        instance: pid.to_string(),
+    };
+    let lease = Duration::from_mins(1);
+    let own = |pid| store.own_delivery(owner(pid), lease, Arc::new(NobodyLives));
+    let (first, _) = own(1).await.unwrap();
+    own(2).await.unwrap();
+    let error = beat(&first, lease, &CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");
 }

@@ -13,7 +13,7 @@ use hermes_gateway::platform::{
 };
 use hermes_gateway::spine::Ledger;
 use hermes_store::db::delivery::{
-    Accepted, Chunk, Delivery, Final, Inbound, Settled, Target, Waiting,
+    Accepted, Delivery, Due, Final, Inbound, Settled, Target, Waiting,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -213,11 +213,7 @@ impl Ledger for Mortal {
         self.live(self.inner.finish(end)).await
     }
 
-    async fn due(
-        &self,
-        reachable: Vec<(String, String)>,
-        limit: usize,
-    ) -> Result<Vec<Chunk>, StoreError> {
+    async fn due(&self, reachable: Vec<(String, String)>, limit: usize) -> Result<Due, StoreError> {
         self.inner.due(reachable, limit).await
     }
 

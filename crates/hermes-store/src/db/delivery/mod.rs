@@ -111,6 +111,15 @@ pub struct Final {
     pub replies: Vec<Reply>,
 }
 
+/// What can be sent now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Due {
+    /// The next chunk of each chat.
+    pub chunks: Vec<Chunk>,
+    /// When the first of the others may be sent. `None`: there are no others.
+    pub next_at: Option<f64>,
+}
+
 /// A chunk that is the next one of its chat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Chunk, Delivery, Final, Foreign, Owner, Phase, Reply, Settled, Target};
+use super::{Chunk, Delivery, Due, Final, Foreign, Owner, Phase, Reply, Settled, Target};
 use crate::db::connection::Fault;
 
 /// The original's bounds for its own rows.
@@ -24,7 +24,7 @@ impl Delivery {
         &self,
         reachable: Vec<(String, String)>,
         limit: usize,
-    ) -> Result<Vec<Chunk>, StoreError> {
+    ) -> Result<Due, StoreError> {
         let now = self.store.now();
         self.store
             .read("reading chunks that are due", move |conn, _| {
@@ -36,38 +36,26 @@ impl Delivery {
                      WHERE o.open = 1 ORDER BY o.seq",
                 )?;
                 let mut rows = statement.query([])?;
-                let (mut lanes, mut due) = (HashSet::new(), Vec::new());
+                let within = |target: &Target| {
+                    reachable.iter().any(|(platform, account)| {
+                        *platform == target.platform && *account == target.account
+                    })
+                };
+                let (mut lanes, mut due) = (HashSet::new(), Due::default());
                 while let Some(row) = rows.next()? {
                     let (lane, at, chunk) = chunk(row)?;
-                    if !lanes.insert(lane) {
+                    let reachable = within(&lane);
+                    if !lanes.insert(lane) || !reachable {
                         continue;
                     }
-                    let within = |target: &Target| {
-                        reachable.iter().any(|(platform, account)| {
-                            *platform == target.platform && *account == target.account
-                        })
-                    };
-                    if let Some(chunk) = chunk.filter(|chunk| at <= now && within(&chunk.target)) {
-                        due.push(chunk);
-                        if due.len() >= limit {
-                            break;
-                        }
+                    let Some(chunk) = chunk else { continue };
+                    if at > now || due.chunks.len() >= limit {
+                        due.next_at = Some(due.next_at.map_or(at, |next| next.min(at)));
+                    } else {
+                        due.chunks.push(chunk);
                     }
                 }
                 Ok(due)
-            })
-            .await
-    }
-
-    /// When the next chunk is due, for those that are not yet.
-    pub async fn next_due(&self) -> Result<Option<f64>, StoreError> {
-        self.store
-            .read("reading when a chunk is due", move |conn, _| {
-                Ok(conn.query_row(
-                    "SELECT MIN(due_at) FROM hermes_outbox WHERE open = 1",
-                    [],
-                    |row| row.get(0),
-                )?)
             })
             .await
     }

@@ -7,8 +7,8 @@ use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{NewItem, SessionStore as _, StoreError};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
-    Accepted, Chunk, Delivery, Final, Inbound, Left, NewChunk, Owner, Phase, Processes, Progress,
-    Reply, Settled, Target,
+    Accepted, Chunk, Delivery, Due, Final, Inbound, Left, NewChunk, Owner, Phase, Processes,
+    Progress, Reply, Settled, Target,
 };
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
@@ -101,7 +101,7 @@ fn end(turn: &str, answers: &[i64], replies: Vec<Reply>) -> Final {
 
 async fn due(delivery: &Delivery) -> Vec<Chunk> {
     let reachable = ["telegram", "slack"].map(|name| (name.to_owned(), String::new()));
-    delivery.due(reachable.to_vec(), 10).await.unwrap()
+    delivery.due(reachable.to_vec(), 10).await.unwrap().chunks
 }
 
 async fn only(delivery: &Delivery) -> Chunk {
@@ -207,6 +207,12 @@ async fn chunks_of_a_chat_leave_in_order_and_chats_do_not_wait_for_each_other() 
     };
     delivery.settle(heads[0].seq, retry).await.unwrap();
     assert_eq!(only(&delivery).await.text, "b1", "a1 is not due, a2 waits");
+    let elsewhere = vec![("slack".to_owned(), String::new())];
+    let none = delivery.due(elsewhere, 10).await.unwrap();
+    assert_eq!(none, Due::default(), "it cannot be reached");
+    let here = vec![("telegram".to_owned(), String::new())];
+    let next = delivery.due(here, 10).await.unwrap().next_at;
+    assert_eq!(next, Some(at));
     home.clock.advance(Duration::from_secs(6));
     assert_eq!(due(&delivery).await[0].text, "a1");
     delivery.begin_send(heads[0].seq).await.unwrap();
@@ -371,6 +377,47 @@ async fn a_turn_that_answered_and_did_not_end_is_recognised() {
     }
     let other = delivery.progress(&session, "m2").await.unwrap();
     assert_eq!(other, Progress::Untouched);
+}
+
+#[tokio::test]
+async fn on_a_newer_programs_database_nothing_of_its_own_changes() {
+    let home = Home::new();
+    drop(home.own(1, &[]).await.unwrap());
+    let path = home.dir.path().join("state.db");
+    let sql = rusqlite::Connection::open(&path).unwrap();
+    sql.execute_batch(
+        "DROP TABLE hermes_inbox; DROP TABLE hermes_outbox; DROP TABLE hermes_delivery_owner;
+         ALTER TABLE delivery_obligations ADD COLUMN novelty TEXT DEFAULT 'x';
+         UPDATE schema_version SET version = 30;",
+    )
+    .unwrap();
+    let theirs = |sql: &rusqlite::Connection| -> String {
+        sql.query_row(
+            "SELECT group_concat(name || sql, '\n') FROM (SELECT * FROM sqlite_master
+             WHERE name NOT LIKE '%hermes_%' ORDER BY name)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap()
+    };
+    let before = theirs(&sql);
+    let store = Store::open(&path, home.clock.clone()).unwrap();
+    assert!(store.is_guest());
+    let (delivery, _) = store
+        .own_delivery(owner(2), LEASE, living(&[]))
+        .await
+        .unwrap();
+    delivery
+        .finish(end("t1", &[], vec![reply("5", &["one"])]))
+        .await
+        .unwrap();
+    let chunk = only(&delivery).await;
+    delivery.begin_send(chunk.seq).await.unwrap();
+    delivery
+        .settle(chunk.seq, Settled::Sent { id: None })
+        .await
+        .unwrap();
+    assert_eq!(theirs(&sql), before);
 }
 
 const SWEEP: &str = "
