@@ -1,7 +1,5 @@
 //! What editors do wrong, and what is wrong here.
 
-use std::time::Duration;
-
 use agent_client_protocol::v1::schema::{NewSessionRequest, StopReason};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, Reply};
@@ -63,6 +61,10 @@ async fn an_editor_that_is_gone_leaves_nothing_behind() {
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let cwd = setup.home.work();
+    let made = std::process::Command::new("mkfifo")
+        .arg(cwd.join("pid"))
+        .status();
+    assert!(made.unwrap().success());
     let mut answers = Vec::new();
     for message in [
         json!({"jsonrpc": "2.0", "id": 0, "method": "initialize",
@@ -84,13 +86,9 @@ async fn an_editor_that_is_gone_leaves_nothing_behind() {
         .write_all(format!("{ask}\n").as_bytes())
         .await
         .unwrap();
-    let pid = loop {
-        let text = std::fs::read_to_string(cwd.join("pid")).unwrap_or_default();
-        if let Ok(pid) = text.trim().parse::<u32>() {
-            break pid;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    // Comes when the command has written it.
+    let pid = tokio::fs::read_to_string(cwd.join("pid")).await.unwrap();
+    let pid: u32 = pid.trim().parse().unwrap();
     // As when it is killed: both ends of its pipes are gone.
     drop((input, lines));
     let status = child.wait().await.unwrap();
