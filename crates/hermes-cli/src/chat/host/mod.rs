@@ -10,6 +10,7 @@ pub(crate) mod status;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
+use std::time::Duration;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::SessionHandle;
@@ -33,6 +34,9 @@ use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Hold;
+
+/// How often it is looked after programs in the background, while there are any.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Shows a conversation until the person leaves.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
@@ -217,7 +221,7 @@ impl Host {
                         self.live.stale = true;
                         self.live.effect(effect).await;
                     }
-                    Next::Servers => self.live.stale = true,
+                    Next::Changed => self.live.stale = true,
                     Next::Shell(news) => self.shell(news).await,
                 }
             }
@@ -394,7 +398,8 @@ enum Next {
     Ask(Option<Ask>),
     Event(Option<Sequenced>),
     Later(Effect),
-    Servers,
+    /// The status line may have to say something else.
+    Changed,
     Shell(shell::Step),
 }
 
@@ -406,6 +411,7 @@ impl Live {
             later,
             servers,
             shell,
+            status,
             ..
         } = self;
         tokio::select! {
@@ -414,7 +420,9 @@ impl Live {
             event = next_event(events) => Next::Event(event),
             Some(effect) = later.recv() => Next::Later(effect),
             step = next_step(shell) => Next::Shell(step),
-            () = next_change(servers) => Next::Servers,
+            () = next_change(servers) => Next::Changed,
+            // Nobody tells when a program in the background ends.
+            () = tokio::time::sleep(LOOK), if status.background > 0 => Next::Changed,
         }
     }
 
@@ -439,7 +447,7 @@ impl Live {
                 }
                 Next::Event(event) => self.event(event).await,
                 Next::Later(effect) => self.effect(effect).await,
-                Next::Servers => self.stale = true,
+                Next::Changed => self.stale = true,
                 Next::Shell(shell::Step::Event(event)) => self.shell_event(event).await,
                 Next::Shell(shell::Step::Ended { event, note }) => {
                     self.shell_ended(event, note).await;

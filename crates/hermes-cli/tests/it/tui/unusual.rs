@@ -1,7 +1,8 @@
 //! Small screens, no colours, odd texts, much text, pastes and resizes.
 
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Call, Gate, Reply};
 use pretty_assertions::assert_eq;
+use serde_json::json;
 
 use super::{at, at_bottom, open, quit, ready, say, times};
 use crate::Setup;
@@ -182,5 +183,22 @@ fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
     say(&mut terminal, "what is it?");
     terminal.wait_for("is not known to take images, so");
     terminal.wait_for("a small dot");
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn a_program_in_the_background_is_counted_until_it_ends() {
+    let setup = Setup::new();
+    let arguments = json!({"command": "sleep 2", "background": true});
+    let call = Call::new("call_1", "terminal", &arguments);
+    setup.server.push(Reply::empty().and_call(call));
+    setup.server.push_default(Reply::text("it runs"));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "start it");
+    terminal.wait_for("it runs");
+    terminal.wait_for("bg 1");
+    terminal.wait_until("nothing in the background", |rows| {
+        !at_bottom(rows, 1, "bg 1")
+    });
     assert_eq!(quit(terminal).0, 0);
 }
