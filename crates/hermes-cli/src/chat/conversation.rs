@@ -314,6 +314,11 @@ impl Conversation {
         AgentCommand::Submit(input)
     }
 
+    /// What was noted belongs to the conversation that was left.
+    pub(crate) fn forget_notes(&mut self) {
+        self.notes.clear();
+    }
+
     /// The model is told with the next message.
     pub(crate) fn note(&mut self, text: String) {
         self.notes.push(text);

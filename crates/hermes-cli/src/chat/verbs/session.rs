@@ -17,7 +17,8 @@ use crate::exit::{Failure, Outcome};
 const LISTED: usize = 10;
 
 /// What the front end shows of the session that was opened.
-async fn opened(conversation: &Conversation) -> Result<Told, Failure> {
+async fn opened(conversation: &mut Conversation) -> Result<Told, Failure> {
+    conversation.forget_notes();
     let chat = &conversation.chat;
     let entries = if chat.used {
         replay::entries(&chat.store, &chat.id).await?

@@ -198,5 +198,17 @@ fn a_command_of_the_person_runs_and_the_model_is_told() {
     terminal.wait_for("I see it");
     let sent = setup.server.last_request().body_text();
     assert!(sent.contains("from-42"), "{sent}");
+    // Another conversation hears nothing of it.
+    say(&mut terminal, "!echo later-$((40+3))");
+    terminal.wait_for("later-43");
+    say(&mut terminal, "/new");
+    terminal.wait_for("new session");
+    say(&mut terminal, "hello again");
+    terminal.wait_until("another answer", |rows| {
+        rows.iter().filter(|row| row.contains("I see it")).count() >= 2
+    });
+    for request in setup.server.model_requests() {
+        assert!(!request.body_text().contains("later-43"));
+    }
     assert_eq!(quit(terminal).0, 0);
 }
