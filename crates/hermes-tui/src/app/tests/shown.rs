@@ -3,7 +3,7 @@
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, TurnExit};
 use pretty_assertions::assert_eq;
 
-use super::{Bench, summary};
+use super::{App, Appearance, Bench, Composer, Options, Setup, summary};
 use crate::port::{Effect, Entry, News, Show};
 
 fn tool(bench: &mut Bench, id: &str) {
@@ -328,4 +328,31 @@ fn a_model_that_was_chosen_is_no_warning() {
     bench.event(changed());
     bench.end(TurnExit::Answered);
     assert_eq!(bench.count("gave way to gemma3: rate limited"), 1);
+}
+
+#[test]
+fn a_draft_from_outside_belongs_to_the_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    let composer = || {
+        let setup = Setup {
+            keep: Some(dir.path().to_owned()),
+            project: "/srv/proj".into(),
+            ..Setup::default()
+        };
+        Composer::new(setup).0
+    };
+    let mut options = Options::new("0.1", super::status());
+    options.draft = Some("not yet sent".to_owned());
+    let look = Appearance {
+        colour: false,
+        ascii: false,
+        hyperlinks: false,
+        clock: String::new,
+    };
+    let mut app = App::new(options, composer(), look);
+    app.leave();
+    drop(app);
+    let mut later = composer();
+    assert!(later.conversation("s", false), "kept for this session");
+    assert_eq!(later.shown(), "not yet sent");
 }
