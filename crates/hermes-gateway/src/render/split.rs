@@ -65,7 +65,7 @@ struct Fence {
 #[derive(Default)]
 struct Shape {
     fences: Vec<Fence>,
-    /// No cut at these places.
+    /// No cut at these places. In order, without overlaps.
     whole: Vec<Range<usize>>,
 }
 
@@ -92,6 +92,7 @@ impl Shape {
                 _ => {}
             }
         }
+        shape.whole = merged(shape.whole);
         shape
     }
 
@@ -135,14 +136,28 @@ impl Shape {
     }
 
     fn may_cut(&self, at: usize) -> bool {
-        !self.whole.iter().any(|range| range.contains(&at))
+        let next = self.whole.partition_point(|range| range.end <= at);
+        self.whole.get(next).is_none_or(|range| at < range.start)
     }
 
     fn fence_at(&self, at: usize) -> Option<&Fence> {
-        self.fences
-            .iter()
-            .find(|fence| fence.body.start < at && at < fence.body.end)
+        let next = self.fences.partition_point(|fence| fence.body.end <= at);
+        self.fences.get(next).filter(|fence| fence.body.start < at)
     }
+}
+
+/// Long texts have many spans, some within others; they are searched for every place.
+fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| range.start);
+    let mut out: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
 }
 
 struct Cutter<'a, M> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{Incoming, Recourse};
+use hermes_gateway::platform::{Arrival, Incoming, Recourse};
 use hermes_gateway::session::{Sharing, Source};
 use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy, beat};
 use hermes_store::Store;
@@ -14,7 +14,7 @@ use hermes_store::db::delivery::{Final, NewChunk, Owner, Processes, Reply, Targe
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use proptest::prelude::*;
 use tempfile::TempDir;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{FakePlatform, Fuse, GRACE, Mortal, Weather, World};
@@ -362,4 +362,39 @@ async fn a_heart_stops_when_another_process_delivers() {
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_platform_hears_only_of_what_is_stored() {
+    let scene = Scene::new(Recourse::Mark, 1, 1, 1);
+    let store = open(&scene.path(), &scene.clock);
+    let owner = |pid: u32| Owner {
+        pid,
+        started_at: None,
+        instance: pid.to_string(),
+    };
+    let own = |pid| store.own_delivery(owner(pid), Duration::from_mins(1), Arc::new(NobodyLives));
+    let (first, _) = own(1).await.unwrap();
+    let inbox = Inbox::new(first.clone(), Sharing::default());
+    let (arrivals, queue) = mpsc::channel(1);
+    let (new, cancel) = (Mutex::new(0), CancellationToken::new());
+    let platform = async {
+        let mut heard = Vec::new();
+        for (id, lost) in [("m0", false), ("m0", false), ("m1", true)] {
+            if lost {
+                own(2).await.unwrap();
+            }
+            let (stored, answer) = oneshot::channel();
+            let message = incoming("c0", id);
+            arrivals.send(Arrival { message, stored }).await.unwrap();
+            heard.push(answer.await.is_ok());
+        }
+        drop(arrivals);
+        heard
+    };
+    let taking = inbox.run(queue, cancel, |_| *new.lock().unwrap() += 1);
+    let (heard, ()) = tokio::join!(platform, taking);
+    assert_eq!(heard, [true, true, false]);
+    assert_eq!(*new.lock().unwrap(), 1, "a repetition is not new");
+    assert_eq!(first.waiting(9).await.unwrap().len(), 1);
 }

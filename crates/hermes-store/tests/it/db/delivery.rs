@@ -144,7 +144,11 @@ async fn the_end_of_a_turn_is_all_or_nothing() {
     let Accepted::New(id) = delivery.accept(message("a")).await.unwrap() else {
         panic!("it is new");
     };
+    let unclaimed = delivery.finish(end("t0", &[id], vec![])).await;
+    assert!(unclaimed.is_err(), "nobody took it");
     delivery.claim(&[id], "t1").await.unwrap();
+    let other = delivery.finish(end("t2", &[id], vec![])).await;
+    assert!(other.is_err(), "another turn has it");
     let mut broken = end("t1", &[id], vec![reply("5", &["one"])]);
     broken.transcript = Some((
         "no-such-session".into(),
@@ -177,6 +181,7 @@ async fn the_end_of_a_turn_is_all_or_nothing() {
     ));
     assert_eq!(delivery.finish(whole.clone()).await.unwrap(), 1);
     assert!(delivery.finish(whole).await.is_err(), "a turn ends once");
+    assert!(delivery.claim(&[id], "t3").await.is_err(), "it is answered");
     assert!(delivery.waiting(10).await.unwrap().is_empty());
     assert_eq!(only(&delivery).await.text, "one");
     let stored = home.store.load(&session).await.unwrap().unwrap();
