@@ -34,6 +34,8 @@ pub(super) struct Shared {
     note: Option<String>,
     /// Model servers of this machine; `None`: not asked yet.
     pub(super) found: Option<Vec<LocalFound>>,
+    /// The models of a server that only the config names.
+    pub(super) served: Vec<String>,
     /// What a test of a row said.
     pub(super) tried: BTreeMap<String, String>,
 }

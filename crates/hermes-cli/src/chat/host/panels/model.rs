@@ -84,15 +84,31 @@ fn router(conversation: &Conversation) -> Result<Arc<Router>, Failure> {
     ))
 }
 
-/// Asks the ports where model servers of this machine usually listen.
+/// The provider that is nothing but an address in the config.
+const NAMED: &str = "custom";
+/// How long its list of models may take.
+const SERVED: Duration = Duration::from_secs(2);
+
+/// Asks the ports where model servers of this machine usually listen, and the server in use for
+/// what else it has where nothing else knows.
 pub(super) fn look_around(conversation: &Conversation) -> Result<(), Failure> {
     let router = router(conversation)?;
     let tray = conversation.panels.tray();
+    let only_named = conversation.chat.route.provider == NAMED;
     conversation
         .panels
         .start("local-models", "looking on this machine", async move {
-            let found = router.local_servers().await;
-            tray.lock().found = Some(found);
+            let served = async {
+                if !only_named {
+                    return Vec::new();
+                }
+                // Without an answer there is only the model that is in use.
+                router.live_models(None, SERVED).await.unwrap_or_default()
+            };
+            let (found, served) = tokio::join!(router.local_servers(), served);
+            let mut tray = tray.lock();
+            tray.found = Some(found);
+            tray.served = served.into_iter().map(|model| model.id).collect();
             Ok(None)
         });
     Ok(())
@@ -102,7 +118,8 @@ pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
     let router = router(conversation)?;
     let shared = conversation.panels.shared();
     let route = &conversation.chat.route;
-    let mut panel = shown(&router.providers(), shared.found.as_deref(), route);
+    let found = shared.found.as_deref();
+    let mut panel = shown(&router.providers(), found, route, &shared.served);
     for row in panel.groups.iter_mut().flat_map(|group| &mut group.rows) {
         if let Some(said) = shared.tried.get(&row.id) {
             row.cells.push(said.clone());
@@ -111,7 +128,12 @@ pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
     Ok(panel)
 }
 
-fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) -> Panel {
+fn shown(
+    all: &[ProviderStatus],
+    found: Option<&[LocalFound]>,
+    route: &Route,
+    served: &[String],
+) -> Panel {
     let mut groups: Vec<Group> = found
         .unwrap_or_default()
         .iter()
@@ -138,7 +160,7 @@ fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) ->
                 .id(),
                 mark: Mark::Off,
                 cells: vec![provider.id.clone(), variable.to_owned()],
-                detail: format!("{}: ctrl+k takes a key, or set {variable}", provider.name),
+                detail: format!("{}: ^K takes a key, or set {variable}", provider.name),
                 also: provider.name.clone(),
                 ..PanelRow::default()
             });
@@ -155,7 +177,7 @@ fn shown(all: &[ProviderStatus], found: Option<&[LocalFound]>, route: &Route) ->
     // A server that only the config names is in none of the lists.
     let listed = groups.iter().flat_map(|group| &group.rows);
     if !route.model.is_empty() && !listed.clone().any(|row| row.mark == Mark::Current) {
-        groups.insert(0, in_use(route));
+        groups.insert(0, in_use(route, served));
     }
     let listed = groups.iter().flat_map(|group| &group.rows);
     let usable = listed.filter(|row| row.mark != Mark::Off).count();
@@ -187,21 +209,26 @@ fn keys_of_panel() -> Vec<PanelKey> {
     ]
 }
 
-fn in_use(route: &Route) -> Group {
-    let choice = Choice::Model {
-        provider: route.provider.clone(),
-        model: route.model.clone(),
-        base_url: None,
-    };
-    Group {
-        title: "in use".to_owned(),
-        rows: vec![PanelRow {
+/// The model in use, and the others of its server.
+fn in_use(route: &Route, served: &[String]) -> Group {
+    let others = served.iter().filter(|model| **model != route.model);
+    let rows = std::iter::once(&route.model).chain(others).map(|model| {
+        let choice = Choice::Model {
+            provider: route.provider.clone(),
+            model: model.clone(),
+            base_url: None,
+        };
+        PanelRow {
             id: choice.id(),
-            mark: Mark::Current,
-            cells: vec![route.model.clone(), route.provider.clone()],
+            mark: mark(route, &route.provider, model),
+            cells: vec![model.clone(), route.provider.clone()],
             detail: hermes_config::redact::url(&route.base_url),
             ..PanelRow::default()
-        }],
+        }
+    });
+    Group {
+        title: "in use".to_owned(),
+        rows: rows.collect(),
     }
 }
 
@@ -333,9 +360,7 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         base_url,
     } = choice
     else {
-        return Err(Failure::usage(
-            "this provider has no key yet\nctrl+k takes one",
-        ));
+        return Err(Failure::usage("this provider has no key yet\n^K takes one"));
     };
     let args = SetArgs {
         model,
@@ -355,7 +380,7 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
 async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, Failure> {
     if args.base_url.is_some() {
         return Err(Failure::usage(
-            "this server is not at its usual address\nctrl+s makes it the default, then /reload",
+            "this server is not at its usual address\n^S makes it the default, then /reload",
         ));
     }
     let provider = args.provider.as_deref().unwrap_or_default();
@@ -530,7 +555,7 @@ mod tests {
             provider("anthropic", Some("env"), Some("ANTHROPIC_API_KEY")),
             provider("groq", None, Some("GROQ_API_KEY")),
         ];
-        let panel = shown(&all, Some(&found), &route("ollama", "qwen3:8b"));
+        let panel = shown(&all, Some(&found), &route("ollama", "qwen3:8b"), &[]);
         assert_eq!(
             panel.groups[0].title,
             "on this machine   ollama 127.0.0.1:11434"
@@ -578,12 +603,16 @@ mod tests {
 
     #[test]
     fn an_empty_machine_says_where_was_looked() {
-        let panel = shown(&[], Some(&[]), &route("", ""));
+        let panel = shown(&[], Some(&[]), &route("", ""), &[]);
         assert!(panel.groups[0].title.contains("nothing answers"));
         assert_eq!(panel.note, "0 usable");
-        let looking = shown(&[], None, &route("", ""));
+        let looking = shown(&[], None, &route("", ""), &[]);
         assert_eq!(looking.groups, []);
-        let own = shown(&[], None, &route("custom", "mine"));
+        let served = ["mine".to_owned(), "another".to_owned()];
+        let own = shown(&[], None, &route("custom", "mine"), &served);
+        let names = own.groups[0].rows.iter().map(|row| row.cells[0].as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["mine", "another"]);
+        assert_eq!(own.groups[0].rows[1].mark, Mark::None);
         assert_eq!(own.groups[0].rows[0].cells, ["mine", "custom"]);
     }
 }
