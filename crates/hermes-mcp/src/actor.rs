@@ -165,6 +165,22 @@ impl ServerHandle {
         self.shared.inbox.wake(Wake::Hand);
     }
 
+    /// Somebody is about to choose among the tools. A server that was never up has none that a call
+    /// could wake it by: where it is parked, it is tried again now, at most every few seconds.
+    /// Waits for what comes of it, but no longer than `longest`.
+    pub async fn wanted(&self, longest: Duration) {
+        let standing = self.standing();
+        let unknown = self.shared.catalogue.borrow().is_none();
+        let parked = matches!(standing.state, LinkState::Parked { .. });
+        if !unknown || !parked || !self.shared.wakes(standing.attempts, call::WAKE_GAP) {
+            return;
+        }
+        let mut view = self.shared.view.subscribe();
+        let tried = view.wait_for(|view| view.standing.attempts > standing.attempts);
+        // However it went, and if it takes longer: the turn goes on with what there is.
+        let _ = tokio::time::timeout(longest, tried).await;
+    }
+
     /// The machine slept or its clock jumped; the server is asked after `stagger`.
     pub fn resumed(&self, gap: Duration, stagger: Duration) {
         self.shared.inbox.resumed(gap, stagger);

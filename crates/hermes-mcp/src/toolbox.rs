@@ -174,6 +174,12 @@ impl Toolbox {
             .collect()
     }
 
+    /// Before a turn: servers that were never up are tried again, see [`ServerHandle::wanted`].
+    pub async fn wanted(&self, longest: Duration) {
+        let servers = self.manager.servers();
+        futures_util::future::join_all(servers.iter().map(|server| server.wanted(longest))).await;
+    }
+
     /// Waits until every server is up or has failed once.
     pub async fn settle(&self, longest: Duration) {
         self.manager.wait_ready(longest).await;

@@ -42,7 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("hermes-tui", &["hermes-core", "hermes-config"]),
-    ("hermes-acp", &["hermes-core", "hermes-config", "hermes-agent"]),
+    (
+        "hermes-acp",
+        &["hermes-core", "hermes-config", "hermes-agent"],
+    ),
     ("hermes-testkit", &["hermes-core", "hermes-config"]),
     ("xtask", &[]),
     ("bare-client", &[]),

@@ -179,6 +179,9 @@ impl Mcp {
     }
 }
 
+/// A turn waits this long for a server that may have come back.
+const WOKEN: Duration = Duration::from_millis(300);
+
 impl ToolFeed for Mcp {
     fn toolsets(&self) -> Vec<FedToolset> {
         let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
@@ -195,6 +198,7 @@ impl ToolFeed for Mcp {
             let mut notices = self.reload();
             if let Some(toolbox) = self.toolbox() {
                 notices.extend(toolbox.await_first(self.discovery).await);
+                toolbox.wanted(WOKEN).await;
             }
             notices
         })

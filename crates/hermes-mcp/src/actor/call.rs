@@ -19,6 +19,7 @@ use crate::state::LinkState;
 mod send;
 mod wait;
 
+pub(super) use wait::WAKE_GAP;
 use wait::{Look, Wait};
 
 /// The budgets of a call.

@@ -82,6 +82,26 @@ async fn a_call_wakes_a_parked_server() {
     assert_eq!(world.handle.counters().reconnects["call"], 1);
 }
 
+/// Nobody knows its tools, so nobody calls them.
+#[tokio::test(start_paused = true)]
+async fn a_turn_wakes_a_parked_server_that_was_never_up() {
+    let world = down();
+    world.until("parked").await;
+    let tries = world.server.connects();
+    for _ in 0..3 {
+        world.handle.wanted(seconds(1)).await;
+    }
+    assert_eq!(world.server.connects(), tries + 1, "not for every turn");
+    assert_eq!(world.state(), "parked");
+    sleep(seconds(6)).await;
+    world.server.state().down = None;
+    world.handle.wanted(seconds(1)).await;
+    assert_eq!(world.state(), "ready");
+    let tries = world.server.connects();
+    world.handle.wanted(seconds(1)).await;
+    assert_eq!(world.server.connects(), tries);
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_calls_that_find_it_parked_share_the_waking() {
     let world = down();

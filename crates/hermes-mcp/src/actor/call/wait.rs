@@ -15,8 +15,8 @@ use crate::state::LinkState;
 const RECOVERY: Duration = Duration::from_secs(15);
 /// How long it waits for a server that was given up: enough to find it back, too short to annoy.
 const PARKED_RECOVERY: Duration = Duration::from_secs(3);
-/// Calls wake a parked server at most so often.
-const WAKE_GAP: Duration = Duration::from_secs(5);
+/// A parked server is woken at most so often.
+pub(in crate::actor) const WAKE_GAP: Duration = Duration::from_secs(5);
 
 /// Waiting for a link.
 pub(super) struct Wait {
