@@ -75,13 +75,14 @@ impl Place {
     pub(super) fn around(&self, program: &str) -> String {
         let input = quote_path(&self.input());
         let exit = quote_path(&self.exit());
-        // job control gives the command ordinary signals: without it, `&` makes it ignore INT
+        // job control gives the command ordinary signals: without it, `&` makes it ignore INT; what
+        // bash says about jobs, when one ends at once, is not the command's output
         format!(
-            "exec 9<>{input}\n\
+            "exec 9<>{input} 3>&1 4>&2 >/dev/null 2>&1\n\
              trap 'exec 9>&-; woken=1' USR1\n\
              set -m\n\
-             ( set +m; trap - USR1\n{program}\n) <{input} 9>&- &\n\
-             exec >/dev/null 2>&1\n\
+             ( set +m; trap - USR1; exec >&3 2>&4 3>&- 4>&-\n{program}\n) <{input} 9>&- &\n\
+             exec 3>&- 4>&-\n\
              set +m\n\
              wait $!; code=$?\n\
              while [ \"$woken\" ]; do woken=; wait $!; code=$?; done\n\

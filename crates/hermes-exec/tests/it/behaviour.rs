@@ -150,7 +150,7 @@ pub(crate) async fn a_dropped_call_ends_its_command(env: &dyn Environment, dir: 
     assert_eq!(text, "gone\n");
 }
 
-fn start(id: &str, script: &str, dir: &Path) -> Start {
+pub(crate) fn start(id: &str, script: &str, dir: &Path) -> Start {
     Start {
         id: id.to_owned(),
         script: script.to_owned(),

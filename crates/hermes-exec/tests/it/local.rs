@@ -99,6 +99,20 @@ impl Sink for Both {
     }
 }
 
+/// The shell around it has something to say of a job that is over before it looks.
+#[tokio::test]
+async fn a_background_process_that_ends_at_once_says_only_what_it_says() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    for round in 0..40 {
+        let command = behaviour::start(&format!("proc_{round}"), "echo out; exit 5", &path);
+        let process = env.spawn(command).await.unwrap();
+        assert_eq!(process.wait().await, Some(Exit::Code(5)));
+        let said = process.read(0, 1 << 20).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.bytes), "out\n");
+    }
+}
+
 #[tokio::test]
 async fn the_streams_can_be_told_apart() {
     let (_dir, path) = place();

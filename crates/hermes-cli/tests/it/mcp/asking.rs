@@ -63,6 +63,8 @@ fn the_person_fills_in_the_form_of_a_real_server() {
     terminal.wait_for("Agree to the terms", 1);
     terminal.press("maybe\r");
     terminal.wait_for("y or n is needed", 1);
+    // Only when it asks again: what is typed before would count as an answer to the next field.
+    terminal.wait_for("Agree to the terms", 2);
     terminal.press("y\r");
     // Defaults from here on, however many fields there are.
     while !terminal.shows("heard it") {
