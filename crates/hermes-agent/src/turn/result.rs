@@ -226,7 +226,8 @@ mod tests {
     fn a_preview_keeps_the_end_and_what_stands_behind_it() {
         let shown = |text: String| preview(&Content::Text(text), None);
         assert_eq!(shown("short".to_owned()), "short");
-        let output: String = (0..20_000).map(|n| format!("line {n} é\n")).collect();
+        let lines: Vec<String> = (0..20_000).map(|n| format!("line {n} é")).collect();
+        let output = lines.join("\n") + "\n";
         let long = json!({ "output": output, "exit_code": 101 }).to_string();
         let value: Value = serde_json::from_str(&shown(long)).unwrap();
         let kept = value["output"].as_str().unwrap();
