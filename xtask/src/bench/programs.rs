@@ -91,7 +91,9 @@ impl Programs {
             .root
             .join(scenario)
             .join(format!("{who:?}").to_lowercase());
-        for name in ["home", "user", "work"] {
+        // The work is a project of its own, beside the home, as people have it: inside the sources of
+        // this program everything below them, the home too, would count as the project.
+        for name in ["home", "user", "work/.git"] {
             std::fs::create_dir_all(home.join(name))?;
         }
         std::fs::write(home.join("work/a.txt"), "one\ntwo\nthree\n")?;
