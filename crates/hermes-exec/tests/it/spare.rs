@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::contract::confined::{outside, settings as sandbox_settings};
 use crate::support::{local, run, settings};
 
+/// How often something is looked for, ten milliseconds apart: half a minute.
+const LOOKS: usize = 3000;
+
 /// Our children that wait for a command.
 fn waiting() -> Vec<u32> {
     let own = std::process::id();
@@ -38,7 +41,7 @@ fn waiting() -> Vec<u32> {
 
 /// The helper that the next command gets, once it is there.
 async fn spare() -> u32 {
-    for _ in 0..500 {
+    for _ in 0..LOOKS {
         if let [pid] = waiting()[..] {
             return pid;
         }
@@ -49,7 +52,7 @@ async fn spare() -> u32 {
 
 /// Dead, whether or not anybody has looked at how it ended.
 async fn until_gone(pid: u32) {
-    for _ in 0..500 {
+    for _ in 0..LOOKS {
         match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(stat) if !stat.contains(") Z ") => {}
             _ => return,
@@ -76,7 +79,7 @@ async fn the_next_command_is_the_helper_that_waited() {
     assert_ne!(spare().await, pid);
     env.close().await.unwrap();
     // It is killed, and gone once it was waited for.
-    for _ in 0..500 {
+    for _ in 0..LOOKS {
         if waiting().is_empty() {
             return;
         }

@@ -189,7 +189,9 @@ fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
 #[test]
 fn a_program_in_the_background_is_counted_until_it_ends() {
     let setup = Setup::new();
-    let arguments = json!({"command": "sleep 2", "background": true});
+    // It ends when the test says so, however slow the screen is.
+    let command = "until [ -e over ]; do sleep 0.05; done";
+    let arguments = json!({"command": command, "background": true});
     let call = Call::new("call_1", "terminal", &arguments);
     setup.server.push(Reply::empty().and_call(call));
     setup.server.push_default(Reply::text("it runs"));
@@ -197,6 +199,7 @@ fn a_program_in_the_background_is_counted_until_it_ends() {
     say(&mut terminal, "start it");
     terminal.wait_for("it runs");
     terminal.wait_for("bg 1");
+    std::fs::write(setup.home.work().join("over"), "").unwrap();
     terminal.wait_until("nothing in the background", |rows| {
         !at_bottom(rows, 1, "bg 1")
     });
