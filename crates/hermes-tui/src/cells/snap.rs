@@ -17,7 +17,7 @@ pub(crate) fn themes() -> [Theme; 3] {
 pub(crate) const WIDTHS: [u16; 3] = [40, 80, 120];
 
 /// Everything at every width in every theme. The words of light and dark are the same, so they are
-/// written once; their styles are written at one width.
+/// written once.
 pub(crate) fn gallery(rows: impl Fn(u16, &CellContext<'_>) -> Vec<Row>) -> String {
     let [light, dark, ascii] = themes();
     let mut out = String::new();
@@ -29,14 +29,10 @@ pub(crate) fn gallery(rows: impl Fn(u16, &CellContext<'_>) -> Vec<Row>) -> Strin
         fits(&dim, columns);
         let plain = rows(columns, &CellContext::new(&ascii));
         fits(&plain, columns);
-        if columns == 80 {
-            let _ = writeln!(out, "== {columns} light\n{}", styles(&bright));
-            let _ = writeln!(out, "== {columns} dark\n{}", styles(&dim));
-            let _ = writeln!(out, "== {columns} ascii\n{}", text(&plain));
-            let _ = writeln!(out, "{}", styles(&plain));
-        } else if columns == 40 {
-            let _ = writeln!(out, "== {columns} ascii\n{}", text(&plain));
-        }
+        let _ = writeln!(out, "== {columns} light\n{}", styles(&bright));
+        let _ = writeln!(out, "== {columns} dark\n{}", styles(&dim));
+        let _ = writeln!(out, "== {columns} ascii\n{}", text(&plain));
+        let _ = writeln!(out, "{}", styles(&plain));
     }
     out.trim_end().to_owned()
 }
