@@ -12,6 +12,7 @@
 //! | [`secrets`] | which values of a home are never shown |
 //! | [`migrate`] | bringing an old file up to date, on request |
 //! | [`yaml`] | YAML as the original reads it |
+//! | [`zone`] | time zones by name |
 //! | [`fs`] | atomic writes and `flock` locks |
 
 pub mod edit;
@@ -27,9 +28,11 @@ pub mod secrets;
 pub mod settings;
 pub mod warning;
 pub mod yaml;
+pub mod zone;
 
 pub use env::{Env, EnvSource, ProcessEnv};
 pub use home::{Home, HomeError};
 pub use load::{ConfigError, Loaded};
 pub use schema::Config;
 pub use warning::{ConfigWarning, Problem};
+pub use zone::Zone;

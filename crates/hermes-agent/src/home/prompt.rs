@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use hermes_config::Config;
 use hermes_config::home::Home;
+use hermes_config::{Config, Zone};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::tool::Registry;
@@ -100,11 +100,8 @@ impl HomePrompt {
 
     /// The day in the time zone of the config, else of this machine.
     fn day(&self) -> NaiveDate {
-        let now = self.clock.now();
-        match self.config.timezone.parse::<chrono_tz::Tz>() {
-            Ok(zone) => now.with_timezone(&zone).date_naive(),
-            Err(_) => now.with_timezone(&chrono::Local).date_naive(),
-        }
+        let zone = Zone::named(&self.config.timezone);
+        self.clock.now().with_timezone(&zone).date_naive()
     }
 
     fn soul(&self, limit: usize, notices: &mut Vec<String>) -> Option<String> {

@@ -181,14 +181,15 @@ fn bits(field: &str, low: u32, high: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use chrono::Utc;
-    use chrono_tz::Europe::Berlin;
+    use hermes_config::Zone;
 
     use super::*;
 
     fn next(expr: &str, now: &str) -> String {
         let now = DateTime::parse_from_rfc3339(now).unwrap();
         let schedule = Schedule::Cron { expr: expr.into() };
-        schedule.next_after(&now.with_timezone(&Berlin)).unwrap()
+        let berlin = Zone::parse("Europe/Berlin").unwrap();
+        schedule.next_after(&now.with_timezone(&berlin)).unwrap()
     }
 
     #[test]

@@ -11,11 +11,12 @@ mod tool;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chrono::{DateTime, FixedOffset, Utc};
-use hermes_config::{Config, Home};
+use chrono::{DateTime, Utc};
+use hermes_config::{Config, Home, Zone};
 use hermes_core::clock::Clock;
 use hermes_core::tool::Tool;
 use hermes_store::jobs::JobTable;
+use hermes_store::jobs::schedule::{self, Parsed, Schedule, ScheduleError};
 use serde_json::Value;
 
 /// What the tool works on.
@@ -48,45 +49,19 @@ impl ScheduleDeps {
     }
 }
 
-/// The time zone of schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zone {
-    /// `timezone` of config.yaml.
-    Named(chrono_tz::Tz),
-    /// This machine's.
-    Local,
-}
-
-impl Zone {
-    /// A name that means nothing is the machine's own zone.
-    pub fn named(name: &str) -> Self {
-        name.trim().parse().map_or(Self::Local, Self::Named)
+impl ScheduleDeps {
+    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<Parsed, ScheduleError> {
+        schedule::parse(text, &now.with_timezone(&self.zone))
     }
 
-    fn parse(self, text: &str, now: DateTime<Utc>) -> Result<Parsed, ScheduleError> {
-        match self {
-            Self::Named(zone) => schedule::parse(text, &now.with_timezone(&zone)),
-            Self::Local => schedule::parse(text, &now.with_timezone(&chrono::Local)),
-        }
+    fn next(&self, schedule: &Schedule, now: DateTime<Utc>) -> Option<String> {
+        schedule.next_after(&now.with_timezone(&self.zone))
     }
 
-    fn next(self, schedule: &Schedule, now: DateTime<Utc>) -> Option<String> {
-        match self {
-            Self::Named(zone) => schedule.next_after(&now.with_timezone(&zone)),
-            Self::Local => schedule.next_after(&now.with_timezone(&chrono::Local)),
-        }
-    }
-
-    fn stamp(self, now: DateTime<Utc>) -> String {
-        let at: DateTime<FixedOffset> = match self {
-            Self::Named(zone) => now.with_timezone(&zone).fixed_offset(),
-            Self::Local => now.with_timezone(&chrono::Local).fixed_offset(),
-        };
-        schedule::iso(&at)
+    fn stamp(&self, now: DateTime<Utc>) -> String {
+        schedule::iso(&now.with_timezone(&self.zone).fixed_offset())
     }
 }
-
-use hermes_store::jobs::schedule::{self, Parsed, Schedule, ScheduleError};
 
 /// `cronjob`
 pub fn tools(deps: ScheduleDeps) -> Vec<Arc<dyn Tool>> {

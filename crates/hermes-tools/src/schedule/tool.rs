@@ -143,7 +143,7 @@ fn create(deps: &ScheduleDeps, fields: &Fields, now: DateTime<Utc>) -> Done {
         .schedule
         .as_deref()
         .ok_or_else(|| "schedule is missing; pass for instance every 2h".to_owned())?;
-    let parsed = deps.zone.parse(text, now).map_err(JobError::from)?;
+    let parsed = deps.parse(text, now).map_err(JobError::from)?;
     let prompt = fields.prompt.clone().unwrap_or_default();
     let skills = fields.skills.clone().unwrap_or_default();
     let script = fields.script.clone().unwrap_or_default();
@@ -171,7 +171,7 @@ fn create(deps: &ScheduleDeps, fields: &Fields, now: DateTime<Utc>) -> Done {
         .name
         .clone()
         .unwrap_or_else(|| label.trim().to_owned());
-    let mut job = Job::new(&name, &prompt, &parsed, &deps.zone.stamp(now));
+    let mut job = Job::new(&name, &prompt, &parsed, &deps.stamp(now));
     let next = due(deps, &parsed.schedule, now)?;
     job.set("next_run_at", json!(next));
     if let Some(origin) = &deps.origin {
@@ -205,7 +205,7 @@ fn update(deps: &ScheduleDeps, reference: &str, fields: &Fields, now: DateTime<U
     verify(deps, fields)?;
     let schedule = match &fields.schedule {
         Some(text) => {
-            let parsed = deps.zone.parse(text, now).map_err(JobError::from)?;
+            let parsed = deps.parse(text, now).map_err(JobError::from)?;
             let next = due(deps, &parsed.schedule, now)?;
             Some((parsed, next))
         }
@@ -248,7 +248,7 @@ fn put_off(
     why: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<Job, Refused> {
-    let stamp = deps.zone.stamp(now);
+    let stamp = deps.stamp(now);
     let job = deps.jobs.update(reference, |job| {
         job.set("enabled", json!(false));
         job.set("state", json!("paused"));
@@ -295,7 +295,7 @@ impl ScheduleDeps {
 
 /// The scheduler carries it out; what can be done here is to make it due.
 fn mark_due(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
-    let stamp = deps.zone.stamp(now);
+    let stamp = deps.stamp(now);
     let job = deps.jobs.update(reference, |job| {
         wake(job, &stamp);
         Ok(())
@@ -334,7 +334,7 @@ fn wake(job: &mut Job, next: &str) {
 
 /// When it runs first.
 fn due(deps: &ScheduleDeps, schedule: &Schedule, now: DateTime<Utc>) -> Result<String, Refused> {
-    deps.zone.next(schedule, now).ok_or_else(|| {
+    deps.next(schedule, now).ok_or_else(|| {
         let text = match schedule {
             Schedule::Once { run_at } => format!("{run_at} is past: it would never run"),
             _ => "no day fits this schedule: it would never run".to_owned(),

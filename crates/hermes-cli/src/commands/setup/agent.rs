@@ -1,5 +1,6 @@
 //! Setup: how the agent works.
 
+use hermes_config::Zone;
 use hermes_config::edit::KeyPath;
 use hermes_config::settings::coerce;
 use serde_json::{Value, json};
@@ -136,9 +137,9 @@ fn check(allowed: &Allowed, typed: &str) -> Result<(), String> {
             Ok(number) if (*least..=*most).contains(&number) => Ok(()),
             _ => Err(format!("a number from {least} to {most}")),
         },
-        Allowed::Zone => match typed.parse::<chrono_tz::Tz>() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(format!("{typed:?} is no time zone")),
+        Allowed::Zone => match Zone::parse(typed) {
+            Some(_) => Ok(()),
+            None => Err(format!("{typed:?} is no time zone")),
         },
     }
 }
