@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{
 use serde_json::{Map, Value};
 
 use crate::edits::{self, Change};
-use crate::program::Past;
+use hermes_agent::front::Past;
 
 /// Longest title, in characters.
 const TITLE: usize = 120;

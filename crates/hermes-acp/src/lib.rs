@@ -17,8 +17,5 @@ mod wire;
 
 pub use edits::{Change, Edits};
 pub use mode::Mode;
-pub use program::{
-    CommandInfo, Follows, Listed, NEWS, News, Opened, Opening, Past, Program, Reach, Refusal,
-    RefusalKind, Server, WISHES, Wanted, Wish,
-};
+pub use program::{CommandInfo, Listed, Opening, Program, Reach, Server, Wanted};
 pub use server::serve;

@@ -29,10 +29,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::edits::Edits;
 use crate::mode::Mode;
-use crate::program::{Opening, Past, Program, Reach, Server, Wanted};
+use crate::program::{Opening, Program, Reach, Server, Wanted};
 use crate::session::{self, ORDERS, Order, Outlet, Parts, Prompt, Session};
 use crate::updates;
 use crate::wire::{self, Gauge};
+use hermes_agent::front::Past;
 
 /// Conversations that may be open at once.
 const SESSIONS: usize = 64;

@@ -22,9 +22,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edits::Edits;
 use crate::mode::Mode;
-use crate::program::{Follows, News, Refusal, RefusalKind, Wish};
 use crate::wire::Gauge;
 use crate::{calls, prompt, updates};
+use hermes_agent::front::{Follows, News, Refusal, RefusalKind, Wish};
 
 /// Orders of the editor that may wait.
 pub(crate) const ORDERS: usize = 64;

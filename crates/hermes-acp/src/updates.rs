@@ -11,7 +11,8 @@ use hermes_core::event::NoticeLevel;
 
 use crate::calls;
 use crate::mode::Mode;
-use crate::program::{CommandInfo, Past};
+use crate::program::CommandInfo;
+use hermes_agent::front::Past;
 
 fn chunk(text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))

@@ -10,6 +10,7 @@ pub mod compress;
 pub mod context_files;
 pub mod events;
 pub mod fence;
+pub mod front;
 pub mod guard;
 pub mod home;
 pub mod lean;

@@ -1,20 +1,33 @@
 //! Connects the agent to where people are.
 //!
-//! **In progress**: this is the foundation of the gateway. Nothing of it is wired into the binary
-//! yet: there is no platform, no process and no `hermes gateway` command.
-//!
 //! | module | what it does |
 //! |---|---|
 //! | [`platform`] | what a platform is: a task that brings messages, a way to send, its limits as data |
+//! | [`platforms`] | the platforms |
 //! | [`spine`] | the durable middle: nothing accepted is lost, nothing is sent twice without a mark |
+//! | [`turn`] | messages become turns, turns become replies: commands, approvals, streaming, recovery |
+//! | [`program`], [`seats`] | the program that holds the conversations; those that are open |
 //! | [`session`] | which conversation a message belongs to, and when a new one begins |
 //! | [`render`] | text for a platform: markup, splitting, silence |
 //! | [`authorize`] | who may talk to the agent: allow-lists, pairing |
-//! | [`process`] | which processes live |
+//! | [`api`] | the API server |
+//! | [`cron`] | the scheduler of jobs |
+//! | [`voice`], [`hooks`] | speech; programs of the person that run when something happens |
+//! | [`settings`] | what the home says about all that |
+//! | [`process`] | the gateway as a process |
 
+pub mod api;
 pub mod authorize;
+pub mod cron;
+pub mod hooks;
 pub mod platform;
+pub mod platforms;
 pub mod process;
+pub mod program;
 pub mod render;
+pub mod seats;
 pub mod session;
+pub mod settings;
 pub mod spine;
+pub mod turn;
+pub mod voice;

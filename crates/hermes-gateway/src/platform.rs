@@ -2,25 +2,109 @@
 //! what it can do.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_store::db::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::Source;
 
+/// One account on one platform, ready to run: what `platforms::all` makes from the settings.
+pub struct Platform {
+    /// `telegram`, `slack`, …: the original's word.
+    pub name: &'static str,
+    /// Which of several accounts; empty where there is one.
+    pub account: String,
+    /// What no other process on this machine may use at the same time: a token, a phone number.
+    pub exclusive: Option<String>,
+    pub inbound: Box<dyn Inbound>,
+    pub outbound: Arc<dyn Outbound>,
+}
+
 /// Brings messages. Runs until cancelled; whatever breaks on the way it mends itself, and it
 /// returns only when trying again is pointless.
 pub trait Inbound: Send {
-    fn run(
-        self: Box<Self>,
-        arrivals: mpsc::Sender<Arrival>,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), Hopeless>>;
+    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>>;
+}
+
+/// What a platform is given to run with.
+#[derive(Clone)]
+pub struct Link {
+    pub arrivals: mpsc::Sender<Arrival>,
+    pub health: Health,
+    pub cancel: CancellationToken,
+}
+
+impl Link {
+    /// Hands a message over and waits until it is stored. `false`: it was not; it must not be
+    /// acknowledged, and comes again later.
+    pub async fn deliver(&self, message: Incoming) -> bool {
+        let (stored, done) = oneshot::channel();
+        let arrival = Arrival { message, stored };
+        tokio::select! {
+            () = self.cancel.cancelled() => false,
+            sent = self.arrivals.send(arrival) => sent.is_ok() && done.await.is_ok(),
+        }
+    }
+}
+
+/// Where a platform says how it is. Cheap to clone; whoever wants to know has the other end.
+#[derive(Clone)]
+pub struct Health(Arc<watch::Sender<Condition>>);
+
+/// How a platform is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Condition {
+    pub state: LinkState,
+    /// The last trouble, for people; kept until it is connected again.
+    pub error: Option<String>,
+    /// When the receiving side last made progress (a poll came back, an acknowledgement): seconds
+    /// since the epoch.
+    pub received_at: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    #[default]
+    Connecting,
+    Connected,
+    Retrying,
+    /// For good: [`Hopeless`].
+    Fatal,
+    Paused,
+}
+
+impl Health {
+    pub fn new() -> (Self, watch::Receiver<Condition>) {
+        let (sender, receiver) = watch::channel(Condition::default());
+        (Self(Arc::new(sender)), receiver)
+    }
+
+    /// The receiving side made progress at `now` (seconds since the epoch).
+    pub fn received(&self, now: f64) {
+        self.0.send_if_modified(|condition| {
+            let news = condition.state != LinkState::Connected || condition.error.is_some();
+            *condition = Condition {
+                state: LinkState::Connected,
+                error: None,
+                received_at: Some(now),
+            };
+            news
+        });
+    }
+
+    pub fn is(&self, state: LinkState, error: Option<String>) {
+        self.0.send_modify(|condition| {
+            condition.state = state;
+            condition.error = error.or_else(|| condition.error.take());
+        });
+    }
 }
 
 /// Why a platform stopped for good: a token that was revoked, say.
@@ -51,6 +135,13 @@ pub struct Incoming {
     pub media: Vec<MediaRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
+    /// A button of ours was pressed: its [`Button::data`]. `text` is its label then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressed: Option<Pressed>,
+    /// What was said around it that the model should know (earlier replies of a thread), and the
+    /// person did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// Seconds since the epoch, by the platform's clock.
     pub sent_at: f64,
     /// What only this platform understands and needs for the answer.
@@ -64,6 +155,13 @@ pub struct ReplyTo {
     pub text: Option<String>,
     /// Whether the message replied to is ours.
     pub own: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressed {
+    pub data: String,
+    /// The message of ours that carries the button.
+    pub message_id: Option<String>,
 }
 
 /// A file that a message refers to, not fetched yet.
@@ -88,6 +186,18 @@ pub enum MediaKind {
     Sticker,
 }
 
+impl MediaKind {
+    /// By the beginning of a MIME type.
+    pub fn of_mime(mime: &str) -> Self {
+        match mime.split('/').next() {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            Some("video") => Self::Video,
+            _ => Self::Document,
+        }
+    }
+}
+
 /// Sends. Each call is one request to the platform; trying again is the caller's business.
 pub trait Outbound: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
@@ -107,6 +217,52 @@ pub trait Outbound: Send + Sync {
 
     /// Shows that an answer is being written. Failure is of no consequence.
     fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()>;
+
+    /// Removes a message of ours (a preview that became something else).
+    fn delete<'a>(
+        &'a self,
+        target: &'a Target,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        let _ = (target, id);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Puts a sign on a message, or takes ours away. Failure is of no consequence.
+    fn react<'a>(
+        &'a self,
+        target: &'a Target,
+        id: &'a str,
+        emoji: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
+        let _ = (target, id, emoji);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Shows the text of an answer that is being written where the platform has a place for
+    /// that ([`Capabilities::drafts`]); the same `draft` again replaces it. Nothing stays of it.
+    fn draft<'a>(
+        &'a self,
+        target: &'a Target,
+        draft: u64,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        let _ = (target, draft, text);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Tells the person who pressed a button that it was seen, and what came of it. `press` is
+    /// the message of the press. Failure is of no consequence.
+    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+        let _ = (press, note);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Offers these commands in the platform's own menu.
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+        let _ = commands;
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Fetches a file into a directory, up to a number of bytes.
     fn fetch_media<'a>(
@@ -134,6 +290,35 @@ pub struct Outgoing {
     pub markup: Markup,
     pub reply_to: Option<String>,
     pub media: Option<OutMedia>,
+    /// Rows of buttons below the text.
+    pub buttons: Vec<Vec<Button>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Button {
+    pub label: String,
+    /// Comes back in [`Pressed::data`]; at most 60 bytes of ASCII.
+    pub data: String,
+    #[serde(default)]
+    pub tone: Tone,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    #[default]
+    Neutral,
+    Good,
+    Danger,
+}
+
+/// A command for a platform's menu.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub name: String,
+    pub about: String,
+    /// What may follow, for people.
+    pub args: Option<String>,
 }
 
 /// A file to send.
@@ -180,6 +365,8 @@ pub struct Capabilities {
     pub threads: bool,
     pub buttons: bool,
     pub reactions: bool,
+    /// Text of an answer in the making can be shown without a message.
+    pub drafts: bool,
     pub markup: Markup,
     pub limits: Limits,
     pub recourse: Recourse,

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Session;
 use crate::permission;
-use crate::program::Wish;
 use crate::question::{self, Asking};
+use hermes_agent::front::Wish;
 
 impl Session {
     pub(super) fn ask_permission(&mut self, request: ApprovalRequest) {

@@ -43,6 +43,7 @@ mod tests {
             threads: true,
             buttons: true,
             reactions: true,
+            drafts: false,
             markup,
             limits: Limits {
                 text,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Ledger;
-use crate::platform::{Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
+use crate::platform::{Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
 use crate::render::render;
 
 /// Put before a text that the person may have already. Splitting leaves room for it.
@@ -29,6 +29,8 @@ pub struct Extra {
     pub reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media: Option<OutMedia>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buttons: Vec<Vec<Button>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -311,5 +313,6 @@ fn outgoing(chunk: &Chunk, extra: &Extra, markup: Markup, marked: bool) -> Outgo
         markup,
         reply_to: extra.reply_to.clone(),
         media: extra.media.clone(),
+        buttons: extra.buttons.clone(),
     }
 }

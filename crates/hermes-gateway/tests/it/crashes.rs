@@ -196,6 +196,8 @@ fn incoming(chat: &str, id: &str) -> Incoming {
         text: "hello".to_owned(),
         media: Vec::new(),
         reply_to: None,
+        pressed: None,
+        context: None,
         sent_at: 0.0,
         native: serde_json::Value::Null,
     }

@@ -84,6 +84,7 @@ impl FakePlatform {
             threads: false,
             buttons: false,
             reactions: false,
+            drafts: false,
             markup: Markup::Plain,
             limits: Limits {
                 text: 4096,

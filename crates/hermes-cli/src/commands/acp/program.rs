@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hermes_acp::{
-    CommandInfo, Listed, Mode, NEWS, Opened, Opening, Past, Program, Refusal, RefusalKind, WISHES,
-    Wanted,
-};
+use hermes_acp::{CommandInfo, Listed, Mode, Opening, Program, Wanted};
+use hermes_agent::front::{NEWS, Opened, Past, Refusal, RefusalKind, WISHES};
 use hermes_core::{BoxFuture, task};
 use hermes_store::db::{ListFilter, Order};
 use hermes_tui::port::Entry;

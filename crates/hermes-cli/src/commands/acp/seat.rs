@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
-use hermes_acp::{Follows, News, Refusal, RefusalKind, Wish};
 use hermes_agent::events::EventReceiver;
+use hermes_agent::front::{Follows, News, Refusal, RefusalKind, Wish};
 use hermes_agent::session::SessionHandle;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
 use hermes_mcp::toolbox::Toolbox;

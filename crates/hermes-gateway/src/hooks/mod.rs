@@ -1,0 +1,1 @@
+//! Programs of the person that run when something happens.

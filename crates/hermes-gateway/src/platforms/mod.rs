@@ -1,0 +1,7 @@
+//! The platforms, one module each. None knows another.
+
+pub mod discord;
+pub mod email;
+pub mod slack;
+pub mod telegram;
+pub mod webhook;

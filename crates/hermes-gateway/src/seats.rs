@@ -1,0 +1,311 @@
+//! Conversations that are open: one per session, held by one at a time, closed when nobody has
+//! used them for a while or when there are too many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::front::{News, Opened, Refusal, RefusalKind, Wish};
+use hermes_core::task;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::program::{Opening, Program};
+
+/// How many conversations are kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Those that nobody holds. The one that was unused longest goes first.
+    pub idle: usize,
+    /// An unused one is closed after this.
+    pub age: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            idle: 32,
+            age: Duration::from_mins(10),
+        }
+    }
+}
+
+/// The open conversations of a process.
+#[derive(Clone)]
+pub struct Seats {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    program: Arc<dyn Program>,
+    bounds: Bounds,
+    rows: Mutex<HashMap<String, Row>>,
+    changed: Notify,
+    cancel: CancellationToken,
+}
+
+/// A session that is held, waited for, or kept.
+struct Row {
+    /// One permit: whoever has it holds the conversation.
+    turn: Arc<Semaphore>,
+    /// Told when somebody else wants it.
+    wanted: Arc<Notify>,
+    waiting: usize,
+    /// Open and held by nobody.
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    line: Line,
+    since: Instant,
+}
+
+/// Both ends of a conversation.
+struct Line {
+    wishes: mpsc::Sender<Wish>,
+    news: mpsc::Receiver<News>,
+}
+
+impl Seats {
+    /// Idle conversations are closed until `cancel`.
+    pub fn new(program: Arc<dyn Program>, bounds: Bounds, cancel: CancellationToken) -> Self {
+        let inner = Arc::new(Inner {
+            program,
+            bounds,
+            rows: Mutex::default(),
+            changed: Notify::new(),
+            cancel,
+        });
+        task::spawn("idle conversations", sweep(Arc::clone(&inner)));
+        Self { inner }
+    }
+
+    pub fn program(&self) -> &Arc<dyn Program> {
+        &self.inner.program
+    }
+
+    /// How many conversations are open, held or kept.
+    pub fn open(&self) -> usize {
+        self.inner.rows().len()
+    }
+
+    /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
+    /// unless it is open already.
+    pub async fn sit(&self, opening: Opening) -> Result<Seat, Refusal> {
+        let id = opening.id.clone();
+        let waiting = Waiting::new(&self.inner, &id);
+        let permit = tokio::select! {
+            () = self.inner.cancel.cancelled() => return Err(stopping()),
+            permit = Arc::clone(&waiting.turn).acquire_owned() => permit.map_err(|_| stopping())?,
+        };
+        let kept = self
+            .inner
+            .rows()
+            .get_mut(&id)
+            .and_then(|row| row.kept.take());
+        let wanted = Arc::clone(&waiting.wanted);
+        let line = match kept {
+            // One that ended by itself is opened anew.
+            Some(kept) if !kept.line.wishes.is_closed() => kept.line,
+            _ => {
+                let Opened { wishes, news, .. } = self.inner.program.open(opening).await?;
+                Line { wishes, news }
+            }
+        };
+        drop(waiting);
+        Ok(Seat {
+            id,
+            line: Some(line),
+            wanted,
+            permit: Some(permit),
+            inner: Arc::clone(&self.inner),
+        })
+    }
+
+    /// Closes what nobody holds.
+    pub async fn close_idle(&self) {
+        let kept: Vec<Line> = {
+            let mut rows = self.inner.rows();
+            rows.values_mut()
+                .filter_map(|row| row.kept.take())
+                .map(|kept| kept.line)
+                .collect()
+        };
+        for line in kept {
+            line.close().await;
+        }
+        self.inner.forget_empty();
+    }
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(RefusalKind::Failed, "the gateway is stopping")
+}
+
+impl Line {
+    /// Returns when it has ended.
+    async fn close(self) {
+        let Self { wishes, mut news } = self;
+        drop(wishes);
+        while news.recv().await.is_some() {}
+    }
+}
+
+impl Inner {
+    fn rows(&self) -> MutexGuard<'_, HashMap<String, Row>> {
+        // A panic while holding this lock cannot leave the map half changed.
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_empty(&self) {
+        self.rows().retain(|_, row| {
+            row.kept.is_some() || row.waiting > 0 || row.turn.available_permits() == 0
+        });
+    }
+
+    /// What is too old or too many, and when to look again.
+    fn overdue(&self) -> (Vec<Line>, Option<Instant>) {
+        let mut rows = self.rows();
+        let mut kept: Vec<(Instant, String)> = rows
+            .iter()
+            .filter_map(|(id, row)| Some((row.kept.as_ref()?.since, id.clone())))
+            .collect();
+        kept.sort();
+        let now = Instant::now();
+        let surplus = kept.len().saturating_sub(self.bounds.idle);
+        let mut closing = Vec::new();
+        let mut next = None;
+        for (place, (since, id)) in kept.iter().enumerate() {
+            if place >= surplus && *since + self.bounds.age > now {
+                next = Some(*since + self.bounds.age);
+                break;
+            }
+            if let Some(kept) = rows.get_mut(id).and_then(|row| row.kept.take()) {
+                closing.push(kept.line);
+            }
+        }
+        (closing, next)
+    }
+}
+
+async fn sweep(inner: Arc<Inner>) {
+    loop {
+        let (closing, next) = inner.overdue();
+        for line in closing {
+            line.close().await;
+        }
+        inner.forget_empty();
+        let later = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = inner.cancel.cancelled() => return,
+            () = inner.changed.notified() => {}
+            () = later => {}
+        }
+    }
+}
+
+/// Somebody who waits for a session: its row stays while he does.
+struct Waiting<'a> {
+    inner: &'a Inner,
+    id: &'a str,
+    turn: Arc<Semaphore>,
+    wanted: Arc<Notify>,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(inner: &'a Inner, id: &'a str) -> Self {
+        let mut rows = inner.rows();
+        let row = rows.entry(id.to_owned()).or_insert_with(|| Row {
+            turn: Arc::new(Semaphore::new(1)),
+            wanted: Arc::new(Notify::new()),
+            waiting: 0,
+            kept: None,
+        });
+        row.waiting += 1;
+        if row.turn.available_permits() == 0 {
+            row.wanted.notify_one();
+        }
+        Self {
+            inner,
+            id,
+            turn: Arc::clone(&row.turn),
+            wanted: Arc::clone(&row.wanted),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(row) = self.inner.rows().get_mut(self.id) {
+            row.waiting -= 1;
+        }
+        self.inner.changed.notify_one();
+    }
+}
+
+/// A conversation, held. Dropping it keeps the conversation open for the next one.
+pub struct Seat {
+    id: String,
+    line: Option<Line>,
+    wanted: Arc<Notify>,
+    permit: Option<OwnedSemaphorePermit>,
+    inner: Arc<Inner>,
+}
+
+impl Seat {
+    /// The session that was asked for; commands may have moved the conversation on from it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// `false`: the conversation has ended.
+    pub async fn wish(&self, wish: Wish) -> bool {
+        match &self.line {
+            Some(line) => line.wishes.send(wish).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// For whoever wishes while another reads the news.
+    pub fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
+        self.line.as_ref().map(|line| line.wishes.clone())
+    }
+
+    /// `None`: the conversation has ended.
+    pub async fn news(&mut self) -> Option<News> {
+        self.line.as_mut()?.news.recv().await
+    }
+
+    /// Returns when somebody else waits for this session: between turns it should be given up.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Closes the conversation instead of keeping it; returns when it has ended.
+    pub async fn close(mut self) {
+        if let Some(line) = self.line.take() {
+            line.close().await;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.take()
+            && !line.wishes.is_closed()
+            && let Some(row) = self.inner.rows().get_mut(&self.id)
+        {
+            let since = Instant::now();
+            row.kept = Some(Kept { line, since });
+        }
+        // Only now may the next one look for it.
+        drop(self.permit.take());
+        self.inner.changed.notify_one();
+    }
+}

@@ -1,0 +1,1 @@
+//! Speech: heard and spoken.
