@@ -91,7 +91,7 @@ fn install(home: &Path) -> Result<()> {
         }
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     }
-    download(&home.join("packages"))?;
+    download(&home.join("packages"), PACKAGES)?;
     let root = home.join("root");
     for entry in std::fs::read_dir(home.join("packages"))? {
         let package = entry?.path();
@@ -108,13 +108,13 @@ fn install(home: &Path) -> Result<()> {
 }
 
 /// The lists of packages on a fresh machine may be older than the packages: then they are fetched.
-fn download(dir: &Path) -> Result<()> {
+pub(crate) fn download(dir: &Path, packages: &[&str]) -> Result<()> {
     let fetch = || {
         run_command(
             Command::new("apt-get")
                 .current_dir(dir)
                 .args(["-q", "download"])
-                .args(PACKAGES),
+                .args(packages),
         )
     };
     if fetch().is_ok() {
@@ -129,11 +129,12 @@ fn download(dir: &Path) -> Result<()> {
     })
 }
 
-fn check(root: &Path, program: &str) -> Result<()> {
+pub(crate) fn check(root: &Path, program: &str) -> Result<()> {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
     let libraries = [
         root.join("usr/lib").join(&triple),
         root.join("lib").join(&triple),
+        root.join("usr/lib/dovecot"),
     ]
     .map(|dir| dir.display().to_string())
     .join(":");

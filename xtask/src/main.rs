@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod exec_setup;
+mod mail_setup;
 mod mcp_setup;
 mod setup;
 mod soak;
@@ -21,7 +22,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   setup        install what the tests need under target/: the pinned original, real MCP servers,
-               sshd, podman and bubblewrap
+               sshd, podman and bubblewrap, a mail server
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, tests, soak, clippy, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
 fn install_all() -> anyhow::Result<()> {
     let (oracle, servers, environments) = std::thread::scope(|scope| {
         let servers = scope.spawn(mcp_setup::run);
-        let environments = scope.spawn(exec_setup::run);
+        let environments = scope.spawn(mail_setup::after_exec);
         (setup::run(), servers.join(), environments.join())
     });
     let servers = servers.map_err(|_| anyhow::anyhow!("setting up the MCP servers panicked"))?;

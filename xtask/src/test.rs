@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, output, run as run_command};
-use crate::{exec_setup, in_ci, mcp_setup, setup, target_dir};
+use crate::{in_ci, mail_setup, mcp_setup, setup, target_dir};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let nextest = has_nextest();
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let (built, oracle, servers, environments) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
         let servers = scope.spawn(mcp_setup::run);
-        let environments = scope.spawn(exec_setup::run);
+        let environments = scope.spawn(mail_setup::after_exec);
         let built = run_command(runner(nextest, args).arg("--no-run").args(args));
         (built, oracle.join(), servers.join(), environments.join())
     });
