@@ -185,10 +185,12 @@ fn settle(conn: &Connection, end: &Final, now: f64) -> Result<(), Fault> {
         "UPDATE hermes_inbox SET state = 'done', payload = 'null', updated_at = ?3
          WHERE id = ?1 AND state = 'claimed' AND turn = ?2",
     )?;
+    let mut forget = conn.prepare_cached("DELETE FROM hermes_inbox_notes WHERE message = ?1")?;
     for id in &end.answers {
         if done.execute(params![id, end.turn, now])? == 0 {
             return Err(answered(*id));
         }
+        forget.execute([id])?;
     }
     Ok(())
 }
@@ -200,7 +202,7 @@ fn answered(id: i64) -> Fault {
     .into()
 }
 
-fn waiting(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
+pub(super) fn waiting(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
     let payload: String = row.get(6)?;
     Ok(Waiting {
         id: row.get(0)?,

@@ -22,6 +22,7 @@
 //! is settled.
 
 mod inbox;
+mod open;
 mod outbox;
 mod owner;
 mod tables;
@@ -30,6 +31,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::NewItem;
 use serde_json::Value;
 
+pub use open::Spoken;
 pub use owner::{Owner, Processes};
 
 use super::Store;

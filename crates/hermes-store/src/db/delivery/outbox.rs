@@ -199,7 +199,7 @@ pub(super) fn owe(conn: &Connection, owner: &Owner, end: &Final, now: f64) -> Re
         .prepare_cached("SELECT 1 FROM hermes_outbox WHERE turn = ?1 LIMIT 1")?
         .exists([&end.turn])?
     {
-        return Err(StoreError::Invalid(format!("turn {} ended before", end.turn)).into());
+        return Err(StoreError::Ended(end.turn.clone()).into());
     }
     let mut part = 0_usize;
     for reply in &end.replies {

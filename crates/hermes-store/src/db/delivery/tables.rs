@@ -46,6 +46,14 @@ CREATE TABLE IF NOT EXISTS hermes_inbox (
     UNIQUE (platform, account, chat_id, message_id)
 );
 CREATE INDEX IF NOT EXISTS idx_hermes_inbox_open ON hermes_inbox(id) WHERE state <> 'done';
+CREATE INDEX IF NOT EXISTS idx_hermes_inbox_key ON hermes_inbox(session_key, id)
+    WHERE state <> 'done';
+CREATE TABLE IF NOT EXISTS hermes_inbox_notes (
+    message INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (message, name)
+);
 CREATE TABLE IF NOT EXISTS hermes_outbox (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     obligation_id TEXT NOT NULL UNIQUE,

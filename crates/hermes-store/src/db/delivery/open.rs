@@ -1,0 +1,158 @@
+//! What is still open, chat by chat, and what must be remembered about it.
+
+use std::collections::HashMap;
+
+use hermes_core::ids::SessionId;
+use hermes_core::store::StoreError;
+use rusqlite::params;
+
+use super::{Delivery, Waiting, inbox};
+use crate::db::lineage;
+
+/// A row of a transcript, as far as a cut turn needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub role: String,
+    pub content: String,
+}
+
+impl Delivery {
+    /// Messages without an answer that came after this one, oldest first: their ids and the keys
+    /// of their conversations.
+    pub async fn open_after(
+        &self,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, String)>, StoreError> {
+        self.store
+            .read("reading which chats wait", move |conn, _| {
+                let mut statement = conn.prepare_cached(
+                    "SELECT id, session_key FROM hermes_inbox
+                     WHERE state <> 'done' AND id > ?1 ORDER BY id LIMIT ?2",
+                )?;
+                let rows = statement.query_map(params![after, limit as i64], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    /// The messages of one conversation without an answer that came after this one, oldest first.
+    pub async fn waiting_of(
+        &self,
+        session_key: &str,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let key = session_key.to_owned();
+        self.store
+            .read("reading messages of a chat", move |conn, _| {
+                let mut statement = conn.prepare_cached(
+                    "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
+                            claims, received_at
+                     FROM hermes_inbox INDEXED BY idx_hermes_inbox_key
+                     WHERE session_key = ?1 AND state <> 'done' AND id > ?2 ORDER BY id LIMIT ?3",
+                )?;
+                let rows =
+                    statement.query_map(params![key, after, limit as i64], inbox::waiting)?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    /// How many messages have no answer yet.
+    pub async fn open_messages(&self) -> Result<usize, StoreError> {
+        self.store
+            .read("counting messages that wait", |conn, _| {
+                let count: i64 = conn
+                    .prepare_cached("SELECT COUNT(*) FROM hermes_inbox WHERE state <> 'done'")?
+                    .query_row([], |row| row.get(0))?;
+                Ok(count as usize)
+            })
+            .await
+    }
+
+    /// Remembers something about a message until it is answered; `None` forgets it.
+    pub async fn note(
+        &self,
+        message: i64,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (name, value) = (name.to_owned(), value.map(str::to_owned));
+        self.write("remembering something about a message", move |conn| {
+            match &value {
+                Some(value) => conn
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO hermes_inbox_notes (message, name, value)
+                         VALUES (?1, ?2, ?3)",
+                    )?
+                    .execute(params![message, name, value])?,
+                None => conn
+                    .prepare_cached(
+                        "DELETE FROM hermes_inbox_notes WHERE message = ?1 AND name = ?2",
+                    )?
+                    .execute(params![message, name])?,
+            };
+            Ok(())
+        })
+        .await
+    }
+
+    /// What is remembered about a message.
+    pub async fn notes(&self, message: i64) -> Result<HashMap<String, String>, StoreError> {
+        self.store
+            .read("reading what is known about a message", move |conn, _| {
+                let mut statement = conn.prepare_cached(
+                    "SELECT name, value FROM hermes_inbox_notes WHERE message = ?1",
+                )?;
+                let rows = statement.query_map([message], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    /// What the transcript has after a message of the person: what people and tools said.
+    pub async fn spoken_after(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        let (session, message_id) = (session.as_str().to_owned(), message_id.to_owned());
+        self.store
+            .read("reading what a turn heard", move |conn, _| {
+                let session = lineage::tip(conn, &session)?;
+                let mut statement = conn.prepare_cached(
+                    "SELECT role, COALESCE(content, '') FROM messages
+                     WHERE session_id = ?1 AND role IN ('user', 'tool') AND id >
+                        (SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
+                            AND platform_message_id = ?2)
+                     ORDER BY id",
+                )?;
+                let rows = statement.query_map([&session, &message_id], |row| {
+                    Ok(Spoken {
+                        role: row.get(0)?,
+                        content: row.get(1)?,
+                    })
+                })?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    /// The platform's ids of the chunks of a turn that have arrived, in order.
+    pub async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
+        let turn = turn.to_owned();
+        self.store
+            .read("reading what was sent", move |conn, _| {
+                let mut statement = conn.prepare_cached(
+                    "SELECT platform_message_id FROM hermes_outbox
+                     WHERE turn = ?1 AND platform_message_id IS NOT NULL ORDER BY part",
+                )?;
+                let rows = statement.query_map([&turn], |row| row.get(0))?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+}
