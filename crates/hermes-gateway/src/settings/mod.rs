@@ -3,6 +3,49 @@
 //! Environment, then config.yaml (top level, then under `gateway:`), then the old gateway.json,
 //! then defaults.
 
+mod blocks;
+mod door;
+mod gateway;
 mod platform;
+#[cfg(test)]
+mod tests;
 
+pub use door::Door;
+pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
 pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
+
+/// Platforms that this program can run, in the order in which they are started and shown.
+pub const PLATFORMS: [&str; 6] = [
+    "telegram",
+    "discord",
+    "slack",
+    "email",
+    "api_server",
+    "webhook",
+];
+
+/// Platforms of the original that this program cannot run.
+pub(crate) const FOREIGN: [&str; 22] = [
+    "whatsapp",
+    "whatsapp_cloud",
+    "signal",
+    "mattermost",
+    "matrix",
+    "homeassistant",
+    "sms",
+    "dingtalk",
+    "msgraph_webhook",
+    "feishu",
+    "wecom",
+    "wecom_callback",
+    "weixin",
+    "bluebubbles",
+    "qqbot",
+    "yuanbao",
+    "relay",
+    "irc",
+    "ntfy",
+    "teams",
+    "google_chat",
+    "line",
+];

@@ -39,6 +39,17 @@ pub enum ReplyTo {
     All,
 }
 
+impl ReplyTo {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "off" | "false" => Some(Self::Off),
+            "first" => Some(Self::First),
+            "all" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
 impl PlatformSettings {
     /// A variable, unless it is empty.
     pub fn var(&self, name: &str) -> Option<&str> {
@@ -80,7 +91,15 @@ impl PlatformSettings {
     }
 }
 
-fn as_text(value: &Value) -> Option<String> {
+/// A switch in the environment.
+pub(super) fn is_on(text: &str) -> bool {
+    matches!(
+        text.trim().to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "on"
+    )
+}
+
+pub(super) fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Object(_) => None,
         Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),

@@ -1,0 +1,57 @@
+//! Whether the gateway may start as it is configured: who would be let in.
+
+use super::GatewaySettings;
+use crate::authorize::Policy;
+
+/// What is found at the door before anybody comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Door {
+    /// Platforms that are open to everybody though nobody said that this is meant: the gateway
+    /// does not start.
+    pub open: Vec<String>,
+    /// Nobody is on any list: only pairing lets people in.
+    pub nobody: bool,
+    /// Everybody is let in, on purpose.
+    pub everybody: Vec<String>,
+}
+
+impl GatewaySettings {
+    pub fn door(&self) -> Door {
+        let mut door = Door {
+            nobody: true,
+            ..Door::default()
+        };
+        let on = |name: &str| self.var(name).is_some_and(super::platform::is_on);
+        let all = on("GATEWAY_ALLOW_ALL_USERS");
+        if self.var("GATEWAY_ALLOWED_USERS").is_some() {
+            door.nobody = false;
+        }
+        let mut people = false;
+        for platform in self.enabled() {
+            // Whoever has the key is let in by these two.
+            if matches!(platform.name.as_str(), "api_server" | "webhook") {
+                continue;
+            }
+            people = true;
+            let prefix = platform.name.to_uppercase();
+            let own = on(&format!("{prefix}_ALLOW_ALL_USERS"));
+            let policy = |key: &str| platform.text(key).and_then(|word| Policy::parse(&word));
+            let open = [policy("dm_policy"), policy("group_policy")].contains(&Some(Policy::Open));
+            if open && !own && !all {
+                door.open.push(platform.name.clone());
+            }
+            if own || all {
+                door.everybody.push(platform.name.clone());
+            }
+            let lists = ["allowed_users", "allow_from", "group_allowed_users"];
+            if lists.iter().any(|list| !platform.list(list).is_empty())
+                || !platform.list("group_allowed_chats").is_empty()
+                || !platform.list("allowed_roles").is_empty()
+            {
+                door.nobody = false;
+            }
+        }
+        door.nobody &= people && door.everybody.is_empty();
+        door
+    }
+}

@@ -1,0 +1,422 @@
+//! What is said about the gateway as a whole.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::{Config, Env, Home, Loaded};
+use serde_json::{Map, Value};
+
+use super::blocks::{Sources, open};
+use super::platform::as_text;
+use super::{FOREIGN, PLATFORMS, PlatformSettings};
+use crate::authorize::Stranger;
+use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
+
+/// Everything the gateway needs to know from the files of a home.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    pub home: Home,
+    pub config: Arc<Config>,
+    /// config.yaml with everything in it, sections unknown to [`Config`] included.
+    pub tree: Arc<Value>,
+    /// `.env` and the process.
+    pub env: Arc<HashMap<String, String>>,
+    /// Platforms that something is said about, in the order of [`PLATFORMS`].
+    pub platforms: Vec<PlatformSettings>,
+    pub resets: ResetPolicies,
+    /// Platforms on which nobody is told of a reset.
+    pub quiet_resets: Vec<String>,
+    pub sharing: Sharing,
+    pub busy: BusyMode,
+    pub streaming: Streaming,
+    /// What is done about strangers, where the platform does not say.
+    pub strangers: Option<Stranger>,
+    /// Words of a model that say only that it says nothing are not sent.
+    pub filter_silence: bool,
+    /// Conversations that run at the same time.
+    pub max_sessions: Option<usize>,
+    pub reset_triggers: Vec<String>,
+    pub quick_commands: Map<String, Value>,
+    /// How long turns may go on when the process stops.
+    pub drain: Duration,
+    /// How often systemd wants a sign of life.
+    pub watchdog: Option<Duration>,
+    /// `sessions/sessions.json` is kept for tools of the original.
+    pub write_sessions_json: bool,
+    /// A start of a platform may take so long before the others are not held up by it.
+    pub connect_timeout: Duration,
+    /// What is wrong or has no effect, for people.
+    pub problems: Vec<String>,
+}
+
+/// What a message does to a conversation that is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BusyMode {
+    Interrupt,
+    Queue,
+    #[default]
+    Steer,
+}
+
+/// `streaming`: answers are shown while they are written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Streaming {
+    pub enabled: bool,
+    pub transport: Transport,
+    pub edit_interval: Duration,
+    /// Characters that make an edit worth it before the interval is over.
+    pub buffer: usize,
+    pub cursor: String,
+    /// The final is a new message when the preview is older than this.
+    pub fresh_final_after: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Drafts where the platform has them, else edits.
+    #[default]
+    Auto,
+    Draft,
+    Edit,
+    Off,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", .path.display())]
+pub struct SettingsError {
+    path: PathBuf,
+    why: String,
+}
+
+impl GatewaySettings {
+    /// From files that were read already, and the old gateway.json.
+    pub fn load(home: &Home, loaded: Loaded, env: &Env) -> Result<Self, SettingsError> {
+        let old = old_file(home)?;
+        let env = env.iter();
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(Self::from_parts(home, loaded, env.collect(), &old))
+    }
+
+    fn from_parts(home: &Home, loaded: Loaded, env: HashMap<String, String>, old: &Value) -> Self {
+        let mut problems = Vec::new();
+        let tree = &loaded.tree;
+        let written = Written {
+            file: &loaded.file_tree,
+            tree,
+            old,
+        };
+        let sources = Sources {
+            tree,
+            file: &loaded.file_tree,
+            old,
+        };
+        let known = PLATFORMS.iter();
+        let platforms = known
+            .filter_map(|name| sources.platform(name, &env, &mut problems))
+            .collect();
+        for name in FOREIGN {
+            let mut ignored = Vec::new();
+            let there = sources.platform(name, &env, &mut ignored);
+            if there.is_some_and(|there| there.enabled == Some(true)) {
+                problems.push(format!("{name} is configured, but cannot be run yet"));
+            }
+        }
+        let (resets, quiet_resets) = resets(&written, &mut problems);
+        let drain = loaded.tree.pointer("/agent/restart_drain_timeout");
+        let drain = drain.and_then(Value::as_f64).unwrap_or_default();
+        let dm = env.get("UNAUTHORIZED_DM_BEHAVIOR").cloned();
+        let strangers = dm.or_else(|| written.text("unauthorized_dm_behavior"));
+        Self {
+            home: home.clone(),
+            platforms,
+            resets,
+            quiet_resets,
+            sharing: Sharing {
+                group_per_user: written.flag("group_sessions_per_user").unwrap_or(true),
+                thread_per_user: written.flag("thread_sessions_per_user").unwrap_or(false),
+            },
+            busy: busy(&written, &env, &mut problems),
+            streaming: streaming(&written, &mut problems),
+            strangers: strangers.and_then(|word| stranger(&word, &mut problems)),
+            filter_silence: written.flag("filter_silence_narration").unwrap_or(true),
+            max_sessions: written.number("max_concurrent_sessions"),
+            reset_triggers: written.words("reset_triggers").unwrap_or_else(|| {
+                let usual = ["/new", "/reset"];
+                usual.map(str::to_owned).to_vec()
+            }),
+            quick_commands: written.map("quick_commands"),
+            drain: Duration::try_from_secs_f64(drain).unwrap_or_default(),
+            watchdog: watchdog(&written, &mut problems),
+            write_sessions_json: written.flag("write_sessions_json").unwrap_or(true),
+            connect_timeout: Duration::from_secs(
+                loaded.config.gateway.platform_connect_timeout.max(1),
+            ),
+            env: Arc::new(env),
+            tree: Arc::new(loaded.tree),
+            config: Arc::new(loaded.config),
+            problems,
+        }
+    }
+
+    /// The settings of a platform that is to run.
+    pub fn enabled(&self) -> impl Iterator<Item = &PlatformSettings> {
+        let on = |settings: &&PlatformSettings| settings.enabled == Some(true);
+        self.platforms.iter().filter(on)
+    }
+
+    pub fn platform(&self, name: &str) -> Option<&PlatformSettings> {
+        self.platforms.iter().find(|platform| platform.name == name)
+    }
+
+    /// A variable, unless it is empty.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        let value = self.env.get(name).map(|value| value.trim());
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// A setting that may stand at the top level or under `gateway:`.
+    pub fn setting(&self, name: &str) -> Option<&Value> {
+        let top = self.tree.get(name);
+        top.or_else(|| self.tree.pointer(&format!("/gateway/{name}")))
+    }
+}
+
+/// gateway.json, which old homes have.
+fn old_file(home: &Home) -> Result<Value, SettingsError> {
+    let path = home.join("gateway.json");
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
+        Err(error) => {
+            let why = error.to_string();
+            return Err(SettingsError { path, why });
+        }
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(value @ (Value::Object(_) | Value::Null)) => Ok(value),
+        Ok(_) => Err(SettingsError {
+            path,
+            why: "not an object; mend it, or remove it and use config.yaml".to_owned(),
+        }),
+        Err(error) => Err(SettingsError {
+            path,
+            why: format!("{error}; mend it, or remove it and use config.yaml"),
+        }),
+    }
+}
+
+/// Settings by name, wherever they are written.
+struct Written<'a> {
+    file: &'a Value,
+    tree: &'a Value,
+    old: &'a Value,
+}
+
+impl Written<'_> {
+    /// Only what somebody wrote: defaults of the merged tree do not count, but its values do,
+    /// because variables are expanded in them.
+    fn get(&self, name: &str) -> Option<&Value> {
+        let nested = format!("/gateway/{name}");
+        if self.file.get(name).is_some() {
+            return self.tree.get(name);
+        }
+        if self.file.pointer(&nested).is_some() {
+            return self.tree.pointer(&nested);
+        }
+        self.old.get(name)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        as_text(self.get(name)?)
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        switch(self.get(name)?)
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.text(name)?.parse().ok().filter(|number| *number > 0)
+    }
+
+    fn words(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(values) = self.get(name)? else {
+            return None;
+        };
+        Some(values.iter().filter_map(as_text).collect())
+    }
+
+    /// What somebody wrote into a section.
+    fn map(&self, name: &str) -> Map<String, Value> {
+        let mut map = Map::new();
+        for place in [format!("/{name}"), format!("/gateway/{name}")] {
+            if let Some(written @ Value::Object(_)) = self.file.pointer(&place) {
+                open(Some(written), self.tree.pointer(&place), &mut map);
+                return map;
+            }
+        }
+        let old = self.old.get(name);
+        open(old, old, &mut map);
+        map
+    }
+}
+
+fn switch(value: &Value) -> Option<bool> {
+    match as_text(value)?.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn stranger(word: &str, problems: &mut Vec<String>) -> Option<Stranger> {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "" => None,
+        "pair" => Some(Stranger::Pair),
+        "ignore" => Some(Stranger::Ignore),
+        other => {
+            problems.push(format!(
+                "unauthorized_dm_behavior is {other:?}: pair or ignore"
+            ));
+            None
+        }
+    }
+}
+
+fn busy(
+    written: &Written<'_>,
+    env: &HashMap<String, String>,
+    problems: &mut Vec<String>,
+) -> BusyMode {
+    let var = env.get("HERMES_GATEWAY_BUSY_INPUT_MODE");
+    let shown = written.file.pointer("/display/busy_input_mode");
+    let word = var
+        .filter(|word| !word.trim().is_empty())
+        .cloned()
+        .or_else(|| written.text("busy_input_mode"))
+        .or_else(|| shown.and_then(as_text));
+    match word.as_deref().map(str::trim) {
+        None | Some("" | "steer") => BusyMode::Steer,
+        Some("interrupt") => BusyMode::Interrupt,
+        Some("queue") => BusyMode::Queue,
+        Some(other) => {
+            problems.push(format!(
+                "busy_input_mode is {other:?}: interrupt, queue or steer"
+            ));
+            BusyMode::Steer
+        }
+    }
+}
+
+fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
+    let section = written.map("streaming");
+    let value = |key: &str| section.get(key);
+    let word = |key: &str| value(key).map(transport_word);
+    let transport = match word("transport").or_else(|| word("mode")).as_deref() {
+        None | Some("" | "auto" | "on" | "true") => Transport::Auto,
+        Some("draft") => Transport::Draft,
+        Some("edit") => Transport::Edit,
+        Some("off" | "false") => Transport::Off,
+        Some(other) => {
+            problems.push(format!(
+                "streaming.transport is {other:?}: auto, draft, edit or off"
+            ));
+            Transport::Auto
+        }
+    };
+    let said = value("enabled").and_then(switch);
+    let by_mode = word("mode").map(|mode| !matches!(mode.as_str(), "off" | "false"));
+    let seconds = |key: &str, usual: f64| {
+        let given = value(key).and_then(as_text);
+        let given = given.and_then(|text| text.parse::<f64>().ok());
+        Duration::try_from_secs_f64(given.unwrap_or(usual)).unwrap_or_default()
+    };
+    let fresh = seconds("fresh_final_after_seconds", 0.0);
+    Streaming {
+        enabled: said.or(by_mode).unwrap_or(false) && transport != Transport::Off,
+        transport,
+        edit_interval: seconds("edit_interval", 0.8).max(Duration::from_millis(100)),
+        buffer: value("buffer_threshold")
+            .and_then(Value::as_u64)
+            .map_or(24, |number| number as usize),
+        cursor: value("cursor")
+            .and_then(Value::as_str)
+            .unwrap_or(" ▉")
+            .to_owned(),
+        fresh_final_after: (!fresh.is_zero()).then_some(fresh),
+    }
+}
+
+fn transport_word(value: &Value) -> String {
+    as_text(value).unwrap_or_default().to_ascii_lowercase()
+}
+
+fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, Vec<String>) {
+    let section = written
+        .get("session_reset")
+        .or_else(|| written.old.get("default_reset_policy"));
+    let by = |key: &str, problems: &mut Vec<String>| {
+        let map = written.get(key).and_then(Value::as_object);
+        let policies = map.into_iter().flatten();
+        policies
+            .map(|(name, value)| (name.clone(), policy(value, problems)))
+            .collect()
+    };
+    let quiet = section.and_then(|section| section.get("notify_exclude_platforms"));
+    let quiet = match quiet {
+        Some(Value::Array(values)) => values.iter().filter_map(as_text).collect(),
+        _ => vec!["api_server".to_owned(), "webhook".to_owned()],
+    };
+    let policies = ResetPolicies {
+        default: section.map_or_else(ResetPolicy::default, |value| policy(value, problems)),
+        by_type: by("reset_by_type", problems),
+        by_platform: by("reset_by_platform", problems),
+    };
+    (policies, quiet)
+}
+
+fn policy(value: &Value, problems: &mut Vec<String>) -> ResetPolicy {
+    let usual = ResetPolicy::default();
+    let number = |key: &str| value.get(key).and_then(Value::as_u64);
+    let mode = value.get("mode").and_then(as_text).unwrap_or_default();
+    let mode = match ResetMode::parse(&mode) {
+        Some(mode) => mode,
+        None if mode.is_empty() => usual.mode,
+        None => {
+            problems.push(format!(
+                "session_reset.mode is {mode:?}: none, daily, idle or both"
+            ));
+            usual.mode
+        }
+    };
+    let at_hour = number("at_hour").map_or(usual.at_hour, |hour| hour as u32);
+    if at_hour > 23 {
+        problems.push(format!("session_reset.at_hour is {at_hour}: 0 to 23"));
+    }
+    ResetPolicy {
+        mode,
+        at_hour: if at_hour > 23 { usual.at_hour } else { at_hour },
+        idle_minutes: number("idle_minutes")
+            .filter(|minutes| *minutes > 0)
+            .map_or(usual.idle_minutes, |minutes| minutes as u32),
+        notify: value.get("notify").and_then(switch).unwrap_or(usual.notify),
+        process_hours: number("bg_process_max_age_hours")
+            .map_or(usual.process_hours, |hours| hours as u32),
+    }
+}
+
+/// Zero and nothing switch it off; systemd needs a few seconds between signs.
+fn watchdog(written: &Written<'_>, problems: &mut Vec<String>) -> Option<Duration> {
+    let text = written.text("systemd_watchdog_seconds")?;
+    match text.parse::<u64>() {
+        Ok(0) => None,
+        Ok(seconds) => Some(Duration::from_secs(seconds.max(10))),
+        Err(_) => {
+            problems.push(format!(
+                "systemd_watchdog_seconds is {text:?}: a number of seconds"
+            ));
+            None
+        }
+    }
+}
