@@ -57,6 +57,12 @@ pub(crate) fn run() -> Result<bool> {
             pins: workspace().join("ci/web/python.txt"),
             install: install_python,
         },
+        Part {
+            name: "Slack's SDK",
+            home: target.join("slack-sdk"),
+            pins: workspace().join("ci/slack/python.txt"),
+            install: install_python,
+        },
     ];
     // Mostly waiting for the network: all at once.
     let results = std::thread::scope(|scope| {

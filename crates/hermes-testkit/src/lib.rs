@@ -9,6 +9,7 @@
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
 //! | [`oracle`] | the pinned Python original |
+//! | [`slack`] | a Slack with Web API and Socket Mode, several workspaces, faults |
 //! | [`place`] | directories that are not temporary ones |
 //! | [`web_server`] | a web server with the pages and faults of the test |
 //! | [`terminal`] | the built binary at a terminal of its own: keys in, a screen out |
@@ -27,5 +28,6 @@ pub mod oracle;
 pub mod place;
 pub mod process;
 pub mod recorder;
+pub mod slack;
 pub mod terminal;
 pub mod web_server;

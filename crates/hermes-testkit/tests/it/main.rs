@@ -7,3 +7,4 @@ mod formats;
 mod mcp;
 mod oracle;
 mod script;
+mod slack;

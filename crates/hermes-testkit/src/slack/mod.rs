@@ -1,0 +1,323 @@
+//! A Slack on loopback: the Web API and Socket Mode for one app in several workspaces, with the
+//! faults of the real one on demand, and a record of what people see.
+//!
+//! It runs on a thread of its own. A test drives it by the methods here; another program drives
+//! it by `POST /control` with a JSON object (see `control.rs`). Slack's own Python SDK is run
+//! against it (`sdk/slack/certify.py`), so that it is what Slack is as far as that can tell.
+//!
+//! ```
+//! use hermes_testkit::slack::FakeSlack;
+//!
+//! let slack = FakeSlack::start();
+//! slack.add_user("T1", "U1", "alice");
+//! slack.add_channel("T1", "D1", "im");
+//! let ts = slack.say("T1", "D1", "U1", "hello");
+//! assert_eq!(slack.messages("T1", "D1")[0]["ts"], ts);
+//! ```
+
+mod control;
+mod events;
+mod files;
+mod methods;
+mod socket;
+mod state;
+mod talk;
+mod web;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use events::Said;
+pub use state::{Ack, Call, Fault, Upload};
+
+use state::{Frame, World};
+
+/// The app-level token that the server takes.
+pub const APP_TOKEN: &str = "xapp-1-A1-fake";
+
+/// The server. It stops when dropped.
+pub struct FakeSlack {
+    web: SocketAddr,
+    shared: Arc<Shared>,
+    handle: Handle,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    /// Counts changes, for whoever waits for one.
+    changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the world and tells those who wait.
+    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let result = change(&mut self.world());
+        self.changes.send_modify(|count| *count += 1);
+        result
+    }
+}
+
+impl FakeSlack {
+    /// Starts on free ports of loopback with the workspace `T1`, whose bot has the token
+    /// `xoxb-T1` and the user id `UBOTT1`.
+    pub fn start() -> Self {
+        let stop = CancellationToken::new();
+        let (ready, started) = std::sync::mpsc::channel();
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("fake-slack".to_owned())
+            .spawn(move || {
+                let runtime = Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .expect("a runtime for the fake Slack");
+                runtime.block_on(async move {
+                    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+                    let web = TcpListener::bind(any).await.expect("a port on loopback");
+                    let links = TcpListener::bind(any).await.expect("a port on loopback");
+                    let web_address = web.local_addr().expect("the port's number");
+                    let link_address = links.local_addr().expect("the port's number");
+                    let shared = Arc::new(Shared {
+                        world: Mutex::new(World::new(web_address, link_address)),
+                        changes: watch::Sender::new(0),
+                    });
+                    let for_caller = Arc::clone(&shared);
+                    ready
+                        .send((web_address, for_caller, Handle::current()))
+                        .expect("the starter waits");
+                    tokio::join!(
+                        web::accept(web, Arc::clone(&shared), stopped.clone()),
+                        socket::accept(links, Arc::clone(&shared), stopped.clone()),
+                        socket::retry(shared, stopped),
+                    );
+                });
+            })
+            .expect("a thread for the fake Slack");
+        let (web, shared, handle) = started.recv().expect("the fake Slack starts");
+        let slack = Self {
+            web,
+            shared,
+            handle,
+            stop,
+            thread: Some(thread),
+        };
+        slack.add_workspace("T1");
+        slack
+    }
+
+    /// What a client takes as the base of the Web API: `http://127.0.0.1:<port>/api/`.
+    pub fn api_url(&self) -> String {
+        format!("http://{}/api/", self.web)
+    }
+
+    /// Where `POST` takes the commands of other programs.
+    pub fn control_url(&self) -> String {
+        format!("http://{}/control", self.web)
+    }
+
+    /// Another workspace with the app: its bot has the token `xoxb-<team>` and the user id
+    /// `UBOT<team>`.
+    pub fn add_workspace(&self, team: &str) {
+        self.shared.change(|world| world.add_team(team));
+    }
+
+    pub fn add_user(&self, team: &str, user: &str, name: &str) {
+        self.shared
+            .change(|world| world.team(team).add_user(user, name));
+    }
+
+    /// A conversation that the bot is in: `im`, `mpim`, `channel` or `group` (a private channel).
+    pub fn add_channel(&self, team: &str, channel: &str, kind: &str) {
+        self.shared
+            .change(|world| world.team(team).add_channel(channel, kind));
+    }
+
+    /// A person writes. Returns the message's ts.
+    pub fn say(&self, team: &str, channel: &str, user: &str, text: &str) -> String {
+        self.say_with(&Said::new(team, channel, user, text))
+    }
+
+    /// A person writes in a thread.
+    pub fn reply(&self, team: &str, channel: &str, thread: &str, user: &str, text: &str) -> String {
+        self.say_with(&Said::new(team, channel, user, text).thread(thread))
+    }
+
+    pub fn say_with(&self, said: &Said) -> String {
+        self.shared.change(|world| world.say(said))
+    }
+
+    /// A person writes and nothing is delivered, as while no app was connected for long.
+    pub fn say_unheard(&self, said: &Said) -> String {
+        self.shared.change(|world| world.post_as(said))
+    }
+
+    /// The same event as before, in a new envelope, as after an ack that got lost.
+    pub fn say_again(&self, team: &str, channel: &str, ts: &str) {
+        self.shared
+            .change(|world| world.say_again(team, channel, ts));
+    }
+
+    /// A person presses a button of a message.
+    pub fn press(&self, team: &str, channel: &str, ts: &str, action: &str, user: &str) {
+        self.shared
+            .change(|world| world.press(team, channel, ts, action, user));
+    }
+
+    /// A person uses a slash command.
+    pub fn slash(&self, team: &str, channel: &str, user: &str, command: &str, text: &str) {
+        self.shared
+            .change(|world| world.slash(team, channel, user, command, text));
+    }
+
+    /// Any event, as Slack would send it.
+    pub fn event(&self, team: &str, event: &Value) {
+        self.shared.change(|world| world.event(team, event));
+    }
+
+    /// The next call of a method fails like this.
+    pub fn fail_next(&self, method: &str, fault: Fault) {
+        self.shared
+            .change(|world| world.faults.push((method.to_owned(), fault)));
+    }
+
+    /// A token is no longer valid: the error of every call with it.
+    pub fn revoke(&self, token: &str, error: &str) {
+        self.shared.change(|world| {
+            world.revoked.insert(token.to_owned(), error.to_owned());
+        });
+    }
+
+    /// How long an envelope may go without its ack before it is sent again (at most 3 times).
+    pub fn retry_after(&self, pause: Duration) {
+        self.shared.change(|world| world.retry_after = pause);
+    }
+
+    /// Tells every connection to go: `warning`, `refresh_requested` or `link_disabled`.
+    pub fn disconnect(&self, reason: &str) {
+        self.shared.change(|world| {
+            let frame = Frame::Disconnect(reason.to_owned());
+            world.tell_sockets(&frame);
+        });
+    }
+
+    /// Ends every connection without a word.
+    pub fn cut_sockets(&self) {
+        self.shared.change(|world| {
+            world.tell_sockets(&Frame::Cut);
+            world.sockets.clear();
+        });
+    }
+
+    /// Every connection of now goes silent, both ways, and stays open.
+    pub fn freeze_sockets(&self) {
+        self.shared
+            .change(|world| world.tell_sockets(&Frame::Freeze));
+    }
+
+    /// Whether connections are let in.
+    pub fn refuse_sockets(&self, refuse: bool) {
+        self.shared.change(|world| world.refuse = refuse);
+    }
+
+    /// Connections that said hello and are open, frozen ones among them.
+    pub fn sockets(&self) -> usize {
+        self.shared.world().sockets.len()
+    }
+
+    /// Connections ever made.
+    pub fn sockets_ever(&self) -> usize {
+        self.shared.world().sockets_ever
+    }
+
+    /// The messages of a conversation that people see, oldest first, those in threads included.
+    pub fn messages(&self, team: &str, channel: &str) -> Vec<Value> {
+        self.shared.world().visible(team, channel)
+    }
+
+    /// What the bot wrote in a conversation.
+    pub fn answers(&self, team: &str, channel: &str) -> Vec<String> {
+        let messages = self.messages(team, channel);
+        let ours = messages.iter().filter(|one| one.get("bot_id").is_some());
+        ours.map(|one| one["text"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// Messages that only one person saw.
+    pub fn ephemerals(&self, team: &str, channel: &str) -> Vec<Value> {
+        let world = self.shared.world();
+        world
+            .channel(team, channel)
+            .map(|channel| channel.ephemerals.clone())
+            .unwrap_or_default()
+    }
+
+    /// What `assistant.threads.setStatus` said, in order.
+    pub fn statuses(&self, team: &str, channel: &str) -> Vec<String> {
+        let world = self.shared.world();
+        world
+            .channel(team, channel)
+            .map(|channel| channel.statuses.clone())
+            .unwrap_or_default()
+    }
+
+    pub fn uploads(&self) -> Vec<Upload> {
+        self.shared.world().uploads.values().cloned().collect()
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared.world().calls.clone()
+    }
+
+    pub fn calls_of(&self, method: &str) -> Vec<Call> {
+        let mut calls = self.calls();
+        calls.retain(|call| call.method == method);
+        calls
+    }
+
+    pub fn acks(&self) -> Vec<Ack> {
+        self.shared.world().acks.clone()
+    }
+
+    /// Envelopes that wait for their ack or for a connection.
+    pub fn unacked(&self) -> usize {
+        let world = self.shared.world();
+        world.unacked.len() + world.queued.len()
+    }
+
+    /// Waits until `enough` is true of the server.
+    pub async fn wait_for(&self, enough: impl Fn(&Self) -> bool) {
+        let mut changes = self.shared.changes.subscribe();
+        while !enough(self) {
+            changes.changed().await.expect("the server lives");
+        }
+    }
+
+    /// The same for a test without a runtime.
+    pub fn block_until(&self, enough: impl Fn(&Self) -> bool) {
+        self.handle.block_on(self.wait_for(enough));
+    }
+}
+
+impl Drop for FakeSlack {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server's thread was printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What the fake Slack knows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// How a call of the Web API goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 429 with `Retry-After` in seconds.
+    RateLimited(u64),
+    /// This status, with a body that is not JSON.
+    Status(u16),
+    /// `{"ok": false, "error": …}`.
+    Error(String),
+    /// The request is read and not done, and the connection ends with a reset.
+    CutBefore,
+    /// The request is read and done, and the connection ends with a reset.
+    CutAfter,
+    /// The request is read and not done, and no answer ever comes.
+    HangBefore,
+    /// The request is read and done, and no answer ever comes.
+    HangAfter,
+}
+
+/// A call of the Web API that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub method: String,
+    pub token: String,
+    pub args: Value,
+}
+
+/// An acknowledgement that came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ack {
+    pub envelope_id: String,
+    /// `events_api`, `interactive`, `slash_commands`.
+    pub kind: String,
+    /// What the ack carried.
+    pub payload: Value,
+}
+
+/// A file that the app sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upload {
+    pub id: String,
+    pub team: String,
+    pub name: String,
+    pub length: usize,
+    pub bytes: Option<Vec<u8>>,
+    /// Whether it was completed.
+    pub complete: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Frame {
+    Text(String),
+    Disconnect(String),
+    Freeze,
+    Cut,
+}
+
+pub(super) struct Socket {
+    pub id: u64,
+    pub frames: mpsc::Sender<Frame>,
+}
+
+/// Something for the app that has no ack yet.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub kind: &'static str,
+    pub payload: Value,
+    pub retry: u32,
+}
+
+pub(super) struct Sent {
+    pub envelope: Envelope,
+    pub at: Instant,
+}
+
+pub(super) struct World {
+    pub web: SocketAddr,
+    pub links: SocketAddr,
+    pub teams: BTreeMap<String, Team>,
+    pub tickets: BTreeSet<String>,
+    pub sockets: Vec<Socket>,
+    pub sockets_ever: usize,
+    pub refuse: bool,
+    pub queued: VecDeque<Envelope>,
+    pub unacked: HashMap<String, Sent>,
+    pub acks: Vec<Ack>,
+    pub calls: Vec<Call>,
+    pub faults: Vec<(String, Fault)>,
+    pub revoked: HashMap<String, String>,
+    pub uploads: BTreeMap<String, Upload>,
+    pub retry_after: Duration,
+    /// Events by team, channel and ts, to send them again.
+    pub said: HashMap<(String, String, String), Value>,
+    last_ts: u64,
+    counter: u64,
+}
+
+pub(super) struct Team {
+    pub id: String,
+    pub token: String,
+    pub bot_user: String,
+    pub bot_id: String,
+    pub users: BTreeMap<String, String>,
+    pub channels: BTreeMap<String, Channel>,
+    /// Files that people sent: id, then content.
+    pub files: BTreeMap<String, (Value, Vec<u8>)>,
+}
+
+pub(super) struct Channel {
+    pub kind: String,
+    /// Slack's message objects, oldest first.
+    pub messages: Vec<Value>,
+    pub ephemerals: Vec<Value>,
+    pub statuses: Vec<String>,
+}
+
+impl World {
+    pub(super) fn new(web: SocketAddr, links: SocketAddr) -> Self {
+        Self {
+            web,
+            links,
+            teams: BTreeMap::new(),
+            tickets: BTreeSet::new(),
+            sockets: Vec::new(),
+            sockets_ever: 0,
+            refuse: false,
+            queued: VecDeque::new(),
+            unacked: HashMap::new(),
+            acks: Vec::new(),
+            calls: Vec::new(),
+            faults: Vec::new(),
+            revoked: HashMap::new(),
+            uploads: BTreeMap::new(),
+            retry_after: Duration::from_secs(3),
+            said: HashMap::new(),
+            last_ts: 0,
+            counter: 0,
+        }
+    }
+
+    pub(super) fn add_team(&mut self, id: &str) {
+        let bot_user = format!("UBOT{id}");
+        let users = BTreeMap::from([(bot_user.clone(), "hermes".to_owned())]);
+        let team = Team {
+            id: id.to_owned(),
+            token: format!("xoxb-{id}"),
+            bot_user,
+            bot_id: format!("B{id}"),
+            users,
+            channels: BTreeMap::new(),
+            files: BTreeMap::new(),
+        };
+        self.teams.insert(id.to_owned(), team);
+    }
+
+    pub(super) fn team(&mut self, id: &str) -> &mut Team {
+        self.teams
+            .get_mut(id)
+            .unwrap_or_else(|| panic!("no workspace {id}"))
+    }
+
+    pub(super) fn team_of(&self, token: &str) -> Option<&Team> {
+        self.teams.values().find(|team| team.token == token)
+    }
+
+    pub(super) fn channel(&self, team: &str, channel: &str) -> Option<&Channel> {
+        self.teams.get(team)?.channels.get(channel)
+    }
+
+    pub(super) fn visible(&self, team: &str, channel: &str) -> Vec<Value> {
+        self.channel(team, channel)
+            .map(|channel| channel.messages.clone())
+            .unwrap_or_default()
+    }
+
+    /// A number of its own, for ids.
+    pub(super) fn number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// A ts of its own: time, and always later than the one before.
+    pub(super) fn next_ts(&mut self) -> String {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |time| time.as_micros() as u64);
+        self.last_ts = now.max(self.last_ts + 1);
+        format!(
+            "{}.{:06}",
+            self.last_ts / 1_000_000,
+            self.last_ts % 1_000_000
+        )
+    }
+
+    pub(super) fn take_fault(&mut self, method: &str) -> Option<Fault> {
+        let at = self.faults.iter().position(|(name, _)| name == method)?;
+        Some(self.faults.remove(at).1)
+    }
+
+    pub(super) fn tell_sockets(&mut self, frame: &Frame) {
+        self.sockets
+            .retain(|socket| socket.frames.try_send(frame.clone()).is_ok());
+    }
+
+    /// To one connection, as Slack does, or later to the next one.
+    pub(super) fn deliver(&mut self, envelope: Envelope) {
+        self.queued.push_back(envelope);
+        self.flush();
+    }
+
+    pub(super) fn flush(&mut self) {
+        while !self.sockets.is_empty() {
+            let Some(envelope) = self.queued.pop_front() else {
+                return;
+            };
+            let number = self.number();
+            let id = format!("00000000-0000-4000-8000-{number:012x}");
+            let text = json!({
+                "envelope_id": id,
+                "payload": envelope.payload,
+                "type": envelope.kind,
+                "accepts_response_payload": envelope.kind != "events_api",
+                "retry_attempt": envelope.retry,
+                "retry_reason": if envelope.retry > 0 { "timeout" } else { "" },
+            });
+            // Any of them, as long as each has its turn.
+            let at = (number as usize) % self.sockets.len();
+            let frame = Frame::Text(text.to_string());
+            if self.sockets[at].frames.try_send(frame).is_err() {
+                self.sockets.remove(at);
+                self.queued.push_front(envelope);
+                continue;
+            }
+            let sent = Sent {
+                envelope,
+                at: Instant::now(),
+            };
+            self.unacked.insert(id, sent);
+        }
+    }
+
+    /// Sends again what has waited too long for its ack, and drops what did so three times.
+    pub(super) fn retry(&mut self) {
+        let old: Vec<String> = self
+            .unacked
+            .iter()
+            .filter(|(_, sent)| sent.at.elapsed() >= self.retry_after)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in old {
+            if let Some(sent) = self.unacked.remove(&id) {
+                let retry = sent.envelope.retry + 1;
+                // Slack tries events three more times, and others not at all.
+                if retry <= 3 && sent.envelope.kind == "events_api" {
+                    let envelope = Envelope {
+                        retry,
+                        ..sent.envelope
+                    };
+                    self.deliver(envelope);
+                }
+            }
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, text: &str) {
+        let Ok(ack) = serde_json::from_str::<Value>(text) else {
+            return;
+        };
+        let id = ack["envelope_id"].as_str().unwrap_or_default();
+        if let Some(sent) = self.unacked.remove(id) {
+            self.acks.push(Ack {
+                envelope_id: id.to_owned(),
+                kind: sent.envelope.kind.to_owned(),
+                payload: ack["payload"].clone(),
+            });
+        }
+    }
+}
+
+impl Team {
+    pub(super) fn add_user(&mut self, id: &str, name: &str) {
+        self.users.insert(id.to_owned(), name.to_owned());
+    }
+
+    pub(super) fn add_channel(&mut self, id: &str, kind: &str) {
+        let channel = Channel {
+            kind: kind.to_owned(),
+            messages: Vec::new(),
+            ephemerals: Vec::new(),
+            statuses: Vec::new(),
+        };
+        self.channels.insert(id.to_owned(), channel);
+    }
+}
+
+impl Channel {
+    pub(super) fn message(&mut self, ts: &str) -> Option<&mut Value> {
+        self.messages.iter_mut().find(|one| one["ts"] == ts)
+    }
+}
