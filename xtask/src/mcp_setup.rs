@@ -63,6 +63,12 @@ pub(crate) fn run() -> Result<bool> {
             pins: workspace().join("ci/slack/python.txt"),
             install: install_python,
         },
+        Part {
+            name: "SDKs for Telegram",
+            home: target.join("telegram-sdks"),
+            pins: workspace().join("ci/telegram/python.txt"),
+            install: install_python,
+        },
     ];
     // Mostly waiting for the network: all at once.
     let results = std::thread::scope(|scope| {

@@ -13,6 +13,7 @@
 //! | [`place`] | directories that are not temporary ones |
 //! | [`web_server`] | a web server with the pages and faults of the test |
 //! | [`terminal`] | the built binary at a terminal of its own: keys in, a screen out |
+//! | [`telegram`] | Telegram's Bot API, certified by two SDKs, with faults |
 //! | [`process`] | running the built binary in a clean environment |
 #![expect(
     clippy::expect_used,
@@ -29,5 +30,6 @@ pub mod place;
 pub mod process;
 pub mod recorder;
 pub mod slack;
+pub mod telegram;
 pub mod terminal;
 pub mod web_server;

@@ -59,9 +59,7 @@ impl Connection {
                 .find(|(key, _)| key == name)
                 .map(|(_, value)| value.to_ascii_lowercase())
         };
-        if header("transfer-encoding").is_some() {
-            return Err(invalid("chunked request bodies are not understood here"));
-        }
+        let chunked = header("transfer-encoding").is_some();
         if header("expect").is_some() {
             self.stream
                 .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -71,14 +69,14 @@ impl Connection {
             Some(text) => text.parse().map_err(|_| invalid("bad content-length"))?,
             None => 0,
         };
-        while self.buffer.len() < head.length + length {
-            if self.buffer.len() > MAX_REQUEST || self.fill().await? == 0 {
-                return Err(invalid("the request ended before its body did"));
-            }
-        }
-        let rest = self.buffer.split_off(head.length + length);
-        let mut whole = std::mem::replace(&mut self.buffer, rest);
-        let body = whole.split_off(head.length);
+        let body = if chunked {
+            self.chunked_body(head.length).await?
+        } else {
+            self.need(head.length + length).await?;
+            let rest = self.buffer.split_off(head.length + length);
+            let mut whole = std::mem::replace(&mut self.buffer, rest);
+            whole.split_off(head.length)
+        };
         let keep_alive = header("connection").is_none_or(|value| value != "close");
         Ok(Some(Incoming {
             method: head.method,
@@ -88,6 +86,39 @@ impl Connection {
             keep_alive,
             arrived_ns,
         }))
+    }
+
+    /// Reads until this many bytes are there.
+    async fn need(&mut self, bytes: usize) -> io::Result<()> {
+        while self.buffer.len() < bytes {
+            if self.buffer.len() > MAX_REQUEST || self.fill().await? == 0 {
+                return Err(invalid("the request ended before its body did"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A body that comes in chunks, without its trailers.
+    async fn chunked_body(&mut self, from: usize) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let mut at = from;
+        loop {
+            let (head, length) = loop {
+                match httparse::parse_chunk_size(&self.buffer[at..]) {
+                    Ok(httparse::Status::Complete((head, length))) => break (head, length),
+                    Ok(httparse::Status::Partial) => self.need(self.buffer.len() + 1).await?,
+                    Err(_) => return Err(invalid("bad chunk size")),
+                }
+            };
+            let end = at + head + length as usize;
+            self.need(end + 2).await?;
+            body.extend_from_slice(&self.buffer[at + head..end]);
+            at = end + 2;
+            if length == 0 {
+                self.buffer.drain(..at);
+                return Ok(body);
+            }
+        }
     }
 
     async fn fill(&mut self) -> io::Result<usize> {

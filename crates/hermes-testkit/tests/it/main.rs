@@ -8,3 +8,4 @@ mod mcp;
 mod oracle;
 mod script;
 mod slack;
+mod telegram;

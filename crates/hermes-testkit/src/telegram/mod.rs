@@ -1,0 +1,325 @@
+//! Telegram's Bot API on loopback: polling and webhooks, messages with their markup checked, files,
+//! buttons, and the faults of the real one on demand.
+//!
+//! It is certified by python-telegram-bot and aiogram (`sdk/telegram`), which take it for the real
+//! one. It runs on a thread of its own with its own clock, so that a test may pause tokio's time.
+//!
+//! ```
+//! use hermes_testkit::telegram::{Says, Telegram};
+//!
+//! let telegram = Telegram::start();
+//! telegram.person(7, "Ada");
+//! telegram.say(Says::text(7, "hello"));
+//! assert_eq!(telegram.pending(), 1);
+//! assert!(telegram.shown(7).is_empty());
+//! ```
+
+mod answer;
+mod chats;
+mod control;
+mod hook;
+mod markup;
+mod media;
+mod messages;
+mod params;
+mod people;
+mod serve;
+mod world;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use params::{Params, Upload};
+pub use people::Says;
+pub use world::{Fault, File, Request, Shown};
+use world::{Planned, World};
+
+/// The token of the bot.
+pub const TOKEN: &str = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";
+
+/// The server. It stops when dropped.
+pub struct Telegram {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    /// Moves with every change of the world.
+    version: watch::Sender<u64>,
+    refusing: watch::Sender<bool>,
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let result = change(&mut self.world());
+        self.version.send_modify(|version| *version += 1);
+        result
+    }
+}
+
+impl Telegram {
+    /// Starts on a free port of loopback. Works inside and outside a tokio runtime.
+    pub fn start() -> Self {
+        Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    pub fn start_on(address: SocketAddr) -> Self {
+        let shared = Arc::new(Shared {
+            world: Mutex::new(World::new(TOKEN)),
+            version: watch::Sender::new(0),
+            refusing: watch::Sender::new(false),
+        });
+        let stop = CancellationToken::new();
+        let (ready, started) = std::sync::mpsc::channel();
+        let (for_thread, stopped) = (shared.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("telegram".to_owned())
+            .spawn(move || {
+                let runtime = Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .expect("a runtime for the server");
+                runtime.block_on(async move {
+                    let listener = TcpListener::bind(address)
+                        .await
+                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
+                    let bound = listener.local_addr().expect("the listener has an address");
+                    ready.send(bound).expect("the starter waits");
+                    let hook = hook::deliver(for_thread.clone(), stopped.clone());
+                    tokio::join!(hook, serve::accept(listener, for_thread, stopped));
+                });
+            })
+            .expect("a thread for the server");
+        let address = started.recv().expect("the server starts");
+        Self {
+            address,
+            shared,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn root_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What comes before the token in the address of a method: `extra.base_url`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/bot", self.address)
+    }
+
+    /// What comes before the token in the address of a file: `extra.base_file_url`.
+    pub fn base_file_url(&self) -> String {
+        format!("http://{}/file/bot", self.address)
+    }
+
+    pub fn bot_id(&self) -> i64 {
+        self.shared.world().bot_id()
+    }
+
+    /// The bot's name without `@`.
+    pub fn username(&self) -> String {
+        self.shared.world().username().to_owned()
+    }
+
+    /// Another token is valid from now on: the old one was revoked.
+    pub fn revoke(&self) {
+        self.shared
+            .change(|world| world.token = format!("{}:another", world.bot_id()));
+    }
+
+    /// A person who has started the bot; the private chat has the same id.
+    pub fn person(&self, id: i64, name: &str) {
+        self.shared.change(|world| world.add_person(id, name));
+    }
+
+    /// `kind`: `group`, `supergroup`, `channel`.
+    pub fn group(&self, id: i64, title: &str, kind: &str) {
+        self.shared
+            .change(|world| world.add_group(id, title, kind, false));
+    }
+
+    /// A supergroup with topics; 1 is the general one, which has no number in calls.
+    pub fn forum(&self, id: i64, title: &str, topics: &[(i64, &str)]) {
+        self.shared.change(|world| {
+            world.add_group(id, title, "supergroup", true);
+            let chat = world.chats.get_mut(&id).expect("it was added");
+            for (thread, name) in topics {
+                chat.topics.insert(*thread, (*name).to_owned());
+            }
+        });
+    }
+
+    /// A person writes. Gives the id of the message.
+    pub fn say(&self, says: Says) -> i64 {
+        self.shared.change(|world| world.say(says))
+    }
+
+    /// A person presses a button. Gives the id of the query.
+    pub fn press(&self, person: i64, chat: i64, message: i64, data: &str) -> String {
+        self.shared
+            .change(|world| world.press(person, chat, message, data))
+    }
+
+    /// Any update, as Telegram words it.
+    pub fn update(&self, kind: &str, content: Value) -> Option<i64> {
+        self.shared.change(|world| world.update(kind, content))
+    }
+
+    /// A group becomes a supergroup with another id.
+    pub fn migrate(&self, from: i64, to: i64) {
+        self.shared.change(|world| world.migrate(from, to));
+    }
+
+    /// The person blocks the bot, or no longer does.
+    pub fn block(&self, chat: i64, blocked: bool) {
+        self.shared.change(|world| {
+            if let Some(chat) = world.chats.get_mut(&chat) {
+                chat.blocked = blocked;
+            }
+        });
+    }
+
+    /// A person deletes a message.
+    pub fn forget(&self, chat: i64, message: i64) {
+        self.shared.change(|world| {
+            world.messages.remove(&(chat, message));
+        });
+    }
+
+    /// The next `times` calls of the method (`*`: of every one) go wrong. Downloads are called
+    /// `download`.
+    pub fn fault(&self, method: &str, fault: Fault, times: usize) {
+        self.plan(method, fault, Some(times));
+    }
+
+    /// Every call of the method goes wrong until [`Telegram::clear_faults`].
+    pub fn fault_always(&self, method: &str, fault: Fault) {
+        self.plan(method, fault, None);
+    }
+
+    fn plan(&self, method: &str, fault: Fault, times: Option<usize>) {
+        let method = (method != "*").then(|| method.to_owned());
+        let planned = Planned {
+            method,
+            fault,
+            times,
+        };
+        self.shared.change(|world| world.faults.push(planned));
+    }
+
+    pub fn clear_faults(&self) {
+        self.shared.change(|world| world.faults.clear());
+    }
+
+    /// Whether connections are refused.
+    pub fn refuse(&self, refusing: bool) {
+        self.shared.refusing.send_replace(refusing);
+    }
+
+    /// A new size for a file that people sent: what the service says about it.
+    pub fn claim_size(&self, file_id: &str, size: u64) {
+        self.shared.change(|world| {
+            if let Some(file) = world.files.get_mut(file_id) {
+                file.size = size;
+            }
+        });
+    }
+
+    /// The bot's messages in a chat that are there now, oldest first.
+    pub fn shown(&self, chat: i64) -> Vec<Shown> {
+        self.shared.world().shown(chat)
+    }
+
+    /// The texts of them.
+    pub fn texts(&self, chat: i64) -> Vec<String> {
+        let shown = self.shown(chat);
+        shown.into_iter().map(|message| message.text).collect()
+    }
+
+    /// Updates that no offset confirmed yet.
+    pub fn pending(&self) -> usize {
+        self.shared.world().updates.len()
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.world().requests.clone()
+    }
+
+    /// How often a method was called.
+    pub fn calls(&self, method: &str) -> usize {
+        let world = self.shared.world();
+        let calls = world.requests.iter();
+        calls.filter(|request| request.method == method).count()
+    }
+
+    /// The bot's signs on a message.
+    pub fn reactions(&self, chat: i64, message: i64) -> Vec<String> {
+        let world = self.shared.world();
+        world
+            .reactions
+            .get(&(chat, message))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Drafts so far: chat, draft, text.
+    pub fn drafts(&self) -> Vec<(i64, i64, String)> {
+        self.shared.world().drafts.clone()
+    }
+
+    /// Chat actions so far: chat, thread, action.
+    pub fn actions(&self) -> Vec<(i64, Option<i64>, String)> {
+        self.shared.world().actions.clone()
+    }
+
+    /// What the person who pressed was told. `None`: nothing yet, the button still spins.
+    pub fn callback_answer(&self, query: &str) -> Option<Value> {
+        self.shared.world().callbacks.get(query).cloned().flatten()
+    }
+
+    /// The menu for a scope: `default`, `all_private_chats`, `all_group_chats`.
+    pub fn commands(&self, scope: &str) -> Option<Value> {
+        self.shared.world().commands.get(scope).cloned()
+    }
+
+    /// The address of the webhook; empty: none.
+    pub fn webhook(&self) -> String {
+        self.shared.world().webhook.url.clone()
+    }
+
+    /// Waits until the world is as it should be.
+    pub async fn wait_for(&self, ready: impl Fn(&Self) -> bool) {
+        let mut changed = self.shared.version.subscribe();
+        while !ready(self) {
+            changed
+                .changed()
+                .await
+                .expect("the server outlives its handle");
+        }
+    }
+}
+
+impl Drop for Telegram {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server thread was already printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}
