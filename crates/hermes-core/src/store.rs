@@ -184,6 +184,8 @@ pub enum StoreError {
         "delivery on this home belongs to another gateway ({holder}); stop that one or wait until it ends"
     )]
     NotOwner { holder: String },
+    #[error("turn {0} ended before")]
+    Ended(String),
     #[error("{0}")]
     Invalid(String),
     #[error("{what}: {source}")]

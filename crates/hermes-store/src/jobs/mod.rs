@@ -4,9 +4,16 @@
 //! their order. What older programs or hands left behind (a byte order mark, a bare list, raw
 //! control characters, jobs without an id, a list as `deliver`) is read, and put right by the
 //! next write.
+//!
+//! Beside it lie `executions.db` (the history), `output/` (what runs came to) and `finished/` (runs
+//! whose end is not recorded everywhere yet).
 
+mod claim;
+mod executions;
+mod finished;
 mod json;
 mod next;
+mod output;
 mod record;
 pub mod schedule;
 
@@ -21,7 +28,11 @@ use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
+pub use claim::{After, ClaimError, Claimant, RunEnd, Taken};
+pub use executions::{Execution, Executions, ExecutionsError};
+pub use finished::{Finished, FinishedRuns};
 pub use next::GRACE;
+pub use output::Outputs;
 pub use record::Job;
 pub use schedule::{Schedule, ScheduleError};
 

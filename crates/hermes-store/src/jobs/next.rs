@@ -35,7 +35,7 @@ impl Schedule {
 }
 
 /// A stored time; without an offset (old records) it is local.
-fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<FixedOffset>> {
+pub(super) fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<FixedOffset>> {
     if let Ok(at) = DateTime::parse_from_rfc3339(text) {
         return Some(at);
     }

@@ -1,0 +1,402 @@
+//! Who runs a job, and what becomes of it: claims are stored before anything runs, so that a job
+//! runs at most once however many processes look at the table, and whatever kills them.
+//!
+//! The fields are those of the original: a recurring job is claimed by moving `next_run_at` on; a
+//! single one by `run_claim` and by counting `repeat.completed`; one that a person runs by
+//! `fire_claim` as well.
+
+use chrono::{DateTime, FixedOffset, TimeDelta, TimeZone};
+use serde_json::{Map, Value, json};
+
+use super::next::moment;
+use super::schedule::{Schedule, iso};
+use super::{Contents, Job, JobError, JobTable};
+
+/// A claim of somebody who runs a job now is good for this long.
+const FIRE_CLAIM: TimeDelta = TimeDelta::minutes(5);
+
+/// Whoever claims jobs.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    /// For people: host and process.
+    pub by: String,
+    /// The claim of a single run is refreshed while it runs; one that is older than this is left
+    /// over from a process that died.
+    pub lease: TimeDelta,
+}
+
+/// What a look at the table brought.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Claimed: whoever took them runs them.
+    pub jobs: Vec<Job>,
+    /// More are due than could be taken.
+    pub more: bool,
+    /// Due, and their last run still goes on: this time is left out.
+    pub busy: Vec<Job>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunEnd {
+    /// `None`: it did what it should.
+    pub error: Option<String>,
+    /// Why the result could not be handed over to a place that it was for.
+    pub delivery_error: Option<String>,
+}
+
+/// What became of a job after its run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum After {
+    Kept(Box<Job>),
+    /// It has run as often as it was to.
+    Removed,
+    /// Somebody removed it while it ran.
+    Gone,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error("the job {0:?} runs already")]
+    Running(String),
+    #[error("the job {0:?} is paused; resume it first")]
+    Paused(String),
+    #[error("the job {0:?} has run as often as it was to; give it a new time first")]
+    Spent(String),
+}
+
+impl JobTable {
+    /// Claims what is due, at most `limit` jobs. Recurring jobs that were missed run once, however
+    /// often they were. `running` says whether a run of a job goes on somewhere.
+    pub fn take_due<Tz: TimeZone>(
+        &self,
+        now: &DateTime<Tz>,
+        who: &Claimant,
+        limit: usize,
+        running: impl Fn(&str) -> bool,
+    ) -> Result<Taken, JobError> {
+        // Nothing is locked or written while nothing is to be done.
+        if !self.list()?.iter().any(|job| wants_attention(job, now)) {
+            return Ok(Taken::default());
+        }
+        self.change(|contents| {
+            let mut taken = Taken::default();
+            contents.jobs.retain_mut(|stored| {
+                let Some(mut job) = Job::from_stored(stored) else {
+                    return true;
+                };
+                let kept = look_at(&mut job, now, who, limit, &running, &mut taken);
+                *stored = Value::Object(job.fields().clone());
+                kept
+            });
+            Ok(taken)
+        })
+    }
+
+    /// Claims a job that a person wants to run now, due or not.
+    pub fn take_now<Tz: TimeZone>(
+        &self,
+        reference: &str,
+        now: &DateTime<Tz>,
+        who: &Claimant,
+        running: impl Fn(&str) -> bool,
+    ) -> Result<Job, ClaimError> {
+        let mut refused = None;
+        let job = self.update(reference, |job| {
+            let schedule = job.schedule()?;
+            let name = job.name();
+            let held = fresh(job, "fire_claim", now, FIRE_CLAIM)
+                || (!schedule.is_recurring() && fresh(job, "run_claim", now, who.lease));
+            if held || running(job.id()) {
+                refused = Some(ClaimError::Running(name));
+            } else if !job.enabled() || job.state() == "paused" {
+                refused = Some(ClaimError::Paused(name));
+            } else if !schedule.is_recurring() && spent(job) {
+                refused = Some(ClaimError::Spent(name));
+            } else {
+                job.set("fire_claim", claim(now, who));
+                stamp(job, &schedule, now, who);
+            }
+            Ok(())
+        })?;
+        refused.map_or(Ok(job), Err)
+    }
+
+    /// Says that a single run still goes on. `false`: the claim is not ours any more.
+    pub fn refresh_claim<Tz: TimeZone>(
+        &self,
+        id: &str,
+        now: &DateTime<Tz>,
+        who: &Claimant,
+    ) -> Result<bool, JobError> {
+        let ours = |job: &Job| {
+            job.fields()
+                .get("run_claim")
+                .is_some_and(|claim| claim["by"] == who.by)
+        };
+        match self.get(id) {
+            Ok(job) if ours(&job) => {}
+            Ok(_) | Err(JobError::NotFound(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let job = self.update(id, |job| {
+            if ours(job) {
+                job.set("run_claim", claim(now, who));
+            }
+            Ok(())
+        })?;
+        Ok(ours(&job))
+    }
+
+    /// Records the end of a run and decides about the next one.
+    pub fn finish_run<Tz: TimeZone>(
+        &self,
+        id: &str,
+        now: &DateTime<Tz>,
+        end: &RunEnd,
+    ) -> Result<After, JobError> {
+        self.change(|contents| {
+            let Some(at) = place(contents, id) else {
+                return Ok(After::Gone);
+            };
+            let Some(mut job) = Job::from_stored(&contents.jobs[at]) else {
+                return Ok(After::Gone);
+            };
+            if !finish(&mut job, now, end) {
+                contents.jobs.remove(at);
+                return Ok(After::Removed);
+            }
+            contents.jobs[at] = Value::Object(job.fields().clone());
+            Ok(After::Kept(Box::new(job)))
+        })
+    }
+}
+
+fn place(contents: &Contents, id: &str) -> Option<usize> {
+    contents.jobs.iter().position(|stored| stored["id"] == id)
+}
+
+/// Whether it is due, or has no time although it should.
+fn wants_attention<Tz: TimeZone>(job: &Job, now: &DateTime<Tz>) -> bool {
+    job.enabled() && due_at(job, now).is_none_or(|at| at <= now.fixed_offset())
+}
+
+fn due_at<Tz: TimeZone>(job: &Job, now: &DateTime<Tz>) -> Option<DateTime<FixedOffset>> {
+    moment(job.fields().get("next_run_at")?.as_str()?, &now.timezone())
+}
+
+/// `false`: the job is spent and goes.
+fn look_at<Tz: TimeZone>(
+    job: &mut Job,
+    now: &DateTime<Tz>,
+    who: &Claimant,
+    limit: usize,
+    running: impl Fn(&str) -> bool,
+    taken: &mut Taken,
+) -> bool {
+    if !job.enabled() || job.state() == "paused" {
+        return true;
+    }
+    let Ok(schedule) = job.schedule() else {
+        tracing::debug!(job = job.id(), "its schedule cannot be read");
+        return true;
+    };
+    let once = !schedule.is_recurring();
+    if once
+        && (fresh(job, "run_claim", now, who.lease) || fresh(job, "fire_claim", now, FIRE_CLAIM))
+    {
+        return true;
+    }
+    let Some(due) = due_at(job, now).or_else(|| recover(job, &schedule, now)) else {
+        return true;
+    };
+    if due > now.fixed_offset() || moved(job, &schedule, due, now) {
+        return true;
+    }
+    if running(job.id()) {
+        if !once {
+            advance(job, &schedule, now);
+            taken.busy.push(job.clone());
+        }
+        return true;
+    }
+    if once && spent(job) {
+        tracing::info!(job = job.id(), "removed: it has run as often as it was to");
+        return false;
+    }
+    if taken.jobs.len() >= limit {
+        taken.more = true;
+        return true;
+    }
+    stamp(job, &schedule, now, who);
+    taken.jobs.push(job.clone());
+    true
+}
+
+/// A job without a time, or with one that cannot be read, gets one.
+fn recover<Tz: TimeZone>(
+    job: &mut Job,
+    schedule: &Schedule,
+    now: &DateTime<Tz>,
+) -> Option<DateTime<FixedOffset>> {
+    if !schedule.is_recurring() && !job.text("last_run_at").is_empty() {
+        return None;
+    }
+    let next = schedule.next_after(now)?;
+    job.set("next_run_at", json!(next));
+    due_at(job, now)
+}
+
+/// The time zone is another one since the time was stored, and by the clock on the wall it is not
+/// due yet: it gets its time anew. A time that belongs to the schedule in this zone stays, also
+/// when the offset changed with the season.
+fn moved<Tz: TimeZone>(
+    job: &mut Job,
+    schedule: &Schedule,
+    due: DateTime<FixedOffset>,
+    now: &DateTime<Tz>,
+) -> bool {
+    let here = now.fixed_offset();
+    let other_zone = matches!(schedule, Schedule::Cron { .. })
+        && due.offset() != here.offset()
+        && due.naive_local() > here.naive_local();
+    if !other_zone {
+        return false;
+    }
+    let before = (due - TimeDelta::seconds(1)).with_timezone(&now.timezone());
+    let fits = schedule
+        .next_after(&before)
+        .and_then(|next| moment(&next, &now.timezone()))
+        .is_some_and(|next| next == due);
+    if !fits {
+        advance(job, schedule, now);
+    }
+    !fits
+}
+
+fn advance<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>) {
+    job.set("next_run_at", json!(schedule.next_after(now)));
+}
+
+fn claim<Tz: TimeZone>(now: &DateTime<Tz>, who: &Claimant) -> Value {
+    json!({ "at": iso(&now.fixed_offset()), "by": who.by })
+}
+
+/// Makes a run known before it begins.
+fn stamp<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>, who: &Claimant) {
+    if schedule.is_recurring() {
+        advance(job, schedule, now);
+        return;
+    }
+    job.set("run_claim", claim(now, who));
+    // A time in the future means from here on that somebody gave it a new one.
+    if due_at(job, now).is_none_or(|at| at > now.fixed_offset()) {
+        job.set("next_run_at", json!(iso(&now.fixed_offset())));
+    }
+    if let Some((times, completed)) = counted(job)
+        && completed < times
+    {
+        count(job, completed + 1);
+    }
+}
+
+fn fresh<Tz: TimeZone>(job: &Job, field: &str, now: &DateTime<Tz>, lease: TimeDelta) -> bool {
+    let stored = job
+        .fields()
+        .get(field)
+        .and_then(|claim| claim["at"].as_str());
+    let Some(at) = stored.and_then(|at| moment(at, &now.timezone())) else {
+        return false;
+    };
+    // One from the future was written by a clock that was wrong.
+    let age = now.fixed_offset() - at;
+    age >= TimeDelta::zero() && age < lease
+}
+
+/// How often it is to run and how often it has, where that is limited.
+fn counted(job: &Job) -> Option<(i64, i64)> {
+    let repeat = job.fields().get("repeat")?;
+    let times = repeat["times"].as_i64().filter(|times| *times > 0)?;
+    Some((times, repeat["completed"].as_i64().unwrap_or(0)))
+}
+
+fn spent(job: &Job) -> bool {
+    counted(job).is_some_and(|(times, completed)| completed >= times)
+}
+
+fn count(job: &mut Job, completed: i64) {
+    let mut repeat = match job.fields().get("repeat") {
+        Some(Value::Object(repeat)) => repeat.clone(),
+        _ => Map::new(),
+    };
+    repeat.insert("completed".to_owned(), json!(completed));
+    job.set("repeat", Value::Object(repeat));
+}
+
+/// `false`: that was its last run.
+fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunEnd) -> bool {
+    let status = if end.error.is_none() { "ok" } else { "error" };
+    job.set("last_run_at", json!(iso(&now.fixed_offset())));
+    job.set("last_status", json!(status));
+    job.set("last_error", json!(end.error));
+    job.set("last_delivery_error", json!(end.delivery_error));
+    job.set("fire_claim", Value::Null);
+    if job
+        .fields()
+        .get("run_claim")
+        .is_some_and(|claim| !claim.is_null())
+    {
+        job.set("run_claim", Value::Null);
+    }
+    let Ok(schedule) = job.schedule() else {
+        return true;
+    };
+    let once = !schedule.is_recurring();
+    let ahead = due_at(job, now).is_some_and(|at| at > now.fixed_offset());
+    let completed = job
+        .fields()
+        .get("repeat")
+        .map(|repeat| repeat["completed"].as_i64().unwrap_or(0));
+    if once && ahead {
+        // Somebody gave it a new time while it ran.
+        if let Some(completed) = completed {
+            count(job, (completed - 1).max(0));
+        }
+    } else if let Some(completed) = completed {
+        // A single run was counted when it was claimed.
+        if !(once && counted(job).is_some() && completed > 0) {
+            count(job, completed + 1);
+        }
+        if spent(job) {
+            return false;
+        }
+    }
+    settle_next(job, &schedule, now, ahead);
+    true
+}
+
+fn settle_next<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>, ahead: bool) {
+    if !schedule.is_recurring() && !ahead {
+        job.set("next_run_at", Value::Null);
+        job.set("enabled", json!(false));
+        job.set("state", json!("completed"));
+        return;
+    }
+    if due_at(job, now).is_none() {
+        advance(job, schedule, now);
+    }
+    if job.text("next_run_at").is_empty() {
+        job.set("state", json!("error"));
+        if job.text("last_error").is_empty() {
+            job.set("last_error", json!("no day fits its schedule any more"));
+        }
+    } else if job.state() != "paused" {
+        job.set("state", json!("scheduled"));
+    }
+}
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;

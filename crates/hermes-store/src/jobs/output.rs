@@ -1,0 +1,131 @@
+//! `output/<job>/<time>.md`: what each run of a job came to, in the original's place and names.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, TimeZone};
+use hermes_config::fs;
+
+/// Where a home keeps the results of its jobs.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    dir: PathBuf,
+    /// Files per job; 0 keeps all.
+    keep: usize,
+}
+
+impl Outputs {
+    /// `dir` is `<home>/cron`.
+    pub fn new(dir: &Path, keep: usize) -> Self {
+        Self {
+            dir: dir.join("output"),
+            keep,
+        }
+    }
+
+    /// Writes what a run came to. The same run again replaces its file.
+    pub fn save<Tz: TimeZone>(
+        &self,
+        job: &str,
+        at: &DateTime<Tz>,
+        document: &str,
+    ) -> io::Result<PathBuf> {
+        let dir = self.of(job)?;
+        fs::create_private_dir(&self.dir)?;
+        fs::create_private_dir(&dir)?;
+        let name = at.naive_local().format("%Y-%m-%d_%H-%M-%S.md").to_string();
+        let path = dir.join(name);
+        fs::write_atomic(&path, document.as_bytes(), 0o600)?;
+        self.prune(&dir);
+        Ok(path)
+    }
+
+    /// The newest result, up to `limit` bytes of it.
+    pub fn latest(&self, job: &str, limit: u64) -> io::Result<Option<String>> {
+        let Some(path) = documents(&self.of(job)?)?.pop() else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?
+            .take(limit)
+            .read_to_end(&mut bytes)?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Throws the results of a job away.
+    pub fn forget(&self, job: &str) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.of(job)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Ids come from a file that others write: none may lead out of the directory.
+    fn of(&self, job: &str) -> io::Result<PathBuf> {
+        if job.is_empty() || job.starts_with('.') || job.contains(['/', '\\', '\0']) {
+            let text = format!("the id {job:?} cannot name a directory");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(self.dir.join(job))
+    }
+
+    /// A file too many is no reason to lose a result.
+    fn prune(&self, dir: &Path) {
+        if self.keep == 0 {
+            return;
+        }
+        let Ok(mut all) = documents(dir) else { return };
+        all.truncate(all.len().saturating_sub(self.keep));
+        for old in all {
+            if let Err(error) = std::fs::remove_file(&old) {
+                tracing::debug!("{}: {error}", old.display());
+            }
+        }
+    }
+}
+
+/// Oldest first: the names are times.
+fn documents(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "md") && path.is_file())
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeDelta, Utc};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_are_kept_and_ids_stay_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(dir.path(), 2);
+        let first = Utc.with_ymd_and_hms(2027, 1, 2, 3, 4, 5).unwrap();
+        for minute in 0..4 {
+            let at = first + TimeDelta::minutes(minute);
+            outputs.save("a1", &at, &format!("run {minute}")).unwrap();
+        }
+        let kept = documents(&dir.path().join("output/a1")).unwrap();
+        let names: Vec<_> = kept.iter().map(|path| path.file_name().unwrap()).collect();
+        assert_eq!(names, ["2027-01-02_03-06-05.md", "2027-01-02_03-07-05.md"]);
+        assert_eq!(outputs.latest("a1", 3).unwrap().as_deref(), Some("run"));
+        assert_eq!(outputs.latest("b2", 9).unwrap(), None);
+        for bad in ["", ".", "..", "../a1", "a/b", "a\\b"] {
+            assert!(outputs.save(bad, &first, "x").is_err(), "{bad:?}");
+            assert!(outputs.forget(bad).is_err(), "{bad:?}");
+        }
+        outputs.forget("a1").unwrap();
+        outputs.forget("a1").unwrap();
+        assert_eq!(outputs.latest("a1", 9).unwrap(), None);
+    }
+}
