@@ -6,6 +6,7 @@
 //! | [`model_server`] | a model that says what the test wants, in three wire formats, with faults |
 //! | [`mcp_server`] | an MCP server of either era with every fault seen in the wild |
 //! | [`clock`] | time and randomness the test decides |
+//! | [`mail`] | a real mail server (Dovecot, Exim) and bad weather before it |
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
 //! | [`oracle`] | the pinned Python original |
@@ -23,6 +24,7 @@
 
 pub mod clock;
 pub mod home;
+pub mod mail;
 pub mod mcp_server;
 pub mod model_server;
 pub mod oracle;

@@ -4,6 +4,7 @@
 mod client;
 mod faults;
 mod formats;
+mod mail;
 mod mcp;
 mod oracle;
 mod script;

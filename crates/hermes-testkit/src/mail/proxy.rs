@@ -1,0 +1,113 @@
+//! A stretch of network with weather, between a client and a server.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What happens to what passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weather {
+    Fine,
+    /// Connections are closed as soon as they come.
+    Refuse,
+    /// Nothing passes any more, and nothing is closed: the other end is gone and nobody says so.
+    Silence,
+    /// The end of a mail (a dot on a line of its own) reaches the server, and then the client's
+    /// connection is cut before an answer can be.
+    CutAfterDot,
+    /// The connection is cut before the end of a mail reaches the server.
+    CutBeforeDot,
+}
+
+/// Passes connections on to a port of this machine.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    weather: Mutex<Weather>,
+    connections: AtomicUsize,
+}
+
+impl State {
+    fn weather(&self) -> Weather {
+        *self.weather.lock().expect("the weather")
+    }
+}
+
+impl Proxy {
+    /// Lives as long as the test.
+    pub fn to(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let state = Arc::new(State {
+            weather: Mutex::new(Weather::Fine),
+            connections: AtomicUsize::new(0),
+        });
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                shared.connections.fetch_add(1, Ordering::SeqCst);
+                if shared.weather() == Weather::Refuse {
+                    continue;
+                }
+                let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
+                pass(&shared, &client, &server);
+            }
+        });
+        Self { port, state }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn weather(&self, weather: Weather) {
+        *self.state.weather.lock().expect("the weather") = weather;
+    }
+
+    /// How many connections came.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+}
+
+fn pass(state: &Arc<State>, client: &TcpStream, server: &TcpStream) {
+    for (from, to, outward) in [(client, server, true), (server, client, false)] {
+        let (from, to) = (
+            from.try_clone().expect("a socket"),
+            to.try_clone().expect("a socket"),
+        );
+        let state = Arc::clone(state);
+        std::thread::spawn(move || pump(&state, from, to, outward));
+    }
+}
+
+fn pump(state: &State, mut from: TcpStream, mut to: TcpStream, outward: bool) {
+    let mut buffer = vec![0; 64 * 1024];
+    let close = |a: &TcpStream, b: &TcpStream| {
+        let _ = (a.shutdown(Shutdown::Both), b.shutdown(Shutdown::Both));
+    };
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let ends = outward && buffer[..count].ends_with(b"\r\n.\r\n");
+        match state.weather() {
+            Weather::Silence => continue,
+            Weather::CutBeforeDot if ends => return close(&from, &to),
+            Weather::CutAfterDot if ends => {
+                // The server has it, and whatever it says is lost.
+                let _ = from.shutdown(Shutdown::Both);
+                let _ = to.write_all(&buffer[..count]);
+                return;
+            }
+            _ => {}
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    close(&from, &to);
+}
