@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`platform`] | what a platform is: a task that brings messages, a way to send, its limits as data |
 //! | [`platforms`] | the platforms |
+//! | [`gateway`] | all of it, running |
 //! | [`spine`] | the durable middle: nothing accepted is lost, nothing is sent twice without a mark |
 //! | [`turn`] | messages become turns, turns become replies: commands, approvals, streaming, recovery |
 //! | [`program`], [`seats`] | the program that holds the conversations; those that are open |
@@ -19,6 +20,7 @@
 pub mod api;
 pub mod authorize;
 pub mod cron;
+pub mod gateway;
 pub mod hooks;
 pub mod platform;
 pub mod platforms;

@@ -74,6 +74,29 @@ impl Index {
         Ok((index, entries))
     }
 
+    /// The entry of a chat. `None`: it has none, or one that cannot be read.
+    pub fn get(&self, key: &str) -> Option<Entry> {
+        let stored = self.lock();
+        Entry::read(stored.get(key)?).ok()
+    }
+
+    /// Every entry that can be read.
+    pub fn entries(&self) -> Vec<Entry> {
+        let stored = self.lock();
+        stored
+            .values()
+            .filter_map(|value| Entry::read(value).ok())
+            .collect()
+    }
+
+    /// Changes an entry in memory only: for what is not worth a write at every message.
+    pub fn touch(&self, entry: &Entry) -> Result<(), IndexError> {
+        let value = entry.write()?;
+        self.lock()
+            .insert(entry.session_key.as_str().to_owned(), value);
+        Ok(())
+    }
+
     /// Stores an entry.
     pub async fn put(&self, entry: &Entry) -> Result<(), IndexError> {
         let (key, value) = (entry.session_key.as_str(), entry.write()?);

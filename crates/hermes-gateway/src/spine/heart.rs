@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Delivery;
 use tokio_util::sync::CancellationToken;
+
+use super::Ledger;
 
 /// Beats three times per lease until cancelled. `Err`: another process delivers now, and
 /// everything that sends must stop. Other failures pass, or end in that one.
 pub async fn beat(
-    delivery: &Delivery,
+    delivery: &impl Ledger,
     lease: Duration,
     cancel: &CancellationToken,
 ) -> Result<(), StoreError> {

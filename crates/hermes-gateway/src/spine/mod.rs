@@ -9,11 +9,15 @@ mod heart;
 mod inbox;
 mod outbox;
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 
+use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{
-    Accepted, Delivery, Due, Final, Inbound as Stored, Settled, Waiting,
+    Accepted, Delivery, Due, Final, Foreign, Inbound as Stored, NewChunk, Processes, Progress,
+    Settled, Spoken, Waiting,
 };
 
 pub use heart::beat;
@@ -44,6 +48,50 @@ pub trait Ledger: Send + Sync {
         seq: i64,
         settled: Settled,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn open_after(
+        &self,
+        after: i64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(i64, String)>, StoreError>> + Send;
+    fn waiting_of(
+        &self,
+        key: &str,
+        after: i64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Waiting>, StoreError>> + Send;
+    fn open_messages(&self) -> impl Future<Output = Result<usize, StoreError>> + Send;
+    fn note(
+        &self,
+        message: i64,
+        name: &str,
+        value: Option<&str>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn notes(
+        &self,
+        message: i64,
+    ) -> impl Future<Output = Result<HashMap<String, String>, StoreError>> + Send;
+    fn progress(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> impl Future<Output = Result<Progress, StoreError>> + Send;
+    fn spoken_after(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> impl Future<Output = Result<Vec<Spoken>, StoreError>> + Send;
+    fn sent(&self, turn: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+    fn foreign(
+        &self,
+        alive: Arc<dyn Processes>,
+    ) -> impl Future<Output = Result<Vec<Foreign>, StoreError>> + Send;
+    fn adopt(
+        &self,
+        foreign: Foreign,
+        chunks: Vec<NewChunk>,
+    ) -> impl Future<Output = Result<usize, StoreError>> + Send;
+    fn heartbeat(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn prune(&self) -> impl Future<Output = Result<usize, StoreError>> + Send;
 }
 
 impl Ledger for Delivery {
@@ -73,5 +121,66 @@ impl Ledger for Delivery {
 
     async fn settle(&self, seq: i64, settled: Settled) -> Result<(), StoreError> {
         Delivery::settle(self, seq, settled).await
+    }
+
+    async fn open_after(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>, StoreError> {
+        Delivery::open_after(self, after, limit).await
+    }
+
+    async fn waiting_of(
+        &self,
+        key: &str,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        Delivery::waiting_of(self, key, after, limit).await
+    }
+
+    async fn open_messages(&self) -> Result<usize, StoreError> {
+        Delivery::open_messages(self).await
+    }
+
+    async fn note(&self, message: i64, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+        Delivery::note(self, message, name, value).await
+    }
+
+    async fn notes(&self, message: i64) -> Result<HashMap<String, String>, StoreError> {
+        Delivery::notes(self, message).await
+    }
+
+    async fn progress(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Progress, StoreError> {
+        Delivery::progress(self, session, message_id).await
+    }
+
+    async fn spoken_after(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        Delivery::spoken_after(self, session, message_id).await
+    }
+
+    async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
+        Delivery::sent(self, turn).await
+    }
+
+    async fn foreign(&self, alive: Arc<dyn Processes>) -> Result<Vec<Foreign>, StoreError> {
+        Delivery::foreign(self, alive).await
+    }
+
+    async fn adopt(&self, foreign: Foreign, chunks: Vec<NewChunk>) -> Result<usize, StoreError> {
+        Delivery::adopt(self, foreign, chunks).await
+    }
+
+    async fn heartbeat(&self) -> Result<(), StoreError> {
+        Delivery::heartbeat(self).await
+    }
+
+    async fn prune(&self) -> Result<usize, StoreError> {
+        Delivery::prune(self).await
     }
 }

@@ -100,6 +100,12 @@ impl<L: Ledger> Outbox<L> {
             .remove(&(platform.to_owned(), account.to_owned()));
     }
 
+    /// The account's way to send, while it is connected.
+    pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn Outbound>> {
+        let place = (platform.to_owned(), account.to_owned());
+        self.platforms().get(&place).cloned()
+    }
+
     fn platforms(&self) -> MutexGuard<'_, HashMap<(String, String), Arc<dyn Outbound>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.platforms

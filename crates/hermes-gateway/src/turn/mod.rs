@@ -1,1 +1,13 @@
-//! From messages to turns to replies.
+//! Messages become turns, turns become replies.
+//!
+//! [`runner`] looks into the ledger and wakes one [`chat`] per conversation key; a chat reads its own
+//! messages from the ledger, so that nothing but the ledger has to survive. Everything a person
+//! reads for good is an obligation in the ledger, written in the transaction that answers the
+//! message; typing, reactions and previews are not, and nothing depends on them.
+
+mod hub;
+mod post;
+pub(crate) mod runner;
+
+pub(crate) use hub::Hub;
+pub use post::{Known, Post, PostError, Posting, Voice};

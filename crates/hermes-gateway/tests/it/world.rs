@@ -1,19 +1,21 @@
 //! A platform in memory that remembers what people see, a fuse that ends a life at a given step,
 //! and a ledger that burns with it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use hermes_gateway::platform::{
     Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
 };
 use hermes_gateway::spine::Ledger;
 use hermes_store::db::delivery::{
-    Accepted, Delivery, Due, Final, Inbound, Settled, Target, Waiting,
+    Accepted, Delivery, Due, Final, Foreign, Inbound, NewChunk, Processes, Progress, Settled,
+    Spoken, Target, Waiting,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -224,6 +226,67 @@ impl Ledger for Mortal {
 
     async fn settle(&self, seq: i64, settled: Settled) -> Result<(), StoreError> {
         self.live(self.inner.settle(seq, settled)).await
+    }
+
+    async fn open_after(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>, StoreError> {
+        self.inner.open_after(after, limit).await
+    }
+
+    async fn waiting_of(
+        &self,
+        key: &str,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        self.inner.waiting_of(key, after, limit).await
+    }
+
+    async fn open_messages(&self) -> Result<usize, StoreError> {
+        self.inner.open_messages().await
+    }
+
+    async fn note(&self, message: i64, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+        self.live(self.inner.note(message, name, value)).await
+    }
+
+    async fn notes(&self, message: i64) -> Result<HashMap<String, String>, StoreError> {
+        self.inner.notes(message).await
+    }
+
+    async fn progress(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Progress, StoreError> {
+        self.inner.progress(session, message_id).await
+    }
+
+    async fn spoken_after(
+        &self,
+        session: &SessionId,
+        message_id: &str,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        self.inner.spoken_after(session, message_id).await
+    }
+
+    async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
+        self.inner.sent(turn).await
+    }
+
+    async fn foreign(&self, alive: Arc<dyn Processes>) -> Result<Vec<Foreign>, StoreError> {
+        self.inner.foreign(alive).await
+    }
+
+    async fn adopt(&self, foreign: Foreign, chunks: Vec<NewChunk>) -> Result<usize, StoreError> {
+        self.live(self.inner.adopt(foreign, chunks)).await
+    }
+
+    async fn heartbeat(&self) -> Result<(), StoreError> {
+        self.inner.heartbeat().await
+    }
+
+    async fn prune(&self) -> Result<usize, StoreError> {
+        self.live(self.inner.prune()).await
     }
 }
 

@@ -1,0 +1,239 @@
+//! Everything together: platforms bring messages, messages become turns, turns become replies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::store::StoreError;
+use hermes_core::task;
+use hermes_store::Store;
+use hermes_store::db::delivery::Delivery;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::authorize::pairing::Pairing;
+use crate::platform::{Condition, Platform};
+use crate::process::Machine;
+use crate::seats::Seats;
+use crate::session::{Index, IndexError};
+use crate::settings::GatewaySettings;
+use crate::spine::{Inbox, Ledger, beat};
+use crate::turn::{Hub, runner};
+pub use crate::turn::{Known, Post, PostError, Posting, Voice};
+use crate::voice::{Speaker, Transcriber};
+
+mod supervise;
+
+/// Messages that platforms may have handed over and that are not stored yet.
+const ARRIVALS: usize = 64;
+/// How long chats may take to put down what they hold when the gateway stops.
+const ENDING: Duration = Duration::from_secs(5);
+const HOUSEKEEPING: Duration = Duration::from_hours(1);
+
+/// What the gateway is made of.
+pub struct Deps<L = Delivery> {
+    pub settings: Arc<GatewaySettings>,
+    pub store: Store,
+    pub ledger: L,
+    /// How long delivery stays ours without a sign of life.
+    pub lease: Duration,
+    /// Shared with the API server and the scheduler: one conversation per session.
+    pub seats: Seats,
+    pub pairing: Pairing,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    pub transcriber: Option<Arc<dyn Transcriber>>,
+    pub speaker: Option<Arc<dyn Speaker>>,
+    pub calls: Calls,
+}
+
+/// What others do for the gateway.
+#[derive(Clone)]
+pub struct Calls {
+    /// Somebody asked for a restart in a chat, and was told that it comes.
+    pub restart: Arc<dyn Fn(RestartRequest) + Send + Sync>,
+    /// Makes a platform (name, account) anew after it ended. `None`: it cannot be made.
+    pub remake: Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>,
+    /// Something happened (`session:start`, `agent:end`, …): for hooks. Must return at once.
+    pub happened: Arc<dyn Fn(&'static str, Value) + Send + Sync>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self {
+            restart: Arc::new(|_| {}),
+            remake: Arc::new(|_, _| None),
+            happened: Arc::new(|_, _| {}),
+        }
+    }
+}
+
+/// Who asked for a restart, so that the next life can tell them that it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RestartRequest {
+    pub platform: String,
+    pub account: String,
+    pub chat_id: String,
+    pub thread_id: Option<String>,
+    /// The platform's id of the request. The same one again is not another request.
+    pub message_id: String,
+}
+
+/// Something that runs beside the platforms: the API server, the scheduler.
+pub struct Task {
+    pub name: String,
+    pub run: BoxFuture<'static, ()>,
+}
+
+/// How the gateway is, at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GatewayStatus {
+    pub platforms: Vec<PlatformStatus>,
+    /// Turns that run.
+    pub active_turns: usize,
+    /// Messages in the queues of chats.
+    pub queued: usize,
+    /// Chats that have something to do.
+    pub chats: usize,
+    /// Conversations that are open.
+    pub conversations: usize,
+    /// No new turns are begun.
+    pub draining: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlatformStatus {
+    pub name: String,
+    pub account: String,
+    #[serde(flatten)]
+    pub condition: Condition,
+}
+
+/// Why a gateway ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// Another process delivers now, or the store is gone for good.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// The gateway. Cheap to clone.
+pub struct Gateway<L = Delivery> {
+    hub: Arc<Hub<L>>,
+    lease: Duration,
+}
+
+impl<L> Clone for Gateway<L> {
+    fn clone(&self) -> Self {
+        Self {
+            hub: Arc::clone(&self.hub),
+            lease: self.lease,
+        }
+    }
+}
+
+impl<L: Ledger + Clone + 'static> Gateway<L> {
+    /// Reads which chat is in which conversation; nothing runs yet.
+    pub async fn new(deps: Deps<L>) -> Result<Self, IndexError> {
+        let settings = &deps.settings;
+        let dir = settings.home.sessions_dir();
+        let (index, _) =
+            Index::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
+        let lease = deps.lease;
+        Ok(Self {
+            hub: Arc::new(Hub::new(deps, index)),
+            lease,
+        })
+    }
+
+    /// For whoever has something to say to a chat: jobs, webhooks.
+    pub fn post(&self) -> Post<L> {
+        Post::new(Arc::clone(&self.hub))
+    }
+
+    pub fn status(&self) -> GatewayStatus {
+        self.hub.status()
+    }
+
+    /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still
+    /// run. They are taken up again by the next life.
+    pub async fn drain(&self, patience: Duration) -> bool {
+        self.hub.drain();
+        tokio::time::timeout(patience, self.hub.quiet())
+            .await
+            .is_ok()
+    }
+
+    /// Runs until cancelled. One that fails never disturbs another: a platform that ends or
+    /// panics is made anew after a pause.
+    pub async fn run(
+        &self,
+        platforms: Vec<Platform>,
+        tasks: Vec<Task>,
+        cancel: CancellationToken,
+    ) -> Result<(), Ended> {
+        let hub = &self.hub;
+        let stop = cancel.child_token();
+        let running = TaskTracker::new();
+        let (arrivals, queue) = mpsc::channel(ARRIVALS);
+        let spawn = |name: &str, work: BoxFuture<'static, ()>| {
+            drop(task::spawn(name, running.track_future(work)));
+        };
+        for platform in platforms {
+            let name = platform.name;
+            let work = supervise::run(Arc::clone(hub), platform, arrivals.clone(), stop.clone());
+            spawn(name, Box::pin(work));
+        }
+        drop(arrivals);
+        let inbox = Inbox::new(hub.ledger.clone(), hub.settings.sharing);
+        let (taker, token) = (Arc::clone(hub), stop.clone());
+        let inbox = async move {
+            inbox
+                .run(queue, token, |_| taker.arrived.notify_one())
+                .await
+        };
+        spawn("inbox", Box::pin(inbox));
+        let chats = runner::run(Arc::clone(hub), stop.clone());
+        spawn("chats", Box::pin(chats));
+        for one in tasks {
+            let token = stop.clone();
+            let work = async move {
+                tokio::select! {
+                    () = token.cancelled() => {}
+                    () = one.run => {}
+                }
+            };
+            spawn(&one.name, Box::pin(work));
+        }
+        (hub.calls.happened)("gateway:startup", Value::Null);
+        hub.adopt(Arc::new(Machine)).await;
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(()),
+            outcome = hub.outbox.run(&hub.wake, &stop) => outcome,
+            outcome = beat(&hub.ledger, self.lease, &stop) => outcome,
+            () = housekeeping(hub) => Ok(()),
+        };
+        stop.cancel();
+        running.close();
+        if tokio::time::timeout(ENDING, running.wait()).await.is_err() {
+            tracing::warn!("some parts of the gateway took too long to end");
+        }
+        Ok(outcome?)
+    }
+}
+
+/// Forgets what is long done, for ever.
+async fn housekeeping<L: Ledger>(hub: &Hub<L>) {
+    loop {
+        if let Err(error) = hub.ledger.prune().await {
+            tracing::warn!("housekeeping: {error}");
+        }
+        hub.sweep_files();
+        tokio::time::sleep(HOUSEKEEPING).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! One platform, for ever: begun, watched, begun again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::task;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::platform::{Arrival, Condition, Health, Link, LinkState, Platform};
+use crate::spine::Ledger;
+use crate::turn::Hub;
+
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// One that ran this long has nothing to do with the failure before.
+const SETTLED: Duration = Duration::from_mins(10);
+
+/// What became of one life of a platform.
+enum Life {
+    Stopped,
+    /// Somebody paused it.
+    Paused,
+    /// Trying again is pointless until somebody does something.
+    Hopeless(String),
+    Broken(String),
+}
+
+pub(super) async fn run<L: Ledger + Clone + 'static>(
+    hub: Arc<Hub<L>>,
+    platform: Platform,
+    arrivals: mpsc::Sender<Arrival>,
+    cancel: CancellationToken,
+) {
+    let (name, account) = (platform.name, platform.account.clone());
+    let (health, condition) = Health::new();
+    let mut paused = hub.register(name, &account, condition.clone());
+    let mut next = Some(platform);
+    let mut failures = 0;
+    loop {
+        let made = next.take().or_else(|| (hub.calls.remake)(name, &account));
+        let Some(platform) = made else {
+            let why = "it ended, and cannot be made anew without a restart of the gateway";
+            health.is(LinkState::Fatal, Some(why.to_owned()));
+            return;
+        };
+        hub.outbox
+            .connect(name, &account, Arc::clone(&platform.outbound));
+        hub.wake.notify_one();
+        drop(task::spawn(
+            "menu",
+            offer(Arc::clone(&hub), &platform, condition.clone()),
+        ));
+        let began = Instant::now();
+        let token = cancel.child_token();
+        let link = Link {
+            arrivals: arrivals.clone(),
+            health: health.clone(),
+            cancel: token.clone(),
+        };
+        let working = task::spawn(name, platform.inbound.run(link));
+        let life = tokio::select! {
+            () = cancel.cancelled() => Life::Stopped,
+            () = until(&mut paused, true) => Life::Paused,
+            ended = working => match ended {
+                Ok(Ok(Ok(()))) => Life::Broken("it ended by itself".to_owned()),
+                Ok(Ok(Err(hopeless))) => Life::Hopeless(hopeless.0),
+                Ok(Err(panicked)) => Life::Broken(panicked.to_string()),
+                Err(error) => Life::Broken(error.to_string()),
+            },
+        };
+        token.cancel();
+        match life {
+            Life::Stopped => return,
+            Life::Paused => {
+                hub.outbox.disconnect(name, &account);
+                health.is(LinkState::Paused, None);
+                failures = 0;
+            }
+            Life::Hopeless(why) => {
+                tracing::error!("{name}: {why}");
+                hub.outbox.disconnect(name, &account);
+                health.is(LinkState::Fatal, Some(why));
+                hub.pause(name, true);
+                failures = 0;
+            }
+            Life::Broken(why) => {
+                tracing::error!("{name}: {why}; it is begun again");
+                health.is(LinkState::Retrying, Some(why));
+                failures = if began.elapsed() > SETTLED {
+                    1
+                } else {
+                    failures + 1
+                };
+                let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(6));
+                let pause = pause.min(LONGEST_PAUSE).mul_f64(0.5 + hub.rng.unit() / 2.0);
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(pause) => continue,
+                }
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = until(&mut paused, false) => health.is(LinkState::Connecting, None),
+        }
+    }
+}
+
+/// Waits until the switch has this position. A switch that nobody holds never moves.
+async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) {
+    if switch.wait_for(|now| *now == position).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Offers the commands in the platform's menu once it is connected.
+fn offer<L: Ledger + Clone + 'static>(
+    hub: Arc<Hub<L>>,
+    platform: &Platform,
+    mut condition: tokio::sync::watch::Receiver<Condition>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (name, outbound) = (platform.name, Arc::clone(&platform.outbound));
+    async move {
+        let connected = condition.wait_for(|now| now.state == LinkState::Connected);
+        if connected.await.map(drop).is_err() {
+            return;
+        }
+        let commands = hub.commands();
+        let offered = tokio::time::timeout(Duration::from_secs(30), outbound.offer(&commands));
+        match offered.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("{name}: the menu of commands: {error}"),
+            Err(_) => tracing::warn!("{name}: the menu of commands: no answer"),
+        }
+    }
+}

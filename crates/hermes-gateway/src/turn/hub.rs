@@ -1,0 +1,283 @@
+//! What all chats share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::store::StoreError;
+use hermes_store::Store;
+use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::authorize::pairing::Pairing;
+use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
+use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
+use crate::render::pieces;
+use crate::seats::Seats;
+use crate::session::Index;
+use crate::settings::{GatewaySettings, PlatformSettings};
+use crate::spine::{Ledger, Outbox, Policy};
+use crate::voice::{Speaker, Transcriber};
+
+/// Turns that run at the same time where the configuration does not say.
+const TURNS: usize = 64;
+/// A platform that is not there: what is written for it fits almost anywhere.
+const NOWHERE: Capabilities = Capabilities {
+    edit: false,
+    typing: false,
+    threads: false,
+    buttons: false,
+    reactions: false,
+    drafts: false,
+    markup: Markup::Plain,
+    limits: Limits {
+        text: 2000,
+        unit: Unit::Utf16,
+        file_bytes: 0,
+    },
+    recourse: Recourse::Mark,
+};
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Hub<L> {
+    pub(crate) settings: Arc<GatewaySettings>,
+    pub(crate) store: Store,
+    pub(crate) ledger: L,
+    pub(crate) index: Index,
+    pub(crate) seats: Seats,
+    pub(crate) pairing: Pairing,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rng: Arc<dyn Rng>,
+    pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
+    pub(crate) speaker: Option<Arc<dyn Speaker>>,
+    pub(crate) calls: Calls,
+    pub(crate) outbox: Outbox<L>,
+    /// Wakes the outbox.
+    pub(crate) wake: Notify,
+    /// Wakes the runner: a message was stored.
+    pub(crate) arrived: Notify,
+    /// Chats that have something to do.
+    pub(crate) chats: Mutex<HashMap<String, Arc<ChatHandle>>>,
+    /// One permit per turn that may run.
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) active: AtomicUsize,
+    /// Told when a turn ends.
+    pub(crate) ended: Notify,
+    draining: AtomicBool,
+    platforms: Mutex<BTreeMap<(String, String), Registered>>,
+}
+
+struct Registered {
+    condition: watch::Receiver<Condition>,
+    paused: watch::Sender<bool>,
+}
+
+/// How others reach a chat.
+#[derive(Default)]
+pub(crate) struct ChatHandle {
+    pub(crate) notify: Notify,
+    /// Something came since the chat last looked. Changed only under the lock of the map.
+    pub(crate) dirty: AtomicBool,
+    pub(crate) queued: AtomicUsize,
+}
+
+impl<L: Ledger + Clone> Hub<L> {
+    pub(crate) fn new(deps: Deps<L>, index: Index) -> Self {
+        let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
+        let outbox = Outbox::new(
+            deps.ledger.clone(),
+            Arc::clone(&deps.clock),
+            Arc::clone(&deps.rng),
+            Policy::default(),
+        );
+        Self {
+            settings: deps.settings,
+            store: deps.store,
+            ledger: deps.ledger,
+            index,
+            seats: deps.seats,
+            pairing: deps.pairing,
+            clock: deps.clock,
+            rng: deps.rng,
+            transcriber: deps.transcriber,
+            speaker: deps.speaker,
+            calls: deps.calls,
+            outbox,
+            wake: Notify::new(),
+            arrived: Notify::new(),
+            chats: Mutex::default(),
+            turns: Arc::new(Semaphore::new(turns)),
+            active: AtomicUsize::new(0),
+            ended: Notify::new(),
+            draining: AtomicBool::new(false),
+            platforms: Mutex::default(),
+        }
+    }
+
+    /// Takes over replies that the original left, for platforms that are there.
+    pub(crate) async fn adopt(&self, processes: Arc<dyn Processes>) {
+        let found = match self.ledger.foreign(processes).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!("replies that the other program left: {error}");
+                return;
+            }
+        };
+        for foreign in found {
+            let target = &foreign.target;
+            if self
+                .outbox
+                .platform(&target.platform, &target.account)
+                .is_none()
+            {
+                continue;
+            }
+            let chunks = self.chunks(target, &foreign.text);
+            if let Err(error) = self.ledger.adopt(foreign, chunks).await {
+                tracing::warn!("a reply that the other program left: {error}");
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    /// A text in the chunks in which it is sent.
+    pub(crate) fn chunks(&self, target: &Target, text: &str) -> Vec<NewChunk> {
+        let capabilities = self.capabilities(target);
+        let pieces = pieces(text, &capabilities).into_iter();
+        pieces.map(|text| NewChunk { text, extra: None }).collect()
+    }
+
+    /// Stores the end of a turn. Nothing may be lost: it is tried until it works, until another
+    /// process has taken over, or until the gateway stops.
+    pub(crate) async fn settle(&self, end: Final, cancel: &CancellationToken) -> bool {
+        loop {
+            match self.ledger.finish(end.clone()).await {
+                Ok(_) => {
+                    self.wake.notify_one();
+                    return true;
+                }
+                Err(error @ (StoreError::NotOwner { .. } | StoreError::Invalid(_))) => {
+                    tracing::error!(turn = end.turn, "the end of a turn: {error}");
+                    return false;
+                }
+                Err(error) => tracing::error!(turn = end.turn, "the end of a turn: {error}"),
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return false,
+                () = tokio::time::sleep(STORE_PAUSE) => {}
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> GatewayStatus {
+        let platforms = self.platforms();
+        let platforms = platforms
+            .iter()
+            .map(|((name, account), one)| PlatformStatus {
+                name: name.clone(),
+                account: account.clone(),
+                condition: one.condition.borrow().clone(),
+            });
+        let chats = self.chats();
+        GatewayStatus {
+            platforms: platforms.collect(),
+            active_turns: self.active.load(Ordering::Relaxed),
+            queued: chats
+                .values()
+                .map(|chat| chat.queued.load(Ordering::Relaxed))
+                .sum(),
+            chats: chats.len(),
+            conversations: self.seats.open(),
+            draining: self.is_draining(),
+        }
+    }
+}
+
+impl<L> Hub<L> {
+    pub(crate) fn chats(&self) -> MutexGuard<'_, HashMap<String, Arc<ChatHandle>>> {
+        // A panic while holding this lock cannot leave the map half changed.
+        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn platforms(&self) -> MutexGuard<'_, BTreeMap<(String, String), Registered>> {
+        self.platforms
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A platform is there. The switch that is returned pauses it.
+    pub(crate) fn register(
+        &self,
+        name: &str,
+        account: &str,
+        condition: watch::Receiver<Condition>,
+    ) -> watch::Receiver<bool> {
+        let (paused, switch) = watch::channel(false);
+        let row = Registered { condition, paused };
+        let place = (name.to_owned(), account.to_owned());
+        self.platforms().insert(place, row);
+        switch
+    }
+
+    /// Pauses a platform, all of its accounts, or lets it go on. `false`: there is none.
+    pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
+        let platforms = self.platforms();
+        let mut found = false;
+        for (_, one) in platforms.iter().filter(|((other, _), _)| other == name) {
+            one.paused.send_replace(paused);
+            found = true;
+        }
+        found
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Returns when no turn runs.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.active.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Chat and thread of a platform's home channel.
+    pub(crate) fn home_channel(&self, platform: &str) -> Option<(String, Option<String>)> {
+        let home = self.platform(platform)?.home_channel.clone()?;
+        Some((home.chat_id, home.thread_id))
+    }
+
+    pub(crate) fn platform(&self, name: &str) -> Option<&PlatformSettings> {
+        self.settings.platform(name)
+    }
+
+    /// Commands for menus and `/help`.
+    pub(crate) fn commands(&self) -> Vec<Offer> {
+        self.seats.program().commands()
+    }
+
+    /// Files that were fetched for messages are not kept for ever.
+    pub(crate) fn sweep_files(&self) {}
+}
+
+impl<L: Ledger> Hub<L> {
+    pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn Outbound>> {
+        self.outbox.platform(&target.platform, &target.account)
+    }
+
+    pub(crate) fn capabilities(&self, target: &Target) -> Capabilities {
+        self.outbound(target)
+            .map_or(NOWHERE, |outbound| outbound.capabilities().clone())
+    }
+}

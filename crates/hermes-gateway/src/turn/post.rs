@@ -1,0 +1,219 @@
+//! Saying something to a chat that did not ask: jobs, webhooks, `send_message`.
+
+use std::sync::Arc;
+
+use hermes_core::ids::SessionId;
+use hermes_core::message::Message;
+use hermes_core::store::{NewItem, StoreError};
+use hermes_store::db::delivery::{Delivery, Final, Reply, Target};
+
+use super::hub::Hub;
+use crate::spine::Ledger;
+
+/// A message to a chat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posting {
+    /// Unique for ever: the same one again is refused, so that nothing is said twice.
+    pub id: String,
+    pub target: Target,
+    /// Markdown; `MEDIA:` lines are files.
+    pub text: String,
+    /// The transcript of the chat that it goes to learns of it, by this voice.
+    pub mirror: Option<Voice>,
+}
+
+/// Who is recorded as having said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// The agent.
+    Assistant,
+    /// Somebody outside: the report of a job.
+    User,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PostError {
+    /// What is wrong with a target, for people.
+    #[error("{0}")]
+    Target(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
+/// whatever happens.
+pub struct Post<L = Delivery> {
+    hub: Arc<Hub<L>>,
+}
+
+impl<L> Clone for Post<L> {
+    fn clone(&self) -> Self {
+        Self {
+            hub: Arc::clone(&self.hub),
+        }
+    }
+}
+
+impl<L: Ledger + Clone> Post<L> {
+    pub(crate) fn new(hub: Arc<Hub<L>>) -> Self {
+        Self { hub }
+    }
+
+    /// Stores a message. Returns how many chunks it is.
+    pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
+        let hub = &self.hub;
+        let chunks = hub.chunks(&posting.target, &posting.text);
+        let entry = self.entry(&posting.target);
+        let session_key = entry
+            .as_ref()
+            .map_or_else(|| posting.id.clone(), |entry| entry.session_key.to_string());
+        let transcript = posting.mirror.zip(entry).map(|(voice, entry)| {
+            let message = match voice {
+                Voice::Assistant => Message::assistant(posting.text.clone()),
+                Voice::User => Message::user(posting.text.clone()),
+            };
+            let item = NewItem {
+                message,
+                at: hub.clock.epoch_seconds(),
+                token_count: None,
+                platform_message_id: None,
+            };
+            (SessionId::new(entry.session_id), vec![item])
+        });
+        let end = Final {
+            turn: posting.id,
+            answers: Vec::new(),
+            transcript,
+            replies: vec![Reply {
+                session_key,
+                target: posting.target,
+                chunks,
+            }],
+        };
+        let owed = hub.ledger.finish(end).await?;
+        hub.wake.notify_one();
+        Ok(owed)
+    }
+
+    /// What a target means: `telegram` (its home), `telegram:123`, `telegram:123:7`,
+    /// `slack:#general` (by name), `origin`.
+    pub fn target(&self, text: &str, origin: Option<&Target>) -> Result<Target, PostError> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("origin") {
+            return origin.cloned().ok_or_else(|| {
+                PostError::Target("there is no origin here: name a platform".to_owned())
+            });
+        }
+        let (platform, rest) = match text.split_once(':') {
+            Some((platform, rest)) => (platform.trim().to_lowercase(), Some(rest.trim())),
+            None => (text.to_lowercase(), None),
+        };
+        let known = self.hub.settings.platform(&platform).is_some();
+        let here = self.hub.status().platforms.into_iter();
+        if !known && !here.into_iter().any(|one| one.name == platform) {
+            return Err(PostError::Target(format!("{platform:?} is not connected")));
+        }
+        let place = |chat_id: String, thread_id: Option<String>| Target {
+            platform: platform.clone(),
+            account: String::new(),
+            chat_id,
+            thread_id,
+        };
+        match rest.filter(|rest| !rest.is_empty()) {
+            None => self.home(&platform).ok_or_else(|| {
+                PostError::Target(format!(
+                    "{platform} has no home channel: /sethome in the chat that shall be it"
+                ))
+            }),
+            Some(rest) => Ok(self.named(&platform, rest).unwrap_or_else(|| {
+                // Ids of some platforms hold colons themselves.
+                match rest.rsplit_once(':') {
+                    Some((chat, thread)) if !rest.starts_with(['!', '@']) => {
+                        place(chat.to_owned(), Some(thread.to_owned()))
+                    }
+                    _ => place(rest.to_owned(), None),
+                }
+            })),
+        }
+    }
+
+    /// Where a platform's messages without another place go.
+    pub fn home(&self, platform: &str) -> Option<Target> {
+        let (chat_id, thread_id) = self.hub.home_channel(platform)?;
+        Some(Target {
+            platform: platform.to_owned(),
+            account: String::new(),
+            chat_id,
+            thread_id,
+        })
+    }
+
+    /// Chats that are known, by platform and name.
+    pub fn known(&self) -> Vec<Known> {
+        let mut known: Vec<Known> = self
+            .hub
+            .index
+            .entries()
+            .into_iter()
+            .filter_map(|entry| entry.origin)
+            .map(|source| Known {
+                name: source
+                    .chat_name
+                    .clone()
+                    .or(source.user_name.clone())
+                    .unwrap_or_else(|| source.chat_id.clone()),
+                kind: source.chat_type.clone(),
+                target: Target {
+                    platform: source.platform,
+                    account: String::new(),
+                    chat_id: source.chat_id,
+                    thread_id: source.thread_id,
+                },
+            })
+            .collect();
+        known.sort_by(|a, b| {
+            let key = |one: &Known| {
+                let target = &one.target;
+                (
+                    target.platform.clone(),
+                    one.name.clone(),
+                    target.chat_id.clone(),
+                )
+            };
+            key(a).cmp(&key(b))
+        });
+        known.dedup_by(|a, b| a.target == b.target);
+        known
+    }
+
+    /// A chat by its name: `#general`, `Mum`.
+    fn named(&self, platform: &str, name: &str) -> Option<Target> {
+        let name = name.strip_prefix('#').unwrap_or(name);
+        let mut fits = self.known().into_iter().filter(|one| {
+            one.target.platform == platform
+                && one.name.trim_start_matches('#').eq_ignore_ascii_case(name)
+        });
+        let found = fits.next()?;
+        // Two of the same name: only an id says which.
+        fits.next().is_none().then_some(found.target)
+    }
+
+    fn entry(&self, target: &Target) -> Option<crate::session::Entry> {
+        self.hub.index.entries().into_iter().find(|entry| {
+            entry.origin.as_ref().is_some_and(|source| {
+                source.platform == target.platform
+                    && source.chat_id == target.chat_id
+                    && (source.thread_id == target.thread_id || target.thread_id.is_none())
+            })
+        })
+    }
+}
+
+/// A chat that can be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub name: String,
+    /// `dm`, `group`, …
+    pub kind: String,
+    pub target: Target,
+}
