@@ -1,1 +1,131 @@
-//! The API server.
+//! The API server: OpenAI's chat completions and responses, runs, sessions, jobs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | what the home says |
+//! | [`server`] | connections: accepted, bounded, ended |
+//! | [`guard`] | who may ask: key, origins, sizes |
+//! | [`admit`] | how much may run at the same time |
+
+mod admit;
+mod error;
+mod guard;
+mod health;
+mod reply;
+mod server;
+mod settings;
+
+use std::sync::Arc;
+
+use hermes_config::{Config, Home};
+use hermes_core::clock::Clock;
+use hermes_store::db::Store;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::seats::Seats;
+use crate::settings::PlatformSettings;
+
+pub use admit::Work;
+pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
+
+/// What sessions that begin here are recorded as.
+pub const SOURCE: &str = "api_server";
+
+/// The API server of a home, not yet listening.
+pub struct ApiServer {
+    settings: ApiSettings,
+    work: Work,
+}
+
+/// What the server needs of the rest.
+#[derive(Clone)]
+pub struct Deps {
+    pub seats: Seats,
+    pub store: Store,
+    pub home: Home,
+    pub config: Arc<Config>,
+    pub clock: Arc<dyn Clock>,
+    pub facts: Arc<dyn Facts>,
+}
+
+/// What only the gateway knows.
+pub trait Facts: Send + Sync + 'static {
+    /// How the gateway is, with the fields of `gateway_state.json` (`gateway_state`, `platforms`,
+    /// `active_agents`, `exit_reason`, `updated_at`).
+    fn status(&self) -> Value;
+
+    /// New turns are refused: the gateway waits for those that run.
+    fn draining(&self) -> bool;
+
+    /// Toolsets as the API's agent has them: `name`, `label`, `description`, `enabled`,
+    /// `configured`, `tools`.
+    fn toolsets(&self) -> Vec<Value>;
+}
+
+impl ApiServer {
+    /// `Ok(None)`: the home wants none. `profile`: of the home, where it is one.
+    pub fn from_settings(
+        settings: &PlatformSettings,
+        config: &Config,
+        profile: Option<&str>,
+    ) -> Result<Option<Self>, ApiSettingsError> {
+        let settings = ApiSettings::read(settings, config, profile)?;
+        Ok(settings.map(|settings| Self {
+            work: Work::new(settings.max_runs),
+            settings,
+        }))
+    }
+
+    pub fn settings(&self) -> &ApiSettings {
+        &self.settings
+    }
+
+    /// The turns that run for clients, for whoever waits for them.
+    pub fn work(&self) -> Work {
+        self.work.clone()
+    }
+
+    pub async fn bind(&self) -> std::io::Result<TcpListener> {
+        let at = (self.settings.host.as_str(), self.settings.port);
+        TcpListener::bind(at).await
+    }
+
+    /// Answers until cancelled; turns that run then are interrupted, and their clients told.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        deps: Deps,
+        cancel: CancellationToken,
+    ) -> std::io::Result<()> {
+        let state = Arc::new(State {
+            key: guard::Key::new(&self.settings.key),
+            settings: self.settings,
+            work: self.work,
+            deps,
+            cancel: cancel.clone(),
+        });
+        server::run(listener, router(state), cancel).await
+    }
+}
+
+/// What every answer is made from.
+struct State {
+    settings: ApiSettings,
+    key: guard::Key,
+    work: Work,
+    deps: Deps,
+    cancel: CancellationToken,
+}
+
+type Shared = axum::extract::State<Arc<State>>;
+
+fn router(state: Arc<State>) -> axum::Router {
+    use axum::routing::get;
+    let open = axum::Router::new()
+        .route("/health", get(health::plain))
+        .route("/v1/health", get(health::plain));
+    let closed = axum::Router::new().route("/health/detailed", get(health::detailed));
+    guard::around(open, closed, state)
+}

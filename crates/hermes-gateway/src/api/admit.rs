@@ -1,0 +1,85 @@
+//! How many turns run at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::http::StatusCode;
+
+use super::error::ApiError;
+
+/// The turns that run for clients.
+#[derive(Clone, Debug)]
+pub struct Work(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    running: AtomicUsize,
+    /// 0: no bound.
+    max: usize,
+}
+
+/// A turn's place. Dropping it makes room for another.
+#[derive(Debug)]
+pub(super) struct Ticket(Arc<Counts>);
+
+impl Work {
+    pub(super) fn new(max: usize) -> Self {
+        let running = AtomicUsize::new(0);
+        Self(Arc::new(Counts { running, max }))
+    }
+
+    pub fn running(&self) -> usize {
+        self.0.running.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn admit(&self, draining: bool) -> Result<Ticket, ApiError> {
+        if draining {
+            let message = "the gateway finishes what it has begun and takes nothing new; try again";
+            let refused = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
+            return Err(refused.code("gateway_draining").retry_after(1));
+        }
+        let ticket = Ticket(Arc::clone(&self.0));
+        let before = self.0.running.fetch_add(1, Ordering::Relaxed);
+        let max = self.0.max;
+        if max > 0 && before >= max {
+            let message = format!(
+                "{max} turns run already, as many as gateway.api_server.max_concurrent_runs \
+                 allows; try again"
+            );
+            let refused = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message);
+            // The ticket goes with this return, and with it the count.
+            return Err(refused.code("rate_limit_exceeded").retry_after(1));
+        }
+        Ok(ticket)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_holds_and_a_place_that_is_given_back_counts() {
+        let work = Work::new(2);
+        let first = work.admit(false).unwrap();
+        let _second = work.admit(false).unwrap();
+        let refused = work.admit(false).unwrap_err();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(work.running(), 2);
+        drop(first);
+        assert!(work.admit(false).is_ok());
+        assert_eq!(
+            work.admit(true).unwrap_err().status(),
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+        let open = Work::new(0);
+        let many: Vec<Ticket> = (0..100).map(|_| open.admit(false).unwrap()).collect();
+        assert_eq!(open.running(), many.len());
+    }
+}

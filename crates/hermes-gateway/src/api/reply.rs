@@ -1,0 +1,36 @@
+//! Answers: JSON, and headers that go with them.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{Response as Http, StatusCode};
+use axum::response::Response;
+use serde::Serialize;
+
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
+pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
+pub(super) const COMPLETED: HeaderName = HeaderName::from_static("x-hermes-completed");
+pub(super) const PARTIAL: HeaderName = HeaderName::from_static("x-hermes-partial");
+pub(super) const ERROR: HeaderName = HeaderName::from_static("x-hermes-error");
+
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let (status, body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(error) => {
+            tracing::error!("an answer of the API server cannot be written: {error}");
+            let body = br#"{"error":{"message":"the answer cannot be written","type":"server_error","param":null,"code":null}}"#;
+            (StatusCode::INTERNAL_SERVER_ERROR, body.to_vec())
+        }
+    };
+    let mut response = Http::new(Body::from(body));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What cannot stand in a header is left out.
+pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
