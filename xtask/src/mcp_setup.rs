@@ -69,6 +69,12 @@ pub(crate) fn run() -> Result<bool> {
             pins: workspace().join("ci/telegram/python.txt"),
             install: install_python,
         },
+        Part {
+            name: "discord.py",
+            home: target.join("discord-sdk"),
+            pins: workspace().join("ci/discord/python.txt"),
+            install: install_python,
+        },
     ];
     // Mostly waiting for the network: all at once.
     let results = std::thread::scope(|scope| {

@@ -15,6 +15,7 @@
 //! | [`web_server`] | a web server with the pages and faults of the test |
 //! | [`terminal`] | the built binary at a terminal of its own: keys in, a screen out |
 //! | [`telegram`] | Telegram's Bot API, certified by two SDKs, with faults |
+//! | [`discord`] | Discord's REST and gateway, certified by discord.py, with faults |
 //! | [`process`] | running the built binary in a clean environment |
 #![expect(
     clippy::expect_used,
@@ -23,6 +24,7 @@
 )]
 
 pub mod clock;
+pub mod discord;
 pub mod home;
 pub mod mail;
 pub mod mcp_server;

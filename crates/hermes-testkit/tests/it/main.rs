@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod client;
+mod discord;
 mod faults;
 mod formats;
 mod mail;

@@ -1,0 +1,171 @@
+//! The socket: hello, identify, resume, heartbeats, events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_websockets::{CloseCode, Message, ServerBuilder};
+
+use super::Shared;
+use super::world::{BOT, GUILD, MESSAGE_CONTENT, Out, Session, Spoken, World};
+
+const GUILD_MEMBERS: u64 = 1 << 1;
+const GUILD_PRESENCES: u64 = 1 << 8;
+const PRIVILEGED: u64 = MESSAGE_CONTENT | GUILD_MEMBERS | GUILD_PRESENCES;
+
+/// One connection, until it ends.
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    if shared.world().offline {
+        // As a machine that is not there.
+        let _ = stream.set_zero_linger();
+        return;
+    }
+    let Ok((_, socket)) = ServerBuilder::new().accept(stream).await else {
+        return;
+    };
+    let (mut sink, mut stream) = socket.split();
+    let (tell, mut orders) = mpsc::unbounded_channel();
+    let interval = {
+        let mut world = shared.world();
+        world.spoken.push(Spoken::Connected);
+        world.heartbeat_ms
+    };
+    shared.changed();
+    let hello = json!({"op": 10, "s": null, "t": null, "d": {"heartbeat_interval": interval}});
+    let _ = tell.send(Out::Frame(hello));
+    let mut session = None;
+    loop {
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(Out::Frame(frame)) => {
+                    if sink.send(Message::text(frame.to_string())).await.is_err() {
+                        break;
+                    }
+                }
+                Some(Out::Close(code)) => {
+                    let code = CloseCode::try_from(code).unwrap_or(CloseCode::NORMAL_CLOSURE);
+                    let _ = sink.send(Message::close(Some(code), "")).await;
+                    break;
+                }
+                Some(Out::Die) => {
+                    // Half open: until the server ends, or the client gives up.
+                    let () = std::future::pending().await;
+                }
+                // No close frame.
+                Some(Out::Cut) | None => break,
+            },
+            frame = stream.next() => {
+                let Some(Ok(frame)) = frame else { break };
+                let text = frame.as_text().unwrap_or_default();
+                let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
+                hear(&shared, &said, &tell, &mut session);
+                shared.changed();
+            }
+        }
+    }
+    let mut world = shared.world();
+    let ours = session.and_then(|id| world.sessions.get_mut(&id));
+    if let Some(session) = ours
+        && (session.socket.as_ref()).is_some_and(|socket| socket.same_channel(&tell))
+    {
+        session.socket = None;
+    }
+    world.spoken.push(Spoken::Gone);
+    drop(world);
+    shared.changed();
+}
+
+fn hear(
+    shared: &Shared,
+    said: &Value,
+    tell: &mpsc::UnboundedSender<Out>,
+    session: &mut Option<String>,
+) {
+    let mut world = shared.world();
+    match said["op"].as_u64() {
+        Some(1) => {
+            world.spoken.push(Spoken::Heartbeat(said["d"].as_u64()));
+            let _ = tell.send(Out::Frame(
+                json!({"op": 11, "d": null, "s": null, "t": null}),
+            ));
+        }
+        Some(2) => *session = identify(&mut world, &said["d"], tell, &shared.gateway_url()),
+        Some(6) => *session = resume(&mut world, &said["d"], tell),
+        // Presence, members, voice: nothing that anybody looks at.
+        Some(3 | 4 | 8) => {}
+        _ => {
+            let _ = tell.send(Out::Close(4001));
+        }
+    }
+}
+
+fn identify(
+    world: &mut World,
+    data: &Value,
+    tell: &mpsc::UnboundedSender<Out>,
+    url: &str,
+) -> Option<String> {
+    world.spoken.push(Spoken::Identify(data.clone()));
+    let intents = data["intents"].as_u64().unwrap_or(0);
+    let refused = if data["token"] != json!(world.token) {
+        Some(4004)
+    } else if intents & world.disallowed & PRIVILEGED != 0 {
+        Some(4014)
+    } else if !data["properties"].is_object() {
+        Some(4002)
+    } else {
+        None
+    };
+    if let Some(code) = refused {
+        let _ = tell.send(Out::Close(code));
+        return None;
+    }
+    let id = format!("{:032x}", world.id());
+    let ready = json!({
+        "v": 10, "user": world.user_value(BOT), "session_id": id, "session_type": "normal",
+        "resume_gateway_url": url, "shard": [0, 1],
+        "guilds": [{"id": GUILD.to_string(), "unavailable": true}],
+        "application": {"id": BOT.to_string(), "flags": 0},
+        "private_channels": [], "presences": [], "relationships": [],
+    });
+    let mut session = Session {
+        intents,
+        seq: 0,
+        events: VecDeque::new(),
+        socket: Some(tell.clone()),
+    };
+    session.push("READY", &ready);
+    session.push("GUILD_CREATE", &world.guild_value());
+    world.sessions.insert(id.clone(), session);
+    Some(id)
+}
+
+fn resume(world: &mut World, data: &Value, tell: &mpsc::UnboundedSender<Out>) -> Option<String> {
+    let id = data["session_id"].as_str().unwrap_or_default().to_owned();
+    let seq = data["seq"].as_u64().unwrap_or(0);
+    world.spoken.push(Spoken::Resume {
+        session: id.clone(),
+        seq,
+    });
+    if data["token"] != json!(world.token) {
+        let _ = tell.send(Out::Close(4004));
+        return None;
+    }
+    let Some(session) = world.sessions.get_mut(&id).filter(|one| seq <= one.seq) else {
+        let _ = tell.send(Out::Frame(
+            json!({"op": 9, "d": false, "s": null, "t": null}),
+        ));
+        return None;
+    };
+    if let Some(before) = session.socket.replace(tell.clone()) {
+        let _ = before.send(Out::Close(4000));
+    }
+    for (_, frame) in session.events.iter().filter(|(number, _)| *number > seq) {
+        let _ = tell.send(Out::Frame(frame.clone()));
+    }
+    session.push("RESUMED", &json!({"_trace": []}));
+    Some(id)
+}
