@@ -62,7 +62,8 @@ impl FinishedRuns {
         }
     }
 
-    /// Those that nobody is at work on: their process is gone, or only the message is left.
+    /// Those that nobody is at work on: their process is gone, or only the message is left. What
+    /// `me` has written and not recorded, it is at work on.
     pub fn left(&self, me: &Owner, processes: &dyn Processes) -> io::Result<Vec<Finished>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -83,7 +84,7 @@ impl FinishedRuns {
                     continue;
                 }
             };
-            let busy = run.instance != me.instance && processes.alive(run.pid, run.started_at);
+            let busy = run.instance == me.instance || processes.alive(run.pid, run.started_at);
             if run.recorded || !busy {
                 left.push(run);
             }

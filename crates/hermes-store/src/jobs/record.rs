@@ -38,9 +38,12 @@ impl Job {
 
     /// `None` for what is no object.
     pub(super) fn from_stored(value: &Value) -> Option<Self> {
-        let fields = value.as_object()?.clone();
+        Some(Self::from_fields(value.as_object()?.clone()))
+    }
+
+    pub fn from_fields(fields: Map<String, Value>) -> Self {
         let id = text(fields.get("id").or_else(|| fields.get("job_id")));
-        Some(Self { fields, id })
+        Self { fields, id }
     }
 
     pub fn id(&self) -> &str {

@@ -1,0 +1,440 @@
+//! One run of a job: a script, a conversation, or both.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chrono::{DateTime, FixedOffset};
+use hermes_agent::front::{News, Wish};
+use hermes_core::approval::Verdict;
+use hermes_core::ask::Answer;
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
+use hermes_core::ids::SessionId;
+use hermes_core::store::SessionStore as _;
+use hermes_store::jobs::{Job, JobError};
+use hermes_store::scan::{self, Scope};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Inner;
+use super::words::{self, Course, Material};
+use crate::program::{Opening, Script};
+use crate::seats::Seat;
+
+/// How long a conversation may take to stop when it is told to.
+const STOPPING: Duration = Duration::from_secs(5);
+/// Single runs say this often that they still go on.
+const SIGN_OF_LIFE: Duration = Duration::from_mins(1);
+/// The name of a conversation: so many characters of the job's.
+const TITLE: usize = 60;
+/// Toolsets that make no sense, or harm, where nobody is.
+const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub document: String,
+    /// Empty or a token: nothing is told.
+    pub response: String,
+    pub error: Option<String>,
+}
+
+/// Why the conversation of a job brought nothing.
+pub(super) const STOPPED: &str = "the run was interrupted: the program was stopped";
+
+impl Inner {
+    /// Never fails: what goes wrong is what the run came to.
+    pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> Outcome {
+        let work = async {
+            let at = self.here();
+            if job.fields().get("no_agent") == Some(&Value::Bool(true)) {
+                self.script_only(job, at, cancel).await
+            } else {
+                self.with_agent(job, at, cancel).await
+            }
+        };
+        tokio::pin!(work);
+        let mut signs = tokio::time::interval(SIGN_OF_LIFE);
+        signs.tick().await;
+        loop {
+            tokio::select! {
+                outcome = &mut work => return outcome,
+                _ = signs.tick() => self.sign_of_life(job).await,
+            }
+        }
+    }
+
+    /// So that nobody takes the run for one whose process died.
+    async fn sign_of_life(&self, job: &Job) {
+        if job.schedule().is_ok_and(|schedule| schedule.is_recurring()) {
+            return;
+        }
+        let (jobs, id, now, who) = (
+            self.deps.jobs.clone(),
+            job.id().to_owned(),
+            self.here(),
+            self.claimant(),
+        );
+        let refreshed =
+            tokio::task::spawn_blocking(move || jobs.refresh_claim(&id, &now, &who)).await;
+        if let Ok(Err(error)) = refreshed {
+            tracing::warn!(job = job.id(), "its claim was not refreshed: {error}");
+        }
+    }
+
+    async fn script_only(
+        &self,
+        job: &Job,
+        at: DateTime<FixedOffset>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let failed = |error: String| Outcome {
+            document: words::document(job, at, &Course::ScriptFailed(&error)),
+            response: String::new(),
+            error: Some(error),
+        };
+        let printed = match self.script(job, cancel).await {
+            Ok(Some(printed)) => printed,
+            Ok(None) => return failed("it has neither a prompt for the agent nor a script".into()),
+            Err(error) => return failed(error),
+        };
+        let silent = |why| Outcome {
+            document: words::document(job, at, &Course::Silent { script: true, why }),
+            response: "[SILENT]".to_owned(),
+            error: None,
+        };
+        if printed.trim().is_empty() {
+            return silent("empty output");
+        }
+        if words::says_sleep(&printed) {
+            return silent("wakeAgent=false");
+        }
+        Outcome {
+            document: words::document(job, at, &Course::Script(&printed)),
+            response: printed,
+            error: None,
+        }
+    }
+
+    async fn with_agent(
+        &self,
+        job: &Job,
+        at: DateTime<FixedOffset>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let mut material = Material::default();
+        match self.script(job, cancel).await {
+            Ok(None) => {}
+            Ok(Some(printed)) => {
+                let why = if printed.trim().is_empty() {
+                    Some("the script printed nothing")
+                } else {
+                    words::says_sleep(&printed).then_some("wakeAgent=false")
+                };
+                if let Some(why) = why {
+                    return Outcome {
+                        document: words::document(job, at, &Course::Silent { script: false, why }),
+                        response: "[SILENT]".to_owned(),
+                        error: None,
+                    };
+                }
+                material.printed = Some(printed);
+            }
+            Err(error) => material.script_error = Some(error),
+        }
+        material.upstream = self.upstream(job).await;
+        let prompt = words::prompt(job, &material);
+        match self.converse(job, &prompt, at, cancel).await {
+            Ok(response) => Outcome {
+                document: words::document(
+                    job,
+                    at,
+                    &Course::Answered {
+                        prompt: &prompt,
+                        response: &response,
+                    },
+                ),
+                response,
+                error: None,
+            },
+            Err(error) => Outcome {
+                document: words::document(
+                    job,
+                    at,
+                    &Course::Failed {
+                        prompt: &prompt,
+                        error: &error,
+                    },
+                ),
+                response: String::new(),
+                error: Some(error),
+            },
+        }
+    }
+
+    /// What the script of a job printed; `None`: it has none.
+    async fn script(
+        &self,
+        job: &Job,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, String> {
+        let path = job.text("script");
+        if path.trim().is_empty() {
+            return Ok(None);
+        }
+        let script = Script {
+            path: PathBuf::from(path.trim()),
+            input: String::new(),
+            cwd: workdir(job),
+            timeout: self.deps.policy.script_timeout,
+        };
+        let ran = tokio::select! {
+            () = cancel.cancelled() => return Err(STOPPED.to_owned()),
+            ran = self.deps.seats.program().script(script) => ran,
+        };
+        let ran = ran.map_err(|refusal| format!("the script did not run: {refusal}"))?;
+        let printed = ran.output.trim().to_owned();
+        if ran.status == Some(0) {
+            return Ok(Some(printed));
+        }
+        let mut error = match ran.status {
+            Some(status) => format!("the script {path} ended with status {status}"),
+            None => format!("the script {path} was ended by a signal or took too long"),
+        };
+        for (name, text) in [("stderr", ran.errors.trim()), ("stdout", printed.as_str())] {
+            if !text.is_empty() {
+                error = format!("{error}\n{name}:\n{text}");
+            }
+        }
+        Err(error)
+    }
+
+    /// The last results of the jobs that this one builds on.
+    async fn upstream(&self, job: &Job) -> Vec<(String, String)> {
+        let wanted: Vec<String> = match job.fields().get("context_from") {
+            Some(Value::String(one)) => vec![one.clone()],
+            Some(Value::Array(some)) => some
+                .iter()
+                .filter_map(|one| one.as_str().map(str::to_owned))
+                .collect(),
+            _ => return Vec::new(),
+        };
+        let (outputs, jobs) = (self.outputs.clone(), self.deps.jobs.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut results = Vec::new();
+            for reference in wanted {
+                // Removed jobs have left their results.
+                let (id, name) = match jobs.get(&reference) {
+                    Ok(job) => (job.id().to_owned(), job.name()),
+                    Err(JobError::NotFound(_)) => (reference.clone(), reference.clone()),
+                    Err(error) => {
+                        tracing::warn!("context_from {reference}: {error}");
+                        continue;
+                    }
+                };
+                match outputs.latest(&id, 256 * 1024) {
+                    Ok(Some(text)) if !text.trim().is_empty() => results.push((name, text)),
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!("context_from {reference}: {error}"),
+                }
+            }
+            results
+        });
+        read.await.unwrap_or_default()
+    }
+
+    /// Holds the conversation and returns its last word.
+    async fn converse(
+        &self,
+        job: &Job,
+        prompt: &str,
+        at: DateTime<FixedOffset>,
+        cancel: &CancellationToken,
+    ) -> Result<String, String> {
+        self.may_run(job)?;
+        let id = format!("cron_{}_{}", job.id(), at.format("%Y%m%d_%H%M%S"));
+        let opening = opening(job, id.clone())?;
+        let mut seat = tokio::select! {
+            () = cancel.cancelled() => return Err(STOPPED.to_owned()),
+            seat = self.deps.seats.sit(opening) => seat.map_err(|refusal| refusal.to_string())?,
+        };
+        let said = self.say(&mut seat, prompt, cancel).await;
+        self.name_session(&id, job, at).await;
+        // Not waited for: whatever it does when it ends is not part of the job.
+        let closing = tokio::time::timeout(STOPPING, seat.close());
+        if closing.await.is_err() {
+            tracing::warn!(job = job.id(), "its conversation takes long to end");
+        }
+        said
+    }
+
+    async fn say(
+        &self,
+        seat: &mut Seat,
+        prompt: &str,
+        cancel: &CancellationToken,
+    ) -> Result<String, String> {
+        const GONE: &str = "the conversation ended before there was an answer";
+        if !seat.wish(Wish::Say(UserInput::from(prompt))).await {
+            return Err(GONE.to_owned());
+        }
+        let patience = self.deps.policy.inactivity;
+        loop {
+            let news = tokio::select! {
+                () = cancel.cancelled() => {
+                    stop(seat).await;
+                    return Err(STOPPED.to_owned());
+                }
+                news = within(patience, seat.news()) => news,
+            };
+            let Some(news) = news else {
+                stop(seat).await;
+                return Err(format!(
+                    "nothing happened for {} seconds, so it was stopped (HERMES_CRON_TIMEOUT)",
+                    patience.unwrap_or_default().as_secs()
+                ));
+            };
+            let order = match news.ok_or_else(|| GONE.to_owned())? {
+                News::Event(AgentEvent::TurnFinished { summary }) => return answer(summary),
+                News::Unsaid(refusal) => return Err(refusal.to_string()),
+                // Nobody is here, whatever the program thought.
+                News::Event(AgentEvent::ApprovalNeeded { request }) => AgentCommand::Answer {
+                    request: request.id,
+                    verdict: Verdict::Deny {
+                        why: Some("nobody is there to approve it: this is a job".to_owned()),
+                    },
+                },
+                News::Event(AgentEvent::QuestionAsked { question }) => AgentCommand::Reply {
+                    question: question.id,
+                    answer: Answer::Declined {
+                        why: Some("nobody is there to answer: this is a job".to_owned()),
+                    },
+                },
+                _ => continue,
+            };
+            seat.wish(Wish::Order(order)).await;
+        }
+    }
+
+    /// Things that must not be found out by running it.
+    fn may_run(&self, job: &Job) -> Result<(), String> {
+        if let Some(found) = scan::first(&job.prompt(), Scope::Strict) {
+            return Err(format!(
+                "its prompt was refused ({found}): it reads like an attempt to turn the agent against its person"
+            ));
+        }
+        let base = job.text("base_url");
+        if !base.trim().is_empty() {
+            return Err(format!(
+                "it names base_url {base}, which is not taken from a job: put the server into config.yaml (custom_providers) and give the job that provider"
+            ));
+        }
+        let (provider, model) = self.deps.around.route().unwrap_or_default();
+        // A job that names no model follows the home's; not to another price, unasked.
+        for (axis, now) in [("provider", provider), ("model", model)] {
+            let then = job.text(&format!("{axis}_snapshot"));
+            let pinned = !job.text(axis).trim().is_empty();
+            let same = then.trim().eq_ignore_ascii_case(now.trim());
+            if !pinned && !then.trim().is_empty() && !now.is_empty() && !same {
+                return Err(format!(
+                    "the {axis} of this home has changed from {then} to {now} since the job was made; it does not run with another one by itself. Edit the job: give it a model of its own, or take the new one"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn name_session(&self, id: &str, job: &Job, at: DateTime<FixedOffset>) {
+        let Some(store) = &self.deps.store else {
+            return;
+        };
+        let name: String = job.name().chars().take(TITLE).collect();
+        let words: Vec<&str> = name.split_whitespace().collect();
+        let title = format!("{} · {}", words.join(" "), at.format("%b %d %H:%M"));
+        if let Err(error) = store.set_title(&SessionId::new(id), &title, true).await {
+            tracing::debug!("the session of a job has no title: {error}");
+        }
+    }
+}
+
+fn workdir(job: &Job) -> Option<PathBuf> {
+    let dir = job.text("workdir");
+    let dir = PathBuf::from(dir.trim());
+    (dir.is_absolute() && dir.is_dir()).then_some(dir)
+}
+
+fn opening(job: &Job, id: String) -> Result<Opening, String> {
+    let given = |field: &str| Some(job.text(field)).filter(|text| !text.trim().is_empty());
+    let wanted = given("workdir");
+    let cwd = workdir(job);
+    if let (Some(wanted), None) = (wanted, &cwd) {
+        return Err(format!("its workdir {wanted} is not there"));
+    }
+    let toolsets = match job.fields().get("enabled_toolsets") {
+        Some(Value::Array(sets)) if !sets.is_empty() => Some(
+            sets.iter()
+                .filter_map(Value::as_str)
+                .filter(|set| !NOT_HERE.contains(set))
+                .map(str::to_owned)
+                .collect(),
+        ),
+        _ => None,
+    };
+    Ok(Opening {
+        id,
+        source: "cron".to_owned(),
+        cwd,
+        model: given("model"),
+        provider: given("provider"),
+        toolsets,
+        skills: job.skills(),
+        system: Some(words::SETTING.to_owned()),
+        unattended: true,
+        ..Opening::default()
+    })
+}
+
+fn answer(summary: TurnSummary) -> Result<String, String> {
+    let text = summary.text.trim().to_owned();
+    let error = match summary.exit {
+        TurnExit::Answered if text.is_empty() => "the model answered nothing".to_owned(),
+        TurnExit::Answered => return Ok(text),
+        // The summary at the end of the budget is a result.
+        TurnExit::BudgetExhausted { .. } if !text.is_empty() => return Ok(text),
+        TurnExit::BudgetExhausted { calls } => {
+            format!("no result after {calls} calls of the model")
+        }
+        TurnExit::Interrupted => "the run was interrupted".to_owned(),
+        TurnExit::CostCapReached { usd } => format!("it was stopped at its cost of ${usd:.2}"),
+        TurnExit::Partial { why } => format!("the answer was cut: {why}"),
+        TurnExit::NoAnswer { why } => why,
+        TurnExit::Failed { message, .. }
+        | TurnExit::ContextFull { message }
+        | TurnExit::Refused { message }
+        | TurnExit::StoreFailed { message }
+        | TurnExit::LoopStopped { message } => message,
+    };
+    Err(error)
+}
+
+/// `None`: nothing in that time.
+async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) -> Option<T> {
+    match patience {
+        Some(patience) => tokio::time::timeout(patience, what).await.ok(),
+        None => Some(what.await),
+    }
+}
+
+/// Interrupts the turn, so that what it did is recorded, and gives it a moment.
+async fn stop(seat: &mut Seat) {
+    seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+    let ended = async {
+        while let Some(news) = seat.news().await {
+            if matches!(news, News::Event(AgentEvent::TurnFinished { .. })) {
+                break;
+            }
+        }
+    };
+    if tokio::time::timeout(STOPPING, ended).await.is_err() {
+        tracing::warn!("the conversation of a job does not stop");
+    }
+}

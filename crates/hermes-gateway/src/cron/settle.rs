@@ -1,0 +1,220 @@
+//! The end of a run: its file, its message, its place in the job and in the history. Every step can
+//! be done again, so that a crash between two of them loses nothing and tells nobody twice.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, FixedOffset};
+use hermes_config::Zone;
+use hermes_core::BoxFuture;
+use hermes_core::store::StoreError;
+use hermes_store::jobs::schedule::iso;
+use hermes_store::jobs::{After, Finished, Job, RunEnd};
+
+use super::run::Outcome;
+use super::{Inner, Report, Told, target, words};
+use crate::spine::Ledger;
+use crate::turn::{Post, PostError, Posting, Voice};
+
+/// Takes messages to chats, or keeps them until that is possible.
+pub trait Courier: Send + Sync {
+    /// Stored when it returns. The same id again is refused.
+    fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
+}
+
+impl<L: Ledger + Clone + 'static> Courier for Post<L> {
+    fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
+        Box::pin(self.send(posting))
+    }
+}
+
+/// What became of the message.
+struct Delivery {
+    told: Told,
+    error: Option<String>,
+    /// To be tried again.
+    left: bool,
+}
+
+impl Inner {
+    /// Writes down that a run has ended, before anything else is done about it.
+    pub(super) async fn finished(
+        &self,
+        execution: &str,
+        job: &Job,
+        at: &DateTime<Zone>,
+        outcome: Outcome,
+    ) -> Finished {
+        let owner = &self.deps.owner;
+        let run = Finished {
+            execution: execution.to_owned(),
+            job: job.fields().clone(),
+            at: iso(&at.fixed_offset()),
+            document: outcome.document,
+            response: outcome.response,
+            error: outcome.error,
+            recorded: false,
+            pid: owner.pid,
+            started_at: owner.started_at,
+            instance: owner.instance.clone(),
+        };
+        self.keep(&run).await;
+        run
+    }
+
+    async fn keep(&self, run: &Finished) {
+        let (finished, kept) = (self.finished.clone(), run.clone());
+        let put = tokio::task::spawn_blocking(move || finished.put(&kept)).await;
+        if let Ok(Err(error)) = put {
+            tracing::error!("the end of a run could not be kept: {error}");
+        }
+    }
+
+    /// Does what is left to do about a run that has ended.
+    pub(super) async fn settle(&self, mut run: Finished) -> Report {
+        let job = Job::from_fields(run.job.clone());
+        let at = DateTime::parse_from_rfc3339(&run.at)
+            .map_or_else(|_| self.now(), |at| at.with_timezone(&self.deps.zone));
+        let output = if run.recorded {
+            None
+        } else {
+            self.save(&job, &at, &run.document).await
+        };
+        let delivery = self.deliver(&run, &job).await;
+        if !run.recorded {
+            let end = RunEnd {
+                error: run.error.clone(),
+                delivery_error: delivery.error.clone(),
+            };
+            run.recorded = self.record(&run.execution, &job, &at, end).await;
+        }
+        if run.recorded && !delivery.left {
+            let (finished, id) = (self.finished.clone(), run.execution.clone());
+            let gone = tokio::task::spawn_blocking(move || finished.remove(&id)).await;
+            if let Ok(Err(error)) = gone {
+                tracing::warn!("a record of a finished run stays: {error}");
+            }
+        } else {
+            self.keep(&run).await;
+        }
+        Report {
+            job: job.id().to_owned(),
+            name: job.name(),
+            error: run.error,
+            response: run.response,
+            output,
+            told: delivery.told,
+            delivery_error: delivery.error,
+        }
+    }
+
+    async fn save(&self, job: &Job, at: &DateTime<Zone>, document: &str) -> Option<PathBuf> {
+        let (outputs, id) = (self.outputs.clone(), job.id().to_owned());
+        let (at, document) = (at.clone(), document.to_owned());
+        let saved = tokio::task::spawn_blocking(move || outputs.save(&id, &at, &document)).await;
+        match saved {
+            Ok(Ok(path)) => Some(path),
+            Ok(Err(error)) => {
+                tracing::error!(job = job.id(), "its output was not saved: {error}");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// In the job and in the history. `false`: not yet.
+    async fn record(&self, execution: &str, job: &Job, at: &DateTime<Zone>, end: RunEnd) -> bool {
+        let (jobs, executions) = (self.deps.jobs.clone(), self.executions.clone());
+        let (id, at, execution) = (job.id().to_owned(), at.clone(), execution.to_owned());
+        let now = iso(&self.here());
+        let done = tokio::task::spawn_blocking(move || {
+            let before = jobs.get(&id).ok();
+            let last = before
+                .map(|job| job.text("last_run_at"))
+                .unwrap_or_default();
+            let last: Option<DateTime<FixedOffset>> = DateTime::parse_from_rfc3339(&last).ok();
+            if last != Some(at.fixed_offset()) {
+                match jobs
+                    .finish_run(&id, &at, &end)
+                    .map_err(|error| error.to_string())?
+                {
+                    After::Kept(_) => {}
+                    After::Removed => tracing::info!(job = id, "it has run as often as it was to"),
+                    After::Gone => tracing::info!(job = id, "it was removed while it ran"),
+                }
+            }
+            executions
+                .finish(&execution, end.error.as_deref(), &now)
+                .map_err(|error| error.to_string())
+        });
+        match done.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::error!(job = job.id(), "the end of a run was not recorded: {error}");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    async fn deliver(&self, run: &Finished, job: &Job) -> Delivery {
+        let nothing = |told| Delivery {
+            told,
+            error: None,
+            left: false,
+        };
+        let text = match &run.error {
+            Some(error) => words::failure(job, error),
+            None if words::is_silent(&run.response) => return nothing(Told::Silent),
+            None => run.response.clone(),
+        };
+        let places = target::resolve(job, self.deps.around.as_ref());
+        let mut problems = places.problems;
+        if places.targets.is_empty() {
+            let error = (!problems.is_empty()).then(|| problems.join("; "));
+            return Delivery {
+                error,
+                ..nothing(Told::Nobody)
+            };
+        }
+        let Some(courier) = &self.deps.courier else {
+            return Delivery {
+                left: true,
+                ..nothing(Told::HandedOver(places.targets.len()))
+            };
+        };
+        let text = if self.deps.policy.wrap {
+            words::wrapped(job, &text)
+        } else {
+            text
+        };
+        let attach = job.fields().get("attach_to_session");
+        let attach = attach.and_then(serde_json::Value::as_bool);
+        let mirror = attach.unwrap_or(self.deps.policy.mirror);
+        let origin = target::origin(job);
+        let (mut owed, mut left) = (0, false);
+        for (place, target) in places.targets.into_iter().enumerate() {
+            let name = format!("{}:{}", target.platform, target.chat_id);
+            let posting = Posting {
+                id: format!("cron-{}-{place}", run.execution),
+                // Only where the job was made is it part of a conversation.
+                mirror: (mirror && origin.as_ref() == Some(&target)).then_some(Voice::User),
+                target,
+                text: text.clone(),
+            };
+            match courier.post(posting).await {
+                Ok(_) | Err(PostError::Store(StoreError::Ended(_))) => owed += 1,
+                Err(PostError::Target(problem)) => problems.push(problem),
+                Err(PostError::Store(error)) => {
+                    tracing::error!(job = job.id(), "not handed over yet: {error}");
+                    problems.push(format!("{name}: {error}"));
+                    left = true;
+                }
+            }
+        }
+        Delivery {
+            told: Told::Owed(owed),
+            error: (!problems.is_empty()).then(|| problems.join("; ")),
+            left,
+        }
+    }
+}
