@@ -2,9 +2,11 @@
 //! used them for a while or when there are too many.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hermes_agent::front::{News, Opened, Refusal, RefusalKind, Wish};
 use hermes_core::task;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -58,7 +60,31 @@ struct Row {
 
 struct Kept {
     line: Line,
+    terms: Terms,
     since: Instant,
+}
+
+/// What a conversation was opened with and cannot change while it is open. Whoever comes with
+/// other terms gets it opened anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Terms {
+    unattended: bool,
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    provider: Option<String>,
+    toolsets: Option<Vec<String>>,
+}
+
+impl Terms {
+    fn of(opening: &Opening) -> Self {
+        Self {
+            unattended: opening.unattended,
+            cwd: opening.cwd.clone(),
+            model: opening.model.clone(),
+            provider: opening.provider.clone(),
+            toolsets: opening.toolsets.clone(),
+        }
+    }
 }
 
 /// Both ends of a conversation.
@@ -91,7 +117,7 @@ impl Seats {
     }
 
     /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
-    /// unless it is open already.
+    /// unless it is open already, on the same terms.
     pub async fn sit(&self, opening: Opening) -> Result<Seat, Refusal> {
         let id = opening.id.clone();
         let waiting = Waiting::new(&self.inner, &id);
@@ -105,10 +131,14 @@ impl Seats {
             .get_mut(&id)
             .and_then(|row| row.kept.take());
         let wanted = Arc::clone(&waiting.wanted);
+        let terms = Terms::of(&opening);
         let line = match kept {
             // One that ended by itself is opened anew.
-            Some(kept) if !kept.line.wishes.is_closed() => kept.line,
-            _ => {
+            Some(kept) if kept.terms == terms && !kept.line.wishes.is_closed() => kept.line,
+            other => {
+                if let Some(other) = other {
+                    other.line.close().await;
+                }
                 let Opened { wishes, news, .. } = self.inner.program.open(opening).await?;
                 Line { wishes, news }
             }
@@ -117,6 +147,7 @@ impl Seats {
         Ok(Seat {
             id,
             line: Some(line),
+            terms,
             wanted,
             permit: Some(permit),
             inner: Arc::clone(&self.inner),
@@ -125,22 +156,40 @@ impl Seats {
 
     /// Closes what nobody holds.
     pub async fn close_idle(&self) {
-        let kept: Vec<Line> = {
+        let kept: Vec<Closing> = {
             let mut rows = self.inner.rows();
-            rows.values_mut()
-                .filter_map(|row| row.kept.take())
-                .map(|kept| kept.line)
-                .collect()
+            rows.values_mut().filter_map(Row::give_up).collect()
         };
-        for line in kept {
-            line.close().await;
-        }
+        join_all(kept.into_iter().map(Closing::close)).await;
         self.inner.forget_empty();
     }
 }
 
 fn stopping() -> Refusal {
     Refusal::new(RefusalKind::Failed, "the gateway is stopping")
+}
+
+impl Row {
+    /// What is kept, to be closed; whoever wants the session meanwhile waits until it has ended.
+    fn give_up(&mut self) -> Option<Closing> {
+        self.kept.as_ref()?;
+        let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
+        let line = self.kept.take()?.line;
+        Some(Closing { line, place })
+    }
+}
+
+/// A conversation on its way out.
+struct Closing {
+    line: Line,
+    place: OwnedSemaphorePermit,
+}
+
+impl Closing {
+    async fn close(self) {
+        self.line.close().await;
+        drop(self.place);
+    }
 }
 
 impl Line {
@@ -165,7 +214,7 @@ impl Inner {
     }
 
     /// What is too old or too many, and when to look again.
-    fn overdue(&self) -> (Vec<Line>, Option<Instant>) {
+    fn overdue(&self) -> (Vec<Closing>, Option<Instant>) {
         let mut rows = self.rows();
         let mut kept: Vec<(Instant, String)> = rows
             .iter()
@@ -181,9 +230,7 @@ impl Inner {
                 next = Some(*since + self.bounds.age);
                 break;
             }
-            if let Some(kept) = rows.get_mut(id).and_then(|row| row.kept.take()) {
-                closing.push(kept.line);
-            }
+            closing.extend(rows.get_mut(id).and_then(Row::give_up));
         }
         (closing, next)
     }
@@ -192,9 +239,7 @@ impl Inner {
 async fn sweep(inner: Arc<Inner>) {
     loop {
         let (closing, next) = inner.overdue();
-        for line in closing {
-            line.close().await;
-        }
+        join_all(closing.into_iter().map(Closing::close)).await;
         inner.forget_empty();
         let later = async {
             match next {
@@ -249,10 +294,19 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What happens to whoever holds a conversation.
+pub enum Next {
+    /// `None`: it has ended.
+    News(Option<Box<News>>),
+    /// Somebody else waits for it.
+    Wanted,
+}
+
 /// A conversation, held. Dropping it keeps the conversation open for the next one.
 pub struct Seat {
     id: String,
     line: Option<Line>,
+    terms: Terms,
     wanted: Arc<Notify>,
     permit: Option<OwnedSemaphorePermit>,
     inner: Arc<Inner>,
@@ -282,6 +336,24 @@ impl Seat {
         self.line.as_mut()?.news.recv().await
     }
 
+    /// What comes first: news, or somebody else who waits for this session.
+    pub async fn next(&mut self) -> Next {
+        let wanted = Arc::clone(&self.wanted);
+        tokio::select! {
+            biased;
+            news = self.news() => Next::News(news.map(Box::new)),
+            () = wanted.notified() => Next::Wanted,
+        }
+    }
+
+    /// Gives up a conversation that does not end: the next one opens it anew, whatever this one
+    /// still does.
+    pub fn abandon(mut self) {
+        if let Some(line) = self.line.take() {
+            drop(task::spawn("abandoned conversation", line.close()));
+        }
+    }
+
     /// Returns when somebody else waits for this session: between turns it should be given up.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
@@ -302,7 +374,8 @@ impl Drop for Seat {
             && let Some(row) = self.inner.rows().get_mut(&self.id)
         {
             let since = Instant::now();
-            row.kept = Some(Kept { line, since });
+            let terms = self.terms.clone();
+            row.kept = Some(Kept { line, terms, since });
         }
         // Only now may the next one look for it.
         drop(self.permit.take());

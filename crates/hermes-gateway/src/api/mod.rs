@@ -8,12 +8,23 @@
 //! | [`admit`] | how much may run at the same time |
 
 mod admit;
+mod chat;
 mod error;
 mod guard;
 mod health;
+mod input;
+mod label;
+mod names;
+mod once;
+mod outcome;
+mod place;
 mod reply;
-mod server;
+pub(crate) mod server;
 mod settings;
+mod sse;
+mod tell;
+mod threads;
+mod turn;
 
 use std::sync::Arc;
 
@@ -28,7 +39,9 @@ use crate::seats::Seats;
 use crate::settings::PlatformSettings;
 
 pub use admit::Work;
+use once::Once;
 pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
+use threads::Threads;
 
 /// What sessions that begin here are recorded as.
 pub const SOURCE: &str = "api_server";
@@ -103,6 +116,8 @@ impl ApiServer {
             key: guard::Key::new(&self.settings.key),
             settings: self.settings,
             work: self.work,
+            threads: Threads::default(),
+            completions: Once::default(),
             deps,
             cancel: cancel.clone(),
         });
@@ -115,6 +130,8 @@ struct State {
     settings: ApiSettings,
     key: guard::Key,
     work: Work,
+    threads: Threads,
+    completions: Once<chat::Done>,
     deps: Deps,
     cancel: CancellationToken,
 }
@@ -122,10 +139,12 @@ struct State {
 type Shared = axum::extract::State<Arc<State>>;
 
 fn router(state: Arc<State>) -> axum::Router {
-    use axum::routing::get;
+    use axum::routing::{get, post};
     let open = axum::Router::new()
         .route("/health", get(health::plain))
         .route("/v1/health", get(health::plain));
-    let closed = axum::Router::new().route("/health/detailed", get(health::detailed));
+    let closed = axum::Router::new()
+        .route("/health/detailed", get(health::detailed))
+        .route("/v1/chat/completions", post(chat::create));
     guard::around(open, closed, state)
 }

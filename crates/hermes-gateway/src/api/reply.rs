@@ -6,6 +6,8 @@ use axum::http::{Response as Http, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
+use super::outcome::Verdict;
+
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
 pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
 pub(super) const COMPLETED: HeaderName = HeaderName::from_static("x-hermes-completed");
@@ -33,4 +35,17 @@ pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
+}
+
+/// What a client that reads no bodies should know.
+pub(super) fn verdict(response: &mut Response, verdict: &Verdict) {
+    let Some(error) = &verdict.error else { return };
+    set(response, COMPLETED, "false");
+    set(
+        response,
+        PARTIAL,
+        if verdict.partial { "true" } else { "false" },
+    );
+    let line: String = error.chars().take(200).collect();
+    set(response, ERROR, &line.replace(['\r', '\n'], " "));
 }

@@ -22,7 +22,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// After an accept that failed: too many open files, say.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) async fn run(
+pub(crate) async fn run(
     listener: TcpListener,
     router: Router,
     cancel: CancellationToken,

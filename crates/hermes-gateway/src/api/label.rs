@@ -1,0 +1,69 @@
+//! A tool call in a few words, for whoever watches.
+
+use serde_json::Value;
+
+const LONGEST: usize = 80;
+/// Arguments that say what a call is about, the best first.
+const TELLING: [&str; 12] = [
+    "command",
+    "path",
+    "file_path",
+    "query",
+    "pattern",
+    "url",
+    "name",
+    "title",
+    "question",
+    "prompt",
+    "goal",
+    "action",
+];
+
+/// A sign for a kind of tool, as front ends show them.
+pub(super) fn sign(tool: &str) -> &'static str {
+    match tool {
+        "terminal" | "process" | "execute_code" => "💻",
+        "read_file" | "list_files" => "📖",
+        "write_file" | "patch" => "✏️",
+        "search_files" | "session_search" => "🔎",
+        "web_search" => "🔍",
+        "memory" => "🧠",
+        "todo" => "📋",
+        "delegate_task" => "👥",
+        "send_message" => "✉️",
+        "cronjob" => "⏰",
+        tool if tool.starts_with("web_") || tool.starts_with("browser_") => "🌐",
+        tool if tool.starts_with("skill") => "📚",
+        tool if tool.contains("image") || tool.contains("vision") => "🖼️",
+        _ => "🔧",
+    }
+}
+
+pub(super) fn label(tool: &str, arguments: &str) -> String {
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let telling = TELLING.iter().find_map(|name| arguments[*name].as_str());
+    let Some(telling) = telling.map(str::trim).filter(|text| !text.is_empty()) else {
+        return tool.to_owned();
+    };
+    let line = telling.lines().next().unwrap_or_default();
+    let line = hermes_core::redact::secrets(line);
+    let mut short: String = line.chars().take(LONGEST).collect();
+    if line.chars().count() > LONGEST {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_by_what_it_is_about() {
+        assert_eq!(label("terminal", r#"{"command": "ls -l\npwd"}"#), "ls -l");
+        assert_eq!(label("todo", "{}"), "todo");
+        assert_eq!(label("todo", "not json"), "todo");
+        let long = format!(r#"{{"path": "{}"}}"#, "é".repeat(200));
+        assert_eq!(label("read_file", &long).chars().count(), LONGEST + 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! What a turn came to, in the words of OpenAI's formats.
+
+use axum::http::StatusCode;
+use hermes_core::event::TurnExit;
+use hermes_core::redact;
+use hermes_core::usage::Usage;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::reply;
+use super::turn::Outcome;
+
+/// SDKs repeat a request after a failure of the server; a turn has repeated what can be.
+const SHOULD_RETRY: axum::http::HeaderName = axum::http::HeaderName::from_static("x-should-retry");
+
+/// How an outcome is told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// OpenAI's word for it.
+    pub(super) finish: &'static str,
+    pub(super) partial: bool,
+    pub(super) failed: bool,
+    /// Why it is not all it should be, secrets hidden.
+    pub(super) error: Option<String>,
+    pub(super) code: &'static str,
+}
+
+impl Verdict {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let (finish, partial, failed, error) = match &outcome.exit {
+            TurnExit::Answered => ("stop", false, false, None),
+            TurnExit::Interrupted => (
+                "error",
+                true,
+                false,
+                Some("the turn was interrupted".to_owned()),
+            ),
+            TurnExit::BudgetExhausted { calls } => (
+                "length",
+                true,
+                false,
+                Some(format!(
+                    "the turn used its {calls} model calls; agent.max_turns sets their number"
+                )),
+            ),
+            TurnExit::CostCapReached { usd } => (
+                "length",
+                true,
+                false,
+                Some(format!("the turn reached its limit of {usd} dollars")),
+            ),
+            TurnExit::Partial { why } => ("length", true, false, Some(why.clone())),
+            TurnExit::Refused { message } => ("content_filter", false, true, Some(message.clone())),
+            TurnExit::NoAnswer { why } => ("error", false, true, Some(why.clone())),
+            TurnExit::Failed { message, .. }
+            | TurnExit::ContextFull { message }
+            | TurnExit::StoreFailed { message }
+            | TurnExit::LoopStopped { message } => ("error", false, true, Some(message.clone())),
+        };
+        let code = match &outcome.exit {
+            TurnExit::Interrupted => "interrupted",
+            TurnExit::ContextFull { .. } => "context_length_exceeded",
+            TurnExit::Refused { .. } => "content_filter",
+            _ if finish == "length" => "output_truncated",
+            _ => "agent_error",
+        };
+        Self {
+            finish,
+            partial,
+            failed,
+            error: error.map(|error| redact::secrets(&error).into_owned()),
+            code,
+        }
+    }
+
+    pub(super) fn complete(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// The block that goes with anything but a whole answer.
+    pub(super) fn block(&self) -> Value {
+        json!({
+            "completed": false,
+            "partial": self.partial,
+            "failed": self.failed,
+            "error": self.error,
+            "error_code": self.code,
+        })
+    }
+
+    /// Nothing came of it.
+    pub(super) fn error(&self, session: &str) -> ApiError {
+        let message = self.error.clone().unwrap_or_default();
+        ApiError::new(StatusCode::BAD_GATEWAY, message)
+            .code("agent_incomplete")
+            .more(self.block())
+            .header(reply::SESSION_ID, session)
+            .header(reply::COMPLETED, "false")
+            .header(reply::PARTIAL, if self.partial { "true" } else { "false" })
+            .header(SHOULD_RETRY, "false")
+    }
+}
+
+/// As chat completions count.
+pub(super) fn chat_usage(usage: &Usage) -> Value {
+    let (prompt, completion) = (usage.prompt_tokens(), usage.output);
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    })
+}
+
+/// As the responses format counts.
+pub(super) fn response_usage(usage: &Usage) -> Value {
+    let (input, output) = (usage.prompt_tokens(), usage.output);
+    json!({
+        "input_tokens": input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": input + output,
+    })
+}
