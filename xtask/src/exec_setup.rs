@@ -1,5 +1,5 @@
-//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh and fish
-//! from Debian, and an image of busybox and bash. Nothing is installed.
+//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh, fish and a
+//! voice (flite) from Debian, and an image of busybox and bash. Nothing is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,6 +32,8 @@ const PACKAGES: &[&str] = &[
     "fish",
     "fish-common",
     "libpcre2-32-0",
+    "flite",
+    "libflite1",
 ];
 
 /// What must run afterwards.
@@ -43,11 +45,12 @@ const PROGRAMS: &[&str] = &[
     "usr/sbin/runc",
     "bin/zsh",
     "usr/bin/fish",
+    "usr/bin/flite",
 ];
 
 /// Written last; its content changes with this recipe.
 const STAMP: &str = ".installed";
-const RECIPE: &str = "3";
+const RECIPE: &str = "4";
 
 /// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
 /// reported as skipped.

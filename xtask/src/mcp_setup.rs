@@ -26,13 +26,12 @@ struct Part {
     install: fn(&Part) -> Result<()>,
 }
 
-/// Makes sure everything is there. `false`: something cannot be had here, and the tests that need
-/// it will be reported as skipped.
-pub(crate) fn run() -> Result<bool> {
+/// Everything that comes from npm and PyPI.
+fn parts() -> Vec<Part> {
     let ci = workspace().join("ci/mcp");
     // Beside cargo's own directories, wherever those are, so that every build shares them.
     let target = workspace().join("target");
-    let parts = [
+    vec![
         Part {
             name: "MCP servers from npm",
             home: target.join("mcp"),
@@ -64,6 +63,12 @@ pub(crate) fn run() -> Result<bool> {
             install: install_python,
         },
         Part {
+            name: "a listener (pocketsphinx)",
+            home: target.join("voice-sdk"),
+            pins: workspace().join("ci/voice/python.txt"),
+            install: install_python,
+        },
+        Part {
             name: "SDKs for Telegram",
             home: target.join("telegram-sdks"),
             pins: workspace().join("ci/telegram/python.txt"),
@@ -75,7 +80,13 @@ pub(crate) fn run() -> Result<bool> {
             pins: workspace().join("ci/discord/python.txt"),
             install: install_python,
         },
-    ];
+    ]
+}
+
+/// Makes sure everything is there. `false`: something cannot be had here, and the tests that need
+/// it will be reported as skipped.
+pub(crate) fn run() -> Result<bool> {
+    let parts = parts();
     // Mostly waiting for the network: all at once.
     let results = std::thread::scope(|scope| {
         let running: Vec<_> = parts

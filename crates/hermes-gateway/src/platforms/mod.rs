@@ -2,6 +2,7 @@
 
 pub mod discord;
 pub mod email;
+pub mod form;
 pub mod http;
 pub mod slack;
 pub mod telegram;

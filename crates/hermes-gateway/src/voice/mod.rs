@@ -1,8 +1,23 @@
 //! Speech: heard and spoken.
+//!
+//! Who does it is configured (`stt:`, `tts:`): a service that speaks OpenAI's protocol, a command
+//! of the person, a program on this machine. A service is used only where it was named or where
+//! its key is there and nobody named another.
+
+mod block;
+mod command;
+mod hear;
+mod speak;
+mod template;
+mod tool;
 
 use std::path::{Path, PathBuf};
 
 use hermes_core::BoxFuture;
+
+pub use hear::Ears;
+pub use speak::Mouth;
+pub use tool::SpeakTool;
 
 /// Turns a recording into words.
 pub trait Transcriber: Send + Sync {

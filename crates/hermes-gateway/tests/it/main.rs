@@ -7,4 +7,6 @@ mod original;
 #[cfg(test)]
 mod pairing;
 #[cfg(test)]
+mod voice;
+#[cfg(test)]
 mod world;
