@@ -1,6 +1,9 @@
 //! Which processes live, told apart by their start, because pids are used again.
 
+use std::time::Duration;
+
 use hermes_store::db::delivery::{Owner, Processes};
+use rustix::process::{Pid, Signal};
 
 /// The processes of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,17 +39,105 @@ pub fn start_time(pid: u32) -> Option<i64> {
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-fn exists(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-    else {
+/// Whether there is such a process. One that ended and waits for its parent is none.
+pub fn exists(pid: u32) -> bool {
+    let Some(raw) = raw(pid) else {
         return false;
     };
+    if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        && let Some((_, fields)) = stat.rsplit_once(')')
+        && fields.split_whitespace().next() == Some("Z")
+    {
+        return false;
+    }
     !matches!(
-        rustix::process::test_kill_process(pid),
+        rustix::process::test_kill_process(raw),
         Err(rustix::io::Errno::SRCH)
     )
+}
+
+pub(super) fn raw(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// The words that a process was started with, where they can be read.
+pub(super) fn command_line(pid: u32) -> Option<Vec<String>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = bytes.split(|byte| *byte == 0);
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    (!words.is_empty()).then_some(words)
+}
+
+/// Seconds that a process has been running, where `/proc` tells.
+pub fn uptime(pid: u32) -> Option<u64> {
+    let started = u64::try_from(start_time(pid)?).ok()?;
+    Some((since_boot()? as u64).saturating_sub(started / TICKS))
+}
+
+/// What the kernel calls a second in `/proc`, on every machine.
+const TICKS: u64 = 100;
+
+/// Seconds since the machine started.
+pub(super) fn since_boot() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// This life of the machine or container: the boot, and the start of its first process.
+pub(super) fn epoch() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let first = start_time(1).map(|ticks| ticks.to_string()).unwrap_or_default();
+    match (boot.trim(), first.as_str()) {
+        ("", "") => String::new(),
+        (boot, first) => format!("{boot}:{first}"),
+    }
+}
+
+/// A process of this machine that can be told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    pub start_time: Option<i64>,
+}
+
+impl Process {
+    /// Sends a signal. `Ok(false)`: it is gone, or its number belongs to another by now.
+    pub fn signal(self, signal: Signal) -> std::io::Result<bool> {
+        if !self.alive() {
+            return Ok(false);
+        }
+        let Some(pid) = raw(self.pid) else {
+            return Ok(false);
+        };
+        match rustix::process::kill_process(pid, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn alive(self) -> bool {
+        exists(self.pid)
+            && match (self.start_time, start_time(self.pid)) {
+                (Some(then), Some(now)) => then == now,
+                _ => true,
+            }
+    }
+
+    /// Waits until it is gone. `false`: it still lives after `patience`.
+    pub async fn gone(self, patience: Duration) -> bool {
+        let deadline = tokio::time::Instant::now() + patience;
+        while self.alive() {
+            if tokio::time::Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,24 @@
 //! The gateway as a process: which processes live, who may run, what others can read about it.
+//!
+//! Files and their contents are the original's, so that either program sees the other's gateway.
 
+mod claim;
 mod machine;
+mod marker;
+mod notify;
+mod record;
+pub mod service;
+mod starts;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tokens;
 
-pub use machine::{Machine, start_time, this_process};
+pub use claim::{Claim, ClaimError, Running, running};
+pub use machine::{Machine, Process, exists, start_time, this_process, uptime};
+pub use marker::{Marker, drain_requested};
+pub use notify::Notifier;
+pub use record::{Record, is_gateway_command};
+pub use starts::{Storm, StormLimits, started};
+pub use state::{GatewayState, PlatformRow, Snapshot, StateFile, read as read_state};
+pub use tokens::{TokenError, TokenLock, TokenLocks};

@@ -21,6 +21,8 @@ pub struct GatewaySettings {
     pub config: Arc<Config>,
     /// config.yaml with everything in it, sections unknown to [`Config`] included.
     pub tree: Arc<Value>,
+    /// config.yaml as it is, without defaults.
+    pub file: Arc<Value>,
     /// `.env` and the process.
     pub env: Arc<HashMap<String, String>>,
     /// Platforms that something is said about, in the order of [`PLATFORMS`].
@@ -154,6 +156,7 @@ impl GatewaySettings {
                 loaded.config.gateway.platform_connect_timeout.max(1),
             ),
             env: Arc::new(env),
+            file: Arc::new(loaded.file_tree),
             tree: Arc::new(loaded.tree),
             config: Arc::new(loaded.config),
             problems,

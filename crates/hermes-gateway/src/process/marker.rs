@@ -1,0 +1,107 @@
+//! Words for a gateway that is about to be told to stop: that it is meant, and by whom.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use hermes_config::fs::write_atomic;
+use serde_json::{Value, json};
+
+use super::machine::{self, Process, start_time};
+
+/// A word that is older than this means nothing.
+const VALID: i64 = 60;
+
+/// What is going to happen to a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// Another one takes its place.
+    Takeover,
+    /// Somebody stops it.
+    PlannedStop,
+}
+
+impl Marker {
+    fn path(self, root: &Path) -> PathBuf {
+        root.join(match self {
+            Self::Takeover => ".gateway-takeover.json",
+            Self::PlannedStop => ".gateway-planned-stop.json",
+        })
+    }
+
+    /// Leaves word for `target`.
+    pub fn leave(self, root: &Path, target: Process, now: DateTime<Utc>) -> std::io::Result<()> {
+        let mut word = json!({
+            "target_pid": target.pid,
+            "target_start_time": target.start_time.or_else(|| start_time(target.pid)),
+            "written_at": now.to_rfc3339(),
+        });
+        match self {
+            Self::Takeover => {
+                word["replacer_pid"] = std::process::id().into();
+                word["replacer_hermes_home"] = root.display().to_string().into();
+            }
+            Self::PlannedStop => word["stopper_pid"] = std::process::id().into(),
+        }
+        write_atomic(&self.path(root), word.to_string().as_bytes(), 0o600)
+    }
+
+    /// Takes the word away.
+    pub fn clear(self, root: &Path) {
+        let path = self.path(root);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!("{}: {error}", path.display());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is word for this process. It stays.
+    pub fn is_for_us(self, root: &Path, now: DateTime<Utc>) -> bool {
+        let Ok(text) = std::fs::read_to_string(self.path(root)) else {
+            return false;
+        };
+        let Ok(word) = serde_json::from_str::<Value>(&text) else {
+            self.clear(root);
+            return false;
+        };
+        let written = word["written_at"].as_str();
+        let written = written.and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+        if written.is_none_or(|at| (now - at.to_utc()).num_seconds() > VALID) {
+            self.clear(root);
+            return false;
+        }
+        let home = word["replacer_hermes_home"].as_str();
+        if home.is_some_and(|home| Path::new(home) != root) {
+            return false;
+        }
+        let pid = std::process::id();
+        let ours = match (word["target_start_time"].as_i64(), start_time(pid)) {
+            (Some(theirs), Some(ours)) => theirs == ours,
+            _ => true,
+        };
+        word["target_pid"].as_u64() == Some(pid.into()) && ours
+    }
+
+    /// The same, and it is taken away when there is.
+    pub fn take(self, root: &Path, now: DateTime<Utc>) -> bool {
+        let ours = self.is_for_us(root, now);
+        if ours {
+            self.clear(root);
+        }
+        ours
+    }
+}
+
+/// Somebody wants no new turns to begin: `.drain_request.json`. One that a machine which has been
+/// started anew since left behind means nothing.
+pub fn drain_requested(root: &Path) -> bool {
+    let path = root.join(".drain_request.json");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return false;
+    };
+    let word: Value = serde_json::from_str(&text).unwrap_or_default();
+    let theirs = word["epoch"].as_str().unwrap_or_default();
+    let ours = machine::epoch();
+    theirs.is_empty() || ours.is_empty() || theirs == ours
+}

@@ -1,0 +1,60 @@
+//! How often the gateway started lately: one that dies at once again and again waits.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_config::fs::write_atomic;
+
+/// How many starts in how much time are too many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StormLimits {
+    pub starts: usize,
+    pub window: f64,
+}
+
+impl Default for StormLimits {
+    fn default() -> Self {
+        Self {
+            starts: 5,
+            window: 120.0,
+        }
+    }
+}
+
+/// Too many starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Storm {
+    pub starts: usize,
+    /// To be waited before going on.
+    pub pause: Duration,
+}
+
+const LONGEST: f64 = 300.0;
+
+/// Notes this start (`now`: seconds since the epoch). Trouble with the file is no reason not to
+/// start.
+pub fn started(root: &Path, limits: StormLimits, now: f64) -> Option<Storm> {
+    let path = root.join("gateway-starts.log");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut starts: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect();
+    starts.push(now);
+    let keep = (limits.starts * 4).max(40);
+    let kept = &starts[starts.len().saturating_sub(keep)..];
+    let lines: Vec<String> = kept.iter().map(|at| format!("{at:?}\n")).collect();
+    if let Err(error) = write_atomic(&path, lines.concat().as_bytes(), 0o600) {
+        tracing::warn!("{}: {error}", path.display());
+    }
+    let recent = starts
+        .iter()
+        .filter(|at| now - **at <= limits.window)
+        .count();
+    let over = recent.checked_sub(limits.starts).filter(|over| *over > 0)?;
+    let pause = (5.0 * f64::powi(2.0, over.min(6) as i32)).min(LONGEST);
+    Some(Storm {
+        starts: recent,
+        pause: Duration::from_secs_f64(pause),
+    })
+}
