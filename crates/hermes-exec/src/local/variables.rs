@@ -47,6 +47,8 @@ const ALLOWED: &[&str] = &[
     "TZ",
     "USER",
     "VISUAL",
+    // Commands know that a gateway started them, and do not stop it.
+    "_HERMES_GATEWAY",
     "all_proxy",
     "ftp_proxy",
     "http_proxy",
