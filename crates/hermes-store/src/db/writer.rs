@@ -1,26 +1,41 @@
 //! The one thread that writes. It owns the write connection; callers queue work and wait for
 //! the commit.
+//!
+//! What waits at the same time is committed together: each piece of work behind a savepoint of
+//! its own, so that one that fails takes nothing of the others with it.
+
+mod group;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hermes_core::clock::Rng;
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use self::group::{Piece, Write};
 use super::connection::Fault;
 
 /// Work that may wait for the writer. More callers than this wait before they queue.
-const QUEUE: usize = 64;
+const QUEUE: usize = 256;
 const CHECKPOINT_EVERY: u64 = 50;
 const MERGE_EVERY: u64 = 1000;
 const JITTER_MIN_MS: f64 = 20.0;
 const JITTER_SPAN_MS: f64 = 130.0;
 
-type Job = Box<dyn FnOnce(&mut Worker) + Send>;
+/// Pages of the search index that are merged at a time; a merge of all of it would hold up
+/// everybody who writes.
+const MERGE_PAGES: u32 = 200;
+
+enum Job {
+    /// In a transaction, alone or with others.
+    Write(Box<dyn Piece>),
+    /// Outside of any.
+    Alone(Box<dyn FnOnce(&mut Worker) + Send>),
+}
 
 /// The handle. When the last clone goes, the thread checkpoints and ends.
 #[derive(Clone)]
@@ -78,7 +93,7 @@ impl Writer {
             .name("state-writer".to_owned())
             .spawn(move || {
                 while let Some(job) = queue.blocking_recv() {
-                    job(&mut worker);
+                    worker.work(job, &mut queue);
                 }
                 worker.close();
             })
@@ -89,8 +104,8 @@ impl Writer {
         Ok(Self { jobs })
     }
 
-    /// Runs `work` in a transaction and returns after the commit. It may run several times, each
-    /// time on a fresh transaction. A caller that stops waiting does not undo the write.
+    /// Runs `work` in a transaction, alone or with others, and returns after the commit. It may run
+    /// several times, each time as if nothing of it had been done. A caller that stops waiting does not undo the write.
     pub(crate) async fn transaction<T, F>(
         &self,
         what: &'static str,
@@ -100,7 +115,10 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
     {
-        self.run(move |worker| worker.transaction(what, work)).await
+        let (piece, answer) = Write::new(what, work);
+        let job = Job::Write(Box::new(piece));
+        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Runs `work` outside a transaction (VACUUM and the like).
@@ -109,56 +127,21 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
-        self.run(move |worker| {
-            worker.check()?;
-            let result = work(&worker.conn);
-            result.map_err(|fault| worker.fail(fault, what))
-        })
-        .await
-    }
-
-    async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Worker) -> Result<T, StoreError> + Send + 'static,
-    {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |worker| {
+        let job = Job::Alone(Box::new(move |worker| {
+            let result = worker.check().and_then(|()| {
+                let result = work(&worker.conn);
+                result.map_err(|fault| worker.fail(fault, what))
+            });
             // The caller may be gone; the work is done all the same.
-            let _ = reply.send(work(worker));
-        });
+            let _ = reply.send(result);
+        }));
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 }
 
 impl Worker {
-    fn transaction<T>(
-        &mut self,
-        what: &'static str,
-        mut work: impl FnMut(&Connection) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        let start = Instant::now();
-        loop {
-            self.check()?;
-            match attempt(&self.conn, &mut work) {
-                Ok(value) => {
-                    self.after_write();
-                    return Ok(value);
-                }
-                Err(fault) if fault.is_busy() => {
-                    let waited = start.elapsed();
-                    if waited >= self.config.budget {
-                        return Err(StoreError::Busy { waited });
-                    }
-                    let pause = JITTER_MIN_MS + self.config.rng.unit() * JITTER_SPAN_MS;
-                    std::thread::sleep(Duration::from_micros((pause * 1000.0) as u64));
-                }
-                Err(fault) => return Err(self.fail(fault, what)),
-            }
-        }
-    }
-
     /// Refuses after damage, and when the file under the path is not the one we opened:
     /// commits to an unlinked file would be lost without a word.
     fn check(&mut self) -> Result<(), StoreError> {
@@ -193,7 +176,9 @@ impl Worker {
         }
         if self.config.merge_fts && self.writes.is_multiple_of(MERGE_EVERY) {
             for (table, _) in super::schema::FTS {
-                self.best_effort(&format!("INSERT INTO {table}({table}) VALUES('optimize')"));
+                self.best_effort(&format!(
+                    "INSERT INTO {table}({table}, rank) VALUES('merge', {MERGE_PAGES})"
+                ));
             }
         }
     }
