@@ -1,0 +1,267 @@
+//! Long polling. An update is confirmed by the next poll, and only after it was stored; whatever
+//! breaks in between, it comes again. Every poll has a deadline, so that a connection that is dead
+//! and does not know it is noticed, and what follows it has connections of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Parts;
+use super::api::{Api, CallError};
+use super::read::{Read, Reader};
+use super::wire::{User, WebhookInfo};
+use crate::platform::{Hopeless, Link, LinkState};
+
+/// How long Telegram may hold a poll that has nothing to say.
+const HOLD: Duration = Duration::from_secs(30);
+/// How much later its answer may come.
+const LATE: Duration = Duration::from_secs(15);
+/// For every other call.
+pub(super) const CALL: Duration = Duration::from_secs(20);
+/// For the last poll, which confirms what was stored.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Polls without news after which it is asked whether there really are none.
+const QUIET: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// While another program polls, patience.
+const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
+/// The token is refused this often in a row before it is believed.
+pub(super) const REFUSALS: u32 = 2;
+
+/// What is asked for.
+pub(super) const UPDATES: [&str; 3] = ["message", "channel_post", "callback_query"];
+
+/// Why a connection ended.
+pub(super) enum Trouble {
+    /// The token is bad.
+    Refused(String),
+    /// For people, and how long to wait at least.
+    Other(String, Duration),
+}
+
+impl From<CallError> for Trouble {
+    fn from(error: CallError) -> Self {
+        match error.code() {
+            Some(401 | 404) => Self::Refused(error.to_string()),
+            Some(409) if error.says("webhook is active") => Self::Other(
+                "another program set a webhook for this bot; it is removed again".to_owned(),
+                FIRST_PAUSE,
+            ),
+            Some(409) => Self::Other(
+                "another program polls with the same token, and Telegram lets only one: stop the \
+                 other one, or give this one a bot of its own"
+                    .to_owned(),
+                CONFLICT_PAUSE,
+            ),
+            _ => {
+                let pause = error.retry_after().unwrap_or(FIRST_PAUSE);
+                Self::Other(error.to_string(), pause)
+            }
+        }
+    }
+}
+
+/// Tries again for ever, with growing pauses.
+pub(super) struct Patience {
+    failures: u32,
+    refusals: u32,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self {
+            failures: 0,
+            refusals: 0,
+        }
+    }
+
+    pub(super) fn progress(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Says how it is, and waits. `Err`: waiting is pointless. `Ok(false)`: cancelled.
+    pub(super) async fn wait(
+        &mut self,
+        parts: &Parts,
+        link: &Link,
+        trouble: Trouble,
+    ) -> Result<bool, Hopeless> {
+        let (error, least) = match trouble {
+            Trouble::Other(error, least) => {
+                self.refusals = 0;
+                (error, least)
+            }
+            Trouble::Refused(error) => {
+                self.refusals += 1;
+                if self.refusals >= REFUSALS {
+                    return Err(Hopeless(format!(
+                        "Telegram does not accept the token: {error}. Get a new one from \
+                         @BotFather and set TELEGRAM_BOT_TOKEN"
+                    )));
+                }
+                (error, FIRST_PAUSE)
+            }
+        };
+        tracing::warn!("telegram: {error}");
+        link.health.is(LinkState::Retrying, Some(error));
+        let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        let pause = doubled
+            .min(LONGEST_PAUSE)
+            .mul_f64(0.5 + parts.rng.unit() / 2.0)
+            .max(least);
+        Ok(tokio::select! {
+            () = link.cancel.cancelled() => false,
+            () = tokio::time::sleep(pause) => true,
+        })
+    }
+}
+
+pub(super) async fn run(parts: &Arc<Parts>, link: &Link) -> Result<(), Hopeless> {
+    let mut patience = Patience::new();
+    // The first update that is not confirmed. 0: Telegram knows.
+    let mut offset = 0;
+    loop {
+        let ended = tokio::select! {
+            () = link.cancel.cancelled() => break,
+            ended = connection(parts, link, &mut offset, &mut patience) => ended,
+        };
+        if !patience.wait(parts, link, ended).await? {
+            break;
+        }
+    }
+    if offset > 0 {
+        confirm(parts, offset).await;
+    }
+    Ok(())
+}
+
+/// Tells Telegram what is stored, so that nobody gets it again. If this fails, it comes again and
+/// is recognised.
+async fn confirm(parts: &Parts, offset: i64) {
+    let Ok(client) = parts.http.client() else {
+        return;
+    };
+    let api = Api::new(client, &parts.settings.base);
+    let params = json!({"offset": offset, "timeout": 0, "limit": 1, "allowed_updates": UPDATES});
+    if let Err(error) = api.call::<Value>("getUpdates", &params, FAREWELL).await {
+        tracing::debug!("the last updates were not confirmed: {error}");
+    }
+}
+
+/// A client of its own for each connection: nothing of a broken one is used again, and polls never
+/// wait behind messages on their way out.
+pub(super) fn fresh(parts: &Parts) -> Result<Api, Trouble> {
+    let client = parts.http.client();
+    let client = client.map_err(|error| Trouble::Other(error.to_string(), FIRST_PAUSE))?;
+    Ok(Api::new(client, &parts.settings.base))
+}
+
+/// Polls until something breaks.
+async fn connection(
+    parts: &Parts,
+    link: &Link,
+    offset: &mut i64,
+    patience: &mut Patience,
+) -> Trouble {
+    match poll_for_ever(parts, link, offset, patience).await {
+        Ok(never) => match never {},
+        Err(trouble) => trouble,
+    }
+}
+
+enum Never {}
+
+async fn poll_for_ever(
+    parts: &Parts,
+    link: &Link,
+    offset: &mut i64,
+    patience: &mut Patience,
+) -> Result<Never, Trouble> {
+    let api = fresh(parts)?;
+    let bot: User = api.call("getMe", &json!({}), CALL).await?;
+    leave_webhook(&api).await?;
+    let mut reader = Reader::new(&parts.settings.groups, bot);
+    // The first one returns at once: it shows that the way in is open.
+    let mut hold = Duration::ZERO;
+    let mut quiet = 0;
+    let mut doubts = 0;
+    loop {
+        let params = json!({
+            "offset": offset, "timeout": hold.as_secs(), "limit": 100, "allowed_updates": UPDATES,
+        });
+        let updates: Vec<Value> = api.call("getUpdates", &params, hold + LATE).await?;
+        link.health.received(parts.clock.epoch_seconds());
+        patience.progress();
+        hold = HOLD;
+        if updates.is_empty() {
+            quiet += 1;
+            if quiet % QUIET == 0 {
+                doubts = doubt(&api, doubts).await?;
+            }
+        } else {
+            (quiet, doubts) = (0, 0);
+        }
+        for update in updates {
+            take(parts, link, &mut reader, &update).await?;
+            if let Some(id) = update["update_id"].as_i64() {
+                *offset = id + 1;
+            }
+        }
+    }
+}
+
+/// Hands one update over. `Err`: it was not stored, and must come again.
+async fn take(
+    parts: &Parts,
+    link: &Link,
+    reader: &mut Reader,
+    update: &Value,
+) -> Result<(), Trouble> {
+    match reader.read(update) {
+        Read::Message(message) => {
+            if !link.deliver(*message).await {
+                let why = "a message was not stored; it is asked for again";
+                return Err(Trouble::Other(why.to_owned(), FIRST_PAUSE));
+            }
+        }
+        Read::Moved { from, to } => parts.memory.moved(from, to),
+        Read::Nothing => {}
+    }
+    Ok(())
+}
+
+/// While a webhook is set nobody can poll. What waits is kept.
+async fn leave_webhook(api: &Api) -> Result<(), CallError> {
+    let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
+    if info.url.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(
+        "telegram: the bot had a webhook; it is removed, since this gateway polls \
+         (TELEGRAM_WEBHOOK_URL is not set)"
+    );
+    let params = json!({"drop_pending_updates": false});
+    api.call::<Value>("deleteWebhook", &params, CALL).await?;
+    Ok(())
+}
+
+/// Asks whether there is really nothing. Twice something, and polls that bring nothing: deaf.
+async fn doubt(api: &Api, doubts: u32) -> Result<u32, Trouble> {
+    let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
+    if info.pending_update_count == 0 {
+        return Ok(0);
+    }
+    if doubts == 0 {
+        return Ok(1);
+    }
+    Err(Trouble::Other(
+        format!(
+            "Telegram has {} updates for us and polls bring none; connecting anew",
+            info.pending_update_count
+        ),
+        FIRST_PAUSE,
+    ))
+}
