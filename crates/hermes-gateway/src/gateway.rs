@@ -159,6 +159,11 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         self.hub.status()
     }
 
+    /// Begins no new turns until it is let go on. What arrives meanwhile waits.
+    pub fn hold(&self, held: bool) {
+        self.hub.hold(held);
+    }
+
     /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still
     /// run. They are taken up again by the next life.
     pub async fn drain(&self, patience: Duration) -> bool {

@@ -234,7 +234,14 @@ impl<L> Hub<L> {
     }
 
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::SeqCst);
+        self.hold(true);
+    }
+
+    pub(crate) fn hold(&self, held: bool) {
+        self.draining.store(held, Ordering::SeqCst);
+        if !held {
+            self.arrived.notify_one();
+        }
     }
 
     pub(crate) fn is_draining(&self) -> bool {
