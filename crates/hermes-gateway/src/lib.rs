@@ -19,6 +19,7 @@
 
 pub mod api;
 pub mod authorize;
+mod child;
 pub mod cron;
 pub mod gateway;
 pub mod hooks;

@@ -8,7 +8,8 @@ use hermes_core::BoxFuture;
 use serde_json::Value;
 
 use super::block::Block;
-use super::{Transcriber, command, template};
+use super::{Transcriber, template};
+use crate::child;
 use crate::platforms::form::Form;
 use crate::platforms::http::Http;
 
@@ -298,7 +299,8 @@ async fn by_command(
         ("format", "txt".into()),
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(name, v)| (*name, v.as_ref())).collect();
-    let printed = command::run(&template::fill(template, &values), deadline).await?;
+    let program = child::shell(&template::fill(template, &values));
+    let printed = child::run(program, "", None, deadline).await?.printed()?;
     let written = std::fs::read_dir(dir.path())
         .into_iter()
         .flatten()

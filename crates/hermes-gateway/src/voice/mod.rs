@@ -5,7 +5,6 @@
 //! its key is there and nobody named another.
 
 mod block;
-mod command;
 mod hear;
 mod speak;
 mod template;

@@ -10,7 +10,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::block::Block;
 use super::hear::scratch;
-use super::{Speaker, command, template};
+use super::{Speaker, template};
+use crate::child;
 use crate::platform::Markup;
 use crate::platforms::http::Http;
 use crate::render::render;
@@ -271,7 +272,8 @@ async fn by_command(way: Way, text: &str, output: PathBuf) -> Result<PathBuf, St
         ("speed", "1.0".into()),
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(name, v)| (*name, v.as_ref())).collect();
-    command::run(&template::fill(&template, &values), deadline).await?;
+    let program = child::shell(&template::fill(&template, &values));
+    child::run(program, "", None, deadline).await?.printed()?;
     let written = tokio::fs::metadata(&output)
         .await
         .map_or(0, |data| data.len());
