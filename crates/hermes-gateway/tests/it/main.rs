@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
+mod cron;
+#[cfg(test)]
+mod email;
+#[cfg(test)]
 mod original;
 #[cfg(test)]
 mod pairing;
+#[cfg(test)]
+mod telegram;
 #[cfg(test)]
 mod voice;
 #[cfg(test)]

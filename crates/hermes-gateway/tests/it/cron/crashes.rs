@@ -1,0 +1,164 @@
+//! Lives that end at the wrong moment, and processes that share a home.
+
+use std::time::Duration;
+
+use hermes_gateway::cron::Told;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::town::{Act, Fate, Ground, Life, Wall, every, once};
+
+const NOON: &str = "2027-01-10T12:00:00Z";
+const LATER: &str = "2027-01-10T12:05:00Z";
+
+fn answer() -> Act {
+    Act::Answer("the answer".to_owned())
+}
+
+fn finished(ground: &Ground) -> usize {
+    let dir = ground.dir.path().join("finished");
+    std::fs::read_dir(dir).map_or(0, Iterator::count)
+}
+
+/// A life that ends the moment its courier dies.
+async fn cut(ground: &Ground, fate: Fate) {
+    let life = ground.life(answer(), Wall::at(NOON));
+    *life.courier.fate.lock().unwrap() = fate;
+    tokio::select! {
+        reports = life.scheduler.tick(&life.cancel) => panic!("it lived: {reports:?}"),
+        () = life.courier.died.cancelled() => {}
+    }
+    ground.bury(&life);
+}
+
+async fn next(ground: &Ground, now: &str) -> Life {
+    let life = ground.life(Act::Answer("another".to_owned()), Wall::at(now));
+    life.scheduler.tick(&life.cancel).await.unwrap();
+    life
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_the_run_and_its_delivery_nothing_is_lost_or_doubled() {
+    for fate in [Fate::DiesBefore, Fate::DiesAfter] {
+        let mut both = every("a", 60, NOON);
+        both["deliver"] = json!("telegram:1,telegram:2");
+        both["repeat"] = json!({"times": 9, "completed": 0});
+        let ground = Ground::with(&json!([both]));
+        cut(&ground, fate).await;
+        assert_eq!(finished(&ground), 1, "{fate:?}");
+        let life = next(&ground, LATER).await;
+        assert!(life.program.prompts().is_empty(), "it does not run again");
+        let mail: Vec<String> = ground.mail().into_iter().map(|(place, _)| place).collect();
+        assert_eq!(mail, ["telegram:1", "telegram:2"], "{fate:?}");
+        assert!(ground.mail().iter().all(|(_, text)| text == "the answer"));
+        let job = ground.job("a");
+        assert_eq!(job.text("last_status"), "ok");
+        assert_eq!(job.text("last_run_at"), "2027-01-10T12:00:00+00:00");
+        assert_eq!(job.fields()["repeat"]["completed"], 1, "{fate:?}");
+        assert_eq!(finished(&ground), 0);
+        next(&ground, LATER).await;
+        assert_eq!(ground.mail().len(), 2, "{fate:?}");
+        assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_cut_is_told_once_and_not_repeated() {
+    let ground = Ground::with(&json!([every("a", 60, NOON), once("b", NOON)]));
+    let life = ground.life(Act::Hang, Wall::at(NOON));
+    tokio::select! {
+        _ = life.scheduler.tick(&life.cancel) => panic!("it ended"),
+        () = tokio::time::sleep(Duration::from_secs(30)) => {}
+    }
+    assert_eq!(life.scheduler.running(), ["a", "b"]);
+    ground.bury(&life);
+    let life = next(&ground, LATER).await;
+    assert!(life.program.prompts().is_empty());
+    let mail = ground.mail();
+    assert_eq!(mail.len(), 2);
+    assert!(
+        mail.iter()
+            .all(|(_, text)| text.contains("the program ended while the job ran")),
+        "{mail:?}"
+    );
+    assert_eq!(ground.job("a").text("last_status"), "error");
+    assert!(ground.table().get("b").is_err(), "a single run is spent");
+    assert!(ground.history().iter().all(|run| run.status == "unknown"));
+    next(&ground, LATER).await;
+    assert_eq!(ground.mail().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_the_program_stops_jobs_and_says_so() {
+    let ground = Ground::with(&json!([every("a", 60, NOON)]));
+    let life = ground.life(Act::Hang, Wall::at(NOON));
+    let stop = life.cancel.clone();
+    let run = life.scheduler.run(&stop);
+    tokio::pin!(run);
+    tokio::select! {
+        () = &mut run => panic!("it ended"),
+        () = tokio::time::sleep(Duration::from_secs(30)) => {}
+    }
+    stop.cancel();
+    run.await;
+    assert_eq!(life.program.told.lock().unwrap().interrupts, 1);
+    let job = ground.job("a");
+    assert_eq!(job.text("last_status"), "error");
+    assert!(job.text("last_error").contains("interrupted"));
+    assert_eq!(ground.history()[0].status, "failed");
+    assert_eq!(ground.mail().len(), 1);
+    assert_eq!(finished(&ground), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_busy_only_delays() {
+    let ground = Ground::with(&json!([every("a", 60, NOON)]));
+    let life = ground.life(answer(), Wall::at(NOON));
+    *life.courier.fate.lock().unwrap() = Fate::Stumbles;
+    let reports = life.scheduler.tick(&life.cancel).await.unwrap();
+    assert!(reports[0].delivery_error.as_ref().unwrap().contains("busy"));
+    assert!(ground.mail().is_empty());
+    life.scheduler.tick(&life.cancel).await.unwrap();
+    assert_eq!(ground.mail().len(), 1);
+    assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
+    assert_eq!(finished(&ground), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_deliver_leaves_it_to_the_one_who_may() {
+    let ground = Ground::with(&json!([every("a", 60, NOON)]));
+    let gateway = ground.life(Act::Panic, Wall::at(NOON));
+    let terminal = ground.life_of(answer(), Wall::at(NOON), false);
+    let report = terminal
+        .scheduler
+        .fire("a", &terminal.cancel)
+        .await
+        .unwrap();
+    assert_eq!(report.told, Told::HandedOver(1));
+    assert_eq!(ground.job("a").text("last_status"), "ok");
+    assert_eq!(ground.history()[0].status, "completed");
+    // The terminal lives on and looks again: it leaves it where it is.
+    terminal.scheduler.tick(&terminal.cancel).await.unwrap();
+    assert_eq!((ground.mail().len(), finished(&ground)), (0, 1));
+    let reports = gateway.scheduler.tick(&gateway.cancel).await.unwrap();
+    assert_eq!(reports[0].told, Told::Owed(1));
+    assert_eq!((ground.mail().len(), finished(&ground)), (1, 0));
+    assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_one_runs_it() {
+    for _ in 0..8 {
+        let ground = Ground::with(&json!([every("a", 60, NOON), once("b", NOON)]));
+        let act = Act::Slowly(Duration::from_secs(3), "done".to_owned());
+        let one = ground.life(act.clone(), Wall::at(NOON));
+        let two = ground.life(act, Wall::at(NOON));
+        let (first, second) = tokio::join!(
+            one.scheduler.tick(&one.cancel),
+            two.scheduler.tick(&two.cancel),
+        );
+        assert_eq!(first.unwrap().len() + second.unwrap().len(), 2);
+        assert_eq!(ground.history().len(), 2);
+        assert_eq!(ground.mail().len(), 2);
+    }
+}
