@@ -92,16 +92,16 @@ impl Http {
     }
 
     fn builder(&self, protocols: &[&[u8]]) -> Result<reqwest::ClientBuilder, HttpError> {
+        type Make = fn(&str) -> reqwest::Result<reqwest::Proxy>;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(15))
-            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(reqwest::redirect::Policy::none())
             .tls_backend_preconfigured(self.tls(protocols)?)
             .no_proxy();
-        type Make = fn(&str) -> reqwest::Result<reqwest::Proxy>;
         let makers: [Make; 3] = [
             |url| reqwest::Proxy::http(url),
             |url| reqwest::Proxy::https(url),

@@ -257,7 +257,7 @@ impl Writer {
         let text = match self.markup {
             Markup::TelegramV2 => format!("`{}`", escape_code(code)),
             Markup::TelegramHtml => format!("<code>{}</code>", escape_html(code)),
-            Markup::SlackMrkdwn => format!("`{}`", escape_html(code)),
+            Markup::SlackMrkdwn => format!("`{}`", escape_slack(code)),
             Markup::Plain | Markup::Discord => code.to_owned(),
         };
         self.put(&text);
@@ -280,7 +280,7 @@ impl Writer {
                 escape_html(&language),
                 escape_html(code)
             ),
-            Markup::SlackMrkdwn => format!("```\n{}\n```", escape_html(code)),
+            Markup::SlackMrkdwn => format!("```\n{}\n```", escape_slack(code)),
             Markup::Plain | Markup::Discord => code.to_owned(),
         };
         self.put(&text);
@@ -333,7 +333,7 @@ impl Writer {
                 format!("<a href=\"{}\">{label}</a>", escape_html(&url))
             }
             Markup::SlackMrkdwn => {
-                let url = escape_html(&url.replace('|', "%7C").replace('>', "%3E"));
+                let url = escape_slack(&url.replace('|', "%7C").replace('>', "%3E"));
                 if same {
                     format!("<{url}>")
                 } else {
@@ -385,7 +385,8 @@ fn escape(markup: Markup, text: &str) -> String {
             out.push(ch);
             out
         }),
-        Markup::TelegramHtml | Markup::SlackMrkdwn => escape_html(text),
+        Markup::TelegramHtml => escape_html(text),
+        Markup::SlackMrkdwn => escape_slack(text),
         Markup::Plain | Markup::Discord => text.to_owned(),
     }
 }
@@ -395,10 +396,14 @@ fn escape_code(text: &str) -> String {
 }
 
 fn escape_html(text: &str) -> String {
+    escape_slack(text).replace('"', "&quot;")
+}
+
+/// Slack knows these three, and shows any other escape as it is.
+fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

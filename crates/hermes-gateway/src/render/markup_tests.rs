@@ -19,6 +19,8 @@ fn each_platform_gets_its_markup() {
         ("1 < 2 & 3.", V2, "1 < 2 & 3\\."),
         ("1 < 2 & 3.", Html, "1 &lt; 2 &amp; 3."),
         ("1 < 2 & 3.", Slack, "1 &lt; 2 &amp; 3."),
+        ("say \"it\"", Slack, "say \"it\""),
+        ("say \"it\"", Html, "say &quot;it&quot;"),
         ("[p](http://x/(y))", V2, "[p](http://x/(y\\))"),
         ("[p](http://x)", Html, "<a href=\"http://x\">p</a>"),
         ("[p](http://x)", Slack, "<http://x|p>"),

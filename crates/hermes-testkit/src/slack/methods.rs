@@ -366,7 +366,8 @@ fn name_blocks(blocks: &mut Value, number: u64) {
 
 /// One page of messages, between `oldest` and `latest`, from `cursor` on.
 fn page(mut messages: Vec<Value>, args: &Value) -> Value {
-    let inclusive = args["inclusive"] == true || args["inclusive"] == "1";
+    let on = |name: &str| args[name] == true || args[name] == "1" || args[name] == "true";
+    let inclusive = on("inclusive");
     let bound = |name: &str| args[name].as_str().filter(|ts| !ts.is_empty());
     messages.retain(|one| {
         let ts = one["ts"].as_str().unwrap_or_default();
@@ -374,7 +375,7 @@ fn page(mut messages: Vec<Value>, args: &Value) -> Value {
         let before = bound("latest").is_none_or(|latest| ts < latest || inclusive && ts == latest);
         after && before
     });
-    if args["include_all_metadata"] != true && args["include_all_metadata"] != "1" {
+    if !on("include_all_metadata") {
         for message in &mut messages {
             message
                 .as_object_mut()

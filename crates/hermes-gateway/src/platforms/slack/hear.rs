@@ -1,0 +1,169 @@
+//! Which events are for us, and what they say.
+
+use serde_json::Value;
+
+use super::memory::{Memory, Part};
+use super::settings::{Bots, SlackSettings};
+use super::team::Team;
+
+/// A message that is for us, before anything was asked about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Heard {
+    pub channel: String,
+    /// `im`, `mpim`, `channel` or `group`.
+    pub kind: String,
+    /// Empty for some programs.
+    pub user: String,
+    pub ts: String,
+    /// The thread that it is in.
+    pub thread: Option<String>,
+    /// The thread that its session has, and that answers go to.
+    pub session: Option<String>,
+    /// As Slack writes it, without the mention of us.
+    pub text: String,
+    /// Earlier replies are not known to us.
+    pub wants_context: bool,
+    pub event: Value,
+}
+
+impl Heard {
+    pub(super) fn is_dm(&self) -> bool {
+        matches!(self.kind.as_str(), "im" | "mpim")
+    }
+}
+
+/// `Err`: why it is not for us.
+pub(super) fn hear(
+    event: &Value,
+    team: &Team,
+    settings: &SlackSettings,
+    memory: &Memory,
+) -> Result<Heard, &'static str> {
+    let field = |name: &str| event[name].as_str().unwrap_or_default();
+    if !matches!(field("type"), "message" | "app_mention") {
+        return Err("another kind of event");
+    }
+    if !matches!(
+        field("subtype"),
+        "" | "file_share" | "thread_broadcast" | "bot_message" | "me_message"
+    ) {
+        return Err("a notice");
+    }
+    let (channel, ts, user) = (field("channel"), field("ts"), field("user"));
+    if channel.is_empty() || ts.is_empty() {
+        return Err("not a message");
+    }
+    let raw = field("text");
+    let named = raw.contains(&format!("<@{}>", team.bot_user)) || {
+        let labelled = format!("<@{}|", team.bot_user);
+        raw.contains(&labelled)
+    };
+    let mentioned = named
+        || settings
+            .mention_patterns
+            .iter()
+            .any(|pattern| pattern.is_match(raw));
+    programs(event, team, settings, named)?;
+    let kind = kind(event, channel, memory);
+    let thread = Some(field("thread_ts")).filter(|thread| !thread.is_empty() && *thread != ts);
+    let part = thread.and_then(|thread| memory.thread(channel, thread));
+    if kind != "im" {
+        gate(settings, channel, mentioned, part)?;
+    }
+    let session = match (thread, kind.as_str()) {
+        (Some(thread), _) => Some(thread),
+        (None, "im" | "mpim") => settings.dm_threads.then_some(ts),
+        (None, _) => settings.reply_in_thread.then_some(ts),
+    };
+    Ok(Heard {
+        channel: channel.to_owned(),
+        kind,
+        user: user.to_owned(),
+        ts: ts.to_owned(),
+        thread: thread.map(str::to_owned),
+        session: session.map(str::to_owned),
+        text: without_mention(raw, &team.bot_user),
+        wants_context: thread.is_some() && part != Some(Part::Joined),
+        event: event.clone(),
+    })
+}
+
+/// What other programs say is taken only where that was wished, and what we say never.
+fn programs(
+    event: &Value,
+    team: &Team,
+    settings: &SlackSettings,
+    named: bool,
+) -> Result<(), &'static str> {
+    let field = |name: &str| event[name].as_str().unwrap_or_default();
+    let user = field("user");
+    if user == team.bot_user || (!team.bot_id.is_empty() && field("bot_id") == team.bot_id) {
+        return Err("our own");
+    }
+    if user == "USLACKBOT" {
+        return Err("Slackbot");
+    }
+    let program = !field("bot_id").is_empty() || field("subtype") == "bot_message";
+    match settings.bots {
+        _ if !program => Ok(()),
+        Bots::All => Ok(()),
+        Bots::Mentions if named => Ok(()),
+        Bots::None | Bots::Mentions => Err("of another program"),
+    }
+}
+
+/// In company we speak when spoken to.
+fn gate(
+    settings: &SlackSettings,
+    channel: &str,
+    mentioned: bool,
+    part: Option<Part>,
+) -> Result<(), &'static str> {
+    if !settings.allowed_channels.is_empty() && !settings.allowed_channels.contains(channel) {
+        return Err("a conversation that is not allowed");
+    }
+    let free = settings.free_channels.contains(channel) || !settings.require_mention;
+    let known = part.is_some() && !settings.strict_mention;
+    if free || mentioned || known {
+        return Ok(());
+    }
+    Err("not to us")
+}
+
+/// Mentions come without it: what is known from messages then, else the first letter.
+fn kind(event: &Value, channel: &str, memory: &Memory) -> String {
+    if let Some(kind) = event["channel_type"].as_str() {
+        return kind.to_owned();
+    }
+    if let Some(place) = memory.place(channel) {
+        return place.kind;
+    }
+    let kind = if channel.starts_with('D') {
+        "im"
+    } else {
+        "channel"
+    };
+    kind.to_owned()
+}
+
+fn without_mention(text: &str, bot_user: &str) -> String {
+    let mut out = text.replace(&format!("<@{bot_user}>"), "");
+    let labelled = format!("<@{bot_user}|");
+    while let Some(at) = out.find(&labelled) {
+        let end = out[at..].find('>').map_or(out.len(), |end| at + end + 1);
+        out.replace_range(at..end, "");
+    }
+    out.trim().to_owned()
+}
+
+/// `!name rest` where name is a command: Slack keeps slashes for itself in threads.
+pub(super) fn command(text: &str, known: impl Fn(&str) -> bool) -> Option<String> {
+    let rest = text.strip_prefix('!')?;
+    let word = rest.split_whitespace().next()?;
+    let name = word.split('@').next()?.to_ascii_lowercase();
+    (!rest.starts_with(char::is_whitespace) && known(&name)).then(|| format!("/{rest}"))
+}
+
+#[cfg(test)]
+#[path = "hear_tests.rs"]
+mod tests;

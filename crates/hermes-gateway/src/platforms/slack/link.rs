@@ -1,0 +1,326 @@
+//! Connections one after the other, for ever.
+//!
+//! A connection that says goodbye goes on beside the one that replaces it, until it ends or its
+//! time is up: nothing falls between. What both of them bring is stored once, because a message
+//! has the same id in every envelope.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::{BoxFuture, task};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Shared;
+use super::api::CallError;
+use super::intake::Envelope;
+use super::socket::{Acks, Said, Socket, acks};
+use super::team::Unknown;
+use crate::platform::{Hopeless, Inbound, Link, LinkState};
+
+/// Conversations that are taken in at the same time.
+const LANES: usize = 8;
+
+/// Envelopes that wait in one lane.
+const LANE: usize = 64;
+
+/// How often what is remembered is written, if it changed.
+const SAVE: Duration = Duration::from_secs(5);
+
+pub(super) struct Listener {
+    shared: Arc<Shared>,
+}
+
+impl Listener {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl Inbound for Listener {
+    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+        Box::pin(run(self.shared, link))
+    }
+}
+
+/// An envelope on its way in, and who hears that it is stored.
+pub(super) struct Job {
+    pub envelope: Envelope,
+    pub then: Then,
+}
+
+pub(super) enum Then {
+    Acknowledge(Acks),
+    /// It did not come in an envelope, and nobody would bring it again.
+    Tell(oneshot::Sender<()>),
+}
+
+/// In order for each conversation.
+#[derive(Clone)]
+pub(super) struct Lanes(Arc<Vec<mpsc::Sender<Job>>>);
+
+impl Lanes {
+    /// Waits while the lane is full: then nothing more is read, and Slack waits too.
+    pub(super) async fn put(&self, job: Job) {
+        let mut hasher = DefaultHasher::new();
+        job.envelope.conversation().hash(&mut hasher);
+        let lane = hasher.finish() as usize % self.0.len();
+        // The lanes outlive every connection; when they are gone everything is.
+        let _ = self.0[lane].send(job).await;
+    }
+}
+
+/// What a connection tells the one who opens the next.
+enum News {
+    Retiring(u64),
+    Ended(u64, String),
+}
+
+async fn run(shared: Arc<Shared>, link: Link) -> Result<(), Hopeless> {
+    // Whatever ends this ends the tasks below.
+    let cancel = link.cancel.child_token();
+    let _end = cancel.clone().drop_guard();
+    let link = Link { cancel, ..link };
+    let tasks = TaskTracker::new();
+    let lanes = open_lanes(&shared, &link, &tasks);
+    let kept = keep(Arc::clone(&shared), link.cancel.clone());
+    drop(task::spawn("slack-memory", tasks.track_future(kept)));
+    let result = supervise(&shared, &link, &lanes, &tasks).await;
+    link.cancel.cancel();
+    tasks.close();
+    tasks.wait().await;
+    shared.memory.save_now().await;
+    result
+}
+
+fn open_lanes(shared: &Arc<Shared>, link: &Link, tasks: &TaskTracker) -> Lanes {
+    let mut lanes = Vec::new();
+    for _ in 0..LANES {
+        let (sender, mut receiver) = mpsc::channel(LANE);
+        lanes.push(sender);
+        let (shared, link) = (Arc::clone(shared), link.clone());
+        let work = async move {
+            // A panic over one message must not silence a lane for ever.
+            while !link.cancel.is_cancelled() {
+                let lane = lane(&shared, &link, &mut receiver);
+                if task::catch("slack-lane", lane).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        drop(task::spawn("slack-lane", tasks.track_future(work)));
+    }
+    Lanes(Arc::new(lanes))
+}
+
+async fn lane(shared: &Shared, link: &Link, jobs: &mut mpsc::Receiver<Job>) {
+    loop {
+        let job = tokio::select! {
+            () = link.cancel.cancelled() => return,
+            job = jobs.recv() => job,
+        };
+        let Some(Job { envelope, then }) = job else {
+            return;
+        };
+        match then {
+            Then::Acknowledge(acks) => {
+                if shared.take(&envelope, link).await {
+                    // Its connection may be gone; Slack sends it again by another, and it is
+                    // recognised.
+                    let _ = acks.send(envelope.id).await;
+                }
+            }
+            Then::Tell(done) => {
+                let mut failures = 0;
+                while !link.cancel.is_cancelled() && !shared.take(&envelope, link).await {
+                    wait(shared.pause(failures), &link.cancel).await;
+                    failures += 1;
+                }
+                // Whoever asked may be gone.
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+/// Writes what is remembered now and then.
+async fn keep(shared: Arc<Shared>, cancel: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(SAVE) => shared.memory.save().await,
+        }
+    }
+}
+
+/// Keeps one connection open. Returns when cancelled, or when that is pointless.
+async fn supervise(
+    shared: &Arc<Shared>,
+    link: &Link,
+    lanes: &Lanes,
+    tasks: &TaskTracker,
+) -> Result<(), Hopeless> {
+    let (news, mut hear) = mpsc::channel::<News>(16);
+    let mut failures = 0;
+    let mut number = 0;
+    while !link.cancel.is_cancelled() {
+        let opened = tokio::select! {
+            () = link.cancel.cancelled() => break,
+            opened = open(shared) => opened,
+        };
+        let socket = match opened {
+            Ok(socket) => socket,
+            Err(Unknown::Never(hopeless)) => {
+                link.health.is(LinkState::Fatal, Some(hopeless.to_string()));
+                return Err(hopeless);
+            }
+            Err(Unknown::Later(error)) => {
+                tracing::warn!(failures, "slack: no connection: {error}");
+                link.health.is(LinkState::Retrying, Some(error));
+                let pause = shared.pause(failures);
+                failures += 1;
+                // A connection in retirement may still bring something.
+                wait(pause, &link.cancel).await;
+                continue;
+            }
+        };
+        link.health.received(shared.clock.epoch_seconds());
+        number += 1;
+        let begun = Instant::now();
+        shared.fill_gap(link, lanes, tasks);
+        let connection = Connection {
+            number,
+            shared: Arc::clone(shared),
+            link: link.clone(),
+            lanes: lanes.clone(),
+            news: news.clone(),
+        };
+        let connection = tasks.track_future(connection.run(socket));
+        drop(task::spawn("slack-socket", connection));
+        let ended = tokio::select! {
+            () = link.cancel.cancelled() => break,
+            ended = current_ended(&mut hear, number) => ended,
+        };
+        if let Some(error) = ended {
+            tracing::warn!("slack: the connection ended: {error}");
+            link.health.is(LinkState::Retrying, Some(error));
+            // A server that lets us in and throws us out is left alone a little, too.
+            let lived = begun.elapsed() > shared.timing.silence;
+            failures = if lived { 0 } else { failures + 1 };
+            if failures > 1 {
+                wait(shared.pause(failures), &link.cancel).await;
+            }
+            shared.api.renew();
+        } else {
+            failures = 0;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a connection ends or says that it will. `Some`: how it ended.
+async fn current_ended(hear: &mut mpsc::Receiver<News>, number: u64) -> Option<String> {
+    loop {
+        match hear.recv().await {
+            Some(News::Retiring(one)) if one == number => return None,
+            Some(News::Ended(one, error)) if one == number => return Some(error),
+            Some(_) => {}
+            // We hold a sender ourselves, so this does not come.
+            None => return std::future::pending().await,
+        }
+    }
+}
+
+async fn wait(pause: Duration, cancel: &CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+}
+
+async fn open(shared: &Shared) -> Result<Socket, Unknown> {
+    shared.teams.identify(&shared.api).await?;
+    shared.connect().await.map_err(|error| match error {
+        error if error.is_hopeless() => Unknown::Never(Hopeless(format!(
+            "{error} to the app token: check SLACK_APP_TOKEN (xapp-…, with connections:write), and that Socket Mode is on"
+        ))),
+        CallError::NotDone { error, .. } | CallError::Unclear(error) => Unknown::Later(error),
+        CallError::Refused(word) => Unknown::Later(format!("Slack says {word}")),
+    })
+}
+
+struct Connection {
+    number: u64,
+    shared: Arc<Shared>,
+    link: Link,
+    lanes: Lanes,
+    news: mpsc::Sender<News>,
+}
+
+impl Connection {
+    async fn run(self, mut socket: Socket) {
+        let ended = match task::catch("slack-socket", self.read(&mut socket)).await {
+            Ok(ended) => ended,
+            Err(panicked) => panicked.to_string(),
+        };
+        socket.close(Duration::from_secs(1)).await;
+        // Nobody listens any more when everything ends.
+        let _ = self.news.send(News::Ended(self.number, ended)).await;
+    }
+
+    /// Reads until it ends; returns why.
+    async fn read(&self, socket: &mut Socket) -> String {
+        let timing = self.shared.timing;
+        let (sender, mut waiting) = acks();
+        let mut ping = tokio::time::interval_at(Instant::now() + timing.ping, timing.ping);
+        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        let mut until: Option<Instant> = None;
+        loop {
+            let next = socket.next(&mut waiting, &mut ping, timing.silence, &mut heard);
+            let said = tokio::select! {
+                () = self.link.cancel.cancelled() => return "cancelled".to_owned(),
+                () = at(until) => return "retired".to_owned(),
+                said = next => said,
+            };
+            let now = self.shared.clock.epoch_seconds();
+            match said {
+                Err(error) => return error,
+                Ok(Said::Sign) => self.alive(now),
+                Ok(Said::Goodbye(reason)) => {
+                    tracing::info!("slack: the connection will end: {reason}");
+                    if until.is_none() {
+                        until = Some(Instant::now() + timing.retire);
+                        let _ = self.news.send(News::Retiring(self.number)).await;
+                    }
+                }
+                Ok(Said::Envelope(envelope)) => {
+                    self.alive(now);
+                    let job = Job {
+                        envelope,
+                        then: Then::Acknowledge(sender.clone()),
+                    };
+                    tokio::select! {
+                        () = self.link.cancel.cancelled() => return "cancelled".to_owned(),
+                        () = self.lanes.put(job) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn alive(&self, now: f64) {
+        self.link.health.received(now);
+        self.shared.memory.alive(now);
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,264 @@
+//! What must survive a restart: threads that we are in, which workspace a conversation belongs
+//! to, and when the connection last lived. Everything bounded.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+const MAX_THREADS: usize = 5000;
+const MAX_PLACES: usize = 5000;
+
+/// A conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub team: String,
+    /// `im`, `mpim`, `channel` or `group`.
+    pub kind: String,
+}
+
+/// What we have to do with a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Part {
+    /// A message of ours began it; nobody answered yet.
+    Begun,
+    /// Somebody spoke to us in it.
+    Joined,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    /// By conversation and ts of the first message; the number is for age.
+    #[serde(default)]
+    threads: HashMap<String, (u64, Part)>,
+    #[serde(default)]
+    places: HashMap<String, Place>,
+    /// Seconds since the epoch.
+    #[serde(default)]
+    alive_at: Option<f64>,
+    /// Since when messages may have been missed that were not asked for yet.
+    #[serde(default)]
+    missing_since: Option<f64>,
+    #[serde(default)]
+    count: u64,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Memory(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+    dirty: AtomicBool,
+    /// Held while the file is written, so that an older state never replaces a newer one.
+    writing: Mutex<()>,
+}
+
+impl Memory {
+    /// What cannot be read begins anew: the worst of it is that a mention is needed once more.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let kept = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                tracing::warn!("slack: {} is not readable: {error}", path.display());
+                Kept::default()
+            }),
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    tracing::warn!("slack: {}: {error}", path.display());
+                }
+                Kept::default()
+            }
+        };
+        Self(Arc::new(Inner {
+            path,
+            kept: Mutex::new(kept),
+            dirty: AtomicBool::new(false),
+            writing: Mutex::new(()),
+        }))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.0.dirty.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn thread(&self, channel: &str, ts: &str) -> Option<Part> {
+        let kept = self.kept();
+        kept.threads.get(&key(channel, ts)).map(|(_, part)| *part)
+    }
+
+    /// `true`: this is new, and worth saving before anything is promised.
+    pub(super) fn note_thread(&self, channel: &str, ts: &str, part: Part) -> bool {
+        let mut kept = self.kept();
+        kept.count += 1;
+        let (now, key) = (kept.count, key(channel, ts));
+        let before = kept.threads.get(&key).map(|(_, part)| *part);
+        // Once somebody spoke to us there, our own messages change nothing.
+        let part = if before == Some(Part::Joined) {
+            Part::Joined
+        } else {
+            part
+        };
+        kept.threads.insert(key, (now, part));
+        if kept.threads.len() > MAX_THREADS {
+            forget_oldest(&mut kept.threads);
+        }
+        drop(kept);
+        self.changed();
+        before != Some(part)
+    }
+
+    pub(super) fn place(&self, channel: &str) -> Option<Place> {
+        self.kept().places.get(channel).cloned()
+    }
+
+    pub(super) fn learn(&self, channel: &str, team: &str, kind: &str) {
+        let place = Place {
+            team: team.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let mut kept = self.kept();
+        if kept.places.get(channel) == Some(&place) {
+            return;
+        }
+        if kept.places.len() >= MAX_PLACES {
+            kept.places.clear();
+        }
+        kept.places.insert(channel.to_owned(), place);
+        drop(kept);
+        self.changed();
+    }
+
+    /// A connection begins. `Some`: messages since then may have been missed.
+    pub(super) fn gap(&self, now: f64, longest: f64) -> Option<f64> {
+        let mut kept = self.kept();
+        let before = kept.alive_at.replace(now);
+        let silent = before.filter(|before| now - before >= longest);
+        kept.missing_since = kept.missing_since.or(silent);
+        let since = kept.missing_since;
+        drop(kept);
+        self.changed();
+        since
+    }
+
+    /// What was missed before `until` was asked for and stored.
+    pub(super) fn filled(&self, until: f64) {
+        let mut kept = self.kept();
+        kept.missing_since = kept.missing_since.filter(|since| *since > until);
+        drop(kept);
+        self.changed();
+    }
+
+    pub(super) fn alive(&self, now: f64) {
+        self.kept().alive_at = Some(now);
+        self.changed();
+    }
+
+    /// The threads of which something happened last, newest first, with their conversations.
+    pub(super) fn recent_threads(&self, limit: usize) -> Vec<(String, String)> {
+        let kept = self.kept();
+        let mut threads: Vec<(u64, &String)> = kept
+            .threads
+            .iter()
+            .map(|(key, (at, _))| (*at, key))
+            .collect();
+        threads.sort_unstable_by(|one, other| other.cmp(one));
+        threads
+            .into_iter()
+            .take(limit)
+            .filter_map(|(_, key)| key.split_once('/'))
+            .map(|(channel, ts)| (channel.to_owned(), ts.to_owned()))
+            .collect()
+    }
+
+    /// Writes what changed, if anything did.
+    pub(super) async fn save(&self) {
+        if self.0.dirty.load(Ordering::SeqCst) {
+            self.save_now().await;
+        }
+    }
+
+    /// Returns when everything known so far is on disk. Failure is reported in the log; what is
+    /// in memory goes on.
+    pub(super) async fn save_now(&self) {
+        self.0.dirty.store(false, Ordering::SeqCst);
+        let this = self.clone();
+        let written = tokio::task::spawn_blocking(move || this.write()).await;
+        if let Ok(Err(error)) = written {
+            self.changed();
+            tracing::warn!("slack: {}: {error}", self.0.path.display());
+        }
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let _turn = self
+            .0
+            .writing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bytes = serde_json::to_vec(&*self.kept())?;
+        if let Some(parent) = self.0.path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        hermes_config::fs::write_atomic(&self.0.path, &bytes, 0o600)
+    }
+}
+
+fn key(channel: &str, ts: &str) -> String {
+    format!("{channel}/{ts}")
+}
+
+/// Drops the older half.
+fn forget_oldest(threads: &mut HashMap<String, (u64, Part)>) {
+    let mut ages: Vec<u64> = threads.values().map(|(at, _)| *at).collect();
+    ages.sort_unstable();
+    let middle = ages.get(ages.len() / 2).copied().unwrap_or(0);
+    threads.retain(|_, (at, _)| *at >= middle);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn threads_outlive_the_process_and_stay_few() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("state/slack.json");
+        let memory = Memory::open(path.clone());
+        assert!(memory.note_thread("C1", "0.1", Part::Begun));
+        assert!(memory.note_thread("C1", "0.1", Part::Joined));
+        assert!(
+            !memory.note_thread("C1", "0.1", Part::Begun),
+            "joined stays"
+        );
+        memory.learn("C1", "T1", "channel");
+        assert_eq!(memory.gap(5.0, 60.0), None, "the first connection ever");
+        memory.save().await;
+        let memory = Memory::open(path.clone());
+        assert_eq!(memory.thread("C1", "0.1"), Some(Part::Joined));
+        assert_eq!(memory.thread("C2", "0.1"), None);
+        assert_eq!(memory.place("C1").unwrap().team, "T1");
+        assert_eq!(memory.gap(50.0, 60.0), None, "a short one");
+        memory.alive(55.0);
+        assert_eq!(memory.gap(120.0, 60.0), Some(55.0));
+        assert_eq!(memory.gap(121.0, 60.0), Some(55.0), "not asked for yet");
+        memory.filled(120.0);
+        assert_eq!(memory.gap(122.0, 60.0), None);
+        for number in 0..=MAX_THREADS {
+            memory.note_thread("C1", &number.to_string(), Part::Joined);
+        }
+        assert!(memory.kept().threads.len() <= MAX_THREADS);
+        let newest = MAX_THREADS.to_string();
+        assert_eq!(memory.thread("C1", &newest), Some(Part::Joined));
+        assert_eq!(memory.recent_threads(1), [("C1".to_owned(), newest)]);
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(Memory::open(path).thread("C1", "0.1"), None);
+    }
+}

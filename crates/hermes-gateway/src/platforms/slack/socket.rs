@@ -1,0 +1,220 @@
+//! One connection of Socket Mode.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{SinkExt as _, StreamExt as _};
+use reqwest::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
+
+use super::Shared;
+use super::api::{CallError, plain};
+use super::intake::Envelope;
+
+/// No envelope is larger.
+const MAX_ENVELOPE: usize = 4 << 20;
+
+/// Acknowledgements that wait to be written.
+const ACKS: usize = 256;
+
+pub(super) struct Socket {
+    stream: WebSocketStream<reqwest::Upgraded>,
+}
+
+/// What a connection said.
+pub(super) enum Said {
+    Envelope(Envelope),
+    /// It will end soon.
+    Goodbye(String),
+    /// It lives.
+    Sign,
+}
+
+/// Ids of envelopes that may be acknowledged.
+pub(super) type Acks = mpsc::Sender<String>;
+
+pub(super) fn acks() -> (Acks, mpsc::Receiver<String>) {
+    mpsc::channel(ACKS)
+}
+
+impl Shared {
+    /// Opens a connection and waits for its hello.
+    pub(super) async fn connect(&self) -> Result<Socket, CallError> {
+        let opened = self
+            .api
+            .call(
+                &self.settings.app_token,
+                "apps.connections.open",
+                &json!({}),
+            )
+            .await?;
+        let url = opened["url"].as_str().unwrap_or_default();
+        let greeted = tokio::time::timeout(self.timing.hello, self.greet(url)).await;
+        greeted.unwrap_or_else(|_| Err(later("the connection said no hello".to_owned())))
+    }
+
+    async fn greet(&self, url: &str) -> Result<Socket, CallError> {
+        let mut stream = self.upgrade(url).await?;
+        loop {
+            match stream.next().await {
+                Some(Ok(message)) => {
+                    let Some(text) = message.as_text() else {
+                        continue;
+                    };
+                    let hello: Value = serde_json::from_str(text).unwrap_or_default();
+                    if hello["type"] == "hello" {
+                        return Ok(Socket { stream });
+                    }
+                    return Err(later(
+                        "the connection did not begin with a hello".to_owned(),
+                    ));
+                }
+                Some(Err(error)) => return Err(later(error.to_string())),
+                None => return Err(later("the connection ended before its hello".to_owned())),
+            }
+        }
+    }
+
+    /// By the HTTP client, so that proxies and trusted roots are the same everywhere. A client of
+    /// its own: nothing of an earlier connection is used again.
+    async fn upgrade(&self, url: &str) -> Result<WebSocketStream<reqwest::Upgraded>, CallError> {
+        let address = match url.split_once("://") {
+            Some(("wss", rest)) => format!("https://{rest}"),
+            // In the clear only to a server that is asked in the clear anyway.
+            Some(("ws", rest)) if self.api.base().starts_with("http://") => {
+                format!("http://{rest}")
+            }
+            _ => return Err(later("Slack gave no address to connect to".to_owned())),
+        };
+        let client = self.http.upgradable();
+        let client = client.map_err(|error| later(error.to_string()))?;
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.rng.next_u64().to_le_bytes());
+        key[8..].copy_from_slice(&self.rng.next_u64().to_le_bytes());
+        let key = STANDARD.encode(key);
+        let answer = client
+            .get(address)
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key)
+            .send()
+            .await
+            .map_err(|error| later(plain(&error)))?;
+        let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
+        let accepted = accepted.and_then(|value| value.to_str().ok());
+        if answer.status() != reqwest::StatusCode::SWITCHING_PROTOCOLS
+            || accepted != Some(proof(&key).as_str())
+        {
+            let status = answer.status();
+            return Err(later(format!("no WebSocket there (status {status})")));
+        }
+        let stream = answer.upgrade().await;
+        let stream = stream.map_err(|error| later(plain(&error)))?;
+        let limits = Limits::default().max_payload_len(Some(MAX_ENVELOPE));
+        Ok(ClientBuilder::new().limits(limits).take_over(stream))
+    }
+}
+
+/// What a server that understood the request answers (RFC 6455, 4.2.2).
+fn proof(key: &str) -> String {
+    let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    STANDARD.encode(digest.as_ref())
+}
+
+fn later(error: String) -> CallError {
+    CallError::NotDone {
+        error,
+        retry_after: None,
+    }
+}
+
+impl Socket {
+    /// The next thing it says; acknowledgements and pings leave meanwhile. `Err`: it ended, or it
+    /// is dead.
+    pub(super) async fn next(
+        &mut self,
+        acks: &mut mpsc::Receiver<String>,
+        ping: &mut tokio::time::Interval,
+        silence: Duration,
+        heard: &mut tokio::time::Instant,
+    ) -> Result<Said, String> {
+        loop {
+            tokio::select! {
+                message = self.stream.next() => {
+                    *heard = tokio::time::Instant::now();
+                    return match message {
+                        Some(Ok(message)) => Ok(understand(&message)),
+                        Some(Err(error)) => Err(error.to_string()),
+                        None => Err("the connection ended".to_owned()),
+                    };
+                }
+                () = tokio::time::sleep_until(*heard + silence) => {
+                    return Err(format!("nothing for {silence:?}"));
+                }
+                ack = acks.recv() => if let Some(id) = ack {
+                    let text = json!({"envelope_id": id}).to_string();
+                    self.write(Message::text(text), silence).await?;
+                },
+                _ = ping.tick() => self.write(Message::ping("hermes"), silence).await?,
+            }
+        }
+    }
+
+    /// A dead connection takes nothing, and must not be waited for.
+    async fn write(&mut self, message: Message, deadline: Duration) -> Result<(), String> {
+        match tokio::time::timeout(deadline, self.stream.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("nothing could be written for {deadline:?}")),
+        }
+    }
+
+    pub(super) async fn close(&mut self, deadline: Duration) {
+        // The other end may be gone.
+        let _ = tokio::time::timeout(deadline, self.stream.close()).await;
+    }
+}
+
+fn understand(message: &Message) -> Said {
+    let Some(text) = message.as_text() else {
+        return Said::Sign;
+    };
+    let Ok(mut said) = serde_json::from_str::<Value>(text) else {
+        tracing::warn!("slack: a frame that is not JSON");
+        return Said::Sign;
+    };
+    let field = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+    let (kind, id) = (field("type"), field("envelope_id"));
+    if kind == "disconnect" {
+        return Said::Goodbye(field("reason"));
+    }
+    if id.is_empty() {
+        return Said::Sign;
+    }
+    Said::Envelope(Envelope {
+        id,
+        kind,
+        payload: said["payload"].take(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_proves_that_it_understood() {
+        // The example of RFC 6455.
+        assert_eq!(
+            proof("dGhlIHNhbXBsZSBub25jZQ=="),
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        );
+    }
+}

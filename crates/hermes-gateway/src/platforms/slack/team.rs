@@ -1,0 +1,248 @@
+//! Workspaces: who we are there, which conversation is whose, what people are called.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::api::{Api, CallError};
+use crate::platform::Hopeless;
+
+/// Names that are kept; beyond that they are asked for again.
+const MAX_NAMES: usize = 4000;
+
+/// A workspace that we know ourselves in.
+#[derive(Clone, Debug)]
+pub(super) struct Team {
+    pub id: String,
+    pub name: String,
+    pub token: String,
+    pub bot_user: String,
+    pub bot_id: String,
+}
+
+pub(super) struct Teams {
+    seats: Mutex<Vec<Seat>>,
+    names: Mutex<HashMap<(String, String), String>>,
+}
+
+struct Seat {
+    token: String,
+    team: Option<Arc<Team>>,
+    /// Why its token is of no use.
+    dead: Option<String>,
+}
+
+/// Not every workspace could be asked.
+pub(super) enum Unknown {
+    /// Later, perhaps.
+    Later(String),
+    Never(Hopeless),
+}
+
+impl Teams {
+    pub(super) fn new(tokens: &[String]) -> Self {
+        let seat = |token: &String| Seat {
+            token: token.clone(),
+            team: None,
+            dead: None,
+        };
+        Self {
+            seats: Mutex::new(tokens.iter().map(seat).collect()),
+            names: Mutex::default(),
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<(String, String), String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Team>> {
+        let seats = self.seats();
+        seats.iter().filter_map(|seat| seat.team.clone()).collect()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Team>> {
+        self.all().into_iter().find(|team| team.id == id)
+    }
+
+    /// Asks every workspace that was not asked yet who we are. One whose token is of no use is
+    /// left out; when all are, there is nothing to do.
+    pub(super) async fn identify(&self, api: &Api) -> Result<(), Unknown> {
+        let open: Vec<String> = {
+            let seats = self.seats();
+            let open = seats
+                .iter()
+                .filter(|seat| seat.team.is_none() && seat.dead.is_none());
+            open.map(|seat| seat.token.clone()).collect()
+        };
+        for token in open {
+            let answer = api.call(&token, "auth.test", &json!({})).await;
+            let mut seats = self.seats();
+            let Some(seat) = seats.iter_mut().find(|seat| seat.token == token) else {
+                continue;
+            };
+            match answer {
+                Ok(fields) => {
+                    let team = identity(&fields, &token);
+                    tracing::info!(team = team.id, "slack: at home in {}", team.name);
+                    seat.team = Some(Arc::new(team));
+                }
+                Err(error) if error.is_hopeless() => {
+                    tracing::error!("slack: a bot token is of no use: {error}");
+                    seat.dead = Some(error.to_string());
+                }
+                Err(error) => return Err(Unknown::Later(error.to_string())),
+            }
+        }
+        let seats = self.seats();
+        let reasons: Vec<&str> = seats
+            .iter()
+            .filter_map(|seat| seat.dead.as_deref())
+            .collect();
+        if reasons.len() == seats.len() {
+            let why = reasons.join("; ");
+            return Err(Unknown::Never(Hopeless(format!(
+                "no bot token of Slack is of use ({why}): check SLACK_BOT_TOKEN"
+            ))));
+        }
+        Ok(())
+    }
+}
+
+fn identity(fields: &Value, token: &str) -> Team {
+    let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
+    Team {
+        id: text("team_id"),
+        name: text("team"),
+        token: token.to_owned(),
+        bot_user: text("user_id"),
+        bot_id: text("bot_id"),
+    }
+}
+
+impl Shared {
+    /// The token to speak with in a conversation.
+    pub(super) async fn token_for(&self, channel: &str) -> Result<String, CallError> {
+        if let [token] = self.settings.bot_tokens.as_slice() {
+            return Ok(token.clone());
+        }
+        let teams = self.teams.all();
+        if let Some(place) = self.memory.place(channel)
+            && let Some(team) = teams.iter().find(|team| team.id == place.team)
+        {
+            return Ok(team.token.clone());
+        }
+        if teams.is_empty() {
+            return Err(CallError::NotDone {
+                error: "no workspace is known yet".to_owned(),
+                retry_after: None,
+            });
+        }
+        for team in teams {
+            let args = json!({"channel": channel});
+            match self
+                .api
+                .call(&team.token, "conversations.info", &args)
+                .await
+            {
+                Ok(fields) => {
+                    let kind = kind_of(&fields["channel"]);
+                    self.memory.learn(channel, &team.id, kind);
+                    return Ok(team.token.clone());
+                }
+                Err(CallError::Refused(_)) => {}
+                // Asking changes nothing, so nothing happened.
+                Err(CallError::Unclear(error)) => {
+                    return Err(CallError::NotDone {
+                        error,
+                        retry_after: None,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(CallError::Refused("channel_not_found".to_owned()))
+    }
+
+    /// What a person is called, if that can be found out soon.
+    pub(super) async fn user_name(&self, team: &Team, user: &str) -> Option<String> {
+        let known = (team.id.clone(), user.to_owned());
+        if let Some(name) = self.teams.names().get(&known) {
+            return Some(name.clone());
+        }
+        let args = json!({"user": user});
+        let fields = self.ask(&team.token, "users.info", &args).await?;
+        let person = &fields["user"];
+        let name = [
+            &person["profile"]["display_name"],
+            &person["profile"]["real_name"],
+            &person["real_name"],
+            &person["name"],
+        ]
+        .into_iter()
+        .find_map(|name| name.as_str().filter(|name| !name.is_empty()))?
+        .to_owned();
+        self.remember_name(known, &name);
+        Some(name)
+    }
+
+    /// What a conversation is called.
+    pub(super) async fn channel_name(&self, team: &Team, channel: &str) -> Option<String> {
+        let known = (team.id.clone(), channel.to_owned());
+        if let Some(name) = self.teams.names().get(&known) {
+            return Some(name.clone()).filter(|name| !name.is_empty());
+        }
+        let args = json!({"channel": channel});
+        let fields = self.ask(&team.token, "conversations.info", &args).await?;
+        let name = fields["channel"]["name"].as_str().unwrap_or_default();
+        self.remember_name(known, name);
+        Some(name.to_owned()).filter(|name| !name.is_empty())
+    }
+
+    /// What can be done without: the message is worth more than its details.
+    async fn ask(&self, token: &str, method: &str, args: &Value) -> Option<Value> {
+        match self.api.call(token, method, args).await {
+            Ok(fields) => Some(fields),
+            Err(error) => {
+                tracing::debug!("slack: {method}: {error}");
+                None
+            }
+        }
+    }
+
+    fn remember_name(&self, key: (String, String), name: &str) {
+        let mut names = self.teams.names();
+        if names.len() >= MAX_NAMES {
+            names.clear();
+        }
+        names.insert(key, name.to_owned());
+    }
+
+    /// A jittered pause that doubles with every failure.
+    pub(super) fn pause(&self, failures: u32) -> Duration {
+        let doubled = self.timing.pause.saturating_mul(1 << failures.min(16));
+        doubled
+            .min(self.timing.longest_pause)
+            .mul_f64(0.5 + self.rng.unit() / 2.0)
+    }
+}
+
+/// `im`, `mpim`, `channel` or `group`, from a conversation's description.
+pub(super) fn kind_of(channel: &Value) -> &'static str {
+    if channel["is_im"] == true {
+        "im"
+    } else if channel["is_mpim"] == true {
+        "mpim"
+    } else if channel["is_private"] == true {
+        "group"
+    } else {
+        "channel"
+    }
+}
