@@ -92,6 +92,16 @@ impl Hooks {
             .any(|hook| hook.agreed && hook.hears(event))
     }
 
+    /// Those that run when this happens, in the order in which they run.
+    pub fn of<'a>(
+        &'a self,
+        event: &'a str,
+        happening: &'a Happening,
+    ) -> impl Iterator<Item = &'a Hook> {
+        let list = self.list.iter();
+        list.filter(move |hook| hook.agreed && hook.hears(event) && hook.concerns(happening))
+    }
+
     /// Runs the hooks of an event; nobody waits for them.
     pub fn tell(&self, event: &str, happening: Happening) {
         if !self.wants(event) {
@@ -111,14 +121,7 @@ impl Hooks {
     /// Runs the hooks of an event one after the other; what they answered.
     pub async fn ask(&self, event: &str, happening: &Happening) -> Vec<Value> {
         let mut answers = Vec::new();
-        for hook in self
-            .list
-            .iter()
-            .filter(|hook| hook.agreed && hook.hears(event))
-        {
-            if !hook.concerns(happening) {
-                continue;
-            }
+        for hook in self.of(event, happening) {
             match hook.run(event, happening).await {
                 Ok(answer) => answers.extend(answer),
                 Err(why) => tracing::warn!(event, hook = hook.name(), "hook: {why}"),
