@@ -19,6 +19,8 @@ mod once;
 mod outcome;
 mod place;
 mod reply;
+mod responses;
+mod runs;
 pub(crate) mod server;
 mod settings;
 mod sse;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 
 use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
+use hermes_core::task;
 use hermes_store::db::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -118,9 +121,13 @@ impl ApiServer {
             work: self.work,
             threads: Threads::default(),
             completions: Once::default(),
+            answers: Once::default(),
+            stored: responses::Stored::default(),
+            runs: runs::Runs::default(),
             deps,
             cancel: cancel.clone(),
         });
+        task::spawn("old runs of the api", runs::sweeping(Arc::clone(&state)));
         server::run(listener, router(state), cancel).await
     }
 }
@@ -132,6 +139,9 @@ struct State {
     work: Work,
     threads: Threads,
     completions: Once<chat::Done>,
+    answers: Once<responses::Done>,
+    stored: responses::Stored,
+    runs: runs::Runs,
     deps: Deps,
     cancel: CancellationToken,
 }
@@ -145,6 +155,16 @@ fn router(state: Arc<State>) -> axum::Router {
         .route("/v1/health", get(health::plain));
     let closed = axum::Router::new()
         .route("/health/detailed", get(health::detailed))
-        .route("/v1/chat/completions", post(chat::create));
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/responses", post(responses::create))
+        .route(
+            "/v1/responses/{id}",
+            get(responses::show).delete(responses::delete),
+        )
+        .route("/v1/runs", post(runs::create))
+        .route("/v1/runs/{id}", get(runs::show))
+        .route("/v1/runs/{id}/events", get(runs::events))
+        .route("/v1/runs/{id}/approval", post(runs::approve))
+        .route("/v1/runs/{id}/stop", post(runs::stop));
     guard::around(open, closed, state)
 }

@@ -33,7 +33,7 @@ impl Place {
         } = said;
         if let Some(id) = &named.session {
             let content = input::user_input(now);
-            return Self::named(state, id, model, (system, history), content).await;
+            return Self::named(state, (id, false), model, (system, history), content).await;
         }
         let route = state.settings.route(model);
         let start = Mark::start(route.map_or("", |route| &route.model), system.as_deref());
@@ -62,10 +62,11 @@ impl Place {
         })
     }
 
-    /// In a session by its name. `past` is used where the session begins here.
+    /// In a session by its name, and whether that is known to be new. `past` is used where the
+    /// session begins here.
     pub(super) async fn named(
         state: &State,
-        id: &str,
+        (id, fresh): (&str, bool),
         model: Option<&str>,
         past: (Option<String>, Vec<Message>),
         mut input: UserInput,
@@ -77,7 +78,7 @@ impl Place {
         if let Some(system) = system.filter(|system| !system.trim().is_empty()) {
             let mark = Mark::start("", Some(&system));
             if !state.threads.knows(id, mark) {
-                if stored(state, id).await? {
+                if !fresh && stored(state, id).await? {
                     // Its prompt is what it is; what the client wants now goes with the message.
                     input.context = Some(format!(
                         "[Instructions of the client for this conversation]\n{system}"

@@ -47,6 +47,10 @@ impl Frames {
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

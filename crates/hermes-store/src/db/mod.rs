@@ -21,6 +21,7 @@ mod pyjson;
 mod readers;
 mod repair;
 mod resolve;
+mod responses;
 mod routing;
 mod rows;
 mod schema;
@@ -46,6 +47,7 @@ pub use list::{ListFilter, Order, SessionSummary};
 pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
+pub use responses::ResponseStore;
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
 

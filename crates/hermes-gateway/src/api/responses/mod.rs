@@ -1,0 +1,271 @@
+//! `/v1/responses`: answers that are kept, and conversations that go on from them.
+
+mod items;
+mod request;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State as Extract};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use hermes_store::db::ResponseStore;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use self::items::Items;
+pub(super) use self::request::{Request, read};
+use super::error::ApiError;
+use super::input::{self, Body};
+use super::names::{self, Named};
+use super::once::Asked;
+use super::outcome::{Verdict, response_usage};
+use super::place::Place;
+use super::threads::Mark;
+use super::turn::{Outcome, Step, Turn};
+use super::{Shared, State, reply};
+
+const FILE: &str = "response_store.db";
+
+/// Opened when the first answer is stored or asked for.
+#[derive(Default)]
+pub(super) struct Stored(OnceCell<ResponseStore>);
+
+impl Stored {
+    pub(super) async fn get(&self, state: &State) -> Result<&ResponseStore, ApiError> {
+        let opened = self.0.get_or_try_init(async || {
+            let (path, clock) = (state.deps.home.join(FILE), Arc::clone(&state.deps.clock));
+            let opening = tokio::task::spawn_blocking(move || ResponseStore::open(path, clock));
+            opening
+                .await
+                .map_err(|error| {
+                    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+                })?
+                .map_err(ApiError::from)
+        });
+        opened.await
+    }
+}
+
+/// What is the same for everything told about one answer.
+pub(super) struct Answer {
+    id: String,
+    created: i64,
+    model: String,
+    instructions: Option<String>,
+    previous: Option<String>,
+    conversation: Option<String>,
+    store: bool,
+    key: Option<String>,
+    /// The conversation up to the answer, as it is stored.
+    history: Vec<Value>,
+}
+
+/// `POST /v1/responses`.
+pub(super) async fn create(
+    Extract(state): Shared,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let ticket = state.work.admit(state.deps.facts.draining())?;
+    let named = Named::read(&headers, &body)?;
+    let stream = body.flag("stream", false)?;
+    let store = body.flag("store", true)?;
+    let model = body.text("model")?;
+    let asked = if stream {
+        None
+    } else {
+        Asked::read(&headers, "responses", &body.0)?
+    };
+    let request = read(&state, &body, &named).await?;
+    let answer = Answer {
+        id: names::fresh("resp_", 28),
+        created: state.deps.clock.now().timestamp(),
+        model: model.unwrap_or(&state.settings.model_name).to_owned(),
+        history: request.stored_history(),
+        instructions: request.instructions,
+        previous: request.previous,
+        conversation: request.conversation,
+        store,
+        key: named.key,
+    };
+    let (session, fresh) = match request.session {
+        Some(session) => (session, false),
+        None => (names::fresh("api_", 32), true),
+    };
+    let input = input::user_input(request.said.now);
+    let past = (request.said.system, request.said.history);
+    let place = Place::named(&state, (&session, fresh), model, past, input).await?;
+    if stream {
+        let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
+        return stream::response(state, answer, turn).await;
+    }
+    let Some(asked) = asked else {
+        let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
+        let done = whole(&state, answer, turn).await?;
+        return Ok(told(&done));
+    };
+    let shared = Arc::clone(&state);
+    let work = async move {
+        let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
+        whole(&shared, answer, turn).await
+    };
+    let bytes = |done: &Done| done.bytes;
+    let done = state.answers.answer(asked, bytes, work).await?;
+    Ok(told(&done))
+}
+
+/// An answer in one piece.
+pub(super) type Done = Arc<Told>;
+
+pub(super) struct Told {
+    body: Value,
+    session: String,
+    key: Option<String>,
+    bytes: usize,
+}
+
+fn told(done: &Told) -> Response {
+    let mut response = reply::json(StatusCode::OK, &done.body);
+    reply::set(&mut response, reply::SESSION_ID, &done.session);
+    if let Some(key) = &done.key {
+        reply::set(&mut response, reply::SESSION_KEY, key);
+    }
+    response
+}
+
+async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Done, ApiError> {
+    let mut items = Items::default();
+    let outcome = loop {
+        match turn.next().await {
+            Some(Step::Done(outcome)) => break outcome,
+            Some(step) => drop(items.take(&step)),
+            None => {
+                let message = "the turn broke off";
+                return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+            }
+        }
+    };
+    if !outcome.untold.is_empty() {
+        items.text(&outcome.untold);
+    }
+    items.close();
+    let verdict = Verdict::of(&outcome);
+    if outcome.text.trim().is_empty() && !verdict.complete() {
+        return Err(verdict.error(&outcome.session));
+    }
+    let body = answer.finished(&items, &outcome, &verdict);
+    answer.keep(state, &body, &items, &outcome.session).await?;
+    Ok(Arc::new(Told {
+        bytes: body.to_string().len(),
+        body,
+        session: outcome.session,
+        key: answer.key,
+    }))
+}
+
+impl Answer {
+    /// The response object.
+    fn body(&self, status: &str, output: &[Value]) -> Value {
+        json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": self.instructions,
+            "metadata": {},
+            "model": self.model,
+            "output": output,
+            "parallel_tool_calls": true,
+            "previous_response_id": self.previous,
+            "store": self.store,
+            "temperature": null,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": null,
+            "usage": null,
+        })
+    }
+
+    fn finished(&self, items: &Items, outcome: &Outcome, verdict: &Verdict) -> Value {
+        let status = match verdict {
+            verdict if verdict.complete() => "completed",
+            verdict if verdict.failed => "failed",
+            _ => "incomplete",
+        };
+        let mut body = self.body(status, &items.snapshot());
+        body["usage"] = response_usage(&outcome.usage);
+        if let Some(error) = &verdict.error {
+            body["hermes"] = verdict.block();
+            if verdict.failed {
+                body["error"] = json!({"code": "server_error", "message": error});
+            } else {
+                body["incomplete_details"] = json!({"reason": "max_output_tokens"});
+            }
+        }
+        body
+    }
+
+    /// Stores how the answer stands; a later request may go on from it.
+    async fn keep(
+        &self,
+        state: &State,
+        body: &Value,
+        items: &Items,
+        session: &str,
+    ) -> Result<(), ApiError> {
+        if !self.store {
+            return Ok(());
+        }
+        let mut history = self.history.clone();
+        history.extend(items.messages());
+        let data = json!({
+            "response": body,
+            "conversation_history": history,
+            "instructions": self.instructions,
+            "session_id": session,
+        });
+        let store = state.stored.get(state).await?;
+        store
+            .put(&self.id, &data, self.conversation.as_deref())
+            .await?;
+        if body["status"] == "completed" {
+            state.threads.leave(mark(&self.id), session);
+        }
+        Ok(())
+    }
+}
+
+/// Where a session stands after an answer.
+fn mark(response: &str) -> Mark {
+    Mark::start("response", Some(response))
+}
+
+/// `GET /v1/responses/{id}`.
+pub(super) async fn show(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let store = state.stored.get(&state).await?;
+    let data = store.get(&id).await?.ok_or_else(|| not_found(&id))?;
+    Ok(reply::json(StatusCode::OK, &data["response"]))
+}
+
+/// `DELETE /v1/responses/{id}`.
+pub(super) async fn delete(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    if !state.stored.get(&state).await?.delete(&id).await? {
+        return Err(not_found(&id));
+    }
+    let body = json!({"id": id, "object": "response", "deleted": true});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+fn not_found(id: &str) -> ApiError {
+    let message = format!("there is no response {id:?}, or it was too long ago");
+    ApiError::missing(message).code("response_not_found")
+}

@@ -1,0 +1,129 @@
+//! Follows a turn on behalf of a run.
+
+use std::sync::Arc;
+
+use hermes_agent::front::Wish;
+use hermes_core::event::{AgentCommand, TurnExit};
+use hermes_core::redact;
+use serde_json::{Value, json};
+
+use super::log::{Run, Status};
+use crate::api::State;
+use crate::api::admit::Ticket;
+use crate::api::label;
+use crate::api::outcome::{self, Verdict};
+use crate::api::place::Place;
+use crate::api::turn::{Outcome, Step, Turn};
+
+pub(super) async fn drive(state: Arc<State>, run: Arc<Run>, ticket: Ticket, place: Place) {
+    let now = || state.deps.clock.epoch_seconds();
+    let begun = tokio::select! {
+        () = run.stop.cancelled() => None,
+        begun = Turn::begin(&state, ticket, place.opening, place.input) => Some(begun),
+    };
+    let mut turn = match begun {
+        Some(Ok(turn)) => turn,
+        Some(Err(error)) => {
+            let message = error.to_json()["error"]["message"].clone();
+            return run.end(Status::Failed, json!({"error": message}), now());
+        }
+        None => return run.end(Status::Cancelled, json!({}), now()),
+    };
+    run.begun(turn.wishes(), turn.session(), now());
+    let mut stopping = false;
+    let mut thought = String::new();
+    loop {
+        let step = tokio::select! {
+            step = turn.next() => step,
+            () = run.stop.cancelled(), if !stopping => {
+                stopping = true;
+                if let Some(wishes) = turn.wishes() {
+                    let _ = wishes.send(Wish::Order(AgentCommand::Interrupt)).await;
+                }
+                continue;
+            }
+        };
+        if !matches!(step, Some(Step::Reasoning(_))) && !thought.is_empty() {
+            let text = std::mem::take(&mut thought);
+            run.tell("reasoning.available", json!({"text": text}), now());
+        }
+        match step {
+            Some(Step::Reasoning(text)) => thought.push_str(&text),
+            Some(Step::Done(outcome)) => return end(&run, &outcome, now()),
+            Some(step) => tell(&run, step, now()),
+            None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
+        }
+    }
+}
+
+fn tell(run: &Run, step: Step, now: f64) {
+    match step {
+        Step::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
+        Step::ToolStarted {
+            call_id,
+            name,
+            arguments,
+        } => {
+            let preview = label::label(&name, &arguments);
+            let data = json!({"tool": name, "tool_call_id": call_id, "preview": preview});
+            run.tell("tool.started", data, now);
+        }
+        Step::ToolFinished {
+            call_id,
+            name,
+            failed,
+            millis,
+            ..
+        } => {
+            let duration = millis as f64 / 1000.0;
+            let data = json!({
+                "tool": name,
+                "tool_call_id": call_id,
+                "duration": duration,
+                "error": failed,
+            });
+            run.tell("tool.completed", data, now);
+        }
+        Step::Approval(request) => {
+            let choices: &[&str] = if request.rule.is_some() {
+                &["once", "session", "always", "deny"]
+            } else {
+                &["once", "session", "deny"]
+            };
+            let data = json!({
+                "request_id": request.id,
+                "tool": request.tool,
+                "command": redact::secrets(&request.action),
+                "description": request.reasons.join("; "),
+                "posture": request.posture,
+                "allow_permanent": request.rule.is_some(),
+                "choices": choices,
+            });
+            run.ask(request, data, now);
+        }
+        Step::Reasoning(_) | Step::Done(_) => {}
+    }
+}
+
+fn end(run: &Run, outcome: &Outcome, now: f64) {
+    let verdict = Verdict::of(outcome);
+    let usage = outcome::response_usage(&outcome.usage);
+    let mut data = json!({"session_id": outcome.session, "usage": usage});
+    let status = if outcome.exit == TurnExit::Interrupted {
+        Status::Cancelled
+    } else if verdict.failed && outcome.text.trim().is_empty() {
+        Status::Failed
+    } else {
+        Status::Completed
+    };
+    if status == Status::Completed || !outcome.text.is_empty() {
+        data["output"] = Value::String(outcome.text.clone());
+    }
+    if let Some(error) = &verdict.error
+        && status != Status::Cancelled
+    {
+        data["error"] = Value::String(error.clone());
+        data["hermes"] = verdict.block();
+    }
+    run.end(status, data, now);
+}

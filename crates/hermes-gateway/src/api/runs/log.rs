@@ -1,0 +1,315 @@
+//! One run: where it is, and all that happened in it, for as many as want to know.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
+use hermes_agent::front::Wish;
+use hermes_core::approval::ApprovalRequest;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of events that a run keeps. Older ones go first; who comes late is told so.
+const EVENTS: usize = 512 * 1024;
+
+pub(super) struct Run {
+    pub(super) id: String,
+    /// Somebody wants it to end.
+    pub(super) stop: CancellationToken,
+    log: Mutex<Log>,
+    /// Goes up with every change.
+    changes: watch::Sender<u64>,
+}
+
+struct Log {
+    status: Status,
+    /// As `GET /v1/runs/{id}` shows it.
+    shown: Map<String, Value>,
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first event that is kept; the first of all is 1.
+    first: u64,
+    pending: VecDeque<ApprovalRequest>,
+    wishes: Option<mpsc::Sender<Wish>>,
+    ended: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Queued,
+    Running,
+    WaitingForApproval,
+    Stopping,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::WaitingForApproval => "waiting_for_approval",
+            Self::Stopping => "stopping",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Events from some place on.
+pub(super) struct Excerpt {
+    /// Events that are no longer there: the first and the last of them.
+    pub(super) lost: Option<(u64, u64)>,
+    /// With their numbers.
+    pub(super) events: Vec<(u64, Bytes)>,
+    /// Nothing more will come.
+    pub(super) over: bool,
+}
+
+impl Run {
+    pub(super) fn new(id: String, session: &str, model: &str, now: f64) -> Self {
+        let shown = json!({
+            "object": "hermes.run",
+            "run_id": id,
+            "status": Status::Queued.word(),
+            "created_at": now,
+            "updated_at": now,
+            "session_id": session,
+            "model": model,
+        });
+        let shown = match shown {
+            Value::Object(shown) => shown,
+            _ => Map::new(),
+        };
+        Self {
+            id,
+            stop: CancellationToken::new(),
+            log: Mutex::new(Log {
+                status: Status::Queued,
+                shown,
+                events: VecDeque::new(),
+                bytes: 0,
+                first: 1,
+                pending: VecDeque::new(),
+                wishes: None,
+                ended: None,
+            }),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        // A panic while holding this lock cannot leave the log half written.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn shown(&self) -> Value {
+        Value::Object(self.log().shown.clone())
+    }
+
+    /// When it ended, and how much it keeps.
+    pub(super) fn ended(&self) -> Option<(Instant, usize)> {
+        let log = self.log();
+        Some((log.ended?, log.bytes))
+    }
+
+    /// It has begun: this is how to reach it.
+    pub(super) fn begun(&self, wishes: Option<mpsc::Sender<Wish>>, session: &str, now: f64) {
+        let mut log = self.log();
+        log.wishes = wishes;
+        log.shown.insert("session_id".to_owned(), json!(session));
+        if log.status == Status::Queued {
+            log.set(Status::Running, now);
+        }
+    }
+
+    pub(super) fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
+        self.log().wishes.clone()
+    }
+
+    /// Something happened: `event`, with the fields of `data`.
+    pub(super) fn tell(&self, event: &str, data: Value, now: f64) {
+        self.log().push(&self.id, event, data, now);
+        self.changes.send_modify(|change| *change += 1);
+    }
+
+    /// It waits for a person.
+    pub(super) fn ask(&self, request: ApprovalRequest, data: Value, now: f64) {
+        let mut log = self.log();
+        log.pending.push_back(request);
+        if log.status == Status::Running {
+            log.set(Status::WaitingForApproval, now);
+        }
+        log.push(&self.id, "approval.request", data, now);
+        drop(log);
+        self.changes.send_modify(|change| *change += 1);
+    }
+
+    /// Takes what is asked: the oldest, that of an id, or all.
+    pub(super) fn take_asked(&self, id: Option<&str>, all: bool, now: f64) -> Vec<ApprovalRequest> {
+        let mut log = self.log();
+        let taken: Vec<ApprovalRequest> = if all {
+            log.pending.drain(..).collect()
+        } else {
+            let at = match id {
+                Some(id) => log.pending.iter().position(|request| request.id == id),
+                None => Some(0),
+            };
+            at.and_then(|at| log.pending.remove(at))
+                .into_iter()
+                .collect()
+        };
+        if log.pending.is_empty() && log.status == Status::WaitingForApproval {
+            log.set(Status::Running, now);
+        }
+        taken
+    }
+
+    pub(super) fn stopping(&self, now: f64) -> bool {
+        let mut log = self.log();
+        if log.ended.is_some() {
+            return false;
+        }
+        log.set(Status::Stopping, now);
+        log.shown
+            .insert("last_event".to_owned(), json!("run.stopping"));
+        drop(log);
+        self.stop.cancel();
+        true
+    }
+
+    /// The end, with the fields that are shown from now on.
+    pub(super) fn end(&self, status: Status, data: Value, now: f64) {
+        let event = format!("run.{}", status.word());
+        let mut log = self.log();
+        log.set(status, now);
+        if let Value::Object(fields) = &data {
+            for (name, value) in fields {
+                log.shown.insert(name.clone(), value.clone());
+            }
+        }
+        log.push(&self.id, &event, data, now);
+        log.pending.clear();
+        log.wishes = None;
+        log.ended = Some(Instant::now());
+        drop(log);
+        self.changes.send_modify(|change| *change += 1);
+    }
+
+    /// Keeps the status only.
+    pub(super) fn forget_events(&self) {
+        let mut log = self.log();
+        log.first += log.events.len() as u64;
+        log.events = VecDeque::new();
+        log.bytes = 0;
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Events after number `seen`, up to about `bytes` of them.
+    pub(super) fn after(&self, seen: u64, bytes: usize) -> Excerpt {
+        let log = self.log();
+        let next = seen + 1;
+        let lost = (next < log.first).then(|| (next, log.first - 1));
+        let skip = next.saturating_sub(log.first) as usize;
+        let mut left = bytes;
+        let mut number = log.first + skip as u64;
+        let mut events = Vec::new();
+        for event in log.events.iter().skip(skip) {
+            events.push((number, event.clone()));
+            number += 1;
+            left = left.saturating_sub(event.len());
+            if left == 0 {
+                break;
+            }
+        }
+        let last = log.first + log.events.len() as u64;
+        Excerpt {
+            lost,
+            events,
+            over: log.ended.is_some() && number >= last,
+        }
+    }
+}
+
+impl Log {
+    fn set(&mut self, status: Status, now: f64) {
+        self.status = status;
+        self.shown.insert("status".to_owned(), json!(status.word()));
+        self.shown.insert("updated_at".to_owned(), json!(now));
+    }
+
+    fn push(&mut self, run: &str, event: &str, data: Value, now: f64) {
+        let mut object = json!({"event": event, "run_id": run, "timestamp": now});
+        if let (Value::Object(object), Value::Object(data)) = (&mut object, data) {
+            object.extend(data);
+        }
+        self.shown.insert("last_event".to_owned(), json!(event));
+        self.shown.insert("updated_at".to_owned(), json!(now));
+        let bytes = Bytes::from(object.to_string());
+        self.bytes += bytes.len();
+        self.events.push_back(bytes);
+        while self.bytes > EVENTS && self.events.len() > 1 {
+            if let Some(old) = self.events.pop_front() {
+                self.bytes -= old.len();
+                self.first += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Run {
+        Run::new("run_1".to_owned(), "s", "m", 1.0)
+    }
+
+    #[test]
+    fn whoever_comes_back_gets_the_rest() {
+        let run = run();
+        for number in 0..5 {
+            run.tell("message.delta", json!({"delta": number.to_string()}), 2.0);
+        }
+        let all = run.after(0, usize::MAX);
+        let numbers: Vec<u64> = all.events.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+        assert!(!all.over && all.lost.is_none());
+        let rest = run.after(3, usize::MAX);
+        assert_eq!(rest.events.len(), 2);
+        assert_eq!(run.after(9, usize::MAX).events.len(), 0);
+        run.end(Status::Completed, json!({"output": "01234"}), 3.0);
+        assert!(!run.after(3, 1).over, "there is more to tell");
+        assert!(run.after(3, usize::MAX).over);
+        assert_eq!(run.shown()["status"], "completed");
+        assert_eq!(run.shown()["output"], "01234");
+        run.forget_events();
+        let late = run.after(2, usize::MAX);
+        assert_eq!((late.lost, late.over), (Some((3, 6)), true));
+        assert_eq!(run.after(6, usize::MAX).lost, None);
+    }
+
+    #[test]
+    fn events_are_bounded_and_what_is_lost_is_known() {
+        let run = run();
+        let text = "x".repeat(1000);
+        for _ in 0..1000 {
+            run.tell("message.delta", json!({"delta": text}), 2.0);
+        }
+        let excerpt = run.after(0, usize::MAX);
+        let total: usize = excerpt.events.iter().map(|(_, event)| event.len()).sum();
+        assert!(total <= EVENTS);
+        let (first, last) = excerpt.lost.unwrap();
+        assert_eq!(first, 1);
+        assert_eq!(excerpt.events[0].0, last + 1);
+        assert_eq!(excerpt.events.last().unwrap().0, 1000);
+    }
+}

@@ -1,0 +1,281 @@
+//! `/v1/runs`: turns that go on by themselves. Whoever wants to know follows their events, as
+//! often and as late as he likes; a run that needs a permission asks for it there.
+
+mod drive;
+mod log;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State as Extract};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use hermes_agent::front::Wish;
+use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::event::AgentCommand;
+use hermes_core::task;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::log::{Excerpt, Run};
+use super::error::ApiError;
+use super::input::Body;
+use super::names::{self, Named};
+use super::place::Place;
+use super::responses::{self, Request};
+use super::sse::{self, Frames};
+use super::{Shared, State, reply};
+
+/// Runs that are remembered; those that ended first go first.
+const RUNS: usize = 1000;
+/// How long one that ended is remembered.
+const STATUS: Duration = Duration::from_hours(1);
+/// How long its events are.
+const EVENTS: Duration = Duration::from_mins(5);
+/// Bytes of events of runs that ended.
+const BYTES: usize = 16 * 1024 * 1024;
+/// How often is looked for what can be forgotten.
+pub(super) const SWEEP: Duration = Duration::from_mins(1);
+/// Events that go out together.
+const WRITE: usize = 32 * 1024;
+
+#[derive(Default)]
+pub(super) struct Runs(Mutex<HashMap<String, Arc<Run>>>);
+
+impl Runs {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Run>>> {
+        // A panic while holding this lock cannot leave the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: &str) -> Result<Arc<Run>, ApiError> {
+        let run = self.all().get(id).cloned();
+        run.ok_or_else(|| {
+            let message = format!("there is no run {id:?}, or it ended too long ago");
+            ApiError::missing(message).code("run_not_found")
+        })
+    }
+
+    /// Forgets what nobody will ask for.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        let mut all = self.all();
+        let mut ended: Vec<(Instant, usize, Arc<Run>)> = all
+            .values()
+            .filter_map(|run| {
+                let (at, bytes) = run.ended()?;
+                Some((at, bytes, Arc::clone(run)))
+            })
+            .collect();
+        ended.sort_by_key(|(at, ..)| *at);
+        let mut bytes: usize = ended.iter().map(|(_, bytes, _)| bytes).sum();
+        for (at, held, run) in ended {
+            if now - at >= STATUS || all.len() > RUNS {
+                all.remove(&run.id);
+            } else if now - at >= EVENTS || bytes > BYTES {
+                run.forget_events();
+            } else {
+                break;
+            }
+            bytes -= held;
+        }
+    }
+}
+
+/// `POST /v1/runs`.
+pub(super) async fn create(
+    Extract(state): Shared,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let ticket = state.work.admit(state.deps.facts.draining())?;
+    let named = Named::read(&headers, &body)?;
+    let model = body.text("model")?;
+    let Request { said, session, .. } = responses::read(&state, &body, &named).await?;
+    let id = names::fresh("run_", 32);
+    let (session, fresh) = match session {
+        Some(session) => (session, false),
+        None => (id.clone(), true),
+    };
+    let input = super::input::user_input(said.now);
+    let past = (said.system, said.history);
+    let mut place = Place::named(&state, (&session, fresh), model, past, input).await?;
+    place.opening.unattended = false;
+    let now = state.deps.clock.epoch_seconds();
+    let shown = model.unwrap_or(&state.settings.model_name);
+    let run = Arc::new(Run::new(id.clone(), &session, shown, now));
+    state.runs.all().insert(id.clone(), Arc::clone(&run));
+    state.runs.sweep();
+    let driving = drive::drive(Arc::clone(&state), run, ticket, place);
+    task::spawn("api run", driving);
+    let started = json!({"run_id": id, "status": "started", "session_id": session});
+    let mut response = reply::json(StatusCode::ACCEPTED, &started);
+    reply::set(&mut response, reply::SESSION_ID, &session);
+    if let Some(key) = &named.key {
+        reply::set(&mut response, reply::SESSION_KEY, key);
+    }
+    Ok(response)
+}
+
+/// `GET /v1/runs/{id}`.
+pub(super) async fn show(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let run = state.runs.get(&id)?;
+    Ok(reply::json(StatusCode::OK, &run.shown()))
+}
+
+/// `POST /v1/runs/{id}/stop`.
+pub(super) async fn stop(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let run = state.runs.get(&id)?;
+    if !run.stopping(state.deps.clock.epoch_seconds()) {
+        let message = format!("run {id} has ended already");
+        return Err(ApiError::new(StatusCode::CONFLICT, message).code("run_ended"));
+    }
+    let body = json!({"run_id": id, "status": "stopping"});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// `POST /v1/runs/{id}/approval`.
+pub(super) async fn approve(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let run = state.runs.get(&id)?;
+    let word = body
+        .text("choice")?
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let choice = match word.as_str() {
+        "once" | "approve" | "approved" | "allow" => "once",
+        "session" => "session",
+        "always" => "always",
+        "deny" => "deny",
+        _ => {
+            let message = format!("'choice' is {word:?}; it must be once, session, always or deny");
+            return Err(ApiError::bad(message)
+                .param("choice")
+                .code("invalid_approval_choice"));
+        }
+    };
+    let all = body.flag("all", false)? || body.flag("resolve_all", false)?;
+    let Some(wishes) = run.wishes() else {
+        let message = format!("run {id} is not running: nothing can be approved in it");
+        return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_active"));
+    };
+    let now = state.deps.clock.epoch_seconds();
+    let asked = run.take_asked(body.text("request_id")?, all, now);
+    if asked.is_empty() {
+        let message = format!("run {id} asks for nothing, or not for this");
+        return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_pending"));
+    }
+    let resolved = asked.len();
+    for request in asked {
+        let order = AgentCommand::Answer {
+            verdict: verdict(choice, &request),
+            request: request.id,
+        };
+        // A run that has ended meanwhile needs no answer.
+        let _ = wishes.send(Wish::Order(order)).await;
+    }
+    let told = json!({"choice": choice, "resolved": resolved});
+    run.tell("approval.responded", told, now);
+    let body = json!({
+        "object": "hermes.run.approval_response",
+        "run_id": id,
+        "choice": choice,
+        "resolved": resolved,
+    });
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// Where nothing lasting is offered, `always` lasts as long as the session.
+fn verdict(choice: &str, request: &ApprovalRequest) -> Verdict {
+    match (choice, &request.rule) {
+        ("once", _) => Verdict::Once,
+        ("always", Some(rule)) => Verdict::Always(rule.clone()),
+        ("session" | "always", _) => Verdict::Session,
+        _ => Verdict::Deny { why: None },
+    }
+}
+
+/// `GET /v1/runs/{id}/events`.
+pub(super) async fn events(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let run = state.runs.get(&id)?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let last = last.or_else(|| query.get("after").map(String::as_str));
+    let seen = match last.map(str::trim).filter(|last| !last.is_empty()) {
+        None => 0,
+        Some(last) => last.parse().map_err(|_| {
+            let message = format!("Last-Event-ID is {last:?}, not the number of an event");
+            ApiError::bad(message).code("invalid_event_id")
+        })?,
+    };
+    let changes = run.changes();
+    Ok(sse::response(Follower { run, seen, changes }))
+}
+
+/// Somebody who follows a run.
+struct Follower {
+    run: Arc<Run>,
+    seen: u64,
+    changes: watch::Receiver<u64>,
+}
+
+impl sse::Source for Follower {
+    async fn fill(&mut self, frames: &mut Frames) -> bool {
+        loop {
+            self.changes.mark_unchanged();
+            let Excerpt { lost, events, over } = self.run.after(self.seen, WRITE);
+            if let Some((first, last)) = lost {
+                let lost = json!({
+                    "event": "events.lost",
+                    "run_id": self.run.id,
+                    "first": first,
+                    "last": last,
+                });
+                frames.data(&lost);
+                self.seen = last;
+            }
+            for (number, event) in events {
+                frames.id(number);
+                frames.raw("data: ");
+                frames.bytes(&event);
+                frames.raw("\n\n");
+                self.seen = number;
+            }
+            if over {
+                frames.raw(": stream closed\n\n");
+                return false;
+            }
+            if frames.len() > 0 {
+                return true;
+            }
+            if self.changes.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+/// Forgets what can be forgotten, until cancelled.
+pub(super) async fn sweeping(state: Arc<State>) {
+    loop {
+        tokio::select! {
+            () = state.cancel.cancelled() => return,
+            () = tokio::time::sleep(SWEEP) => state.runs.sweep(),
+        }
+    }
+}
