@@ -12,12 +12,29 @@ const NOBODY: u32 = 65534;
 
 pub(super) fn write(dir: &Path, root: &Path, ports: Ports) {
     let put = |name: &str, text: &str| std::fs::write(dir.join(name), text).expect("a file");
-    for name in ["spool", "mail", "run/login", "exim"] {
+    for name in [
+        "spool",
+        "mail",
+        "run/login",
+        "exim",
+        "login/modules/old-stats",
+    ] {
         std::fs::create_dir_all(dir.join(name)).expect("a directory");
     }
-    let modules = root.join("usr/lib/dovecot/modules");
+    let modules = dir.join("login/modules");
     for place in ["run/modules", "run/login/modules"] {
         std::os::unix::fs::symlink(&modules, dir.join(place)).expect("a link");
+    }
+    // What strangers talk to before they log in runs as another user too.
+    for name in [
+        "imap-login",
+        "libdovecot.so.0",
+        "libdovecot-login.so.0",
+        "modules/libssl_iostream_openssl.so",
+        "modules/old-stats/libstats_auth.so",
+    ] {
+        let from = root.join("usr/lib/dovecot").join(name);
+        std::fs::copy(from, dir.join("login").join(name)).expect("a part of Dovecot");
     }
     // Exim runs itself again as another user, who may not see the sources.
     let libraries = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
@@ -66,16 +83,17 @@ fn owner() -> (u32, u32) {
 }
 
 /// For Dovecot.
-pub(super) fn environment(root: &Path) -> [(&'static str, String); 1] {
+pub(super) fn environment(dir: &Path, root: &Path) -> [(&'static str, String); 1] {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let path = |part: &str| root.join(part).display().to_string();
+    let libraries = [
+        dir.join("login"),
+        dir.join("exim"),
+        root.join("usr/lib/dovecot"),
+        root.join("usr/lib").join(triple),
+    ];
     [(
         "LD_LIBRARY_PATH",
-        format!(
-            "{}:{}",
-            path("usr/lib/dovecot"),
-            path(&format!("usr/lib/{triple}"))
-        ),
+        libraries.map(|path| path.display().to_string()).join(":"),
     )]
 }
 
@@ -168,7 +186,7 @@ disable_plaintext_auth = no
 auth_mechanisms = plain login
 auth_failure_delay = 0
 default_internal_user = {user}
-default_login_user = {user}
+default_login_user = {login}
 default_internal_group = {group}
 first_valid_uid = 1
 first_valid_gid = 1
@@ -185,6 +203,7 @@ userdb {{
   args = uid={uid} gid={gid}
 }}
 service imap-login {{
+  executable = {dir}/login/imap-login
   chroot =
   inet_listener imap {{
     port = {imap}
@@ -216,6 +235,11 @@ namespace inbox {{
 }}
 ",
         group = group_name(),
+        login = if rustix::process::getuid().is_root() {
+            name_in("/etc/passwd", NOBODY)
+        } else {
+            user.clone()
+        },
     )
 }
 

@@ -241,7 +241,7 @@ impl MailServer {
         let mut command = Command::new(self.root.join(program));
         command
             .env_clear()
-            .envs(config::environment(&self.root))
+            .envs(config::environment(self.dir.path(), &self.root))
             .process_group(0)
             .stdin(Stdio::null());
         command

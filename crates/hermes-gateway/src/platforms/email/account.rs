@@ -1,0 +1,300 @@
+//! What the home says about the mail account.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::settings::PlatformSettings;
+
+/// An account that can be logged in to.
+#[derive(Clone)]
+pub struct Account {
+    /// Ours, in lower case.
+    pub address: String,
+    pub user: String,
+    pub password: String,
+    /// The name beside our address.
+    pub display_name: Option<String>,
+    pub imap: Server,
+    pub smtp: Server,
+    /// Between looks into the mailbox where the server cannot tell of new mail.
+    pub poll: Duration,
+    /// How long the server may be silent while it is to tell of new mail.
+    pub idle: Duration,
+    /// Mail that was taken in is marked as read.
+    pub mark_seen: bool,
+    pub attachments: bool,
+    /// Whether a sender must be proven, and by whom.
+    pub proof: Option<Proof>,
+    /// Larger mails are read up to here.
+    pub max_bytes: u32,
+    /// Roots to trust besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Senders must be proven by our own mail server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// What our server calls itself in `Authentication-Results`. `None`: the topmost is ours.
+    pub authserv_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS from the first byte.
+    Implicit,
+    StartTls,
+    /// Only to this machine: a bridge or a test.
+    Off,
+}
+
+/// The password stays out of logs.
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("address", &self.address)
+            .field("imap", &self.imap)
+            .field("smtp", &self.smtp)
+            .finish_non_exhaustive()
+    }
+}
+
+const MAX_BYTES: u64 = 40 * 1024 * 1024;
+
+impl Account {
+    /// `Err`: what is missing or cannot be meant, and where to set it.
+    pub fn new(settings: &PlatformSettings) -> Result<Self, String> {
+        let names = ["address", "password", "imap_host", "smtp_host"];
+        let values = names.map(|name| settings.text(name));
+        let missing: Vec<String> = names
+            .iter()
+            .zip(&values)
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| format!("EMAIL_{}", name.to_uppercase()))
+            .collect();
+        let [
+            Some(address),
+            Some(password),
+            Some(imap_host),
+            Some(smtp_host),
+        ] = values
+        else {
+            return Err(format!(
+                "{} not set: write it to .env, or run `hermes gateway setup`",
+                missing.join(", ")
+            ));
+        };
+        if !address.contains('@') {
+            return Err(format!("EMAIL_ADDRESS: {address:?} is not an address"));
+        }
+        let (allow_all, trust) = (
+            ["EMAIL_ALLOW_ALL_USERS", "GATEWAY_ALLOW_ALL_USERS"]
+                .iter()
+                .any(|name| settings.var(name).is_some_and(is_on)),
+            match settings.extra.get("require_authenticated_sender") {
+                Some(value) => value.as_bool() == Some(false),
+                None => flag(settings, "trust_from_header")?.unwrap_or(false),
+            },
+        );
+        Ok(Self {
+            address: address.to_lowercase(),
+            user: settings.text("username").unwrap_or(address),
+            password,
+            display_name: settings.text("display_name"),
+            imap: server(settings, "imap", imap_host, 993)?,
+            smtp: server(settings, "smtp", smtp_host, 587)?,
+            poll: Duration::from_secs(number(settings, "poll_interval", 15, 1, 86_400)?),
+            idle: Duration::from_secs(number(settings, "idle_seconds", 240, 1, 1_740)?),
+            mark_seen: flag(settings, "mark_seen")?.unwrap_or(true),
+            attachments: !flag(settings, "skip_attachments")?.unwrap_or(false),
+            proof: (!allow_all && !trust).then(|| Proof {
+                authserv_id: settings.text("authserv_id").map(|id| id.to_lowercase()),
+            }),
+            max_bytes: u32::try_from(number(
+                settings,
+                "max_message_bytes",
+                MAX_BYTES,
+                10_000,
+                u64::from(u32::MAX),
+            )?)
+            .unwrap_or(u32::MAX),
+            ca_file: ["HERMES_CA_BUNDLE", "SSL_CERT_FILE"]
+                .iter()
+                .find_map(|name| settings.var(name).map(str::to_owned))
+                .filter(|_| settings.text("ca_file").is_none())
+                .or_else(|| settings.text("ca_file"))
+                .map(PathBuf::from),
+        })
+    }
+
+    /// The part of our address behind the `@`.
+    pub fn domain(&self) -> &str {
+        self.address
+            .rsplit_once('@')
+            .map_or("localhost", |(_, domain)| domain)
+    }
+
+    /// What no other process may use at the same time.
+    pub fn key(&self) -> String {
+        format!("{}@{}", self.user, self.imap.host)
+    }
+}
+
+fn server(
+    settings: &PlatformSettings,
+    kind: &str,
+    host: String,
+    port: u16,
+) -> Result<Server, String> {
+    let number = number(
+        settings,
+        &format!("{kind}_port"),
+        u64::from(port),
+        1,
+        65_535,
+    )?;
+    let port = u16::try_from(number).unwrap_or(port);
+    let var = format!("EMAIL_{}_TLS", kind.to_uppercase());
+    let security = match settings.text(&format!("{kind}_tls")).as_deref() {
+        None if matches!((kind, port), ("smtp", 465)) => Security::Implicit,
+        None if kind == "smtp" || port == 143 => Security::StartTls,
+        None | Some("implicit" | "ssl" | "tls") => Security::Implicit,
+        Some("starttls") => Security::StartTls,
+        Some("none" | "off") if is_loopback(&host) => Security::Off,
+        Some("none" | "off") => {
+            return Err(format!(
+                "{var}: without TLS the password would cross the network to {host} for everybody to read; \
+                 only this machine can be reached that way"
+            ));
+        }
+        Some(other) => {
+            return Err(format!(
+                "{var}: {other:?} is none of implicit, starttls, none"
+            ));
+        }
+    };
+    Ok(Server {
+        host,
+        port,
+        security,
+    })
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn is_on(text: &str) -> bool {
+    matches!(
+        text.to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "on"
+    )
+}
+
+fn flag(settings: &PlatformSettings, name: &str) -> Result<Option<bool>, String> {
+    match (settings.text(name), settings.flag(name)) {
+        (Some(text), None) => Err(format!(
+            "EMAIL_{}: {text:?} is neither true nor false",
+            name.to_uppercase()
+        )),
+        (_, flag) => Ok(flag),
+    }
+}
+
+fn number(
+    settings: &PlatformSettings,
+    name: &str,
+    default: u64,
+    least: u64,
+    most: u64,
+) -> Result<u64, String> {
+    let Some(text) = settings.text(name) else {
+        return Ok(default);
+    };
+    match text.parse() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!(
+            "EMAIL_{}: {text:?} is no number from {least} to {most}",
+            name.to_uppercase()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(vars: &[(&str, &str)]) -> PlatformSettings {
+        let base = [
+            ("EMAIL_ADDRESS", "Hermes@Example.test"),
+            ("EMAIL_PASSWORD", "pw"),
+            ("EMAIL_IMAP_HOST", "imap.example.test"),
+            ("EMAIL_SMTP_HOST", "smtp.example.test"),
+        ];
+        PlatformSettings {
+            name: "email".to_owned(),
+            env: base
+                .iter()
+                .chain(vars)
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..PlatformSettings::default()
+        }
+    }
+
+    #[test]
+    fn ports_decide_how_tls_begins() {
+        let account = Account::new(&settings(&[])).unwrap();
+        assert_eq!(account.address, "hermes@example.test");
+        assert_eq!(
+            (account.imap.port, account.imap.security),
+            (993, Security::Implicit)
+        );
+        assert_eq!(
+            (account.smtp.port, account.smtp.security),
+            (587, Security::StartTls)
+        );
+        assert_eq!(account.proof, Some(Proof::default()));
+        let other = Account::new(&settings(&[
+            ("EMAIL_SMTP_PORT", "465"),
+            ("EMAIL_IMAP_PORT", "143"),
+            ("EMAIL_TRUST_FROM_HEADER", "yes"),
+        ]))
+        .unwrap();
+        assert_eq!(other.smtp.security, Security::Implicit);
+        assert_eq!(other.imap.security, Security::StartTls);
+        assert_eq!(other.proof, None);
+        assert!(!format!("{other:?}").contains("pw"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (name, value, about) in [
+            ("EMAIL_IMAP_PORT", "imap", "EMAIL_IMAP_PORT"),
+            ("EMAIL_POLL_INTERVAL", "0", "EMAIL_POLL_INTERVAL"),
+            ("EMAIL_SMTP_TLS", "none", "only this machine"),
+            ("EMAIL_IMAP_TLS", "maybe", "EMAIL_IMAP_TLS"),
+            ("EMAIL_MARK_SEEN", "perhaps", "EMAIL_MARK_SEEN"),
+            ("EMAIL_ADDRESS", "hermes", "EMAIL_ADDRESS"),
+            ("EMAIL_PASSWORD", "  ", "EMAIL_PASSWORD not set"),
+        ] {
+            let error = Account::new(&settings(&[(name, value)])).unwrap_err();
+            assert!(error.contains(about), "{error}");
+        }
+        let loopback = settings(&[("EMAIL_SMTP_TLS", "none"), ("EMAIL_SMTP_HOST", "127.0.0.1")]);
+        assert_eq!(
+            Account::new(&loopback).unwrap().smtp.security,
+            Security::Off
+        );
+    }
+}

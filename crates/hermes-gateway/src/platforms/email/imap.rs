@@ -1,0 +1,372 @@
+//! Talking to the mailbox. Every step has a deadline: a server that is gone without a word is
+//! noticed.
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_imap::extensions::idle::IdleResponse;
+use async_imap::types::{Fetch, NameAttribute};
+use async_imap::{Client, Session};
+use chrono::{DateTime, FixedOffset};
+use futures_util::TryStreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::account::{Account, Security};
+use super::wire::{self, Stream};
+
+/// For one step of the conversation.
+const STEP: Duration = Duration::from_secs(30);
+/// The slowest that a mail may come, beyond that.
+const BYTES_PER_SECOND: u64 = 32 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ImapError {
+    /// The server knows us and says no.
+    #[error("the server refuses the login of {user}: {answer}")]
+    Login { user: String, answer: String },
+    #[error("{what}: {error}")]
+    Broken { what: &'static str, error: String },
+    #[error("{what}: no answer within {seconds} s")]
+    Silent { what: &'static str, seconds: u64 },
+}
+
+/// What a library or we ourselves say about a failure.
+struct Why(String);
+
+impl From<&str> for Why {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<std::io::Error> for Why {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<async_imap::error::Error> for Why {
+    fn from(error: async_imap::error::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl ImapError {
+    fn broken(what: &'static str, error: impl Into<Why>) -> Self {
+        Self::Broken {
+            what,
+            error: error.into().0,
+        }
+    }
+}
+
+/// A mailbox that is open.
+pub(super) struct Mail {
+    session: Session<Stream>,
+    /// The server can tell of new mail.
+    can_idle: bool,
+}
+
+/// What `SELECT` says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selected {
+    pub validity: u32,
+    /// The number that the next mail will have, where the server says it.
+    pub next: Option<u32>,
+    pub exists: u32,
+}
+
+/// A mail as the server describes it.
+pub(super) struct Described {
+    pub bytes: u32,
+    pub arrived: Option<DateTime<FixedOffset>>,
+    pub header: Vec<u8>,
+}
+
+pub(super) enum Woken {
+    /// There may be mail.
+    Look,
+    Cancelled,
+}
+
+impl Mail {
+    pub(super) async fn connect(account: &Account) -> Result<Self, ImapError> {
+        let server = &account.imap;
+        let connecting = "connecting to the IMAP server";
+        let broken = |error: std::io::Error| ImapError::broken(connecting, error);
+        let tcp = wire::connect(server).await.map_err(broken)?;
+        let stream: Stream = match server.security {
+            Security::Implicit => wire::encrypt(account, server, tcp).await.map_err(broken)?,
+            Security::StartTls | Security::Off => Box::new(tcp),
+        };
+        let mut client = Client::new(stream);
+        let greeting = within(connecting, STEP, client.read_response()).await?;
+        if greeting.map_err(broken)?.is_none() {
+            return Err(ImapError::broken(connecting, "it closed the connection"));
+        }
+        if server.security == Security::StartTls {
+            let asked = within(
+                "STARTTLS",
+                STEP,
+                client.run_command_and_check_ok("STARTTLS", None),
+            )
+            .await?;
+            asked.map_err(|error| ImapError::broken("STARTTLS", error))?;
+            // What was sent before the encryption is forgotten with the buffer.
+            let stream = wire::encrypt(account, server, client.into_inner())
+                .await
+                .map_err(broken)?;
+            client = Client::new(stream);
+        }
+        let login = within(
+            "logging in",
+            STEP,
+            client.login(&account.user, &account.password),
+        )
+        .await?;
+        let mut session = login.map_err(|(error, _)| match error {
+            async_imap::error::Error::No(answer) if !is_passing(&answer) => ImapError::Login {
+                user: account.user.clone(),
+                answer,
+            },
+            error => ImapError::broken("logging in", error),
+        })?;
+        let capabilities = within("asking for capabilities", STEP, session.capabilities()).await?;
+        let capabilities =
+            capabilities.map_err(|error| ImapError::broken("asking for capabilities", error))?;
+        if capabilities.has_str("ID") {
+            // Some providers close the connection of a program that does not say its name.
+            let name = [
+                ("name", Some("hermes")),
+                ("version", Some(env!("CARGO_PKG_VERSION"))),
+            ];
+            let _ = within("ID", STEP, session.id(name)).await?;
+        }
+        let can_idle = capabilities.has_str("IDLE");
+        Ok(Self { session, can_idle })
+    }
+
+    /// Opens the inbox, to change flags or only to read.
+    pub(super) async fn open(&mut self, folder: &str, write: bool) -> Result<Selected, ImapError> {
+        let what = "opening the mailbox";
+        let opened = if write {
+            within(what, STEP, self.session.select(folder)).await?
+        } else {
+            within(what, STEP, self.session.examine(folder)).await?
+        };
+        let mailbox = opened.map_err(|error| ImapError::broken(what, error))?;
+        let Some(validity) = mailbox.uid_validity else {
+            return Err(ImapError::broken(
+                what,
+                "the server has no lasting numbers for mails (UIDVALIDITY)",
+            ));
+        };
+        Ok(Selected {
+            validity,
+            next: mailbox.uid_next,
+            exists: mailbox.exists,
+        })
+    }
+
+    /// Numbers of mails, lowest first.
+    pub(super) async fn search(&mut self, query: &str) -> Result<Vec<u32>, ImapError> {
+        let what = "searching the mailbox";
+        let found = within(what, STEP, self.session.uid_search(query)).await?;
+        let mut found: Vec<u32> = found
+            .map_err(|error| ImapError::broken(what, error))?
+            .into_iter()
+            .collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// `None`: the mail is gone.
+    pub(super) async fn describe(&mut self, uid: u32) -> Result<Option<Described>, ImapError> {
+        let query = "(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER])";
+        let fetched = self.fetch(uid, query, STEP).await?;
+        Ok(fetched.map(|fetch| Described {
+            bytes: fetch.size.unwrap_or(0),
+            arrived: fetch.internal_date(),
+            header: fetch.header().unwrap_or_default().to_vec(),
+        }))
+    }
+
+    /// A mail up to a number of bytes. It stays unread. `None`: it is gone.
+    pub(super) async fn read(
+        &mut self,
+        uid: u32,
+        bytes: u32,
+        most: u32,
+    ) -> Result<Option<Vec<u8>>, ImapError> {
+        let query = if bytes > most {
+            format!("(UID BODY.PEEK[]<0.{most}>)")
+        } else {
+            "(UID BODY.PEEK[])".to_owned()
+        };
+        let patience = STEP + Duration::from_secs(u64::from(bytes.min(most)) / BYTES_PER_SECOND);
+        let fetched = self.fetch(uid, &query, patience).await?;
+        Ok(fetched.and_then(|fetch| fetch.body().map(<[u8]>::to_vec)))
+    }
+
+    async fn fetch(
+        &mut self,
+        uid: u32,
+        query: &str,
+        patience: Duration,
+    ) -> Result<Option<Fetch>, ImapError> {
+        let what = "reading a mail";
+        let all = async {
+            let stream = self.session.uid_fetch(uid.to_string(), query).await?;
+            // The server may tell of other mails meanwhile.
+            stream.try_collect::<Vec<Fetch>>().await
+        };
+        let fetched = within(what, patience, all).await?;
+        let fetched = fetched.map_err(|error| ImapError::broken(what, error))?;
+        Ok(fetched.into_iter().find(|fetch| fetch.uid == Some(uid)))
+    }
+
+    /// Marks a mail as read. A mailbox that does not let us is left as it is.
+    pub(super) async fn mark_seen(&mut self, uid: u32) -> Result<(), ImapError> {
+        let what = "marking a mail as read";
+        let all = async {
+            let stream = self
+                .session
+                .uid_store(uid.to_string(), "+FLAGS.SILENT (\\Seen)")
+                .await?;
+            stream.try_collect::<Vec<Fetch>>().await
+        };
+        match within(what, STEP, all).await? {
+            Ok(_) => Ok(()),
+            Err(async_imap::error::Error::No(answer)) => {
+                tracing::debug!("{what}: {answer}");
+                Ok(())
+            }
+            Err(error) => Err(ImapError::broken(what, error)),
+        }
+    }
+
+    /// Waits until there may be new mail: the server says so, or the time has come to look.
+    pub(super) async fn wait(
+        self,
+        account: &Account,
+        cancel: &CancellationToken,
+    ) -> Result<(Self, Woken), ImapError> {
+        if !self.can_idle {
+            return self.pause(account.poll, cancel).await;
+        }
+        let what = "waiting for mail";
+        let mut idle = self.session.idle();
+        let begun = within(what, STEP, idle.init()).await?;
+        begun.map_err(|error| ImapError::broken(what, error))?;
+        let woken = {
+            let (news, _stop) = idle.wait_with_timeout(account.idle);
+            tokio::select! {
+                () = cancel.cancelled() => Woken::Cancelled,
+                // Signs of life of the server do not count: they must not keep us from looking.
+                () = tokio::time::sleep(account.idle) => Woken::Look,
+                news = news => match news.map_err(|error| ImapError::broken(what, error))? {
+                    IdleResponse::ManualInterrupt => {
+                        return Err(ImapError::broken(what, "the server closed the connection"));
+                    }
+                    IdleResponse::Timeout | IdleResponse::NewData(_) => Woken::Look,
+                }
+            }
+        };
+        if matches!(woken, Woken::Cancelled) {
+            // The connection ends with us.
+            let session = within(what, Duration::from_secs(2), idle.done()).await?;
+            let session = session.map_err(|error| ImapError::broken(what, error))?;
+            return Ok((
+                Self {
+                    session,
+                    can_idle: true,
+                },
+                woken,
+            ));
+        }
+        let session = within(what, STEP, idle.done()).await?;
+        let session = session.map_err(|error| ImapError::broken(what, error))?;
+        Ok((
+            Self {
+                session,
+                can_idle: true,
+            },
+            woken,
+        ))
+    }
+
+    async fn pause(
+        mut self,
+        pause: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(Self, Woken), ImapError> {
+        tokio::select! {
+            () = cancel.cancelled() => return Ok((self, Woken::Cancelled)),
+            () = tokio::time::sleep(pause) => {}
+        }
+        let noop = within("asking for news", STEP, self.session.noop()).await?;
+        noop.map_err(|error| ImapError::broken("asking for news", error))?;
+        Ok((self, Woken::Look))
+    }
+
+    /// The folder in which the provider keeps what was sent.
+    pub(super) async fn sent_folder(&mut self) -> Result<Option<String>, ImapError> {
+        let what = "listing folders";
+        let all = async {
+            let stream = self.session.list(None, Some("*")).await?;
+            stream.try_collect::<Vec<_>>().await
+        };
+        let names = within(what, STEP, all)
+            .await?
+            .map_err(|error| ImapError::broken(what, error))?;
+        let special = names
+            .iter()
+            .find(|name| name.attributes().contains(&NameAttribute::Sent));
+        let usual = || {
+            let known = [
+                "sent",
+                "sent items",
+                "sent messages",
+                "sent mail",
+                "inbox.sent",
+                "[gmail]/sent mail",
+            ];
+            names
+                .iter()
+                .find(|name| known.contains(&name.name().to_ascii_lowercase().as_str()))
+        };
+        Ok(special.or_else(usual).map(|name| name.name().to_owned()))
+    }
+
+    pub(super) async fn close(mut self) {
+        let _ = within("logging out", Duration::from_secs(2), self.session.logout()).await;
+    }
+}
+
+/// Refusals that say nothing about the password (RFC 5530).
+fn is_passing(answer: &str) -> bool {
+    let answer = answer.to_ascii_uppercase();
+    [
+        "[UNAVAILABLE]",
+        "[INUSE]",
+        "[LIMIT]",
+        "[SERVERBUG]",
+        "[CONTACTADMIN]",
+        "TOO MANY",
+    ]
+    .iter()
+    .any(|word| answer.contains(word))
+}
+
+async fn within<T>(
+    what: &'static str,
+    patience: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, ImapError> {
+    tokio::time::timeout(patience, work)
+        .await
+        .map_err(|_| ImapError::Silent {
+            what,
+            seconds: patience.as_secs(),
+        })
+}

@@ -1,0 +1,309 @@
+//! Mail comes in.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::BoxFuture;
+use hermes_core::clock::{Clock, Rng};
+
+use super::account::Account;
+use super::imap::{ImapError, Mail, Selected, Woken};
+use super::letter::{self, Place};
+use super::state::{Cursor, State};
+use crate::platform::{Hopeless, Inbound, Link, LinkState};
+
+/// The first pause after a broken connection; it doubles.
+const PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Refused logins in a row after which the password is wrong, if no login ever worked.
+const REFUSALS: u32 = 3;
+/// More mails than this of one sender within [`LOOP_WINDOW`] are two machines talking.
+const LOOP: usize = 30;
+const LOOP_WINDOW: f64 = 600.0;
+/// Senders that are counted.
+const SENDERS: usize = 1_000;
+/// The numbers of mails began anew: this much before our last look may be mail that we know; it is
+/// recognised by its ids.
+const OVERLAP: f64 = 3_600.0;
+
+pub(super) struct Inbox {
+    account: Arc<Account>,
+    state: State,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    /// When the last mails of each sender came.
+    senders: HashMap<String, VecDeque<f64>>,
+}
+
+/// Why a connection is no more.
+enum End {
+    Cancelled,
+    Broken(String),
+    Refused(String),
+    /// What we must keep cannot be kept.
+    NotKept(String),
+}
+
+impl From<ImapError> for End {
+    fn from(error: ImapError) -> Self {
+        match error {
+            ImapError::Login { .. } => Self::Refused(error.to_string()),
+            other => Self::Broken(other.to_string()),
+        }
+    }
+}
+
+impl Inbound for Inbox {
+    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+        Box::pin(async move { self.supervise(link).await })
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(
+        account: Arc<Account>,
+        state: State,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        Self {
+            account,
+            state,
+            clock,
+            rng,
+            senders: HashMap::new(),
+        }
+    }
+
+    /// One connection after the other, until cancelled.
+    async fn supervise(mut self, link: Link) -> Result<(), Hopeless> {
+        let (mut failures, mut refusals, mut was_in) = (0_u32, 0_u32, false);
+        loop {
+            let mut connected = false;
+            let ended = self.connection(&link, &mut connected).await;
+            was_in |= connected;
+            failures = if connected {
+                0
+            } else {
+                failures.saturating_add(1)
+            };
+            let error = match ended {
+                End::Cancelled => return Ok(()),
+                End::Broken(error) | End::NotKept(error) => error,
+                End::Refused(error) => {
+                    refusals += 1;
+                    if !was_in && refusals >= REFUSALS {
+                        return Err(Hopeless(format!(
+                            "{error}. Check EMAIL_ADDRESS and EMAIL_PASSWORD"
+                        )));
+                    }
+                    error
+                }
+            };
+            tracing::warn!("email: {error}");
+            link.health.is(LinkState::Retrying, Some(error));
+            let doubled = PAUSE
+                .saturating_mul(1 << failures.min(12))
+                .min(LONGEST_PAUSE);
+            tokio::select! {
+                () = link.cancel.cancelled() => return Ok(()),
+                () = tokio::time::sleep(doubled.mul_f64(0.5 + self.rng.unit() / 2.0)) => {}
+            }
+        }
+    }
+
+    /// From logging in to the end of the connection.
+    async fn connection(&mut self, link: &Link, connected: &mut bool) -> End {
+        let work = self.converse(link, connected);
+        match work.await {
+            Ok(()) => End::Cancelled,
+            Err(end) => end,
+        }
+    }
+
+    async fn converse(&mut self, link: &Link, connected: &mut bool) -> Result<(), End> {
+        let account = Arc::clone(&self.account);
+        let mut mail = tokio::select! {
+            () = link.cancel.cancelled() => return Ok(()),
+            mail = Mail::connect(&account) => mail?,
+        };
+        let selected = mail.open("INBOX", account.mark_seen).await?;
+        let mut cursor = self.start(&mut mail, selected).await?;
+        *connected = true;
+        loop {
+            link.health.received(self.clock.epoch_seconds());
+            self.catch_up(&mut mail, &mut cursor, link).await?;
+            let (open, woken) = mail.wait(&account, &link.cancel).await?;
+            mail = open;
+            if matches!(woken, Woken::Cancelled) {
+                mail.close().await;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where to begin.
+    async fn start(&self, mail: &mut Mail, selected: Selected) -> Result<Cursor, End> {
+        let now = self.clock.epoch_seconds();
+        let cursor = match self.state.cursor() {
+            Some(known) if known.validity == selected.validity => return Ok(known),
+            Some(known) => {
+                tracing::warn!(
+                    "email: the mailbox numbers its mails anew; what came since the last look is read"
+                );
+                Cursor {
+                    validity: selected.validity,
+                    uid: 0,
+                    not_before: known.not_before.max(known.looked_at - OVERLAP),
+                    looked_at: known.looked_at,
+                }
+            }
+            None => {
+                let newest = match selected.next {
+                    Some(next) => next.saturating_sub(1),
+                    None if selected.exists == 0 => 0,
+                    None => mail.search("ALL").await?.last().copied().unwrap_or(0),
+                };
+                Cursor {
+                    validity: selected.validity,
+                    uid: newest,
+                    not_before: 0.0,
+                    looked_at: now,
+                }
+            }
+        };
+        self.keep(cursor).await?;
+        Ok(cursor)
+    }
+
+    /// Deals with every mail that we have not dealt with.
+    async fn catch_up(
+        &mut self,
+        mail: &mut Mail,
+        cursor: &mut Cursor,
+        link: &Link,
+    ) -> Result<(), End> {
+        let looked_at = self.clock.epoch_seconds();
+        let query = if cursor.uid == 0 && cursor.not_before > 0.0 {
+            // Days are days of the server; one more than needed.
+            let day = DateTime::<Utc>::from_timestamp(cursor.not_before as i64 - 86_400, 0)
+                .unwrap_or_default();
+            format!("SINCE {}", day.format("%-d-%b-%Y"))
+        } else {
+            format!("UID {}:*", cursor.uid.saturating_add(1))
+        };
+        for uid in mail.search(&query).await? {
+            // `*` is the last mail, also when that is an old one.
+            if uid <= cursor.uid {
+                continue;
+            }
+            if link.cancel.is_cancelled() {
+                return Ok(());
+            }
+            self.deal_with(mail, *cursor, uid, link).await?;
+            cursor.uid = uid;
+            self.keep(*cursor).await?;
+            link.health.received(self.clock.epoch_seconds());
+        }
+        // Kept now and then only: it matters for a mailbox that numbers anew, and there hours do.
+        if looked_at - cursor.looked_at > OVERLAP / 4.0 {
+            cursor.looked_at = looked_at;
+            self.keep(*cursor).await?;
+        }
+        Ok(())
+    }
+
+    async fn keep(&self, cursor: Cursor) -> Result<(), End> {
+        self.state.set_cursor(cursor).await.map_err(End::NotKept)
+    }
+
+    /// Takes a mail in or leaves it. When this returns well, it need never be looked at again.
+    async fn deal_with(
+        &mut self,
+        mail: &mut Mail,
+        cursor: Cursor,
+        uid: u32,
+        link: &Link,
+    ) -> Result<(), End> {
+        let account = Arc::clone(&self.account);
+        let Some(described) = mail.describe(uid).await? else {
+            return Ok(());
+        };
+        let arrived = described.arrived.map(|at| at.timestamp() as f64);
+        if arrived.is_some_and(|at| at < cursor.not_before) {
+            return Ok(());
+        }
+        let from = match letter::sender(&account, &described.header) {
+            Ok(from) => from,
+            Err(why) => {
+                tracing::info!(uid, "email: a mail is left alone: {why}");
+                return Ok(());
+            }
+        };
+        let Some(raw) = mail.read(uid, described.bytes, account.max_bytes).await? else {
+            return Ok(());
+        };
+        let whole = described.bytes <= account.max_bytes;
+        let place = Place {
+            validity: cursor.validity,
+            uid,
+        };
+        let Some((mut message, thread)) = letter::read(&account, place, &from, &raw, whole) else {
+            tracing::warn!(uid, from, "email: a mail is left alone: it cannot be read");
+            return Ok(());
+        };
+        if message.sent_at == 0.0 {
+            message.sent_at = arrived.unwrap_or_else(|| self.clock.epoch_seconds());
+        }
+        if self.is_loop(&from, arrived.unwrap_or(message.sent_at)) {
+            tracing::error!(
+                uid,
+                from,
+                "email: a mail is left alone: more than {LOOP} came from there within ten minutes, which looks like a loop"
+            );
+            return Ok(());
+        }
+        self.state
+            .set_thread(&from, thread)
+            .await
+            .map_err(End::NotKept)?;
+        if !link.deliver(message).await {
+            if link.cancel.is_cancelled() {
+                return Err(End::Cancelled);
+            }
+            return Err(End::NotKept(
+                "a mail could not be stored; it comes again".to_owned(),
+            ));
+        }
+        if account.mark_seen {
+            mail.mark_seen(uid).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts by when mails came to the mailbox, so that a backlog is not taken for a loop.
+    fn is_loop(&mut self, from: &str, arrived: f64) -> bool {
+        if self.senders.len() >= SENDERS && !self.senders.contains_key(from) {
+            let newest = |times: &VecDeque<f64>| times.back().copied().unwrap_or(0.0);
+            let oldest = self
+                .senders
+                .iter()
+                .min_by(|a, b| newest(a.1).total_cmp(&newest(b.1)));
+            if let Some(oldest) = oldest.map(|(from, _)| from.clone()) {
+                self.senders.remove(&oldest);
+            }
+        }
+        let times = self.senders.entry(from.to_owned()).or_default();
+        times.push_back(arrived);
+        while times
+            .front()
+            .is_some_and(|first| arrived - first > LOOP_WINDOW)
+            || times.len() > LOOP + 1
+        {
+            times.pop_front();
+        }
+        times.len() > LOOP
+    }
+}

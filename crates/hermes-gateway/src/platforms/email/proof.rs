@@ -1,0 +1,264 @@
+//! Whether a mail is from whom it says it is from.
+//!
+//! `From` is what the sender wrote. The one witness is our own mail server, which writes what it
+//! found out (SPF, DKIM, DMARC) into `Authentication-Results` (RFC 8601) above everything that
+//! came from outside. The header is parsed, not searched: parts of it are the sender's words.
+
+use super::account::Proof;
+
+/// Whether `from` (one address) is proven. `headers`: the values of all `Authentication-Results`,
+/// topmost first. `Err`: why not.
+pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<(), String> {
+    let from = domain_of(from);
+    if from.is_empty() {
+        return Err("the sender has no domain".to_owned());
+    }
+    let mut parsed = headers.iter().map(|header| parse(header));
+    let results = match &wanted.authserv_id {
+        None => parsed.next().flatten(),
+        Some(id) => parsed
+            .flatten()
+            .find(|results| is_under(&results.server, id)),
+    };
+    let Some(results) = results else {
+        return Err(
+            "our mail server says nothing about the sender (no Authentication-Results that counts)"
+                .to_owned(),
+        );
+    };
+    let pass = |method: &str| {
+        let method = method.to_owned();
+        results
+            .results
+            .iter()
+            .filter(move |result| result.method == method && result.result == "pass")
+    };
+    let aligned = |result: &Finding, names: &[&str]| {
+        names.iter().any(|name| {
+            result
+                .property(name)
+                .is_some_and(|value| are_aligned(domain_of(value), from))
+        })
+    };
+    let dmarc = pass("dmarc").any(|result| match result.property("header.from") {
+        // DMARC speaks of the domain in From; a server that names it must name this one.
+        Some(domain) => domain_of(domain) == from,
+        None => true,
+    });
+    if dmarc
+        || pass("dkim").any(|result| aligned(result, &["header.d", "header.i"]))
+        || pass("spf").any(|result| aligned(result, &["smtp.mailfrom"]))
+    {
+        return Ok(());
+    }
+    let said: Vec<String> = results
+        .results
+        .iter()
+        .map(|result| format!("{}={}", result.method, result.result))
+        .collect();
+    Err(format!(
+        "our mail server does not confirm the sender ({})",
+        said.join(", ")
+    ))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Results {
+    server: String,
+    results: Vec<Finding>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    method: String,
+    result: String,
+    properties: Vec<(String, String)>,
+}
+
+impl Finding {
+    fn property(&self, name: &str) -> Option<&str> {
+        let found = self.properties.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// `None`: not readable, and then nothing in it counts.
+fn parse(header: &str) -> Option<Results> {
+    let mut parts = split(header)?.into_iter();
+    let server = parts.next()?.first()?.clone();
+    if server.contains('=') {
+        return None;
+    }
+    let mut results = Vec::new();
+    for words in parts {
+        let Some((first, rest)) = words.split_first() else {
+            continue;
+        };
+        if first == "none" {
+            continue;
+        }
+        let (method, result) = first.split_once('=')?;
+        // A version of the method may follow it: `dkim/1`.
+        let method = method.split('/').next().unwrap_or_default();
+        let properties = rest
+            .iter()
+            .filter_map(|word| word.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        results.push(Finding {
+            method: method.to_owned(),
+            result: result.to_owned(),
+            properties,
+        });
+    }
+    Some(Results { server, results })
+}
+
+/// The words of each part between semicolons, in lower case, without comments, `=` closed up.
+fn split(header: &str) -> Option<Vec<Vec<String>>> {
+    let mut parts = vec![vec![]];
+    let mut word = String::new();
+    let mut chars = header.chars().peekable();
+    let mut depth = 0_usize;
+    while let Some(ch) = chars.next() {
+        match ch {
+            '\\' if depth > 0 => drop(chars.next()),
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            _ if depth > 0 => {}
+            // Inside quotes nothing has a meaning, a semicolon and `=` least of all.
+            '"' => loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => word.push(plain(chars.next()?)),
+                    quoted => word.push(plain(quoted)),
+                }
+            },
+            ';' => {
+                flush(&mut word, parts.last_mut()?);
+                parts.push(vec![]);
+            }
+            ch if ch.is_whitespace() => {
+                // `spf = pass` is `spf=pass`.
+                let next = chars.clone().find(|ch| !ch.is_whitespace());
+                if next != Some('=') && !word.ends_with('=') {
+                    flush(&mut word, parts.last_mut()?);
+                }
+            }
+            ch => word.extend(ch.to_lowercase()),
+        }
+    }
+    flush(&mut word, parts.last_mut()?);
+    (depth == 0).then_some(parts)
+}
+
+/// What is quoted cannot pass for the grammar around it.
+fn plain(ch: char) -> char {
+    if matches!(ch, '=' | ';') || ch.is_whitespace() {
+        return '_';
+    }
+    ch.to_ascii_lowercase()
+}
+
+fn flush(word: &mut String, words: &mut Vec<String>) {
+    if !word.is_empty() {
+        words.push(std::mem::take(word));
+    }
+}
+
+fn domain_of(address: &str) -> &str {
+    let domain = address
+        .rsplit_once('@')
+        .map_or(address, |(_, domain)| domain);
+    domain.trim_end_matches('.')
+}
+
+/// Relaxed alignment: one domain is the other or below it. A top-level domain vouches for nobody.
+fn are_aligned(a: &str, b: &str) -> bool {
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let upper = if a.len() < b.len() { &a } else { &b };
+    upper.contains('.') && (is_under(&a, &b) || is_under(&b, &a))
+}
+
+fn is_under(domain: &str, upper: &str) -> bool {
+    domain == upper
+        || domain
+            .strip_suffix(upper)
+            .is_some_and(|rest| rest.ends_with('.') && !upper.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proven(from: &str, headers: &[&str]) -> bool {
+        let headers: Vec<String> = headers.iter().map(|header| (*header).to_owned()).collect();
+        check(&Proof::default(), from, &headers).is_ok()
+    }
+
+    #[test]
+    fn what_our_server_found_out_counts() {
+        for header in [
+            "mx.test; dmarc=pass header.from=example.com",
+            "mx.test 1; spf=fail smtp.mailfrom=x@other.org; dmarc=pass (p=REJECT dis=none) header.from=example.com",
+            "mx.test; dkim=pass header.i=@example.com header.s=sel header.b=\"a;b\"",
+            "mx.test; dkim=fail header.d=other.org; dkim=pass header.d=mail.example.com",
+            "mx.test; spf=pass (sender ip is 1.2.3.4) smtp.mailfrom=bounce@example.com",
+            "mx.test; SPF = Pass smtp.mailfrom=example.com",
+            "mx.test; dkim/1=pass header.d=example.com",
+        ] {
+            assert!(proven("ann@example.com", &[header]), "{header}");
+        }
+    }
+
+    #[test]
+    fn what_the_sender_wrote_does_not() {
+        let ours = "mx.test; spf=fail smtp.mailfrom=a@evil.org; dmarc=fail header.from=example.com";
+        let forged = "mx.test; dmarc=pass header.from=example.com";
+        for headers in [
+            &[][..],
+            &[ours],
+            // Below ours: it came with the mail.
+            &[ours, forged],
+            &["mx.test; none", forged],
+            &["mx.test; spf=pass smtp.mailfrom=a@evil.org"],
+            &["mx.test; dkim=pass header.d=evil.org"],
+            &["mx.test; dmarc=pass header.from=evil.org"],
+            &["mx.test; spf=fail reason=\"dmarc=pass\""],
+            &["mx.test; spf=fail reason=\"x; dmarc=pass header.from=example.com\""],
+            &["mx.test; spf=fail (dmarc=pass) smtp.mailfrom=\"a; dmarc=pass\"@evil.org"],
+            &["mx.test; dkim=pass header.d=com"],
+            &["mx.test; dkim=pass header.d=notexample.com"],
+            &["mx.test; dkim=pass (unclosed header.d=example.com"],
+            &["dmarc=pass header.from=example.com"],
+            &[""],
+        ] {
+            assert!(!proven("ann@example.com", headers), "{headers:?}");
+        }
+        assert!(!proven("ann", &[forged]));
+    }
+
+    #[test]
+    fn a_named_server_is_the_only_witness() {
+        let headers = [
+            "store.test; none".to_owned(),
+            "mx2.google.com; dmarc=pass header.from=example.com".to_owned(),
+        ];
+        let ours = |id: &str| Proof {
+            authserv_id: Some(id.to_owned()),
+        };
+        assert!(check(&ours("google.com"), "ann@example.com", &headers).is_ok());
+        assert!(check(&ours("mx2.google.com"), "ann@example.com", &headers).is_ok());
+        for other in [
+            "com.mx2.google.com",
+            "oogle.com",
+            "store.test",
+            "elsewhere.test",
+        ] {
+            assert!(
+                check(&ours(other), "ann@example.com", &headers).is_err(),
+                "{other}"
+            );
+        }
+    }
+}
