@@ -1,0 +1,353 @@
+//! Connections, one after the other, for ever.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Shared;
+use super::api::CallError;
+use super::intake::{Intake, Lanes, Work};
+use super::missed::Gap;
+use super::progress::Progress;
+use super::socket::{Broken, Heard, Socket};
+use super::wire::{Channel, Guild, Interaction, Message, Ready};
+use crate::platform::{Hopeless, Link, LinkState};
+
+/// A session that can be resumed.
+struct Session {
+    id: String,
+    url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    url: String,
+    #[serde(default)]
+    session_start_limit: StartLimit,
+}
+
+#[derive(Default, Deserialize)]
+struct StartLimit {
+    remaining: Option<u64>,
+    #[serde(default)]
+    reset_after: u64,
+}
+
+/// Why a connection could not go on.
+enum End {
+    Cancelled,
+    Hopeless(String),
+    /// Another one follows. `worked`: it had been up.
+    Broken {
+        why: Broken,
+        worked: bool,
+    },
+}
+
+impl From<Broken> for End {
+    fn from(why: Broken) -> Self {
+        Self::Broken { why, worked: false }
+    }
+}
+
+pub(super) async fn run(shared: &Shared, link: &Link) -> Result<(), Hopeless> {
+    let (lanes, ends) = Lanes::new();
+    let (progress, me) = (Progress::default(), AtomicU64::new(0));
+    let intake = Intake {
+        shared,
+        link,
+        progress: &progress,
+        me: &me,
+    };
+    let working = futures_util::future::join_all(ends.into_iter().map(|end| intake.lane(end)));
+    let mut connections = Connections {
+        shared,
+        link,
+        lanes: &lanes,
+        progress: &progress,
+        me: &me,
+        session: None,
+        gap: None,
+    };
+    let ended = tokio::select! {
+        ended = connections.run() => ended,
+        // Lanes end when nobody can push; that is after this.
+        _ = working => Ok(()),
+    };
+    shared.memory.save().await;
+    ended
+}
+
+struct Connections<'a> {
+    shared: &'a Shared,
+    link: &'a Link,
+    lanes: &'a Lanes,
+    progress: &'a Progress,
+    me: &'a AtomicU64,
+    session: Option<Session>,
+    /// What this session has to make good.
+    gap: Option<Gap>,
+}
+
+impl Connections<'_> {
+    async fn run(&mut self) -> Result<(), Hopeless> {
+        let timing = self.shared.timing;
+        let mut failures = 0_u32;
+        loop {
+            let (why, worked) = match self.one().await {
+                End::Cancelled => return Ok(()),
+                End::Hopeless(why) => return Err(Hopeless(why)),
+                End::Broken { why, worked } => (why, worked),
+            };
+            failures = if worked { 0 } else { failures + 1 };
+            tracing::info!("discord: {why}; connecting again");
+            self.link
+                .health
+                .is(LinkState::Retrying, Some(why.to_string()));
+            self.shared.api.renew();
+            let jitter = self.shared.rng.unit();
+            let pause = match why {
+                // Discord wants between one and five seconds here.
+                Broken::Invalid { resumable: false } => timing.anew.mul_f64(1.0 + 4.0 * jitter),
+                _ if failures == 0 => timing.pause.mul_f64(jitter),
+                _ => {
+                    let doubled = timing.pause.saturating_mul(1 << (failures - 1).min(16));
+                    doubled
+                        .min(timing.longest_pause)
+                        .mul_f64(0.5 + jitter / 2.0)
+                }
+            };
+            tokio::select! {
+                () = self.link.cancel.cancelled() => return Ok(()),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn one(&mut self) -> End {
+        let cancel = self.link.cancel.clone();
+        let (end, session) = tokio::select! {
+            () = cancel.cancelled() => return End::Cancelled,
+            end = self.connected() => (end, self.session.is_some()),
+        };
+        let end = end.err().unwrap_or(End::Cancelled);
+        if let End::Broken { why, worked } = &end {
+            match why {
+                Broken::Invalid { resumable: false } => self.session = None,
+                Broken::Closed(code) => {
+                    if let Some(why) = hopeless(*code) {
+                        return End::Hopeless(why);
+                    }
+                    // The session is gone, or never was.
+                    if matches!(code, 1000 | 1001 | 4003 | 4007 | 4009) {
+                        self.session = None;
+                    }
+                }
+                // The address for resuming may be of a machine that is gone.
+                _ if session && !worked => {
+                    if let Some(session) = &mut self.session {
+                        session.url = None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        end
+    }
+
+    async fn connected(&mut self) -> Result<(), End> {
+        let shared = self.shared;
+        let resumed = self
+            .session
+            .as_ref()
+            .and_then(|session| session.url.clone());
+        let url = match resumed {
+            Some(url) => url,
+            None => self.address().await?,
+        };
+        let (http, timing) = (shared.api.http(), shared.timing);
+        let mut socket = Socket::open(http, &url, timing.hello, shared.rng.unit()).await?;
+        let token = &shared.settings.token;
+        match (&self.session, self.progress.stored()) {
+            (Some(session), Some(seq)) => socket.resume(token, &session.id, seq).await?,
+            _ => socket.identify(token).await?,
+        }
+        let mut worked = false;
+        loop {
+            let heard = socket.hear(|| self.progress.stored()).await;
+            let heard = heard.map_err(|why| End::Broken { why, worked })?;
+            self.link.health.received(shared.now());
+            match heard {
+                Heard::Ack => {
+                    if worked {
+                        shared.memory.alive(shared.now());
+                        shared
+                            .memory
+                            .keep(timing.remember, timing.remember_news)
+                            .await;
+                    }
+                }
+                Heard::Event { seq, name, data } => {
+                    worked |= matches!(name.as_str(), "READY" | "RESUMED");
+                    let works = self.event(seq, &name, data);
+                    self.push(&mut socket, works)
+                        .await
+                        .map_err(|why| End::Broken { why, worked })?;
+                }
+            }
+        }
+    }
+
+    /// Where to connect. Tells also whether the token is one.
+    async fn address(&self) -> Result<String, End> {
+        let broken = |why: String| End::from(Broken::Transport(why));
+        let address: Address = match self.shared.api.get("/gateway/bot").await {
+            Ok(address) => address,
+            Err(error @ CallError::Unauthorized) => return Err(End::Hopeless(error.to_string())),
+            Err(CallError::NotDone {
+                error,
+                retry_after: Some(pause),
+            }) => {
+                tokio::time::sleep(pause).await;
+                return Err(broken(error));
+            }
+            Err(error) => return Err(broken(error.to_string())),
+        };
+        let limit = &address.session_start_limit;
+        if self.session.is_none() && limit.remaining == Some(0) {
+            let pause = Duration::from_millis(limit.reset_after);
+            let why = format!("Discord allows no new session for {pause:?}");
+            self.link.health.is(LinkState::Retrying, Some(why.clone()));
+            tokio::time::sleep(pause).await;
+            return Err(broken(why));
+        }
+        // A secret is about to be told there.
+        if self.shared.api.base().starts_with("https://") && !address.url.starts_with("wss://") {
+            let why = format!(
+                "Discord named an address without encryption: {}",
+                address.url
+            );
+            return Err(broken(why));
+        }
+        Ok(address.url)
+    }
+
+    /// What there is to do about an event. Nothing: it is done.
+    fn event(&mut self, seq: u64, name: &str, data: Value) -> Vec<Work> {
+        if name == "READY" {
+            return self.ready(seq, data);
+        }
+        let ticket = self.progress.came(seq);
+        let done = || {
+            self.progress.done(ticket);
+            Vec::new()
+        };
+        match name {
+            "MESSAGE_CREATE" => match serde_json::from_value::<Message>(data) {
+                Ok(message) => vec![Work::Message(ticket, Box::new(message))],
+                Err(error) => {
+                    tracing::error!("discord: a message is not understood: {error}");
+                    done()
+                }
+            },
+            "INTERACTION_CREATE" => match serde_json::from_value::<Interaction>(data) {
+                Ok(used) => vec![Work::Interaction(ticket, Box::new(used))],
+                Err(error) => {
+                    tracing::error!("discord: an interaction is not understood: {error}");
+                    done()
+                }
+            },
+            "GUILD_CREATE" => {
+                self.progress.done(ticket);
+                self.guild(data)
+            }
+            "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
+                if let Ok(channel) = serde_json::from_value::<Channel>(data) {
+                    self.shared.places.learn(channel);
+                }
+                done()
+            }
+            "CHANNEL_DELETE" | "THREAD_DELETE" => {
+                if let Ok(channel) = serde_json::from_value::<Channel>(data) {
+                    self.shared.places.forget(channel.id);
+                }
+                done()
+            }
+            _ => done(),
+        }
+    }
+
+    fn ready(&mut self, seq: u64, data: Value) -> Vec<Work> {
+        self.progress.begin();
+        let ticket = self.progress.came(seq);
+        self.progress.done(ticket);
+        let ready: Ready = match serde_json::from_value(data) {
+            Ok(ready) => ready,
+            Err(error) => {
+                tracing::error!("discord: READY is not understood: {error}");
+                return Vec::new();
+            }
+        };
+        self.me.store(ready.user.id.0, Ordering::Relaxed);
+        tracing::info!(
+            "discord: here as {}, in {} servers",
+            ready.user.username,
+            ready.guilds.len()
+        );
+        let encrypted = ready.resume_gateway_url.starts_with("wss://");
+        let wanted = self.shared.api.base().starts_with("https://");
+        self.session = Some(Session {
+            id: ready.session_id,
+            url: Some(ready.resume_gateway_url).filter(|_| encrypted || !wanted),
+        });
+        self.gap = Gap::of(self.shared);
+        let works = self.gap.as_ref().map(|gap| gap.direct(self.shared));
+        self.shared.memory.alive(self.shared.now());
+        works.unwrap_or_default()
+    }
+
+    fn guild(&self, data: Value) -> Vec<Work> {
+        let Ok(guild) = serde_json::from_value::<Guild>(data) else {
+            return Vec::new();
+        };
+        self.shared.places.learn_guild(&guild);
+        let gap = self.gap.as_ref();
+        gap.map_or_else(Vec::new, |gap| gap.in_guild(self.shared, &guild))
+    }
+
+    /// Gives work to the lanes. Where one is full the socket is kept alive, not read.
+    async fn push(&self, socket: &mut Socket, works: Vec<Work>) -> Result<(), Broken> {
+        for work in works {
+            let Err(work) = self.lanes.try_push(work) else {
+                continue;
+            };
+            tokio::select! {
+                () = self.lanes.push(work) => {}
+                broken = socket.keep(|| self.progress.stored()) => return Err(broken),
+            }
+            socket.forgive();
+        }
+        Ok(())
+    }
+}
+
+/// What a person must do about a code after which trying again is pointless.
+fn hopeless(code: u16) -> Option<String> {
+    let what = match code {
+        4004 => {
+            "Discord does not know the token. Make a new one on the page \"Bot\" of your application \
+             (https://discord.com/developers/applications) and set DISCORD_BOT_TOKEN"
+        }
+        4013 | 4014 => {
+            "Discord does not let the bot read messages. Switch on \"Message Content Intent\" on the \
+             page \"Bot\" of your application (https://discord.com/developers/applications)"
+        }
+        4010 | 4011 => "Discord says that the bot is in too many servers for one connection",
+        4012 => "Discord does not speak this version of its protocol any more: update hermes",
+        _ => return None,
+    };
+    Some(what.to_owned())
+}

@@ -1,0 +1,270 @@
+//! What must survive a restart: the last message seen in each channel, when the connection last
+//! lived, and threads that we are in. Everything bounded.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_config::Home;
+use hermes_config::fs::write_atomic;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::wire::Id;
+
+const MAX_CHANNELS: usize = 5000;
+/// As many as the original keeps, in its file.
+const MAX_THREADS: usize = 500;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Kept {
+    /// When the connection last lived: seconds since the epoch.
+    #[serde(default)]
+    alive_at: Option<f64>,
+    /// By channel.
+    #[serde(default)]
+    seen: HashMap<u64, Seen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    message: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    direct: bool,
+}
+
+struct State {
+    kept: Kept,
+    /// Oldest first.
+    threads: Vec<String>,
+    /// Channels whose missed messages are not all read.
+    behind: usize,
+    news: bool,
+    written: Instant,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Memory(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    threads: PathBuf,
+    state: Mutex<State>,
+    /// Held while a file is written, so that an older state never replaces a newer one.
+    writing: Mutex<()>,
+}
+
+impl Memory {
+    /// What cannot be read begins anew: the worst of it is that an outage is not made good.
+    pub(super) fn open(home: &Home) -> Self {
+        let path = home.join("gateway/discord_seen.json");
+        let threads = home.join("discord_threads.json");
+        let state = State {
+            kept: read(&path).unwrap_or_default(),
+            threads: read(&threads).unwrap_or_default(),
+            behind: 0,
+            news: false,
+            written: Instant::now(),
+        };
+        Self(Arc::new(Inner {
+            path,
+            threads,
+            state: Mutex::new(state),
+            writing: Mutex::new(()),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while holding this lock cannot leave it half changed.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message was taken or is not for us: it need not come again.
+    pub(super) fn saw(&self, channel: Id, message: Id, direct: bool) {
+        let mut state = self.state();
+        let seen = Seen {
+            message: message.0,
+            direct,
+        };
+        let known = state.kept.seen.entry(channel.0).or_insert(seen);
+        known.message = known.message.max(message.0);
+        known.direct = direct;
+        state.news = true;
+        if state.kept.seen.len() > MAX_CHANNELS {
+            let mut ages: Vec<u64> = state.kept.seen.values().map(|one| one.message).collect();
+            ages.sort_unstable();
+            let middle = ages[ages.len() / 2];
+            state.kept.seen.retain(|_, one| one.message >= middle);
+        }
+    }
+
+    /// Where reading a channel goes on; `None` where nothing is known of it.
+    pub(super) fn seen(&self, channel: Id) -> Option<Id> {
+        let state = self.state();
+        state.kept.seen.get(&channel.0).map(|one| Id(one.message))
+    }
+
+    /// Direct channels, the last ones used first.
+    pub(super) fn direct(&self, most: usize) -> Vec<(Id, Id)> {
+        let state = self.state();
+        let mut direct: Vec<(Id, Id)> = (state.kept.seen.iter())
+            .filter(|(_, seen)| seen.direct)
+            .map(|(channel, seen)| (Id(*channel), Id(seen.message)))
+            .collect();
+        direct.sort_unstable_by_key(|(_, message)| std::cmp::Reverse(*message));
+        direct.truncate(most);
+        direct
+    }
+
+    pub(super) fn alive_at(&self) -> Option<f64> {
+        self.state().kept.alive_at
+    }
+
+    /// The connection lives. As long as missed messages are being read, that moment is not moved:
+    /// a crash must find them again.
+    pub(super) fn alive(&self, now: f64) {
+        let mut state = self.state();
+        if state.behind == 0 {
+            state.kept.alive_at = Some(now);
+        }
+    }
+
+    pub(super) fn falls_behind(&self) {
+        self.state().behind += 1;
+    }
+
+    pub(super) fn caught_up(&self) {
+        let mut state = self.state();
+        state.behind = state.behind.saturating_sub(1);
+    }
+
+    pub(super) fn is_our_thread(&self, thread: &str) -> bool {
+        self.state().threads.iter().any(|one| one == thread)
+    }
+
+    /// We are in this thread from now on.
+    pub(super) async fn join(&self, thread: &str) {
+        {
+            let mut state = self.state();
+            if state.threads.iter().any(|one| one == thread) {
+                return;
+            }
+            state.threads.push(thread.to_owned());
+            let over = state.threads.len().saturating_sub(MAX_THREADS);
+            state.threads.drain(..over);
+        }
+        self.write(|memory| {
+            let threads = memory.state().threads.clone();
+            write(&memory.0.threads, &threads)
+        })
+        .await;
+    }
+
+    /// Writes what is new, not more often than said.
+    pub(super) async fn keep(&self, idle: Duration, news: Duration) {
+        let due = {
+            let state = self.state();
+            let pause = if state.news { news } else { idle };
+            state.kept.alive_at.is_some() && state.written.elapsed() >= pause
+        };
+        if due {
+            self.save().await;
+        }
+    }
+
+    pub(super) async fn save(&self) {
+        self.write(|memory| {
+            let kept = {
+                let mut state = memory.state();
+                state.news = false;
+                state.written = Instant::now();
+                state.kept.clone()
+            };
+            write(&memory.0.path, &kept)
+        })
+        .await;
+    }
+
+    /// A failure costs nothing but what would be read again.
+    async fn write(&self, work: impl FnOnce(&Self) -> io::Result<()> + Send + 'static) {
+        let memory = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            let _one = (memory.0.writing.lock()).unwrap_or_else(PoisonError::into_inner);
+            work(&memory)
+        });
+        match writing.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("discord: what was seen is not remembered: {error}"),
+            Err(error) => tracing::warn!("discord: what was seen is not remembered: {error}"),
+        }
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!("discord: {}: {error}", path.display());
+            }
+            return None;
+        }
+    };
+    serde_json::from_slice(&bytes)
+        .inspect_err(|error| {
+            tracing::warn!("discord: {} is not readable: {error}", path.display());
+        })
+        .ok()
+}
+
+fn write(path: &Path, what: &impl Serialize) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    write_atomic(path, &serde_json::to_vec(what)?, 0o600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_restart_forgets_nothing_and_everything_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let memory = Memory::open(&home);
+        assert_eq!(memory.alive_at(), None);
+        for channel in 0..6000 {
+            memory.saw(Id(channel), Id(channel + 10), channel == 5999);
+        }
+        memory.saw(Id(5999), Id(3), true);
+        for thread in 0..600 {
+            memory.join(&thread.to_string()).await;
+        }
+        memory.falls_behind();
+        memory.alive(5.0);
+        assert_eq!(memory.alive_at(), None);
+        memory.caught_up();
+        memory.alive(7.0);
+        memory.save().await;
+
+        let again = Memory::open(&home);
+        assert_eq!(again.alive_at(), Some(7.0));
+        assert_eq!(again.seen(Id(5999)), Some(Id(6009)));
+        assert_eq!(again.seen(Id(1)), None);
+        assert_eq!(again.direct(9), [(Id(5999), Id(6009))]);
+        assert!(again.is_our_thread("599") && !again.is_our_thread("99"));
+        assert!(again.state().kept.seen.len() <= MAX_CHANNELS);
+    }
+
+    #[test]
+    fn a_broken_file_is_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("gateway")).unwrap();
+        std::fs::write(dir.path().join("gateway/discord_seen.json"), "{").unwrap();
+        assert_eq!(Memory::open(&Home::at(dir.path())).alive_at(), None);
+    }
+}

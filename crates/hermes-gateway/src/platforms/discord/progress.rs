@@ -1,0 +1,93 @@
+//! Up to which sequence number everything is stored.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Numbers of one session. Events are finished in any order; what counts is the first one that is
+/// not.
+#[derive(Debug, Default)]
+pub(super) struct Progress(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Which session the numbers belong to.
+    session: u64,
+    last: Option<u64>,
+    open: BTreeSet<u64>,
+}
+
+/// An event that is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    session: u64,
+    seq: u64,
+}
+
+impl Progress {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while holding this lock cannot leave it half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new session: its numbers begin anew.
+    pub(super) fn begin(&self) {
+        let mut state = self.state();
+        *state = State {
+            session: state.session + 1,
+            ..State::default()
+        };
+    }
+
+    /// An event came. It is not finished before [`Progress::done`].
+    pub(super) fn came(&self, seq: u64) -> Ticket {
+        let mut state = self.state();
+        state.last = state.last.max(Some(seq));
+        state.open.insert(seq);
+        Ticket {
+            session: state.session,
+            seq,
+        }
+    }
+
+    pub(super) fn done(&self, ticket: Ticket) {
+        let mut state = self.state();
+        if state.session == ticket.session {
+            state.open.remove(&ticket.seq);
+        }
+    }
+
+    /// Everything up to here is done. `None`: nothing came yet.
+    pub(super) fn stored(&self) -> Option<u64> {
+        let state = self.state();
+        match state.open.first() {
+            Some(open) => open.checked_sub(1),
+            None => state.last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_open_event_decides() {
+        let progress = Progress::default();
+        assert_eq!(progress.stored(), None);
+        progress.begin();
+        let one = progress.came(1);
+        assert_eq!(progress.stored(), Some(0));
+        progress.done(one);
+        let (two, three) = (progress.came(2), progress.came(3));
+        progress.done(three);
+        assert_eq!(progress.stored(), Some(1));
+        progress.done(two);
+        assert_eq!(progress.stored(), Some(3));
+        progress.begin();
+        let first = progress.came(2);
+        progress.done(two);
+        assert_eq!(progress.stored(), Some(1));
+        progress.done(first);
+        assert_eq!(progress.stored(), Some(2));
+    }
+}
