@@ -154,6 +154,23 @@ impl Seats {
         })
     }
 
+    /// Closes the conversation of a session, if it is open; `false`: somebody holds it.
+    pub async fn close(&self, id: &str) -> bool {
+        let closing = {
+            let mut rows = self.inner.rows();
+            match rows.get_mut(id) {
+                Some(row) if row.turn.available_permits() == 0 => return false,
+                Some(row) => row.give_up(),
+                None => None,
+            }
+        };
+        if let Some(closing) = closing {
+            closing.close().await;
+        }
+        self.inner.forget_empty();
+        true
+    }
+
     /// Closes what nobody holds.
     pub async fn close_idle(&self) {
         let kept: Vec<Closing> = {

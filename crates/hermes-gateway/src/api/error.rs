@@ -44,6 +44,7 @@ impl ApiError {
         }))
     }
 
+    #[cfg(test)]
     pub(super) fn status(&self) -> StatusCode {
         self.0.status
     }

@@ -2,17 +2,24 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | [`server`] | connections: accepted, bounded, ended |
-//! | [`guard`] | who may ask: key, origins, sizes |
-//! | [`admit`] | how much may run at the same time |
+//! | `settings` | what the home says |
+//! | `server` | connections: accepted, bounded, ended |
+//! | `guard` | who may ask: key, origins, sizes |
+//! | `admit` | how much may run at the same time |
+//! | `input`, `names`, `place`, `threads` | what a client says, and in which session |
+//! | `turn`, `tell`, `outcome` | one turn: begun, followed, told |
+//! | `chat`, `responses`, `runs` | the three ways to have one |
+//! | `sessions`, `jobs`, `about`, `health` | what there is |
+//! | `sse`, `reply`, `error`, `once` | how answers leave |
 
+mod about;
 mod admit;
 mod chat;
 mod error;
 mod guard;
 mod health;
 mod input;
+mod jobs;
 mod label;
 mod names;
 mod once;
@@ -22,6 +29,7 @@ mod reply;
 mod responses;
 mod runs;
 pub(crate) mod server;
+mod sessions;
 mod settings;
 mod sse;
 mod tell;
@@ -78,6 +86,9 @@ pub trait Facts: Send + Sync + 'static {
     /// Toolsets as the API's agent has them: `name`, `label`, `description`, `enabled`,
     /// `configured`, `tools`.
     fn toolsets(&self) -> Vec<Value>;
+
+    /// The job table was changed: the scheduler may look at once. Must return at once.
+    fn jobs_changed(&self) {}
 }
 
 impl ApiServer {
@@ -124,6 +135,7 @@ impl ApiServer {
             answers: Once::default(),
             stored: responses::Stored::default(),
             runs: runs::Runs::default(),
+            creating: sessions::Creating::default(),
             deps,
             cancel: cancel.clone(),
         });
@@ -142,6 +154,7 @@ struct State {
     answers: Once<responses::Done>,
     stored: responses::Stored,
     runs: runs::Runs,
+    creating: sessions::Creating,
     deps: Deps,
     cancel: CancellationToken,
 }
@@ -155,6 +168,11 @@ fn router(state: Arc<State>) -> axum::Router {
         .route("/v1/health", get(health::plain));
     let closed = axum::Router::new()
         .route("/health/detailed", get(health::detailed))
+        .route("/v1/models", get(about::models))
+        .route("/v1/models/{id}", get(about::model))
+        .route("/v1/capabilities", get(about::capabilities))
+        .route("/v1/skills", get(about::skills))
+        .route("/v1/toolsets", get(about::toolsets))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/responses", post(responses::create))
         .route(
@@ -165,6 +183,28 @@ fn router(state: Arc<State>) -> axum::Router {
         .route("/v1/runs/{id}", get(runs::show))
         .route("/v1/runs/{id}/events", get(runs::events))
         .route("/v1/runs/{id}/approval", post(runs::approve))
-        .route("/v1/runs/{id}/stop", post(runs::stop));
+        .route("/v1/runs/{id}/stop", post(runs::stop))
+        .route("/api/sessions", get(sessions::list).post(sessions::create))
+        .route(
+            "/api/sessions/{id}",
+            get(sessions::show)
+                .patch(sessions::update)
+                .delete(sessions::delete),
+        )
+        .route("/api/sessions/{id}/messages", get(sessions::messages))
+        .route("/api/sessions/{id}/fork", post(sessions::fork))
+        .route("/api/sessions/{id}/chat", post(sessions::chat))
+        .route(
+            "/api/sessions/{id}/chat/stream",
+            post(sessions::chat_stream),
+        )
+        .route("/api/jobs", get(jobs::list).post(jobs::create))
+        .route(
+            "/api/jobs/{id}",
+            get(jobs::show).patch(jobs::update).delete(jobs::delete),
+        )
+        .route("/api/jobs/{id}/pause", post(jobs::pause))
+        .route("/api/jobs/{id}/resume", post(jobs::resume))
+        .route("/api/jobs/{id}/run", post(jobs::run));
     guard::around(open, closed, state)
 }

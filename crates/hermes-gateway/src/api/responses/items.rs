@@ -7,7 +7,7 @@ use crate::api::turn::Step;
 
 /// The items of an answer, in order, and the same as messages of a conversation.
 #[derive(Default)]
-pub(super) struct Items {
+pub(in crate::api) struct Items {
     pub(super) done: Vec<Value>,
     /// Text that is being written: the id of its item.
     pub(super) open: Option<Open>,
@@ -22,7 +22,7 @@ pub(super) struct Open {
 }
 
 /// What changed.
-pub(super) enum Change {
+pub(in crate::api) enum Change {
     /// A text began; its first words follow.
     Opened(usize),
     Delta(String),
@@ -34,7 +34,7 @@ pub(super) enum Change {
 
 impl Items {
     /// Takes a step in. What changed is told in order.
-    pub(super) fn take(&mut self, step: &Step) -> Vec<Change> {
+    pub(in crate::api) fn take(&mut self, step: &Step) -> Vec<Change> {
         match step {
             Step::Text(text) => self.text(text),
             Step::ToolStarted {
@@ -63,7 +63,7 @@ impl Items {
         }
     }
 
-    pub(super) fn text(&mut self, text: &str) -> Vec<Change> {
+    pub(in crate::api) fn text(&mut self, text: &str) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.open.is_none() {
             let (id, at) = (names::fresh("msg_", 24), self.done.len());
@@ -83,7 +83,7 @@ impl Items {
     }
 
     /// Ends the text that is being written.
-    pub(super) fn close(&mut self) -> Vec<Change> {
+    pub(in crate::api) fn close(&mut self) -> Vec<Change> {
         let Some(open) = self.open.take() else {
             return Vec::new();
         };
@@ -122,7 +122,7 @@ impl Items {
     }
 
     /// As messages of chat completions: what the original stores.
-    pub(super) fn messages(&self) -> Vec<Value> {
+    pub(in crate::api) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = Vec::new();
         for item in self.snapshot() {
             match item["type"].as_str() {

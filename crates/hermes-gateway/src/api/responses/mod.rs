@@ -13,7 +13,7 @@ use hermes_store::db::ResponseStore;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use self::items::Items;
+pub(super) use self::items::Items;
 pub(super) use self::request::{Request, read};
 use super::error::ApiError;
 use super::input::{self, Body};
