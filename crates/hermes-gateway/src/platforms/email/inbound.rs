@@ -18,7 +18,7 @@ use crate::platform::{Hopeless, Inbound, Link, LinkState};
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
-const REFUSALS: u32 = 3;
+const REFUSALS: u32 = 2;
 /// More mails than this of one sender within [`LOOP_WINDOW`] are two machines talking.
 const LOOP: usize = 30;
 const LOOP_WINDOW: f64 = 600.0;
@@ -105,7 +105,7 @@ impl Inbox {
             tracing::warn!("email: {error}");
             link.health.is(LinkState::Retrying, Some(error));
             let doubled = PAUSE
-                .saturating_mul(1 << failures.min(12))
+                .saturating_mul(1 << failures.saturating_sub(1).min(12))
                 .min(LONGEST_PAUSE);
             tokio::select! {
                 () = link.cancel.cancelled() => return Ok(()),
