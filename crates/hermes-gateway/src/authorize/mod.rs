@@ -3,6 +3,8 @@
 //! Names of variables and the order of questions are the original's; so are the files of
 //! [`pairing`]. Nobody is let in because nothing was configured.
 
+pub mod admin;
+pub mod limits;
 pub mod pairing;
 
 use crate::session::Source;

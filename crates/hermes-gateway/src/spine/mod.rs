@@ -75,6 +75,12 @@ pub trait Ledger: Send + Sync {
         session: &SessionId,
         message_id: &str,
     ) -> impl Future<Output = Result<Progress, StoreError>> + Send;
+    fn progress_of(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> impl Future<Output = Result<Progress, StoreError>> + Send;
     fn spoken_after(
         &self,
         session: &SessionId,
@@ -154,6 +160,15 @@ impl Ledger for Delivery {
         message_id: &str,
     ) -> Result<Progress, StoreError> {
         Delivery::progress(self, session, message_id).await
+    }
+
+    async fn progress_of(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Progress, StoreError> {
+        Delivery::progress_of(self, session, words, since).await
     }
 
     async fn spoken_after(

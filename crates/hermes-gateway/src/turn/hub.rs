@@ -9,16 +9,19 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::chat::Press;
+use super::door::Keys;
+use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
 use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
 use crate::render::pieces;
 use crate::seats::Seats;
 use crate::session::Index;
-use crate::settings::{GatewaySettings, PlatformSettings};
+use crate::settings::{GatewaySettings, PlatformSettings, ReplyTo};
 use crate::spine::{Ledger, Outbox, Policy};
 use crate::voice::{Speaker, Transcriber};
 
@@ -40,6 +43,8 @@ const NOWHERE: Capabilities = Capabilities {
     },
     recourse: Recourse::Mark,
 };
+/// Conversations that are kept open by their chats.
+const LINGERING: usize = 32;
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Hub<L> {
@@ -67,6 +72,15 @@ pub(crate) struct Hub<L> {
     /// Told when a turn ends.
     pub(crate) ended: Notify,
     draining: AtomicBool,
+    /// The runner looks at everything again.
+    pub(super) again: AtomicBool,
+    /// Conversations that are kept open here after their last turn.
+    pub(crate) lingering: Arc<Semaphore>,
+    pub(super) keys: Keys,
+    /// Open questions, and the chat that asked.
+    questions: Mutex<HashMap<String, mpsc::Sender<Press>>>,
+    /// Home channels that were set since the start.
+    pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
     platforms: Mutex<BTreeMap<(String, String), Registered>>,
 }
 
@@ -87,6 +101,7 @@ pub(crate) struct ChatHandle {
 impl<L: Ledger + Clone> Hub<L> {
     pub(crate) fn new(deps: Deps<L>, index: Index) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
+        let keys = Keys::new(&deps.settings);
         let outbox = Outbox::new(
             deps.ledger.clone(),
             Arc::clone(&deps.clock),
@@ -113,6 +128,11 @@ impl<L: Ledger + Clone> Hub<L> {
             active: AtomicUsize::new(0),
             ended: Notify::new(),
             draining: AtomicBool::new(false),
+            again: AtomicBool::new(false),
+            lingering: Arc::new(Semaphore::new(LINGERING)),
+            keys,
+            questions: Mutex::default(),
+            homes: Mutex::default(),
             platforms: Mutex::default(),
         }
     }
@@ -169,6 +189,51 @@ impl<L: Ledger + Clone> Hub<L> {
                 () = cancel.cancelled() => return false,
                 () = tokio::time::sleep(STORE_PAUSE) => {}
             }
+        }
+    }
+
+    /// A turn takes messages. `false`: it does not have them.
+    pub(super) async fn claim(
+        &self,
+        messages: &[i64],
+        turn: &str,
+        cancel: &CancellationToken,
+    ) -> bool {
+        loop {
+            match self.ledger.claim(messages, turn).await {
+                Ok(()) => return true,
+                Err(error @ (StoreError::NotOwner { .. } | StoreError::Invalid(_))) => {
+                    tracing::error!(turn, "taking messages: {error}");
+                    return false;
+                }
+                Err(error) => tracing::error!(turn, "taking messages: {error}"),
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return false,
+                () = tokio::time::sleep(STORE_PAUSE) => {}
+            }
+        }
+    }
+
+    /// What files may be sent to a place.
+    pub(super) fn media_guard(&self, target: &Target) -> media_out::Guard {
+        let gateway = &self.settings.config.gateway;
+        let recent = Duration::from_secs(gateway.trust_recent_files_seconds);
+        let dirs = gateway.media_delivery_allow_dirs.iter();
+        let max_bytes = match self.capabilities(target).limits.file_bytes {
+            0 => gateway.max_inbound_media_bytes,
+            limit => limit,
+        };
+        media_out::Guard {
+            home: self.settings.home.root().to_owned(),
+            user_home: self.settings.var("HOME").map(Into::into),
+            max_bytes,
+            strict: gateway.strict.then(|| media_out::Strict {
+                dirs: dirs
+                    .map(|dir| self.settings.home.expand_user(dir))
+                    .collect(),
+                recent: gateway.trust_recent_files.then_some(recent),
+            }),
         }
     }
 
@@ -240,6 +305,7 @@ impl<L> Hub<L> {
     pub(crate) fn hold(&self, held: bool) {
         self.draining.store(held, Ordering::SeqCst);
         if !held {
+            self.again.store(true, Ordering::SeqCst);
             self.arrived.notify_one();
         }
     }
@@ -259,12 +325,6 @@ impl<L> Hub<L> {
         }
     }
 
-    /// Chat and thread of a platform's home channel.
-    pub(crate) fn home_channel(&self, platform: &str) -> Option<(String, Option<String>)> {
-        let home = self.platform(platform)?.home_channel.clone()?;
-        Some((home.chat_id, home.thread_id))
-    }
-
     pub(crate) fn platform(&self, name: &str) -> Option<&PlatformSettings> {
         self.settings.platform(name)
     }
@@ -275,7 +335,67 @@ impl<L> Hub<L> {
     }
 
     /// Files that were fetched for messages are not kept for ever.
-    pub(crate) fn sweep_files(&self) {}
+    pub(crate) fn sweep_files(&self) {
+        media_in::sweep(&self.settings.home.cache_dir());
+    }
+
+    /// A question is open, asked by this chat; `None`: no longer.
+    pub(super) fn asked(&self, id: &str, chat: Option<mpsc::Sender<Press>>) {
+        let mut questions = self
+            .questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match chat {
+            Some(chat) => {
+                questions.insert(id.to_owned(), chat);
+            }
+            None => {
+                questions.remove(id);
+            }
+        }
+    }
+
+    /// Takes a question: it is answered once.
+    pub(super) fn who_asked(&self, id: &str) -> Option<mpsc::Sender<Press>> {
+        let mut questions = self
+            .questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        questions.remove(id)
+    }
+
+    /// Whether only admins may approve what the agent asks.
+    pub(super) fn admins_decide(&self) -> bool {
+        let set = self.settings.tree.pointer("/approvals/admin_only");
+        set.and_then(serde_json::Value::as_bool).unwrap_or(false)
+    }
+
+    /// Whether a part of an answer refers to the message that it answers.
+    pub(super) fn reply_to(&self, target: &Target, part: usize) -> bool {
+        let set = self
+            .platform(&target.platform)
+            .map(|platform| platform.reply_to);
+        match set.unwrap_or_default() {
+            ReplyTo::Off => false,
+            ReplyTo::First => part == 0,
+            ReplyTo::All => true,
+        }
+    }
+
+    /// Puts a sign on a message, beside everything else.
+    pub(super) fn react(
+        &self,
+        outbound: Arc<dyn Outbound>,
+        target: Target,
+        message: String,
+        emoji: Option<&'static str>,
+    ) {
+        let work = async move {
+            let react = outbound.react(&target, &message, emoji);
+            let _ = tokio::time::timeout(Duration::from_secs(10), react).await;
+        };
+        drop(hermes_core::task::spawn("reaction", work));
+    }
 }
 
 impl<L: Ledger> Hub<L> {

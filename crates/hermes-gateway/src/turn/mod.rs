@@ -5,9 +5,21 @@
 //! reads for good is an obligation in the ledger, written in the transaction that answers the
 //! message; typing, reactions and previews are not, and nothing depends on them.
 
+mod background;
+mod chat;
+mod door;
 mod hub;
+mod media_in;
+mod media_out;
+mod message;
+mod place;
 mod post;
 pub(crate) mod runner;
+mod session;
+mod show;
+mod style;
+mod tool;
+mod words;
 
 pub(crate) use hub::Hub;
 pub use post::{Known, Post, PostError, Posting, Voice};

@@ -1,13 +1,85 @@
 //! Wakes the chats that have something to do.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use hermes_core::task;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::chat::Chat;
 use super::hub::Hub;
 use crate::spine::Ledger;
 
+const PAGE: usize = 256;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads which chats have open messages, at the start and whenever one comes, and wakes them.
 pub(crate) async fn run<L: Ledger + Clone + 'static>(hub: Arc<Hub<L>>, cancel: CancellationToken) {
-    let _ = hub;
-    cancel.cancelled().await;
+    let chats = TaskTracker::new();
+    let mut after = 0;
+    while !cancel.is_cancelled() {
+        if hub.again.swap(false, Ordering::SeqCst) {
+            after = 0;
+        }
+        let page = match hub.ledger.open_after(after, PAGE).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!("messages that wait: {error}");
+                tokio::select! {
+                    () = cancel.cancelled() => break,
+                    () = tokio::time::sleep(PAUSE) => continue,
+                }
+            }
+        };
+        let full = page.len() == PAGE;
+        for (id, key) in page {
+            after = after.max(id);
+            wake(&hub, &chats, key, &cancel);
+        }
+        if full {
+            continue;
+        }
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = hub.arrived.notified() => {}
+        }
+    }
+    chats.close();
+    chats.wait().await;
+}
+
+fn wake<L: Ledger + Clone + 'static>(
+    hub: &Arc<Hub<L>>,
+    running: &TaskTracker,
+    key: String,
+    cancel: &CancellationToken,
+) {
+    let mut chats = hub.chats();
+    if let Some(chat) = chats.get(&key) {
+        chat.dirty.store(true, Ordering::SeqCst);
+        chat.notify.notify_one();
+        return;
+    }
+    let handle = Arc::<super::hub::ChatHandle>::default();
+    chats.insert(key.clone(), Arc::clone(&handle));
+    drop(chats);
+    let (hub, cancel) = (Arc::clone(hub), cancel.clone());
+    let work = async move {
+        // A bug of ours ends the turn of one chat; its messages are tried a few times.
+        loop {
+            let chat = Chat::new(
+                Arc::clone(&hub),
+                key.clone(),
+                Arc::clone(&handle),
+                cancel.clone(),
+            );
+            if task::catch("chat", chat.run()).await.is_ok() || cancel.is_cancelled() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    drop(task::spawn("chat", running.track_future(work)));
 }

@@ -261,6 +261,15 @@ impl Ledger for Mortal {
         self.inner.progress(session, message_id).await
     }
 
+    async fn progress_of(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Progress, StoreError> {
+        self.inner.progress_of(session, words, since).await
+    }
+
     async fn spoken_after(
         &self,
         session: &SessionId,

@@ -142,25 +142,30 @@ impl Delivery {
                          WHERE session_id = ?1 AND role = 'user' AND platform_message_id = ?2",
                     )?
                     .query_row([&session, &message_id], |row| row.get(0))?;
-                let Some(asked) = asked else {
-                    return Ok(Progress::Untouched);
-                };
-                let answer = conn
+                far(conn, &session, asked)
+            })
+            .await
+    }
+
+    /// The same for words that were said under no id, at this time (seconds since the epoch) or
+    /// later.
+    pub async fn progress_of(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Progress, StoreError> {
+        let (session, words) = (session.as_str().to_owned(), words.to_owned());
+        self.store
+            .read("reading how far a turn got", move |conn, _| {
+                let session = lineage::tip(conn, &session)?;
+                let asked: Option<i64> = conn
                     .prepare_cached(
-                        "SELECT CASE WHEN role = 'assistant' AND COALESCE(tool_calls, '') = ''
-                            THEN content END
-                         FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
-                         ORDER BY id DESC LIMIT 1",
+                        "SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
+                            AND platform_message_id IS NULL AND content = ?2 AND timestamp >= ?3",
                     )?
-                    .query_row(params![session, asked], |row| {
-                        row.get::<_, Option<String>>(0)
-                    })
-                    .optional()?
-                    .flatten();
-                Ok(match answer {
-                    Some(text) if !text.is_empty() => Progress::Answered(text),
-                    _ => Progress::Cut,
-                })
+                    .query_row(params![session, words, since], |row| row.get(0))?;
+                far(conn, &session, asked)
             })
             .await
     }
@@ -177,6 +182,29 @@ impl Delivery {
         })
         .await
     }
+}
+
+/// What the transcript has after the row of a question.
+fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress, Fault> {
+    let Some(asked) = asked else {
+        return Ok(Progress::Untouched);
+    };
+    let answer = conn
+        .prepare_cached(
+            "SELECT CASE WHEN role = 'assistant' AND COALESCE(tool_calls, '') = ''
+                THEN content END
+             FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
+             ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row(params![session, asked], |row| {
+            row.get::<_, Option<String>>(0)
+        })
+        .optional()?
+        .flatten();
+    Ok(match answer {
+        Some(text) if !text.is_empty() => Progress::Answered(text),
+        _ => Progress::Cut,
+    })
 }
 
 /// The payload goes: it is in the transcript, and the row is only kept to recognise repetitions.

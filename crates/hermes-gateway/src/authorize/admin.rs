@@ -1,0 +1,104 @@
+//! Which commands a person may give: `allow_admin_from` names the admins of a platform, the
+//! others have `user_allowed_commands`. Where no admins are named, nobody is kept from anything.
+
+use crate::session::Source;
+use crate::settings::PlatformSettings;
+
+/// What everybody may ask.
+const FLOOR: [&str; 5] = ["help", "commands", "whoami", "start", "stop"];
+
+/// What a person is to a platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// No admins are named.
+    Ungated,
+    Admin,
+    /// May use these commands and no others.
+    User(Vec<String>),
+}
+
+impl Tier {
+    pub fn of(platform: Option<&PlatformSettings>, source: &Source) -> Self {
+        let Some(platform) = platform else {
+            return Self::Ungated;
+        };
+        let private = source.chat_type == "dm";
+        let list = |name: &str| {
+            let group = platform.list(&format!("group_{name}"));
+            if private || group.is_empty() {
+                platform.list(name)
+            } else {
+                group
+            }
+        };
+        let admins = list("allow_admin_from");
+        if admins.is_empty() {
+            return Self::Ungated;
+        }
+        let ids = [&source.user_id, &source.user_id_alt];
+        let mut ids = ids.into_iter().flatten();
+        if ids.any(|id| admins.iter().any(|one| one == id || one == "*")) {
+            return Self::Admin;
+        }
+        let names = list("user_allowed_commands").into_iter();
+        let names = names.map(|name| name.trim_start_matches('/').to_ascii_lowercase());
+        Self::User(names.collect())
+    }
+
+    pub fn may(&self, command: &str) -> bool {
+        match self {
+            Self::Ungated | Self::Admin => true,
+            Self::User(allowed) => {
+                FLOOR.contains(&command) || allowed.iter().any(|one| one == command || one == "*")
+            }
+        }
+    }
+
+    /// May decide what only admins may, where admins are named.
+    pub fn is_admin(&self) -> bool {
+        !matches!(self, Self::User(_))
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ungated => "everybody who is let in may use every command",
+            Self::Admin => "admin",
+            Self::User(_) => "user",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn users_have_what_they_were_given() {
+        let extra = json!({
+            "allow_admin_from": ["1"], "user_allowed_commands": ["/model"],
+            "group_allow_admin_from": "2",
+        });
+        let platform = PlatformSettings {
+            name: "telegram".to_owned(),
+            extra: extra.as_object().cloned().unwrap(),
+            ..PlatformSettings::default()
+        };
+        let of = |user: &str, kind: &str| {
+            let source = Source {
+                chat_type: kind.to_owned(),
+                user_id: Some(user.to_owned()),
+                ..Source::default()
+            };
+            Tier::of(Some(&platform), &source)
+        };
+        assert_eq!(of("1", "dm"), Tier::Admin);
+        assert!(of("1", "dm").may("restart"));
+        let user = of("2", "dm");
+        assert!(user.may("model") && user.may("help") && user.may("stop"));
+        assert!(!user.may("restart") && !user.is_admin());
+        assert_eq!(of("2", "group"), Tier::Admin);
+        assert!(!of("1", "group").may("restart"));
+        assert_eq!(Tier::of(None, &Source::default()), Tier::Ungated);
+    }
+}

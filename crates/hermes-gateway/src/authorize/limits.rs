@@ -1,0 +1,79 @@
+//! How often one person may write.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// People that are remembered; the quietest go first.
+const REMEMBERED: usize = 4096;
+
+/// Counts messages per person and minute.
+#[derive(Debug, Default)]
+pub struct Limits {
+    people: HashMap<String, Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    count: u32,
+}
+
+/// What is done about a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Fine,
+    /// One too many, and the first such: the person is told.
+    Tell,
+    /// Told already.
+    Quiet,
+}
+
+impl Limits {
+    pub fn count(&mut self, person: &str, per_minute: u32, now: Instant) -> Pace {
+        let minute = Duration::from_mins(1);
+        if self.people.len() >= REMEMBERED && !self.people.contains_key(person) {
+            self.people.retain(|_, window| now - window.began < minute);
+            if self.people.len() >= REMEMBERED {
+                self.people.clear();
+            }
+        }
+        let window = self.people.entry(person.to_owned()).or_insert(Window {
+            began: now,
+            count: 0,
+        });
+        if now - window.began >= minute {
+            *window = Window {
+                began: now,
+                count: 0,
+            };
+        }
+        window.count = window.count.saturating_add(1);
+        match window.count {
+            count if count <= per_minute => Pace::Fine,
+            count if count == per_minute.saturating_add(1) => Pace::Tell,
+            _ => Pace::Quiet,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_once_a_minute() {
+        let mut limits = Limits::default();
+        let start = Instant::now();
+        let paces: Vec<Pace> = (0..4).map(|_| limits.count("a", 2, start)).collect();
+        assert_eq!(paces, [Pace::Fine, Pace::Fine, Pace::Tell, Pace::Quiet]);
+        assert_eq!(limits.count("b", 2, start), Pace::Fine);
+        let later = start + Duration::from_mins(1);
+        assert_eq!(limits.count("a", 2, later), Pace::Fine);
+        for person in 0..2 * REMEMBERED {
+            limits.count(&person.to_string(), 2, later);
+        }
+        assert!(limits.people.len() <= REMEMBERED);
+    }
+}

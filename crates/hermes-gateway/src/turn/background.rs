@@ -1,0 +1,130 @@
+//! `/background`: a question in a conversation of its own, answered in the same chat when it is
+//! done.
+
+use std::sync::Arc;
+
+use hermes_agent::front::{News, Wish};
+use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
+use hermes_core::task;
+use hermes_store::db::delivery::{Final, NewChunk, Reply};
+use tokio_util::sync::CancellationToken;
+
+use super::hub::Hub;
+use super::message::Msg;
+use super::{media_out, words};
+use crate::program::Opening;
+use crate::spine::{Extra, Ledger};
+
+pub(super) async fn begin<L: Ledger + Clone + 'static>(
+    hub: &Arc<Hub<L>>,
+    key: String,
+    msg: Msg,
+    text: String,
+    opening: Opening,
+    cancel: CancellationToken,
+) {
+    let turn = msg.attempt("bg");
+    if !hub.claim(&[msg.id], &turn, &cancel).await {
+        return;
+    }
+    let time = hub.local_now().format("%H%M%S");
+    let id = format!("bg_{time}_{:06x}", hub.rng.next_u64() & 0xFF_FFFF);
+    let target = msg.target();
+    let ack = Final {
+        turn: format!("{turn}-ack"),
+        replies: vec![Reply {
+            session_key: key.clone(),
+            target: target.clone(),
+            chunks: hub.chunks(
+                &target,
+                &format!("🔄 `{id}` works on it in the background."),
+            ),
+        }],
+        ..Final::default()
+    };
+    hub.settle(ack, &cancel).await;
+    let opening = Opening {
+        id: id.clone(),
+        unattended: true,
+        ..opening
+    };
+    let hub = Arc::clone(hub);
+    let work = async move {
+        let ended = tokio::select! {
+            // The message stays claimed: the next life says that it was cut.
+            () = cancel.cancelled() => return,
+            ended = run(&hub, opening, text) => ended,
+        };
+        let text = match ended {
+            Some(text) => format!("✅ `{id}`\n\n{text}"),
+            None => format!("✅ `{id}` is done and has nothing to say."),
+        };
+        let parted = media_out::part(&text, &hub.media_guard(&target));
+        let mut chunks = hub.chunks(&target, &parted.text);
+        chunks.extend(parted.media.into_iter().map(|media| {
+            let extra = Extra {
+                media: Some(media),
+                ..Extra::default()
+            };
+            NewChunk {
+                text: String::new(),
+                extra: serde_json::to_value(extra).ok(),
+            }
+        }));
+        let end = Final {
+            turn,
+            answers: vec![msg.id],
+            transcript: None,
+            replies: vec![Reply {
+                session_key: key,
+                target,
+                chunks,
+            }],
+        };
+        hub.settle(end, &cancel).await;
+    };
+    drop(task::spawn("background question", work));
+}
+
+/// Runs one question to its end. `None`: it has nothing to say.
+async fn run<L: Ledger + Clone>(hub: &Hub<L>, opening: Opening, text: String) -> Option<String> {
+    let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
+        return Some(words::BROKE.to_owned());
+    };
+    let mut seat = match hub.seats.sit(opening).await {
+        Ok(seat) => seat,
+        Err(refusal) => return Some(format!("⚠️ {refusal}")),
+    };
+    let input = UserInput {
+        text,
+        ..UserInput::default()
+    };
+    if !seat.wish(Wish::Say(input)).await {
+        return Some(words::BROKE.to_owned());
+    }
+    while let Some(news) = seat.news().await {
+        match news {
+            News::Event(AgentEvent::TurnFinished { summary }) => {
+                seat.close().await;
+                return words::of(&summary, false);
+            }
+            News::Event(AgentEvent::QuestionAsked { question }) => {
+                let why = "this runs in the background: nobody is asked".to_owned();
+                let answer = hermes_core::ask::Answer::Unanswered { why };
+                let question = question.id;
+                let reply = AgentCommand::Reply { question, answer };
+                seat.wish(Wish::Order(reply)).await;
+            }
+            News::Event(AgentEvent::ApprovalNeeded { request }) => {
+                let why = Some("this runs in the background: nobody is asked".to_owned());
+                let verdict = hermes_core::approval::Verdict::Deny { why };
+                let request = request.id;
+                let answer = AgentCommand::Answer { request, verdict };
+                seat.wish(Wish::Order(answer)).await;
+            }
+            News::Unsaid(refusal) => return Some(format!("⚠️ {refusal}")),
+            _ => {}
+        }
+    }
+    Some(words::BROKE.to_owned())
+}

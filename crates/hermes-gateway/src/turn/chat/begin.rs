@@ -1,0 +1,271 @@
+//! From messages to a turn: the conversation, a place among those that run, the files.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use hermes_agent::front::{Refusal, Wish};
+use hermes_core::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::news::Turn;
+use super::{Chat, How, Job};
+use crate::program::Opening;
+use crate::seats::{Next, Seat};
+use crate::session::{Entry, ResetReason};
+use crate::spine::Ledger;
+use crate::turn::media_in::{self, Taken};
+use crate::turn::message::Msg;
+use crate::turn::{place, tool, words};
+
+/// What is being made ready.
+pub(in crate::turn) struct Preparing {
+    /// `None`: only the conversation, for a command.
+    pub(super) job: Option<Job>,
+    /// In a lock only because a chat is shared between the parts of one task.
+    work: Mutex<BoxFuture<'static, Ready>>,
+}
+
+pub(super) struct Ready {
+    /// `None`: it was there already.
+    seat: Option<Result<Seat, Refusal>>,
+    permit: Option<OwnedSemaphorePermit>,
+    taken: Taken,
+}
+
+pub(super) async fn prepared(preparing: &mut Option<Preparing>) -> Ready {
+    match preparing {
+        Some(preparing) => {
+            let work = preparing.work.get_mut();
+            work.unwrap_or_else(PoisonError::into_inner).await
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    /// Makes the next turn ready, or the conversation for a command.
+    pub(super) async fn prepare_next(&mut self) {
+        if self.hub.is_draining() {
+            return;
+        }
+        let open = self.open_until.is_some_and(|until| until > Instant::now());
+        let growing = open && self.queue.len() == 1 && self.queue[0].how == How::Fresh;
+        if !growing && let Some(job) = self.queue.pop_front() {
+            if self.queue.is_empty() {
+                self.open_until = None;
+            }
+            let lead = job.msgs[0].clone();
+            let Some(opening) = self.opening(&lead).await else {
+                self.queue.push_front(job);
+                return;
+            };
+            self.prepare(Some(job), opening);
+        } else if self.seat.is_none()
+            && let Some(msg) = self.commands.front().cloned()
+            && let Some(opening) = self.opening(&msg).await
+        {
+            self.prepare(None, opening);
+        }
+    }
+
+    fn prepare(&mut self, job: Option<Job>, opening: Opening) {
+        let there = self
+            .seat
+            .as_ref()
+            .is_some_and(|seat| seat.id() == opening.id);
+        if !there {
+            self.give_up_seat();
+        }
+        let hub = Arc::clone(&self.hub);
+        let job_msgs = job.as_ref().map(|job| job.msgs.clone());
+        let resumed = job.as_ref().is_some_and(|job| job.how == How::Resume);
+        let work = async move {
+            let permit = match &job_msgs {
+                Some(_) => Arc::clone(&hub.turns).acquire_owned().await.ok(),
+                None => None,
+            };
+            let taken = match &job_msgs {
+                Some(msgs) if resumed => again(msgs),
+                Some(msgs) => media_in::take(&hub, msgs).await,
+                None => Taken::default(),
+            };
+            let seat = if there {
+                None
+            } else {
+                Some(hub.seats.sit(opening).await)
+            };
+            Ready {
+                seat,
+                permit,
+                taken,
+            }
+        };
+        self.preparing = Some(Preparing {
+            job,
+            work: Mutex::new(work.boxed()),
+        });
+    }
+
+    /// Everything is there: the turn begins.
+    pub(super) async fn ready(&mut self, ready: Ready) {
+        let Some(Preparing { job, .. }) = self.preparing.take() else {
+            return;
+        };
+        match ready.seat {
+            None => {}
+            Some(Ok(seat)) => {
+                self.seat = Some(seat);
+                self.wanted = false;
+                self.settle_down();
+            }
+            Some(Err(refusal)) => return self.refused(job, &refusal).await,
+        }
+        let Some(job) = job else { return };
+        self.catch_up().await;
+        if self.turn.is_some() || self.seat.is_none() {
+            // The conversation has begun something by itself, or has ended.
+            self.queue.push_front(job);
+            return;
+        }
+        self.begin(job, ready.permit, ready.taken).await;
+    }
+
+    /// News that nobody has read yet are of the time before.
+    async fn catch_up(&mut self) {
+        loop {
+            let Some(seat) = &mut self.seat else { return };
+            match seat.next().now_or_never() {
+                None => return,
+                Some(next @ Next::News(_)) => self.heard(next).await,
+                Some(Next::Wanted) => self.wanted = true,
+            }
+        }
+    }
+
+    async fn refused(&mut self, job: Option<Job>, refusal: &Refusal) {
+        if self.cancel.is_cancelled() {
+            return;
+        }
+        let text = format!("⚠️ {refusal}");
+        let commands = std::mem::take(&mut self.commands);
+        let msgs = job.map(|job| job.msgs).unwrap_or_default();
+        for msg in msgs.iter().chain(&commands) {
+            self.answer(msg, "cmd", Some(&text)).await;
+        }
+    }
+
+    async fn begin(&mut self, job: Job, permit: Option<OwnedSemaphorePermit>, taken: Taken) {
+        let Job { mut msgs, how } = job;
+        let id = msgs[0].attempt("turn");
+        let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
+        let notes = self.hub.ledger.notes(ids[0]).await.unwrap_or_default();
+        if !self.hub.claim(&ids, &id, &self.cancel).await {
+            return;
+        }
+        for msg in &mut msgs {
+            msg.claims += 1;
+            msg.turn = Some(id.clone());
+        }
+        for joined in ids.iter().skip(1) {
+            let note = self
+                .hub
+                .ledger
+                .note(*joined, super::recover::JOINED, Some("1"));
+            if let Err(error) = note.await {
+                tracing::warn!("a message that joins another: {error}");
+            }
+        }
+        if how == How::Resume && notes.contains_key(super::recover::CUT) {
+            let forget = self.hub.ledger.note(ids[0], super::recover::CUT, None);
+            if let Err(error) = forget.await {
+                tracing::warn!("a turn that goes on: {error}");
+            }
+        }
+        let lead = &msgs[0];
+        let target = lead.target();
+        if !taken.remarks.is_empty() {
+            let remark = format!("heard-{id}");
+            self.say(&target, &remark, &taken.remarks.join("\n")).await;
+        }
+        let earlier = notes.get(super::recover::PREVIEW).cloned();
+        let reply_to = Some(lead.incoming.message_id.clone());
+        let mut turn = Turn::new(&self.hub, id, target, reply_to, msgs, earlier);
+        turn.permit = permit;
+        turn.spoken = taken.spoken;
+        turn.asked = true;
+        self.turn = Some(turn);
+        let said = match &self.seat {
+            Some(seat) => seat.wish(Wish::Say(taken.input)).await,
+            None => false,
+        };
+        if !said {
+            self.broke().await;
+        }
+    }
+
+    /// What a conversation of this chat is opened with. `None`: the index cannot be written now;
+    /// it is tried again.
+    pub(super) async fn opening(&mut self, msg: &Msg) -> Option<Opening> {
+        let entry = match self.hub.entry(&self.key, msg).await {
+            Ok((entry, reset)) => {
+                if let Some(reason) = reset {
+                    self.tell_reset(msg, reason).await;
+                }
+                entry
+            }
+            Err(error) => {
+                tracing::error!("the conversation of {}: {error}", self.key);
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                return None;
+            }
+        };
+        Some(self.opening_of(msg, &entry))
+    }
+
+    pub(super) fn opening_of(&self, msg: &Msg, entry: &Entry) -> Opening {
+        let source = entry.origin.as_ref().unwrap_or(msg.source());
+        let chosen = |name: &str| {
+            let value = entry.model_override.as_ref()?.get(name)?;
+            value.as_str().map(str::to_owned)
+        };
+        let over = self.hub.channel_override(msg.source());
+        Opening {
+            id: entry.session_id.clone(),
+            source: source.platform.clone(),
+            user_id: source.user_id.clone(),
+            model: chosen("model").or(over.model),
+            provider: chosen("provider").or(over.provider),
+            system: Some(match over.prompt {
+                Some(prompt) => format!("{}\n{prompt}", place::block(&self.hub.settings, source)),
+                None => place::block(&self.hub.settings, source),
+            }),
+            tools: vec![tool::send_message(
+                &self.hub,
+                msg.target(),
+                self.key.clone(),
+            )],
+            keep_open: true,
+            ..Opening::default()
+        }
+    }
+
+    async fn tell_reset(&self, msg: &Msg, reason: ResetReason) {
+        let why = match reason {
+            ResetReason::Idle => "nothing was said for a while",
+            ResetReason::Daily => "a new day began",
+        };
+        let text =
+            format!("🆕 A new conversation, because {why}. /resume brings the old one back.");
+        self.say(&msg.target(), &format!("reset-{}", msg.id), &text)
+            .await;
+    }
+}
+
+/// What a cut turn goes on with.
+fn again(msgs: &[Msg]) -> Taken {
+    let mut taken = Taken::default();
+    taken.input.text = words::CUT.to_owned();
+    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    taken
+}

@@ -1,0 +1,305 @@
+//! Commands that the gateway itself obeys. They never wait for a turn.
+
+use hermes_core::slash::{self, Parsed, Verb};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::switch::Switch;
+use super::{Chat, news};
+use crate::gateway::RestartRequest;
+use crate::platform::LinkState;
+use crate::settings::BusyMode;
+use crate::spine::Ledger;
+use crate::turn::message::Msg;
+use crate::turn::{background, words};
+
+/// Commands per page of the list.
+const PAGE: usize = 30;
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    pub(super) async fn command(&mut self, msg: Msg, line: &str) {
+        let rest = line.strip_prefix('/').unwrap_or(line);
+        let (typed, args) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (typed, args) = (typed.to_ascii_lowercase(), args.trim().to_owned());
+        let name = match slash::parse(line) {
+            Parsed::Command(def, _) => def.name,
+            _ => typed.as_str(),
+        };
+        if !self.hub.tier(&msg).may(name) {
+            let text = format!("/{name} is for admins here. /help shows what you can use.");
+            return self.answer(&msg, "cmd", Some(&text)).await;
+        }
+        (self.hub.calls.happened)("command", json!({"name": name, "session_key": self.key}));
+        let triggers = &self.hub.settings.reset_triggers;
+        if triggers
+            .iter()
+            .any(|trigger| trigger.eq_ignore_ascii_case(line.trim()))
+        {
+            return self.begin_switch(msg, Switch::New { title: None }).await;
+        }
+        let title = (!args.is_empty()).then(|| args.clone());
+        match name {
+            "start" => self.answer(&msg, "cmd", None).await,
+            "stop" if args.is_empty() => self.stop(msg).await,
+            "new" => self.begin_switch(msg, Switch::New { title }).await,
+            "branch" => self.begin_switch(msg, Switch::Branch { title }).await,
+            "resume" if !args.is_empty() => match self.resumable(&msg, &args).await {
+                Ok(session) => self.begin_switch(msg, Switch::Resume { session }).await,
+                Err(error) => self.answer(&msg, "cmd", Some(&format!("⚠️ {error}"))).await,
+            },
+            "resume" | "sessions" => {
+                let text = self
+                    .list(&msg)
+                    .await
+                    .unwrap_or_else(|error| format!("⚠️ {error}"));
+                self.answer(&msg, "cmd", Some(&text)).await;
+            }
+            "approve" => self.decide(msg, true, &args).await,
+            "deny" => self.decide(msg, false, &args).await,
+            "queue" | "steer" if args.is_empty() => {
+                let text = format!("Say it behind the command: /{name} <text>");
+                self.answer(&msg, "cmd", Some(&text)).await;
+            }
+            "queue" => self.talk(msg, BusyMode::Queue).await,
+            "steer" => self.talk(msg, BusyMode::Steer).await,
+            "background" => self.background(msg, args).await,
+            "restart" => self.restart(msg).await,
+            "sethome" | "set-home" => self.set_home(msg).await,
+            "status" => self.status(msg).await,
+            "whoami" => {
+                let text = self.whoami(&msg);
+                self.answer(&msg, "cmd", Some(&text)).await;
+            }
+            "platform" | "platforms" => self.platform(msg, &args).await,
+            "help" | "commands" => {
+                let text = self.help(&msg, &args);
+                self.answer(&msg, "cmd", Some(&text)).await;
+            }
+            _ => self.program_command(msg, line).await,
+        }
+    }
+
+    /// Commands of the program, and what is close to one.
+    async fn program_command(&mut self, msg: Msg, line: &str) {
+        let (known, close) = match slash::parse(line) {
+            Parsed::Command(def, _) if !def.surfaces.platform => {
+                let text = format!("/{} works only at the machine itself.", def.name);
+                return self.answer(&msg, "cmd", Some(&text)).await;
+            }
+            Parsed::Command(def, _) => (def.verb != Verb::Quit, None),
+            Parsed::Unknown { typed, close, .. } => {
+                let offered = self.hub.commands();
+                let offered = offered
+                    .iter()
+                    .any(|one| one.name.eq_ignore_ascii_case(typed));
+                (offered, close)
+            }
+            Parsed::Text => (false, None),
+        };
+        if known {
+            self.commands.push_back(msg);
+            return;
+        }
+        let hint = close.map_or_else(
+            || " /help lists the commands.".to_owned(),
+            |close| format!(" Did you mean /{close}?"),
+        );
+        let typed = line.split_whitespace().next().unwrap_or(line);
+        let text = format!("I do not know {typed}.{hint}");
+        self.answer(&msg, "cmd", Some(&text)).await;
+    }
+
+    /// The text behind a command, said in this way.
+    async fn talk(&mut self, msg: Msg, mode: BusyMode) {
+        let msg = msg.unwrapped();
+        if self.turn.is_some() {
+            self.busy(msg, mode).await;
+        } else {
+            self.enqueue(msg);
+        }
+    }
+
+    async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
+        if self.is_busy() {
+            self.interrupt(news::Why::Switch).await;
+            if let Some((before, _)) = self.switching.replace((msg, switch)) {
+                self.answer(&before, "cmd", None).await;
+            }
+        } else {
+            self.switch(msg, switch).await;
+        }
+    }
+
+    /// Always works: what runs is told to stop and left behind if it does not; what waits is let
+    /// go, and the person is told how much that was.
+    async fn stop(&mut self, msg: Msg) {
+        let mut dropped = 0;
+        let preparing = self.preparing.take().and_then(|preparing| preparing.job);
+        let jobs: Vec<_> = preparing.into_iter().chain(self.queue.drain(..)).collect();
+        self.open_until = None;
+        for one in jobs.iter().flat_map(|job| &job.msgs).chain(&self.commands) {
+            self.answer(one, "cmd", None).await;
+            dropped += 1;
+        }
+        self.commands.clear();
+        let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
+        if self.slash.is_some()
+            && let Some(seat) = &self.seat
+        {
+            seat.wish(hermes_agent::front::Wish::Stop).await;
+        }
+        self.interrupt(news::Why::Stop).await;
+        let mut text = if ran {
+            words::STOPPED
+        } else {
+            words::NOTHING_RUNS
+        }
+        .to_owned();
+        if dropped > 0 {
+            text.push_str(&format!(
+                " {dropped} that waited will not be answered; send again what still matters."
+            ));
+        }
+        self.answer(&msg, "cmd", Some(&text)).await;
+    }
+
+    async fn background(&mut self, msg: Msg, text: String) {
+        if text.is_empty() {
+            let text = "Say what behind the command: /background <text>";
+            return self.answer(&msg, "cmd", Some(text)).await;
+        }
+        let entry = self.hub.index.get(&self.key);
+        let opening = match entry {
+            Some(entry) => self.opening_of(&msg, &entry),
+            None => match self.opening(&msg).await {
+                Some(opening) => opening,
+                None => return,
+            },
+        };
+        let key = self.key.clone();
+        background::begin(&self.hub, key, msg, text, opening, self.cancel.clone()).await;
+    }
+
+    async fn restart(&mut self, msg: Msg) {
+        let source = msg.source();
+        let request = RestartRequest {
+            platform: source.platform.clone(),
+            account: msg.incoming.account.clone(),
+            chat_id: source.chat_id.clone(),
+            thread_id: source.thread_id.clone(),
+            message_id: msg.incoming.message_id.clone(),
+        };
+        // Answered first: the same request again is recognised, also by the next life.
+        let text = "♻️ Restarting; what runs goes on afterwards.";
+        self.answer(&msg, "cmd", Some(text)).await;
+        (self.hub.calls.restart)(request);
+    }
+
+    async fn set_home(&mut self, msg: Msg) {
+        let text = match self.hub.set_home(msg.source()) {
+            Ok(()) => format!(
+                "🏠 This chat is the home of {} now: what has no other place comes here.",
+                msg.source().platform
+            ),
+            Err(error) => format!("⚠️ {error}"),
+        };
+        self.answer(&msg, "cmd", Some(&text)).await;
+    }
+
+    async fn status(&mut self, msg: Msg) {
+        let status = self.hub.status();
+        let entry = self.hub.index.get(&self.key);
+        let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
+        let here = match &self.turn {
+            Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
+            None => "idle".to_owned(),
+        };
+        let mut lines = vec![
+            format!("**Conversation** `{session}`, {here}"),
+            format!(
+                "**Gateway** {} at work, {} waiting, {} open conversations",
+                status.active_turns, status.queued, status.conversations
+            ),
+        ];
+        lines.extend(platform_lines(&status));
+        self.answer(&msg, "cmd", Some(&lines.join("\n"))).await;
+    }
+
+    fn whoami(&self, msg: &Msg) -> String {
+        let source = msg.source();
+        let name = source.user_name.as_deref().unwrap_or("no name");
+        let id = source.user_id.as_deref().unwrap_or("no id");
+        format!(
+            "You are {name} (`{id}`) on {}, in a {} (`{}`). Commands: {}.",
+            source.platform,
+            source.chat_type,
+            source.chat_id,
+            self.hub.tier(msg).name()
+        )
+    }
+
+    async fn platform(&mut self, msg: Msg, args: &str) {
+        let mut parts = args.split_whitespace();
+        let (what, name) = (parts.next().unwrap_or("list"), parts.next());
+        let text = match (what, name) {
+            ("list", _) => platform_lines(&self.hub.status()).join("\n"),
+            ("pause" | "resume", Some(name)) => {
+                let pause = what == "pause";
+                if pause && name == msg.source().platform {
+                    "This is the platform that you are on: you could not tell me to go on."
+                        .to_owned()
+                } else if self.hub.pause(name, pause) {
+                    format!("{name}: {}d.", if pause { "pause" } else { "resume" })
+                } else {
+                    format!("There is no platform {name:?} here.")
+                }
+            }
+            _ => "/platform [list | pause <name> | resume <name>]".to_owned(),
+        };
+        self.answer(&msg, "cmd", Some(&text)).await;
+    }
+
+    fn help(&self, msg: &Msg, args: &str) -> String {
+        let tier = self.hub.tier(msg);
+        let page = args.trim().parse::<usize>().unwrap_or(1).max(1);
+        let lines: Vec<String> = self
+            .hub
+            .commands()
+            .iter()
+            .filter(|one| tier.may(&one.name))
+            .map(|one| {
+                let args = one.args.as_ref().map(|args| format!(" {args}"));
+                format!("/{}{}: {}", one.name, args.unwrap_or_default(), one.about)
+            })
+            .collect();
+        let pages = lines.len().div_ceil(PAGE).max(1);
+        let page = page.min(pages);
+        let shown = lines.iter().skip((page - 1) * PAGE).take(PAGE);
+        let mut text = shown.cloned().collect::<Vec<_>>().join("\n");
+        if pages > 1 {
+            text.push_str(&format!(
+                "\n\nPage {page} of {pages}; /commands <page> shows another."
+            ));
+        }
+        text
+    }
+}
+
+fn platform_lines(status: &crate::gateway::GatewayStatus) -> Vec<String> {
+    let lines = status.platforms.iter().map(|one| {
+        let state = match one.condition.state {
+            LinkState::Connecting => "connecting",
+            LinkState::Connected => "connected",
+            LinkState::Retrying => "retrying",
+            LinkState::Fatal => "failed",
+            LinkState::Paused => "paused",
+        };
+        let error = one
+            .condition
+            .error
+            .as_ref()
+            .map(|error| format!(" ({error})"));
+        format!("• {}: {state}{}", one.name, error.unwrap_or_default())
+    });
+    lines.collect()
+}

@@ -1,0 +1,241 @@
+//! The end of a turn: what it says, in one transaction with what it answers.
+
+use std::time::Duration;
+
+use hermes_core::event::{TurnExit, TurnSummary};
+use hermes_store::db::delivery::{Final, NewChunk, Target};
+use serde_json::json;
+
+use super::news::{Turn, Why};
+use super::{Chat, How, Job};
+use crate::platform::{MediaKind, OutMedia};
+use crate::render::{is_silence, pieces};
+use crate::spine::{Extra, Ledger};
+use crate::turn::media_out;
+use crate::turn::show::Shown;
+use crate::turn::words;
+
+const DELETING: Duration = Duration::from_secs(10);
+/// Longer answers are not spoken.
+const SPOKEN: usize = 4000;
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
+        let Some(turn) = &mut self.turn else { return };
+        (self.hub.calls.happened)(
+            "agent:end",
+            json!({"session_key": self.key, "platform": turn.target.platform}),
+        );
+        if turn.foreign {
+            return self.foreign_finished(&summary).await;
+        }
+        let why = turn.stopping.map(|(why, _)| why);
+        let text = match why {
+            Some(Why::Stuck) => Some(format!(
+                "⚠️ Nothing happened for {} minutes, so I stopped.{}",
+                self.hub.settings.config.agent.gateway_timeout / 60,
+                words::of(&summary, true)
+                    .map(|text| format!("\n\n{text}"))
+                    .unwrap_or_default()
+            )),
+            _ => words::of(&summary, why.is_some()),
+        };
+        let silent = summary.exit == TurnExit::Answered
+            && text.as_deref().is_some_and(|text| self.is_silent(text));
+        let dropped = matches!(
+            summary.exit,
+            TurnExit::Interrupted | TurnExit::StoreFailed { .. }
+        );
+        self.settle_turn(text.filter(|_| !silent), !dropped).await;
+    }
+
+    fn is_silent(&self, text: &str) -> bool {
+        is_silence(text) && (self.hub.settings.filter_silence || is_token(text))
+    }
+
+    /// Ends the turn with this text, whatever the conversation still does.
+    pub(super) async fn end_turn(&mut self, text: Option<String>) {
+        self.settle_turn(text, false).await;
+    }
+
+    /// What ran was not asked for by us; what we asked for comes now.
+    async fn foreign_finished(&mut self, summary: &TurnSummary) {
+        let Some(turn) = &mut self.turn else { return };
+        let shown = match turn.show.take() {
+            Some(show) => show.end().await,
+            None => Shown::default(),
+        };
+        turn.reset();
+        let target = turn.target.clone();
+        if let Some(message) = shown.message {
+            self.delete(&target, &message).await;
+        }
+        if let Some(text) = words::of(summary, false).filter(|text| !self.is_silent(text)) {
+            let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
+            self.say(&target, &id, &text).await;
+        }
+    }
+
+    /// `goes_on`: words that the model did not read begin another turn by themselves.
+    async fn settle_turn(&mut self, text: Option<String>, goes_on: bool) {
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        self.close_questions(&mut turn).await;
+        let shown = match turn.show.take() {
+            Some(show) => show.end().await,
+            None => Shown::default(),
+        };
+        let (chunks, used) = self.final_chunks(&turn, text.as_deref(), &shown).await;
+        if let Some(message) = shown.message.filter(|_| !used) {
+            self.delete(&turn.target, &message).await;
+        }
+        let answered = !chunks.is_empty();
+        let end = Final {
+            turn: turn.id.clone(),
+            answers: turn.msgs.iter().map(|msg| msg.id).collect(),
+            transcript: None,
+            replies: self.replies(turn.target.clone(), chunks),
+        };
+        if !end.answers.is_empty() || answered {
+            self.hub.settle(end, &self.cancel).await;
+        }
+        self.sign(&turn);
+        drop(turn.permit.take());
+        self.settle_down();
+        let steers = std::mem::take(&mut turn.steers);
+        let target = turn.target.clone();
+        drop(turn);
+        if steers.is_empty() {
+            return;
+        }
+        let msgs: Vec<_> = steers.into_iter().map(|(msg, _)| msg).collect();
+        if goes_on {
+            self.go_on(msgs, target).await;
+        } else {
+            for msg in msgs.into_iter().rev() {
+                let (msgs, how) = (vec![msg], How::Fresh);
+                self.queue.push_front(Job { msgs, how });
+            }
+        }
+    }
+
+    /// Words that came too late for the turn are the next one, which the session begins itself.
+    async fn go_on(&mut self, mut msgs: Vec<crate::turn::message::Msg>, target: Target) {
+        let id = msgs[0].attempt("turn");
+        let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
+        if !self.hub.claim(&ids, &id, &self.cancel).await {
+            return;
+        }
+        for msg in &mut msgs {
+            msg.claims += 1;
+            msg.turn = Some(id.clone());
+        }
+        let reply_to = Some(msgs[0].incoming.message_id.clone());
+        self.turn = Some(Turn::new(&self.hub, id, target, reply_to, msgs, None));
+    }
+
+    /// The chunks of a final, and whether the preview is one of them.
+    async fn final_chunks(
+        &self,
+        turn: &Turn<L>,
+        text: Option<&str>,
+        shown: &Shown,
+    ) -> (Vec<NewChunk>, bool) {
+        let Some(text) = text else {
+            return (Vec::new(), false);
+        };
+        let parted = media_out::part(text, &self.hub.media_guard(&turn.target));
+        let capabilities = self.hub.capabilities(&turn.target);
+        let texts = pieces(&parted.text, &capabilities);
+        let fresh = self.hub.settings.streaming.fresh_final_after;
+        let late = fresh.is_some_and(|after| shown.at.is_some_and(|at| at.elapsed() > after));
+        let preview = shown
+            .message
+            .clone()
+            .filter(|_| !turn.displaced && !late && !texts.is_empty());
+        let used = preview.is_some();
+        let mut media = parted.media;
+        media.extend(self.spoken(turn, &parted.text).await);
+        let mut extras: Vec<(String, Extra)> = texts
+            .into_iter()
+            .map(|text| (text, Extra::default()))
+            .collect();
+        extras.extend(media.into_iter().map(|media| {
+            let extra = Extra {
+                media: Some(media),
+                ..Extra::default()
+            };
+            (String::new(), extra)
+        }));
+        if let Some((_, first)) = extras.first_mut() {
+            first.edits = preview;
+        }
+        let chunks = extras
+            .into_iter()
+            .enumerate()
+            .map(|(part, (text, mut extra))| {
+                if self.hub.reply_to(&turn.target, part) {
+                    extra.reply_to.clone_from(&turn.reply_to);
+                }
+                let extra = (extra != Extra::default()).then(|| serde_json::to_value(extra).ok());
+                NewChunk {
+                    text,
+                    extra: extra.flatten(),
+                }
+            });
+        (chunks.collect(), used)
+    }
+
+    /// Whoever spoke is answered aloud, where that is set up and wanted.
+    async fn spoken(&self, turn: &Turn<L>, text: &str) -> Option<OutMedia> {
+        let speaker = self.hub.speaker.as_ref().filter(|_| turn.spoken)?;
+        let wanted = self.hub.settings.setting("voice_replies");
+        let off = wanted.and_then(serde_json::Value::as_bool) == Some(false);
+        if off || text.is_empty() || text.chars().count() > SPOKEN {
+            return None;
+        }
+        let dir = self.hub.settings.home.cache_dir().join("audio");
+        match speaker.speak(text, &dir).await {
+            Ok(path) => Some(OutMedia {
+                path,
+                kind: MediaKind::Voice,
+            }),
+            Err(error) => {
+                tracing::warn!("an answer is not spoken: {error}");
+                None
+            }
+        }
+    }
+
+    async fn delete(&self, target: &Target, message: &str) {
+        let Some(outbound) = self.hub.outbound(target) else {
+            return;
+        };
+        let deleting = tokio::time::timeout(DELETING, outbound.delete(target, message));
+        if !matches!(deleting.await, Ok(Ok(()))) {
+            tracing::debug!("a preview stays");
+        }
+    }
+
+    fn sign(&self, turn: &Turn<L>) {
+        let (Some(outbound), Some(lead)) = (self.hub.outbound(&turn.target), turn.msgs.first())
+        else {
+            return;
+        };
+        if turn.style.reactions && outbound.capabilities().reactions {
+            let id = lead.incoming.message_id.clone();
+            self.hub
+                .react(outbound, turn.target.clone(), id, Some("✅"));
+        }
+    }
+}
+
+/// The tokens that were told to the model, whatever the setting about other words is.
+fn is_token(text: &str) -> bool {
+    let text = text.trim().to_ascii_uppercase();
+    matches!(
+        text.as_str(),
+        "NO_REPLY" | "NO REPLY" | "[SILENT]" | "SILENT"
+    )
+}

@@ -1,0 +1,515 @@
+//! One conversation key: takes its messages from the ledger, one turn after the other.
+//!
+//! The chat holds nothing that the ledger or the transcript does not have. It lives as long as it
+//! has something to do, and a little longer with an open conversation, so that what ends in the
+//! background is told.
+
+mod ask;
+mod begin;
+mod command;
+mod finish;
+mod news;
+mod recover;
+mod slash;
+mod switch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hermes_agent::front::Wish;
+use hermes_core::event::AgentCommand;
+use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::door::Door;
+use super::hub::{ChatHandle, Hub};
+use super::message::Msg;
+use super::style::Style;
+use super::words;
+use crate::seats::{Next, Seat};
+use crate::settings::BusyMode;
+use crate::spine::{Extra, Ledger};
+
+pub(super) use ask::Press;
+use begin::Preparing;
+use news::Turn;
+use slash::Slash;
+use switch::Switch;
+
+/// Messages that wait in memory; the ledger has the others.
+const QUEUE: usize = 256;
+const PAGE: usize = 64;
+/// How long a conversation stays open here after its last turn.
+const LINGER: Duration = Duration::from_mins(10);
+/// A turn that was told to stop and does not is left behind after this.
+const STOPPING: Duration = Duration::from_secs(10);
+const ACK_EVERY: Duration = Duration::from_secs(30);
+/// Messages that one turn takes together.
+const JOINED: usize = 16;
+
+/// Messages that become one turn.
+pub(super) struct Job {
+    msgs: Vec<Msg>,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Fresh,
+    /// The transcript has them; the turn was cut.
+    Resume,
+}
+
+pub(super) struct Chat<L> {
+    hub: Arc<Hub<L>>,
+    key: String,
+    handle: Arc<ChatHandle>,
+    cancel: CancellationToken,
+    /// The last message that was looked at.
+    cursor: i64,
+    /// Some were left in the ledger, from after this one on.
+    left: Option<i64>,
+    queue: VecDeque<Job>,
+    /// The last of the queue may still grow until then.
+    open_until: Option<Instant>,
+    seat: Option<Seat>,
+    /// Somebody else waits for the conversation.
+    wanted: bool,
+    linger: Option<(Instant, OwnedSemaphorePermit)>,
+    preparing: Option<Preparing>,
+    turn: Option<Turn<L>>,
+    /// Lines for the program that wait for the conversation.
+    commands: VecDeque<Msg>,
+    slash: Option<Slash>,
+    switching: Option<(Msg, Switch)>,
+    presses: (mpsc::Sender<Press>, mpsc::Receiver<Press>),
+    acked: Option<Instant>,
+    /// Where the chat is, for what nobody asked for.
+    place: Option<(Target, String)>,
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    pub(super) fn new(
+        hub: Arc<Hub<L>>,
+        key: String,
+        handle: Arc<ChatHandle>,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self {
+            hub,
+            key,
+            handle,
+            cancel,
+            cursor: 0,
+            left: None,
+            queue: VecDeque::new(),
+            open_until: None,
+            seat: None,
+            wanted: false,
+            linger: None,
+            preparing: None,
+            turn: None,
+            commands: VecDeque::new(),
+            slash: None,
+            switching: None,
+            presses: mpsc::channel(16),
+            acked: None,
+            place: None,
+        }
+    }
+
+    /// Until there is nothing to do.
+    pub(super) async fn run(mut self) {
+        self.wake_up().await;
+        loop {
+            self.advance().await;
+            self.handle.queued.store(self.waiting(), Ordering::Relaxed);
+            if self.is_done() && self.leave() {
+                return;
+            }
+            let deadline = self.deadline();
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return self.put_down().await,
+                () = self.handle.notify.notified() => self.read().await,
+                Some(press) = self.presses.1.recv() => self.pressed(press).await,
+                next = hear(&mut self.seat) => self.heard(next).await,
+                ready = begin::prepared(&mut self.preparing) => self.ready(ready).await,
+                () = sleep_until(deadline) => self.time().await,
+            }
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
+        let jobs = self.queue.iter().chain(preparing);
+        jobs.map(|job| job.msgs.len()).sum::<usize>() + self.commands.len()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.turn.is_some() || self.slash.is_some() || self.preparing.is_some()
+    }
+
+    fn is_done(&self) -> bool {
+        !self.is_busy()
+            && self.seat.is_none()
+            && (self.queue.is_empty() || self.hub.is_draining())
+            && self.commands.is_empty()
+            && self.switching.is_none()
+            && self.left.is_none()
+    }
+
+    /// `false`: something came just now.
+    fn leave(&self) -> bool {
+        let mut chats = self.hub.chats();
+        if self.handle.dirty.load(Ordering::SeqCst) {
+            return false;
+        }
+        chats.remove(&self.key);
+        true
+    }
+
+    /// When to look again although nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        let open = self.open_until.filter(|_| !self.is_busy());
+        let linger = self.linger.as_ref().map(|(until, _)| *until);
+        let turn = self.turn.as_ref().and_then(Turn::deadline);
+        let slash = self.slash.as_ref().and_then(Slash::deadline);
+        let times = [open, linger.filter(|_| !self.is_busy()), turn, slash];
+        times.into_iter().flatten().min()
+    }
+
+    /// Begins what can begin.
+    async fn advance(&mut self) {
+        if self.turn.is_none() && self.preparing.is_none() && self.slash.is_none() {
+            if let Some((msg, switch)) = self.switching.take() {
+                self.switch(msg, switch).await;
+            }
+            self.prepare_next().await;
+        }
+        if self.seat.is_some()
+            && self.slash.is_none()
+            && self.switching.is_none()
+            && let Some(msg) = self.commands.pop_front()
+        {
+            self.begin_slash(msg).await;
+        }
+        if self.left.is_some() && self.waiting() < QUEUE / 2 {
+            self.cursor = self.left.take().unwrap_or(self.cursor);
+            self.read().await;
+        }
+        let over = self.linger.as_ref();
+        let over = over.is_none_or(|(until, _)| *until <= Instant::now());
+        if self.seat.is_some() && !self.is_busy() && (self.wanted || over) {
+            self.give_up_seat();
+        }
+    }
+
+    fn give_up_seat(&mut self) {
+        self.seat = None;
+        self.linger = None;
+        self.wanted = false;
+    }
+
+    /// Nobody is kept waiting for a conversation that is only kept open.
+    fn settle_down(&mut self) {
+        self.linger = Arc::clone(&self.hub.lingering)
+            .try_acquire_owned()
+            .ok()
+            .map(|permit| (Instant::now() + LINGER, permit));
+    }
+
+    /// Reads the messages that came since it last looked.
+    async fn read(&mut self) {
+        loop {
+            {
+                let _chats = self.hub.chats();
+                self.handle.dirty.store(false, Ordering::SeqCst);
+            }
+            let found = self
+                .hub
+                .ledger
+                .waiting_of(&self.key, self.cursor, PAGE)
+                .await;
+            let page = match found {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::error!("messages of {}: {error}", self.key);
+                    return;
+                }
+            };
+            let full = page.len() == PAGE;
+            for waiting in page {
+                self.cursor = self.cursor.max(waiting.id);
+                // What was begun is looked after already.
+                let held = self.commands.iter().any(|msg| msg.id == waiting.id)
+                    || self
+                        .switching
+                        .as_ref()
+                        .is_some_and(|(msg, _)| msg.id == waiting.id);
+                if held || waiting.turn.is_some() {
+                    continue;
+                }
+                match Msg::read(waiting) {
+                    Ok(msg) => self.consider(msg).await,
+                    Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
+                }
+            }
+            if !full {
+                return;
+            }
+        }
+    }
+
+    async fn unreadable(&self, id: i64, claims: u32, error: &serde_json::Error) {
+        tracing::error!("message {id} cannot be read and is left out: {error}");
+        let turn = format!("odd-{id}-{}", claims + 1);
+        if self.hub.claim(&[id], &turn, &self.cancel).await {
+            let end = Final {
+                turn,
+                answers: vec![id],
+                ..Final::default()
+            };
+            self.hub.settle(end, &self.cancel).await;
+        }
+    }
+
+    /// Decides what a message is.
+    async fn consider(&mut self, msg: Msg) {
+        self.place = Some((msg.target(), msg.incoming.message_id.clone()));
+        let door = self.hub.door(&msg);
+        if let Door::Out(answer) = door {
+            return self.answer(&msg, "cmd", answer.as_deref()).await;
+        }
+        if msg.incoming.pressed.is_some() {
+            return self.press(msg).await;
+        }
+        if let Some(line) = msg.command_line() {
+            return self.command(msg, &line).await;
+        }
+        if self.answers_question(&msg) {
+            return self.take_answer(msg).await;
+        }
+        if self.waiting() >= QUEUE {
+            // It stays in the ledger, and is read again when there is room.
+            self.left.get_or_insert(msg.id - 1);
+            return;
+        }
+        if self.turn.is_some() {
+            return self.busy(msg, self.hub.settings.busy).await;
+        }
+        self.enqueue(msg);
+    }
+
+    /// A message while a turn runs.
+    async fn busy(&mut self, msg: Msg, mode: BusyMode) {
+        let stopping = self.turn.as_ref().is_some_and(Turn::is_stopping);
+        match mode {
+            BusyMode::Steer if !stopping && msg.incoming.media.is_empty() => {
+                self.ack(&msg, "⏩").await;
+                self.steer(msg).await;
+            }
+            BusyMode::Interrupt => {
+                self.ack(&msg, "⚡").await;
+                self.enqueue(msg);
+                self.interrupt(news::Why::Message).await;
+            }
+            BusyMode::Steer | BusyMode::Queue => {
+                self.ack(&msg, "⏳").await;
+                self.enqueue(msg);
+            }
+        }
+    }
+
+    /// Shows that a message was seen though it is not answered at once.
+    async fn ack(&mut self, msg: &Msg, sign: &str) {
+        let style = Style::of(&self.hub.settings, &msg.source().platform);
+        let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_EVERY);
+        let Some(outbound) = self.hub.outbound(&msg.target()) else {
+            return;
+        };
+        if outbound.capabilities().reactions && style.reactions {
+            let (target, id) = (msg.target(), msg.incoming.message_id.clone());
+            self.hub.react(outbound, target, id, Some("👀"));
+        } else if style.ack && !recent {
+            self.acked = Some(Instant::now());
+            let text = match sign {
+                "⏩" => "⏩ Noted; I read it while I work.",
+                "⚡" => "⚡ Stopping for your new message.",
+                _ => "⏳ Noted; I come to it when I am done here.",
+            };
+            let id = format!("ack-{}", msg.id);
+            self.say(&msg.target(), &id, text).await;
+        }
+    }
+
+    /// The message joins the turn that runs.
+    async fn steer(&mut self, mut msg: Msg) {
+        let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
+            return self.enqueue(msg);
+        };
+        if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
+            return;
+        }
+        msg.claims += 1;
+        msg.turn = Some(turn.id.clone());
+        let words = msg.words(self.hub.settings.sharing);
+        turn.displaced = true;
+        turn.steers.push_back((msg, words.clone()));
+        // A conversation that has ended says so, and the turn is looked into.
+        seat.wish(Wish::Order(AgentCommand::Steer(words))).await;
+    }
+
+    async fn interrupt(&mut self, why: news::Why) {
+        let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
+            return;
+        };
+        if turn.stop(why, Instant::now() + STOPPING) {
+            seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+        }
+    }
+
+    /// Puts a message at the end of the queue, or to the one before it where both are parts of
+    /// one.
+    fn enqueue(&mut self, msg: Msg) {
+        let style = Style::of(&self.hub.settings, &msg.source().platform);
+        let limit = self.hub.capabilities(&msg.target()).limits.text;
+        let chars = msg.incoming.text.chars().count();
+        let wait = style
+            .batch
+            .wait(chars, limit, !msg.incoming.media.is_empty());
+        let until = (!wait.is_zero()).then(|| Instant::now() + wait);
+        if self.open_until.is_some()
+            && let Some(last) = self.queue.back_mut()
+            && last.how == How::Fresh
+            && last.msgs.len() < JOINED
+            && last
+                .msgs
+                .last()
+                .is_some_and(|other| belongs(other, &msg, wait))
+        {
+            last.msgs.push(msg);
+        } else {
+            let (msgs, how) = (vec![msg], How::Fresh);
+            self.queue.push_back(Job { msgs, how });
+        }
+        self.open_until = until;
+    }
+
+    /// Answers a message at once, without a turn.
+    async fn answer(&self, msg: &Msg, kind: &str, text: Option<&str>) {
+        let turn = msg.attempt(kind);
+        if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+            self.finish_with(&turn, msg, text).await;
+        }
+    }
+
+    /// Ends what a message began, with this text.
+    async fn finish_with(&self, turn: &str, msg: &Msg, text: Option<&str>) {
+        let target = msg.target();
+        let mut chunks = text.map_or_else(Vec::new, |text| self.hub.chunks(&target, text));
+        if let Some(first) = chunks.first_mut() {
+            first.extra = self.reply_extra(&target, &msg.incoming.message_id);
+        }
+        let end = Final {
+            turn: turn.to_owned(),
+            answers: vec![msg.id],
+            transcript: None,
+            replies: self.replies(target, chunks),
+        };
+        self.hub.settle(end, &self.cancel).await;
+    }
+
+    fn reply_extra(&self, target: &Target, message: &str) -> Option<serde_json::Value> {
+        let extra = Extra {
+            reply_to: self.hub.reply_to(target, 0).then(|| message.to_owned()),
+            ..Extra::default()
+        };
+        serde_json::to_value(extra).ok()
+    }
+
+    fn replies(&self, target: Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
+        if chunks.is_empty() {
+            return Vec::new();
+        }
+        vec![Reply {
+            session_key: self.key.clone(),
+            target,
+            chunks,
+        }]
+    }
+
+    /// Says something that answers no message.
+    async fn say(&self, target: &Target, id: &str, text: &str) {
+        let end = Final {
+            turn: id.to_owned(),
+            replies: self.replies(target.clone(), self.hub.chunks(target, text)),
+            ..Final::default()
+        };
+        if !end.replies.is_empty() {
+            self.hub.settle(end, &self.cancel).await;
+        }
+    }
+
+    /// The gateway stops: what runs is taken up by the next life.
+    async fn put_down(&mut self) {
+        if let Some(turn) = &self.turn
+            && let Some(lead) = turn.msgs.first()
+        {
+            // What the turn writes while it is being stopped is not its answer.
+            if let Err(error) = self.hub.ledger.note(lead.id, recover::CUT, Some("1")).await {
+                tracing::warn!("a turn that is cut: {error}");
+            }
+        }
+        self.hub.chats().remove(&self.key);
+    }
+
+    /// Something is due.
+    async fn time(&mut self) {
+        let now = Instant::now();
+        if self.slash.as_ref().is_some_and(|slash| slash.is_over(now)) {
+            self.end_slash().await;
+        }
+        let Some(turn) = &mut self.turn else { return };
+        if turn.is_abandoned(now) {
+            if let Some(seat) = self.seat.take() {
+                seat.abandon();
+            }
+            return self.end_turn(Some(words::ABANDONED.to_owned())).await;
+        }
+        turn.look(now);
+        let expired = turn.expired(now);
+        for id in expired {
+            self.expire(&id).await;
+        }
+        if self.turn.as_ref().is_some_and(|turn| turn.is_stuck(now)) {
+            self.interrupt(news::Why::Stuck).await;
+        }
+    }
+}
+
+/// Whether two messages are parts of one: of the same person, in the same place, at the same time.
+fn belongs(one: &Msg, next: &Msg, wait: Duration) -> bool {
+    let apart = (next.incoming.sent_at - one.incoming.sent_at).abs();
+    one.source().user_id == next.source().user_id
+        && one.target() == next.target()
+        && apart <= wait.as_secs_f64() + 1.0
+}
+
+async fn hear(seat: &mut Option<Seat>) -> Next {
+    match seat {
+        Some(seat) => seat.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

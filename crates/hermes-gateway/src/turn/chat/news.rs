@@ -1,0 +1,461 @@
+//! What happens in a turn.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hermes_agent::front::News;
+use hermes_core::event::{AgentEvent, NoticeLevel};
+use hermes_store::db::delivery::Target;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::ask::Asked;
+use super::{Chat, recover};
+use crate::render::may_become_silence;
+use crate::seats::Next;
+use crate::spine::Ledger;
+use crate::turn::hub::Hub;
+use crate::turn::message::Msg;
+use crate::turn::show::{Show, Stage};
+use crate::turn::style::{Progress, Style};
+use crate::turn::words;
+
+/// Lines about tools that are shown at most.
+const LINES: usize = 8;
+/// How much of an answer is kept to be shown.
+const SHOWN: usize = 64 * 1024;
+/// Warnings of one turn that are passed on.
+const WARNINGS: usize = 8;
+
+/// Why a turn was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The person said so.
+    Stop,
+    /// A newer message wants its place.
+    Message,
+    /// The chat goes to another conversation.
+    Switch,
+    /// Nothing has happened for too long.
+    Stuck,
+}
+
+/// A turn that runs.
+pub(in crate::turn) struct Turn<L> {
+    pub(super) id: String,
+    pub(super) target: Target,
+    pub(super) reply_to: Option<String>,
+    /// What it answers; the first one is the one that it began with. Empty: nobody asked.
+    pub(super) msgs: Vec<Msg>,
+    /// Messages that joined and that the model has not read.
+    pub(super) steers: VecDeque<(Msg, String)>,
+    /// Something stands below the preview.
+    pub(super) displaced: bool,
+    pub(super) questions: Vec<Asked>,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) spoken: bool,
+    /// We asked for it; it may still wait behind one that nobody asked for.
+    pub(super) asked: bool,
+    pub(super) show: Option<Show>,
+    pub(super) stopping: Option<(Why, Instant)>,
+    pub(super) style: Style,
+    started: bool,
+    /// What runs is not what we asked for; that comes after it.
+    pub(super) foreign: bool,
+    began: Instant,
+    heard: Instant,
+    text: String,
+    lines: Vec<String>,
+    last_tool: Option<String>,
+    notice_at: Option<Instant>,
+    warnings: usize,
+    silence: Duration,
+    hub: Arc<Hub<L>>,
+}
+
+impl<L> Drop for Turn<L> {
+    fn drop(&mut self) {
+        self.hub.active.fetch_sub(1, Ordering::SeqCst);
+        self.hub.ended.notify_waiters();
+    }
+}
+
+impl<L: Ledger + Clone + 'static> Turn<L> {
+    pub(super) fn new(
+        hub: &Arc<Hub<L>>,
+        id: String,
+        target: Target,
+        reply_to: Option<String>,
+        msgs: Vec<Msg>,
+        earlier: Option<String>,
+    ) -> Self {
+        let style = Style::of(&hub.settings, &target.platform);
+        let now = Instant::now();
+        let limit = hub.settings.config.agent.gateway_timeout;
+        hub.active.fetch_add(1, Ordering::SeqCst);
+        let mut turn = Self {
+            id,
+            target,
+            reply_to,
+            msgs,
+            steers: VecDeque::new(),
+            displaced: false,
+            questions: Vec::new(),
+            permit: None,
+            spoken: false,
+            asked: false,
+            show: None,
+            stopping: None,
+            notice_at: style.notice_every.map(|every| now + every),
+            style,
+            started: false,
+            foreign: false,
+            began: now,
+            heard: now,
+            text: String::new(),
+            lines: Vec::new(),
+            last_tool: None,
+            warnings: 0,
+            silence: Duration::from_secs(limit),
+            hub: Arc::clone(hub),
+        };
+        turn.begin_show(earlier);
+        turn
+    }
+
+    fn begin_show(&mut self, earlier: Option<String>) {
+        let Some(outbound) = self.hub.outbound(&self.target) else {
+            return;
+        };
+        let typing = self.style.typing && outbound.capabilities().typing;
+        if !typing && !self.style.shows() && earlier.is_none() {
+            return;
+        }
+        if self.style.reactions
+            && outbound.capabilities().reactions
+            && let Some(lead) = self.msgs.first()
+        {
+            let id = lead.incoming.message_id.clone();
+            self.hub
+                .react(Arc::clone(&outbound), self.target.clone(), id, Some("👀"));
+        }
+        let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
+        let reply = self.hub.reply_to(&self.target, 0);
+        self.show = Some(Show::begin(Stage {
+            outbound,
+            target: self.target.clone(),
+            reply_to: self.reply_to.clone().filter(|_| reply),
+            streaming: self.hub.settings.streaming.clone(),
+            typing,
+            rng: Arc::clone(&self.hub.rng),
+            earlier,
+            store: Box::new(move |message| {
+                let hub = Arc::clone(&hub);
+                Box::pin(async move {
+                    let Some(lead) = lead else { return };
+                    let note = hub.ledger.note(lead, recover::PREVIEW, Some(&message));
+                    if let Err(error) = note.await {
+                        tracing::warn!("a preview: {error}");
+                    }
+                })
+            }),
+        }));
+    }
+
+    /// `false`: it was told already.
+    pub(super) fn stop(&mut self, why: Why, at: Instant) -> bool {
+        match &mut self.stopping {
+            Some((before, _)) => {
+                // The person's own word is the strongest.
+                if why == Why::Stop {
+                    *before = why;
+                }
+                false
+            }
+            stopping @ None => {
+                *stopping = Some((why, at));
+                true
+            }
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    pub(super) fn is_abandoned(&self, now: Instant) -> bool {
+        self.stopping.is_some_and(|(_, at)| at <= now)
+    }
+
+    /// Nothing was heard of it for longer than is allowed, and nobody was asked anything.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        !self.silence.is_zero()
+            && self.stopping.is_none()
+            && self.questions.is_empty()
+            && now.duration_since(self.heard) >= self.silence
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let stuck =
+            (!self.silence.is_zero() && self.stopping.is_none() && self.questions.is_empty())
+                .then(|| self.heard + self.silence);
+        let questions = self.questions.iter().map(|asked| asked.until).min();
+        let stopping = self.stopping.map(|(_, at)| at);
+        let times = [stuck, questions, stopping, self.notice_at];
+        times.into_iter().flatten().min()
+    }
+
+    pub(super) fn seconds(&self, now: Instant) -> u64 {
+        now.duration_since(self.began).as_secs()
+    }
+
+    pub(super) fn expired(&self, now: Instant) -> Vec<String> {
+        let over = self.questions.iter().filter(|asked| asked.until <= now);
+        over.map(|asked| asked.id.clone()).collect()
+    }
+
+    /// Says that it takes long.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.notice_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.notice_at = self.style.notice_every.map(|every| now + every);
+        self.refresh();
+    }
+
+    /// Begins to show anew, for the turn that comes after.
+    pub(super) fn reset(&mut self) {
+        self.started = false;
+        self.foreign = false;
+        self.stopping = None;
+        self.text.clear();
+        self.lines.clear();
+        self.last_tool = None;
+        self.displaced = false;
+        self.begin_show(None);
+    }
+
+    /// Shows what there is to see now.
+    pub(super) fn refresh(&self) {
+        let Some(show) = &self.show else { return };
+        let mut parts: Vec<String> = Vec::new();
+        if self.style.progress != Progress::Off && !self.lines.is_empty() {
+            parts.push(self.lines.join("\n"));
+        }
+        if self.style.stream && !may_become_silence(&self.text) && !self.text.trim().is_empty() {
+            parts.push(self.text.clone());
+        }
+        let minutes = self.began.elapsed().as_secs() / 60;
+        let every = self.style.notice_every;
+        if every.is_some_and(|every| self.began.elapsed() >= every) && parts.is_empty() {
+            let tool = self.last_tool.as_deref().map(|name| format!(", at {name}"));
+            let tool = tool.unwrap_or_default();
+            parts.push(format!("⏳ Still working: {minutes} min{tool}"));
+        }
+        let quiet = !self.questions.is_empty();
+        show.set(|view| {
+            view.text = parts.join("\n\n");
+            view.quiet = quiet;
+        });
+    }
+
+    fn tool(&mut self, name: &str, arguments: &str) {
+        let again = self.last_tool.as_deref() == Some(name);
+        self.last_tool = Some(name.to_owned());
+        // What was said before a tool is not the answer.
+        self.text.clear();
+        if self.style.progress == Progress::All || (self.style.progress == Progress::New && !again)
+        {
+            self.lines.push(words::tool(name, arguments));
+            let surplus = self.lines.len().saturating_sub(LINES);
+            self.lines.drain(..surplus);
+        }
+        self.refresh();
+    }
+
+    /// These words have reached the model: whose messages they were.
+    fn steered(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some((_, words)) = self.steers.front() {
+            let Some(after) = rest.strip_prefix(words.as_str()) else {
+                return;
+            };
+            rest = after.strip_prefix('\n').unwrap_or(after);
+            if let Some((msg, _)) = self.steers.pop_front() {
+                self.msgs.push(msg);
+            }
+        }
+    }
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    pub(super) async fn heard(&mut self, next: Next) {
+        match next {
+            Next::Wanted => self.wanted = true,
+            Next::News(None) => {
+                self.seat = None;
+                self.broke().await;
+            }
+            Next::News(Some(news)) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.heard = Instant::now();
+                }
+                self.told(*news).await;
+            }
+        }
+    }
+
+    async fn told(&mut self, news: News) {
+        match news {
+            News::Event(event) => self.event(event).await,
+            News::Said {
+                level,
+                text,
+                columns,
+            } => {
+                let text = if columns {
+                    format!("```\n{}\n```", text.trim_end())
+                } else {
+                    text
+                };
+                match &mut self.slash {
+                    Some(slash) => slash.texts.push(text),
+                    None => self.warn(level, &text).await,
+                }
+            }
+            News::Moved { id, .. } => self.moved(id).await,
+            News::Unsaid(refusal) => {
+                let text = format!("⚠️ {refusal}");
+                if self.turn.is_some() {
+                    self.end_turn(Some(text)).await;
+                } else {
+                    self.warn(NoticeLevel::Warning, &text).await;
+                }
+            }
+            News::Ran(follows) => self.ran(follows).await,
+        }
+    }
+
+    async fn event(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::TurnStarted { .. } => self.turn_started(),
+            AgentEvent::TurnFinished { summary } => self.turn_finished(summary).await,
+            AgentEvent::ApprovalNeeded { request } => self.approval_needed(request).await,
+            AgentEvent::QuestionAsked { question } => self.question_asked(question).await,
+            AgentEvent::QuestionClosed { question } => self.question_closed(&question).await,
+            AgentEvent::Notice { level, text } => {
+                if !self.report(&text).await {
+                    self.warn(level, &text).await;
+                }
+            }
+            AgentEvent::RouteChanged { to, why, .. } => {
+                self.report(&format!("{} now: {why}", to.model)).await;
+            }
+            AgentEvent::Compacted {
+                before_tokens,
+                after_tokens,
+                ..
+            } => {
+                let text = format!("Compressed: {before_tokens} → {after_tokens} tokens.");
+                self.report(&text).await;
+            }
+            AgentEvent::QueueChanged { waiting } => self.queue_changed(waiting).await,
+            other => self.in_turn(other),
+        }
+    }
+
+    /// What only changes what is seen.
+    fn in_turn(&mut self, event: AgentEvent) {
+        let Some(turn) = &mut self.turn else { return };
+        match event {
+            AgentEvent::TextDelta { text } => {
+                if turn.text.len() + text.len() <= SHOWN {
+                    turn.text.push_str(&text);
+                }
+                turn.refresh();
+            }
+            AgentEvent::StepDiscarded { .. } => {
+                turn.text.clear();
+                turn.refresh();
+            }
+            AgentEvent::ToolStarted {
+                name, arguments, ..
+            } => turn.tool(&name, &arguments),
+            AgentEvent::Steered { text } => turn.steered(&text),
+            _ => {}
+        }
+    }
+
+    fn turn_started(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.started = true;
+            return;
+        }
+        // A command began it, or something that ended in the background.
+        let mut turn = match &mut self.slash {
+            Some(slash) if !slash.turned => {
+                slash.turned = true;
+                slash.took_place();
+                let msg = slash.msg.clone();
+                let reply_to = Some(msg.incoming.message_id.clone());
+                let (id, target) = (slash.turn.clone(), msg.target());
+                Turn::new(&self.hub, id, target, reply_to, vec![msg], None)
+            }
+            _ => {
+                let Some(target) = self.whereabouts() else {
+                    tracing::warn!("{}: a turn without a place to tell of it", self.key);
+                    return;
+                };
+                let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
+                Turn::new(&self.hub, id, target, None, Vec::new(), None)
+            }
+        };
+        turn.started = true;
+        self.turn = Some(turn);
+    }
+
+    /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
+    async fn queue_changed(&mut self, waiting: usize) {
+        let Some(turn) = &mut self.turn else { return };
+        let behind = waiting > 0
+            && turn.asked
+            && turn.started
+            && turn.steers.is_empty()
+            && self.slash.is_none();
+        if behind {
+            turn.started = false;
+            turn.foreign = true;
+        }
+    }
+
+    /// Passes a warning on, a few times per turn.
+    pub(super) async fn warn(&mut self, level: NoticeLevel, text: &str) {
+        if level < NoticeLevel::Warning {
+            return;
+        }
+        let Some(target) = self.whereabouts() else {
+            return;
+        };
+        if let Some(turn) = &mut self.turn {
+            turn.warnings += 1;
+            if turn.warnings > WARNINGS {
+                return;
+            }
+        }
+        let id = format!("note-{}", crate::turn::show::key(&*self.hub.rng));
+        self.say(&target, &id, &format!("⚠️ {text}")).await;
+    }
+
+    /// Where the chat is.
+    pub(super) fn whereabouts(&self) -> Option<Target> {
+        if let Some(turn) = &self.turn {
+            return Some(turn.target.clone());
+        }
+        if let Some((target, _)) = &self.place {
+            return Some(target.clone());
+        }
+        self.hub.place_of(&self.key)
+    }
+}

@@ -1,0 +1,307 @@
+//! What an earlier life, or a conversation that broke, left unfinished.
+
+use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN};
+use hermes_core::ids::SessionId;
+use hermes_store::db::delivery::{Final, Progress, Spoken};
+
+use super::{Chat, How, Job};
+use crate::spine::{Extra, Ledger};
+use crate::turn::message::Msg;
+use crate::turn::words;
+
+/// The turn was stopped by us: what it wrote last is not its answer.
+pub(super) const CUT: &str = "cut";
+/// The message is part of the one before it.
+pub(super) const JOINED: &str = "joined";
+/// The message of ours that shows the answer in the making.
+pub(super) const PREVIEW: &str = "preview";
+
+/// A message is tried this often.
+const TRIES: u32 = 3;
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    /// The first look: what was begun comes before what is new.
+    pub(super) async fn wake_up(&mut self) {
+        let mut begun: Vec<Vec<Msg>> = Vec::new();
+        let mut after = 0;
+        loop {
+            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let page = match found.await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::error!("messages of {}: {error}", self.key);
+                    return;
+                }
+            };
+            let full = page.len() == super::PAGE;
+            for waiting in page {
+                after = after.max(waiting.id);
+                if waiting.turn.is_none() {
+                    continue;
+                }
+                match Msg::read(waiting).map(Msg::unwrapped) {
+                    Ok(msg) => match begun.iter_mut().find(|group| group[0].turn == msg.turn) {
+                        Some(group) => group.push(msg),
+                        None => begun.push(vec![msg]),
+                    },
+                    Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
+                }
+            }
+            if !full {
+                break;
+            }
+        }
+        for group in begun {
+            self.recover(group).await;
+        }
+        self.read().await;
+    }
+
+    /// The conversation ended in the middle of things.
+    pub(super) async fn broke(&mut self) {
+        self.seat = None;
+        self.linger = None;
+        if let Some(slash) = self.slash.take()
+            && !slash.turned
+        {
+            self.finish_with(&slash.turn, &slash.msg, Some(words::BROKE))
+                .await;
+        }
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        tracing::warn!(
+            "{}: the conversation ended in the middle of a turn",
+            self.key
+        );
+        let steers = std::mem::take(&mut turn.steers).into_iter();
+        let mut group = std::mem::take(&mut turn.msgs);
+        group.extend(steers.map(|(msg, _)| msg));
+        let shown = match turn.show.take() {
+            Some(show) => show.end().await,
+            None => crate::turn::show::Shown::default(),
+        };
+        drop(turn);
+        if let (Some(message), Some(lead)) = (shown.message, group.first()) {
+            let note = self.hub.ledger.note(lead.id, PREVIEW, Some(&message)).await;
+            if let Err(error) = note {
+                tracing::warn!("a preview: {error}");
+            }
+        }
+        if !group.is_empty() {
+            self.recover(group).await;
+        }
+    }
+
+    /// Messages of one turn that did not end.
+    async fn recover(&mut self, group: Vec<Msg>) {
+        let lead = &group[0];
+        let turn = lead.turn.clone().unwrap_or_default();
+        let told = match turn.split('-').next() {
+            Some("turn") => None,
+            Some("ans") => Some(words::ANSWER_CUT),
+            Some("odd") => return,
+            _ => Some(words::COMMAND_CUT),
+        };
+        if let Some(text) = told {
+            for msg in &group {
+                self.finish_with(&turn, msg, Some(text)).await;
+            }
+            return;
+        }
+        let Some(entry) = self.hub.index.get(&self.key) else {
+            // The index lost the chat: nothing says what was done.
+            return self.again(group, How::Fresh).await;
+        };
+        let session = SessionId::new(entry.session_id);
+        let (progress, mine, others) = match self.look(&session, group).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!("how far a turn got: {error}");
+                return;
+            }
+        };
+        match progress {
+            Progress::Answered(text) => self.deliver(&turn, &mine, &text).await,
+            Progress::Cut => {
+                let age = self.hub.clock.epoch_seconds() - mine[0].received_at;
+                let limit = self
+                    .hub
+                    .settings
+                    .config
+                    .agent
+                    .gateway_auto_continue_freshness;
+                if limit > 0 && age > limit as f64 {
+                    self.deliver(&turn, &mine, words::STALE).await;
+                } else {
+                    self.again(mine, How::Resume).await;
+                }
+            }
+            Progress::Untouched => self.again(mine, How::Fresh).await,
+        }
+        for msg in others {
+            self.again(vec![msg], How::Fresh).await;
+        }
+    }
+
+    /// How far a turn got, which messages are its own, and which it has not read.
+    async fn look(
+        &self,
+        session: &SessionId,
+        group: Vec<Msg>,
+    ) -> Result<(Progress, Vec<Msg>, Vec<Msg>), hermes_core::store::StoreError> {
+        let ledger = &self.hub.ledger;
+        let lead = &group[0];
+        let message_id = lead.incoming.message_id.clone();
+        let notes = ledger.notes(lead.id).await?;
+        let mut progress = ledger.progress(session, &message_id).await?;
+        let mut all_said = false;
+        if progress == Progress::Untouched {
+            // Words that came too late for a turn have begun the next one, under no id.
+            let words = group.iter().map(|msg| msg.words(self.hub.settings.sharing));
+            let words = words.collect::<Vec<_>>().join("\n");
+            progress = ledger
+                .progress_of(session, &words, lead.received_at)
+                .await?;
+            all_said = progress != Progress::Untouched;
+        }
+        if notes.contains_key(CUT) && matches!(progress, Progress::Answered(_)) {
+            progress = Progress::Cut;
+        }
+        if all_said {
+            return Ok((progress, group, Vec::new()));
+        }
+        let spoken = ledger.spoken_after(session, &message_id).await?;
+        let (mut mine, mut others) = (Vec::new(), Vec::new());
+        for (place, msg) in group.into_iter().enumerate() {
+            let joined = place == 0 || ledger.notes(msg.id).await?.contains_key(JOINED);
+            if joined || was_heard(&spoken, &msg.words(self.hub.settings.sharing)) {
+                mine.push(msg);
+            } else {
+                others.push(msg);
+            }
+        }
+        Ok((progress, mine, others))
+    }
+
+    /// Ends a turn of an earlier life with this text.
+    async fn deliver(&self, turn: &str, msgs: &[Msg], text: &str) {
+        let lead = &msgs[0];
+        let target = lead.target();
+        let notes = self.hub.ledger.notes(lead.id).await.unwrap_or_default();
+        let silent = crate::render::is_silence(text);
+        let mut chunks = if silent {
+            Vec::new()
+        } else {
+            let parted = crate::turn::media_out::part(text, &self.hub.media_guard(&target));
+            let mut chunks = self.hub.chunks(&target, &parted.text);
+            chunks.extend(parted.media.into_iter().map(|media| {
+                let extra = Extra {
+                    media: Some(media),
+                    ..Extra::default()
+                };
+                hermes_store::db::delivery::NewChunk {
+                    text: String::new(),
+                    extra: serde_json::to_value(extra).ok(),
+                }
+            }));
+            chunks
+        };
+        if let Some(first) = chunks.first_mut() {
+            let mut extra: Extra = first
+                .extra
+                .take()
+                .and_then(|value| serde_json::from_value(value).ok())
+                .unwrap_or_default();
+            extra.edits = notes.get(PREVIEW).cloned();
+            if self.hub.reply_to(&target, 0) {
+                extra.reply_to = Some(lead.incoming.message_id.clone());
+            }
+            first.extra = serde_json::to_value(extra).ok();
+        } else if let Some(message) = notes.get(PREVIEW)
+            && let Some(outbound) = self.hub.outbound(&target)
+        {
+            let _ = outbound.delete(&target, message).await;
+        }
+        let end = Final {
+            turn: turn.to_owned(),
+            answers: msgs.iter().map(|msg| msg.id).collect(),
+            transcript: None,
+            replies: self.replies(target, chunks),
+        };
+        self.hub.settle(end, &self.cancel).await;
+    }
+
+    /// Once more, but not for ever.
+    async fn again(&mut self, msgs: Vec<Msg>, how: How) {
+        if msgs[0].claims >= TRIES {
+            for msg in &msgs {
+                let turn = msg.turn.clone().unwrap_or_default();
+                let text = (msg.id == msgs[0].id).then_some(words::GAVE_UP);
+                // Two messages of one turn cannot end it twice.
+                let turn = if text.is_some() {
+                    turn
+                } else {
+                    msg.attempt("odd")
+                };
+                if text.is_none() && !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+                    continue;
+                }
+                self.finish_with(&turn, msg, text).await;
+            }
+            return;
+        }
+        self.queue.push_back(Job { msgs, how });
+    }
+}
+
+/// Whether the model read these words in the middle of its work.
+fn was_heard(spoken: &[Spoken], words: &str) -> bool {
+    let words = words.trim();
+    spoken.iter().any(|row| match row.role.as_str() {
+        "tool" => blocks(&row.content).any(|block| has_lines(block, words)),
+        _ => has_lines(&row.content, words),
+    })
+}
+
+fn blocks(content: &str) -> impl Iterator<Item = &str> {
+    content.split(STEER_OPEN).skip(1).filter_map(|after| {
+        let end = after.find(STEER_CLOSE)?;
+        Some(after[..end].trim_matches('\n'))
+    })
+}
+
+/// Whether these words stand in a text, from the start of a line to the end of one.
+fn has_lines(text: &str, words: &str) -> bool {
+    let text = format!("\n{text}\n");
+    text.contains(&format!("\n{words}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_handed_over_was_heard() {
+        let row = |role: &str, content: String| Spoken {
+            role: role.to_owned(),
+            content,
+        };
+        let block = hermes_agent::prompt::steer_block("first\nsecond one");
+        let spoken = [
+            row("tool", format!("ok\nstop\n{block}")),
+            row("user", "third".to_owned()),
+        ];
+        for (words, heard) in [
+            ("first", true),
+            ("second one", true),
+            ("first\nsecond one", true),
+            ("third", true),
+            ("second", false),
+            ("stop", false),
+            ("ok", false),
+        ] {
+            assert_eq!(was_heard(&spoken, words), heard, "{words}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Commands that the program runs.
+
+use std::time::Duration;
+
+use hermes_agent::front::{Follows, Wish};
+use tokio::time::Instant;
+
+use super::Chat;
+use crate::spine::Ledger;
+use crate::turn::message::Msg;
+
+/// How long a command that the session obeys may take to say so.
+const REPORT: Duration = Duration::from_secs(30);
+
+/// A command that runs.
+pub(in crate::turn) struct Slash {
+    pub(super) msg: Msg,
+    pub(super) turn: String,
+    pub(super) texts: Vec<String>,
+    /// A turn came of it, which answers it.
+    pub(super) turned: bool,
+    /// It has ended, and the session is to say something.
+    reports_until: Option<Instant>,
+}
+
+impl Slash {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.reports_until
+    }
+
+    /// The turn that it was to bring has begun.
+    pub(super) fn took_place(&mut self) {
+        if self.reports_until.is_some() {
+            self.reports_until = Some(Instant::now());
+        }
+    }
+
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.reports_until.is_some_and(|until| until <= now)
+    }
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    pub(super) async fn begin_slash(&mut self, mut msg: Msg) {
+        let Some(line) = msg.command_line() else {
+            return;
+        };
+        let turn = msg.attempt("cmd");
+        if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+            return;
+        }
+        msg.claims += 1;
+        self.slash = Some(Slash {
+            msg,
+            turn,
+            texts: Vec::new(),
+            turned: false,
+            reports_until: None,
+        });
+        let sent = match &self.seat {
+            Some(seat) => seat.wish(Wish::Slash(line)).await,
+            None => false,
+        };
+        if !sent {
+            self.broke().await;
+        }
+    }
+
+    pub(super) async fn ran(&mut self, follows: Follows) {
+        let Some(slash) = &mut self.slash else { return };
+        match follows {
+            Follows::Nothing => self.end_slash().await,
+            Follows::Report if slash.texts.is_empty() => {
+                slash.reports_until = Some(Instant::now() + REPORT);
+            }
+            Follows::Report => self.end_slash().await,
+            // The turn answers it, when it comes.
+            Follows::Turn if slash.turned => self.end_slash().await,
+            Follows::Turn => slash.reports_until = Some(Instant::now() + REPORT),
+        }
+    }
+
+    /// What the session says about an order. `true`: a command waited for it.
+    pub(super) async fn report(&mut self, text: &str) -> bool {
+        let Some(slash) = &mut self.slash else {
+            return false;
+        };
+        slash.texts.push(text.to_owned());
+        if slash.reports_until.is_some() && !slash.turned {
+            self.end_slash().await;
+        }
+        true
+    }
+
+    pub(super) async fn end_slash(&mut self) {
+        let Some(slash) = self.slash.take() else {
+            return;
+        };
+        let text = slash.texts.join("\n\n");
+        if slash.turned {
+            if !text.is_empty() {
+                let id = format!("{}-said", slash.turn);
+                self.say(&slash.msg.target(), &id, &text).await;
+            }
+        } else {
+            let text = if text.is_empty() { "Done." } else { &text };
+            self.finish_with(&slash.turn, &slash.msg, Some(text)).await;
+        }
+        if self.turn.is_none() {
+            self.settle_down();
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The chat goes to another conversation. The one that is open never changes into another.
+
+use hermes_core::ids::SessionId;
+use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
+use hermes_store::db::ListFilter;
+use serde_json::json;
+
+use super::Chat;
+use crate::session::{Entry, SessionKey};
+use crate::spine::Ledger;
+use crate::turn::message::Msg;
+
+/// Where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::turn) enum Switch {
+    New { title: Option<String> },
+    Resume { session: String },
+    Branch { title: Option<String> },
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    /// The next message goes to another conversation.
+    pub(super) async fn switch(&mut self, msg: Msg, switch: Switch) {
+        self.give_up_seat();
+        let text = match self.go(&msg, &switch).await {
+            Ok(text) => text,
+            Err(error) => format!("⚠️ {error}"),
+        };
+        self.answer(&msg, "cmd", Some(&text)).await;
+    }
+
+    async fn go(&mut self, msg: &Msg, switch: &Switch) -> Result<String, String> {
+        let before = self.hub.index.get(&self.key);
+        let (id, text) = match switch {
+            Switch::New { title } => {
+                let id = self.hub.new_session_id();
+                if let Some(before) = &before {
+                    self.end(&before.session_id).await;
+                }
+                let named = title.as_ref().map(|title| format!(": {title}"));
+                (
+                    id,
+                    format!("🆕 A new conversation{}.", named.unwrap_or_default()),
+                )
+            }
+            Switch::Resume { session } => (
+                session.clone(),
+                format!("↩️ Back in the conversation {session}."),
+            ),
+            Switch::Branch { .. } => {
+                let before = before
+                    .as_ref()
+                    .ok_or("There is nothing to branch from yet.")?;
+                let id = self.branch(msg, &before.session_id).await?;
+                (
+                    id,
+                    "🌿 You are in a copy of the conversation now; /resume goes back.".to_owned(),
+                )
+            }
+        };
+        let key = SessionKey::new(self.key.clone());
+        let now = self.hub.local_now();
+        let mut entry = Entry::new(key, id.clone(), msg.source().clone(), now);
+        self.hub.note_account(&mut entry, &msg.incoming.account);
+        entry.is_fresh_reset = matches!(switch, Switch::New { .. });
+        if let (Some(before), Switch::Branch { .. }) = (&before, switch) {
+            entry.model_override.clone_from(&before.model_override);
+        }
+        let put = self.hub.index.put(&entry).await;
+        put.map_err(|error| error.to_string())?;
+        if let Switch::New { title: Some(title) } | Switch::Branch { title: Some(title) } = switch {
+            let session = SessionId::new(id.clone());
+            match self.hub.store.set_title(&session, title, false).await {
+                // A conversation without a row gets its name with its first message.
+                Ok(_) | Err(StoreError::NotFound(_)) => {}
+                Err(error) => return Ok(format!("{text}\n⚠️ {error}")),
+            }
+        }
+        (self.hub.calls.happened)(
+            "session:reset",
+            json!({"session_key": self.key, "session_id": id}),
+        );
+        Ok(text)
+    }
+
+    async fn end(&self, session: &str) {
+        let update = SessionUpdate::End {
+            reason: "new_session".to_owned(),
+            at: self.hub.clock.epoch_seconds(),
+        };
+        let ended = self
+            .hub
+            .store
+            .update(&SessionId::new(session), update)
+            .await;
+        match ended {
+            Ok(()) | Err(StoreError::NotFound(_)) => {}
+            Err(error) => tracing::warn!("ending {session}: {error}"),
+        }
+    }
+
+    /// A copy of a conversation under a new id.
+    async fn branch(&mut self, msg: &Msg, from: &str) -> Result<String, String> {
+        let stored = self.hub.store.load(&SessionId::new(from)).await;
+        let stored = stored.map_err(|error| error.to_string())?;
+        let stored = stored.filter(|stored| !stored.items.is_empty());
+        let stored = stored.ok_or("There is nothing to branch from yet.")?;
+        let id = self.hub.new_session_id();
+        let key = SessionKey::new(self.key.clone());
+        let entry = Entry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
+        let mut opening = self.opening_of(msg, &entry);
+        opening.history = stored.items.into_iter().map(|item| item.message).collect();
+        let seat = self.hub.seats.sit(opening).await;
+        self.seat = Some(seat.map_err(|refusal| refusal.to_string())?);
+        self.settle_down();
+        Ok(id)
+    }
+
+    /// The program moved the conversation although it was told not to: the chat follows.
+    pub(super) async fn moved(&mut self, id: String) {
+        tracing::warn!("{}: the conversation moved to {id}", self.key);
+        if let Some(mut entry) = self.hub.index.get(&self.key) {
+            entry.session_id = id;
+            if let Err(error) = self.hub.index.put(&entry).await {
+                tracing::error!("{error}");
+            }
+        }
+        if self.turn.is_none() && self.slash.is_none() {
+            self.give_up_seat();
+        }
+    }
+
+    /// The conversation that `/resume` means. Other people's are not found.
+    pub(super) async fn resumable(&self, msg: &Msg, reference: &str) -> Result<String, String> {
+        let store = &self.hub.store;
+        let text = |error: StoreError| error.to_string();
+        let id = store.resolve_for_resume(reference).await.map_err(text)?;
+        let record = store.get(id.as_str()).await.map_err(text)?;
+        let owner = record.text("user_id");
+        let source = msg.source();
+        let mine = record.text("source") == Some(source.platform.as_str())
+            && owner.is_some()
+            && owner == source.user_id.as_deref();
+        let current = self.hub.index.get(&self.key);
+        let mine = mine || current.is_some_and(|entry| entry.session_id == id.as_str());
+        // Where no admins are named, the one who is let in privately is the owner of the home.
+        let owner = self.hub.tier(msg).is_admin() && source.chat_type == "dm";
+        if mine || owner {
+            Ok(id.as_str().to_owned())
+        } else {
+            Err(format!("no session {reference}"))
+        }
+    }
+
+    /// The latest conversations of the person, for a list.
+    pub(super) async fn list(&self, msg: &Msg) -> Result<String, String> {
+        let filter = ListFilter {
+            source: Some(msg.source().platform.clone()),
+            min_messages: 1,
+            limit: 40,
+            ..ListFilter::default()
+        };
+        let found = self.hub.store.list(filter).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let current = self.hub.index.get(&self.key).map(|entry| entry.session_id);
+        let mut lines = Vec::new();
+        for one in found {
+            if lines.len() >= 10 || self.resumable(msg, &one.id).await.is_err() {
+                continue;
+            }
+            let here = if Some(&one.id) == current.as_ref() {
+                " ← here"
+            } else {
+                ""
+            };
+            let name = one.title.unwrap_or(one.preview);
+            let name: String = name.chars().take(60).collect();
+            lines.push(format!("• `{}` {name}{here}", one.id));
+        }
+        if lines.is_empty() {
+            return Ok("No conversations yet.".to_owned());
+        }
+        Ok(format!(
+            "{}\n\n/resume <id or title> goes on with one.",
+            lines.join("\n")
+        ))
+    }
+}

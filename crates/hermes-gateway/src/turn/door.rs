@@ -1,0 +1,202 @@
+//! Who is let in, asked for every message.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use hermes_config::Env;
+use hermes_config::env::ProcessEnv;
+use tokio::time::Instant;
+
+use super::hub::Hub;
+use super::message::Msg;
+use crate::authorize::admin::Tier;
+use crate::authorize::limits::{Limits, Pace};
+use crate::authorize::pairing::Asked;
+use crate::authorize::{self, Policy, Stranger, Visitor};
+use crate::settings::GatewaySettings;
+
+/// What is done about a message.
+pub(super) enum Door {
+    In,
+    /// Nothing, or this answer.
+    Out(Option<String>),
+}
+
+/// The variables of the home, read again when `.env` changed: whoever is struck off a list is
+/// out at once.
+pub(crate) struct Keys {
+    read: Mutex<(Option<SystemTime>, Arc<HashMap<String, String>>)>,
+    pub(crate) limits: Mutex<Limits>,
+}
+
+impl Keys {
+    pub(crate) fn new(settings: &GatewaySettings) -> Self {
+        let stamp = changed_at(settings);
+        Self {
+            read: Mutex::new((stamp, Arc::clone(&settings.env))),
+            limits: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn vars(&self, settings: &GatewaySettings) -> Arc<HashMap<String, String>> {
+        let stamp = changed_at(settings);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.0 != stamp {
+            match Env::load(&settings.home, &ProcessEnv::current()) {
+                Ok(env) => {
+                    let pairs = env.iter();
+                    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                    *read = (stamp, Arc::new(pairs.collect()));
+                }
+                Err(error) => tracing::warn!(".env is as it was before: {error}"),
+            }
+        }
+        Arc::clone(&read.1)
+    }
+}
+
+fn changed_at(settings: &GatewaySettings) -> Option<SystemTime> {
+    let data = std::fs::metadata(settings.home.env_path()).ok()?;
+    data.modified().ok()
+}
+
+impl<L> Hub<L> {
+    /// Whether the sender may talk. Blocks for the reading of small files.
+    pub(super) fn door(&self, msg: &Msg) -> Door {
+        let source = msg.source();
+        if !self.admits(msg) {
+            return Door::Out(self.stranger(msg));
+        }
+        let limit = self.platform(&source.platform);
+        let limit = limit.and_then(|platform| platform.number("rate_limit_per_minute"));
+        let limit = limit.or_else(|| self.settings.setting("rate_limit_per_minute")?.as_u64());
+        if let (Some(limit), Some(user)) = (limit.filter(|limit| *limit > 0), &source.user_id) {
+            let person = format!("{}:{user}", source.platform);
+            let mut limits = self
+                .keys
+                .limits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            match limits.count(&person, limit, Instant::now()) {
+                Pace::Fine => {}
+                Pace::Tell => {
+                    let text = format!(
+                        "That was too fast: {limit} messages a minute are taken. This one was not; send it again in a minute."
+                    );
+                    return Door::Out(Some(text));
+                }
+                Pace::Quiet => return Door::Out(None),
+            }
+        }
+        Door::In
+    }
+
+    pub(super) fn admits(&self, msg: &Msg) -> bool {
+        let source = msg.source();
+        let vars = self.keys.vars(&self.settings);
+        let vars = |name: &str| {
+            vars.get(name)
+                .filter(|value| !value.trim().is_empty())
+                .cloned()
+        };
+        let flag = |name: &str| {
+            msg.incoming
+                .native
+                .get(name)
+                .and_then(serde_json::Value::as_bool)
+        };
+        let visitor = Visitor {
+            source,
+            is_bot: flag("is_bot").unwrap_or(false),
+            has_role: flag("has_role").unwrap_or(false),
+            policy: self.policy(msg),
+            aliases: &[],
+            paired: false,
+        };
+        if visitor.policy == Policy::Disabled {
+            return false;
+        }
+        if authorize::admit(&visitor, &vars).is_some() {
+            return true;
+        }
+        let Some(user) = source.user_id.as_deref().filter(|user| !user.is_empty()) else {
+            return false;
+        };
+        match self.pairing.is_approved(&source.platform, user) {
+            Ok(paired) => authorize::admit(&Visitor { paired, ..visitor }, &vars).is_some(),
+            Err(error) => {
+                tracing::warn!("{error}");
+                false
+            }
+        }
+    }
+
+    fn policy(&self, msg: &Msg) -> Policy {
+        let name = if msg.source().chat_type == "dm" {
+            "dm_policy"
+        } else {
+            "group_policy"
+        };
+        let platform = self.platform(&msg.source().platform);
+        let word = platform.and_then(|platform| platform.text(name));
+        word.and_then(|word| Policy::parse(&word))
+            .unwrap_or_default()
+    }
+
+    /// What a stranger hears. Only in private: in a group silence is better.
+    fn stranger(&self, msg: &Msg) -> Option<String> {
+        let source = msg.source();
+        if source.chat_type != "dm" || msg.incoming.pressed.is_some() {
+            return None;
+        }
+        let user = source.user_id.as_deref().filter(|user| !user.is_empty())?;
+        let platform = self.platform(&source.platform);
+        let here = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
+        let here = here.and_then(|word| match word.to_ascii_lowercase().as_str() {
+            "pair" => Some(Stranger::Pair),
+            "ignore" => Some(Stranger::Ignore),
+            _ => None,
+        });
+        let policy = platform.and_then(|platform| platform.text("dm_policy"));
+        let policy = policy.and_then(|word| Policy::parse(&word));
+        let vars = self.keys.vars(&self.settings);
+        let vars = |name: &str| {
+            vars.get(name)
+                .filter(|value| !value.trim().is_empty())
+                .cloned()
+        };
+        let done = authorize::stranger(
+            &source.platform,
+            here,
+            self.settings.strangers,
+            policy,
+            &vars,
+        );
+        if done == Stranger::Ignore {
+            return None;
+        }
+        let name = source.user_name.as_deref().unwrap_or_default();
+        match self.pairing.ask(&source.platform, user, name) {
+            Ok(Asked::Code(code)) => Some(format!(
+                "I do not know you yet. Your code is `{code}`, valid for an hour. The owner lets you in with:\n`hermes pairing approve {} {code}`",
+                source.platform
+            )),
+            Ok(Asked::Full) => Some(
+                "I do not know you yet, and too many others wait to be let in. Try again in an hour."
+                    .to_owned(),
+            ),
+            Ok(Asked::TooSoon | Asked::Locked) => None,
+            Err(error) => {
+                tracing::warn!("{error}");
+                None
+            }
+        }
+    }
+
+    pub(super) fn tier(&self, msg: &Msg) -> Tier {
+        let source = msg.source();
+        Tier::of(self.platform(&source.platform), source)
+    }
+}

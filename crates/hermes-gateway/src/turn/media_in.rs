@@ -1,0 +1,252 @@
+//! Files that come with a message: fetched, kept for a while, shown to the model as far as it can
+//! take them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::event::UserInput;
+use hermes_core::message::Part;
+use hermes_core::{fence, image};
+use serde_json::Value;
+
+use super::hub::Hub;
+use super::message::Msg;
+use crate::platform::{MediaKind, MediaRef, Outbound};
+use crate::spine::Ledger;
+
+const FETCH: Duration = Duration::from_mins(3);
+const HEAR: Duration = Duration::from_mins(5);
+/// Larger text files are named, not shown.
+const INLINE: u64 = 100 * 1024;
+/// Images that one message shows to the model.
+const IMAGES: usize = 10;
+const KEPT: Duration = Duration::from_hours(24);
+
+/// What a message came to.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) input: UserInput,
+    /// For the person: what was heard, what did not work.
+    pub(super) remarks: Vec<String>,
+    /// Somebody spoke; the answer may be spoken too.
+    pub(super) spoken: bool,
+}
+
+/// Puts messages together into what a turn begins with.
+pub(super) async fn take<L: Ledger + Clone>(hub: &Arc<Hub<L>>, msgs: &[Msg]) -> Taken {
+    let mut taken = Taken::default();
+    let (mut texts, mut context) = (Vec::new(), Vec::new());
+    for msg in msgs {
+        let words = msg.words(hub.settings.sharing);
+        let mut said = vec![words]
+            .into_iter()
+            .filter(|words| !words.trim().is_empty());
+        texts.extend(said.next());
+        context.extend(msg.incoming.context.clone());
+        let outbound = hub.outbound(&msg.target());
+        for media in &msg.incoming.media {
+            let Some(outbound) = &outbound else {
+                context.push(format!("[{} could not be fetched]", name(media)));
+                continue;
+            };
+            match fetch(hub, &**outbound, media).await {
+                Ok(path) => {
+                    let told = present(hub, media, &path, &mut taken, &mut texts).await;
+                    context.extend(told);
+                }
+                Err(error) => {
+                    taken
+                        .remarks
+                        .push(format!("⚠️ {} could not be fetched: {error}", name(media)));
+                    context.push(format!(
+                        "[The person sent {}, which could not be fetched.]",
+                        name(media)
+                    ));
+                }
+            }
+        }
+    }
+    taken.input.text = texts.join("\n");
+    taken.input.context = (!context.is_empty()).then(|| context.join("\n\n"));
+    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    taken
+}
+
+async fn fetch<L>(
+    hub: &Hub<L>,
+    outbound: &dyn Outbound,
+    media: &MediaRef,
+) -> Result<PathBuf, String> {
+    let most = hub.settings.config.gateway.max_inbound_media_bytes;
+    let most = match outbound.capabilities().limits.file_bytes {
+        0 => most,
+        limit => most.min(limit),
+    };
+    if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
+        return Err(format!(
+            "{bytes} bytes are more than the {most} that are taken"
+        ));
+    }
+    let kind = match media.kind {
+        MediaKind::Image | MediaKind::Sticker => "images",
+        MediaKind::Audio | MediaKind::Voice => "audio",
+        MediaKind::Video => "videos",
+        MediaKind::Document => "documents",
+    };
+    let dir = hub.settings.home.cache_dir().join(kind);
+    hermes_config::fs::create_private_dir(&dir)
+        .map_err(|error| format!("{}: {error}", dir.display()))?;
+    let fetching = outbound.fetch_media(media, &dir, most);
+    match tokio::time::timeout(FETCH, fetching).await {
+        Ok(Ok(path)) => Ok(path),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it took too long".to_owned()),
+    }
+}
+
+/// Shows a file to the model: as a part of the input, or in words.
+async fn present<L>(
+    hub: &Hub<L>,
+    media: &MediaRef,
+    path: &Path,
+    taken: &mut Taken,
+    texts: &mut Vec<String>,
+) -> Option<String> {
+    match media.kind {
+        MediaKind::Image | MediaKind::Sticker if taken.input.images.len() < IMAGES => {
+            match picture(path).await {
+                Ok(part) => {
+                    taken.input.images.push(part);
+                    Some(format!("[The image is stored at {}]", quoted(path)))
+                }
+                Err(error) => Some(format!(
+                    "[The person sent an image, stored at {}, that cannot be shown: {error}]",
+                    quoted(path)
+                )),
+            }
+        }
+        MediaKind::Voice | MediaKind::Audio => {
+            taken.spoken |= media.kind == MediaKind::Voice;
+            match hear(hub, path).await {
+                Ok(text) => {
+                    taken.remarks.push(format!("🎙️ {}", text.trim()));
+                    texts.push(text.trim().to_owned());
+                    Some(format!(
+                        "[The message was spoken; this is its transcript. The recording is at {}]",
+                        quoted(path)
+                    ))
+                }
+                Err(error) => {
+                    taken
+                        .remarks
+                        .push(format!("⚠️ The recording could not be understood: {error}"));
+                    Some(format!(
+                        "[The person sent a recording, stored at {}, that could not be transcribed: {error}]",
+                        quoted(path)
+                    ))
+                }
+            }
+        }
+        _ => Some(document(media, path).await),
+    }
+}
+
+async fn picture(path: &Path) -> Result<Part, String> {
+    let size = tokio::fs::metadata(path)
+        .await
+        .map_err(|error| error.to_string())?;
+    if size.len() > image::MAX_BYTES as u64 {
+        return Err("it is too large".to_owned());
+    }
+    let bytes = tokio::fs::read(path)
+        .await
+        .map_err(|error| error.to_string())?;
+    image::part(&bytes).map_err(|error| error.to_string())
+}
+
+async fn hear<L>(hub: &Hub<L>, path: &Path) -> Result<String, String> {
+    let Some(transcriber) = &hub.transcriber else {
+        return Err("no transcription is set up (stt in config.yaml)".to_owned());
+    };
+    match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {
+        Ok(Ok(text)) if text.trim().is_empty() => Err("nothing was heard".to_owned()),
+        Ok(heard) => heard,
+        Err(_) => Err("it took too long".to_owned()),
+    }
+}
+
+async fn document(media: &MediaRef, path: &Path) -> String {
+    let about = format!(
+        "[The person sent {}, stored at {}]",
+        name(media),
+        quoted(path)
+    );
+    let small = tokio::fs::metadata(path)
+        .await
+        .is_ok_and(|data| data.len() <= INLINE);
+    if !small || !is_text(media, path) {
+        return about;
+    }
+    match tokio::fs::read_to_string(path).await {
+        Ok(text) if !text.contains('\0') => {
+            let source = media.name.as_deref().unwrap_or("file");
+            format!("{about}\n{}", fence::fence(source, &text))
+        }
+        _ => about,
+    }
+}
+
+fn is_text(media: &MediaRef, path: &Path) -> bool {
+    const ENDINGS: [&str; 26] = [
+        "txt", "md", "csv", "tsv", "json", "jsonl", "yaml", "yml", "toml", "xml", "html", "htm",
+        "css", "js", "ts", "py", "rs", "go", "c", "h", "cpp", "java", "sh", "sql", "log", "ini",
+    ];
+    let mime = media.mime.as_deref().unwrap_or_default();
+    let name = media.name.as_deref().map(Path::new).unwrap_or(path);
+    let ending = name.extension().and_then(|ending| ending.to_str());
+    let ending = ending.map(str::to_ascii_lowercase).unwrap_or_default();
+    mime.starts_with("text/") || mime == "application/json" || ENDINGS.contains(&ending.as_str())
+}
+
+fn name(media: &MediaRef) -> String {
+    let kind = match media.kind {
+        MediaKind::Image => "an image",
+        MediaKind::Audio => "an audio file",
+        MediaKind::Voice => "a voice message",
+        MediaKind::Video => "a video",
+        MediaKind::Document => "a file",
+        MediaKind::Sticker => "a sticker",
+    };
+    match &media.name {
+        Some(name) => {
+            let name: String = name.chars().take(120).collect();
+            format!("{kind} {}", Value::from(name))
+        }
+        None => kind.to_owned(),
+    }
+}
+
+fn quoted(path: &Path) -> Value {
+    Value::from(path.to_string_lossy())
+}
+
+/// Removes files that were fetched long ago.
+pub(super) fn sweep(cache: &Path) {
+    for kind in ["images", "audio", "videos", "documents"] {
+        let Ok(files) = std::fs::read_dir(cache.join(kind)) else {
+            continue;
+        };
+        for file in files.flatten() {
+            let age = file.metadata().and_then(|data| data.modified());
+            let age = age.ok().and_then(|at| at.elapsed().ok());
+            let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file
+                && age.is_some_and(|age| age > KEPT)
+                && let Err(error) = std::fs::remove_file(file.path())
+            {
+                tracing::debug!("{}: {error}", file.path().display());
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Files that an answer sends: `MEDIA:<path>`, images of markdown that are local files. What may
+//! leave is decided here.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::platform::{MediaKind, OutMedia};
+
+/// An answer without its files, and the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parted {
+    pub(super) text: String,
+    pub(super) media: Vec<OutMedia>,
+}
+
+/// What may be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    /// The home of this program: only what it keeps for sending leaves it.
+    pub(super) home: PathBuf,
+    pub(super) user_home: Option<PathBuf>,
+    pub(super) max_bytes: u64,
+    /// Only from here, or made a short while ago.
+    pub(super) strict: Option<Strict>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Strict {
+    pub(super) dirs: Vec<PathBuf>,
+    pub(super) recent: Option<Duration>,
+}
+
+const AS_DOCUMENT: &str = "[[as_document]]";
+const AS_VOICE: &str = "[[audio_as_voice]]";
+const TAG: &str = "MEDIA:";
+
+/// Takes the files out of an answer. One that may not or cannot be sent is named in the text.
+pub(super) fn part(text: &str, guard: &Guard) -> Parted {
+    let as_document = text.contains(AS_DOCUMENT);
+    let as_voice = text.contains(AS_VOICE);
+    let (mut lines, mut media, mut fenced) = (Vec::new(), Vec::new(), false);
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
+            fenced = !fenced;
+        }
+        if fenced {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let line = line.replace(AS_DOCUMENT, "").replace(AS_VOICE, "");
+        let (rest, paths) = take_paths(&line);
+        let mut rest = rest;
+        for path in &paths {
+            match guard.check(path) {
+                Ok(file) => {
+                    let kind = kind(&file, as_document, as_voice);
+                    media.push(OutMedia { path: file, kind });
+                }
+                Err(why) => {
+                    if !rest.is_empty() {
+                        rest.push(' ');
+                    }
+                    rest.push_str(&format!("(the file {path} was not sent: {why})"));
+                }
+            }
+        }
+        if paths.is_empty() || !rest.trim().is_empty() {
+            lines.push(rest);
+        }
+    }
+    media.dedup();
+    Parted {
+        text: lines.join("\n").trim().to_owned(),
+        media,
+    }
+}
+
+/// A line without its tags, and what they name.
+fn take_paths(line: &str) -> (String, Vec<String>) {
+    let (mut rest, mut paths) = (line.to_owned(), Vec::new());
+    while let Some(at) = rest.find(TAG) {
+        let after = &rest[at + TAG.len()..];
+        let (path, len) = path_of(after);
+        if path.is_empty() {
+            break;
+        }
+        // A tag may stand in quotes or backticks.
+        let before = rest[..at].trim_end_matches(['`', '"', '\'']).to_owned();
+        let behind = after[len..].trim_start_matches(['`', '"', '\'']).to_owned();
+        paths.push(path);
+        rest = format!("{before}{behind}");
+    }
+    while let Some((from, to, path)) = local_image(&rest) {
+        rest.replace_range(from..to, "");
+        paths.push(path);
+    }
+    if paths.is_empty() {
+        (rest, paths)
+    } else {
+        (rest.trim().to_owned(), paths)
+    }
+}
+
+/// The path that begins a text, and how many bytes it takes.
+fn path_of(text: &str) -> (String, usize) {
+    let lead = text.len() - text.trim_start_matches(' ').len();
+    let body = &text[lead..];
+    if let Some(quote) = body
+        .chars()
+        .next()
+        .filter(|ch| matches!(ch, '"' | '\'' | '`'))
+        && let Some(end) = body[1..].find(quote)
+    {
+        return (body[1..=end].to_owned(), lead + end + 2);
+    }
+    let end = body.find(|ch: char| ch.is_whitespace() || matches!(ch, '`' | '"' | ')' | ']'));
+    let path = &body[..end.unwrap_or(body.len())];
+    let path = path.trim_end_matches(['.', ',', ';', '!']);
+    if path.starts_with('/') || path.starts_with("~/") {
+        (path.to_owned(), lead + path.len())
+    } else {
+        (String::new(), 0)
+    }
+}
+
+/// `![alt](/a/local/file)`.
+fn local_image(text: &str) -> Option<(usize, usize, String)> {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("![") {
+        let start = from + at;
+        let middle = text[start..].find("](")? + start;
+        let end = text[middle..].find(')')? + middle;
+        let path = text[middle + 2..end].trim();
+        if path.starts_with('/') {
+            return Some((start, end + 1, path.to_owned()));
+        }
+        from = end;
+    }
+    None
+}
+
+fn kind(path: &Path, as_document: bool, as_voice: bool) -> MediaKind {
+    if as_document {
+        return MediaKind::Document;
+    }
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending
+        .map(str::to_ascii_lowercase)
+        .unwrap_or_default()
+        .as_str()
+    {
+        "png" | "jpg" | "jpeg" | "gif" | "webp" => MediaKind::Image,
+        "mp4" | "mov" | "webm" | "mkv" | "avi" => MediaKind::Video,
+        "ogg" | "opus" | "oga" => MediaKind::Voice,
+        "mp3" | "wav" | "m4a" | "flac" | "aac" if as_voice => MediaKind::Voice,
+        "mp3" | "wav" | "m4a" | "flac" | "aac" => MediaKind::Audio,
+        _ => MediaKind::Document,
+    }
+}
+
+impl Guard {
+    /// The file that a path means, or why it is not sent.
+    fn check(&self, path: &str) -> Result<PathBuf, String> {
+        let path = match (path.strip_prefix("~/"), &self.user_home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => PathBuf::from(path),
+        };
+        // Links are followed first: what counts is what would be read.
+        let file = path.canonicalize().map_err(|_| "there is no such file")?;
+        let data = file.metadata().map_err(|error| error.to_string())?;
+        if !data.is_file() {
+            return Err("it is not a file".to_owned());
+        }
+        if data.len() > self.max_bytes {
+            return Err(format!("its {} bytes are too many here", data.len()));
+        }
+        if self.is_private(&file) {
+            return Err("it is in a place from which nothing is sent".to_owned());
+        }
+        if let Some(strict) = &self.strict {
+            let listed = strict.dirs.iter().any(|dir| file.starts_with(dir));
+            let fresh = |recent: Duration| {
+                let age = data
+                    .modified()
+                    .ok()
+                    .and_then(|at| SystemTime::now().duration_since(at).ok());
+                age.is_some_and(|age| age <= recent)
+            };
+            let kept = file.starts_with(self.home().join("cache"));
+            if !listed && !kept && !strict.recent.is_some_and(fresh) {
+                return Err("it is neither in media_delivery_allow_dirs nor new".to_owned());
+            }
+        }
+        Ok(file)
+    }
+
+    fn home(&self) -> PathBuf {
+        self.home
+            .canonicalize()
+            .unwrap_or_else(|_| self.home.clone())
+    }
+
+    fn is_private(&self, file: &Path) -> bool {
+        const SYSTEM: [&str; 9] = [
+            "/etc", "/proc", "/sys", "/dev", "/boot", "/var/log", "/var/lib", "/var/run", "/run",
+        ];
+        const KEPT: [&str; 8] = [
+            "cache",
+            "audio_cache",
+            "image_cache",
+            "document_cache",
+            "workspace",
+            "outputs",
+            "cron/output",
+            "artifacts",
+        ];
+        let home = self.home();
+        if let Ok(inside) = file.strip_prefix(&home) {
+            return !KEPT.iter().any(|dir| inside.starts_with(dir));
+        }
+        if SYSTEM.iter().any(|dir| file.starts_with(dir)) {
+            return true;
+        }
+        let user_home = self
+            .user_home
+            .as_ref()
+            .and_then(|home| home.canonicalize().ok());
+        let inside = user_home
+            .as_ref()
+            .and_then(|home| file.strip_prefix(home).ok());
+        if file.starts_with("/root") && inside.is_none() {
+            return true;
+        }
+        // Directories of programs in the person's home: keys, tokens, settings.
+        let hidden = |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with('.');
+        inside.is_some_and(|inside| inside.components().any(hidden))
+            || file.file_name().is_some_and(|name| {
+                let name = name.to_string_lossy().to_lowercase();
+                name.starts_with(".env")
+                    || name.starts_with("id_rsa")
+                    || name.starts_with("id_ed25519")
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn scene() -> (tempfile::TempDir, Guard) {
+        let dir = tempfile::TempDir::new().unwrap();
+        for path in ["home/cache/images", "user/.ssh", "user/work"] {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        for path in [
+            "home/.env",
+            "home/cache/images/a.png",
+            "user/.ssh/id_rsa",
+            "user/work/report.pdf",
+            "user/work/note 1.mp3",
+        ] {
+            std::fs::write(dir.path().join(path), "x").unwrap();
+        }
+        let guard = Guard {
+            home: dir.path().join("home"),
+            user_home: Some(dir.path().join("user")),
+            max_bytes: 10,
+            strict: None,
+        };
+        (dir, guard)
+    }
+
+    #[test]
+    fn files_are_taken_out_of_the_text() {
+        let (dir, guard) = scene();
+        let root = dir.path().canonicalize().unwrap();
+        let at = |path: &str| root.join(path);
+        let text = format!(
+            "Here:\nMEDIA:{}\nand `MEDIA:~/work/report.pdf`.\n![x]({}) MEDIA:\"{}\" [[audio_as_voice]]\n```\nMEDIA:/etc/passwd\n```",
+            at("home/cache/images/a.png").display(),
+            at("home/cache/images/a.png").display(),
+            at("user/work/note 1.mp3").display(),
+        );
+        let parted = part(&text, &guard);
+        assert_eq!(parted.text, "Here:\nand .\n```\nMEDIA:/etc/passwd\n```");
+        let files: Vec<(PathBuf, MediaKind)> = parted
+            .media
+            .into_iter()
+            .map(|media| (media.path, media.kind))
+            .collect();
+        assert_eq!(
+            files,
+            [
+                (at("home/cache/images/a.png"), MediaKind::Image),
+                (at("user/work/report.pdf"), MediaKind::Document),
+                (at("user/work/note 1.mp3"), MediaKind::Voice),
+                (at("home/cache/images/a.png"), MediaKind::Image),
+            ]
+        );
+        assert_eq!(part("MEDIA: is a word", &guard).text, "MEDIA: is a word");
+    }
+
+    #[test]
+    fn secrets_stay() {
+        let (dir, guard) = scene();
+        let link = dir.path().join("user/work/innocent.txt");
+        std::os::unix::fs::symlink(dir.path().join("user/.ssh/id_rsa"), &link).unwrap();
+        for path in [
+            "/etc/passwd".to_owned(),
+            "~/.ssh/id_rsa".to_owned(),
+            dir.path().join("home/.env").display().to_string(),
+            link.display().to_string(),
+            "/nowhere".to_owned(),
+            dir.path().display().to_string(),
+        ] {
+            let parted = part(&format!("MEDIA:{path}"), &guard);
+            assert_eq!(parted.media, [], "{path}");
+            assert!(parted.text.contains("was not sent"), "{}", parted.text);
+        }
+        std::fs::write(dir.path().join("user/work/big.txt"), "x".repeat(11)).unwrap();
+        assert!(
+            part("MEDIA:~/work/big.txt", &guard)
+                .text
+                .contains("too many")
+        );
+    }
+
+    #[test]
+    fn strictly_only_what_is_listed_or_new() {
+        let (dir, mut guard) = scene();
+        let root = dir.path().canonicalize().unwrap();
+        guard.strict = Some(Strict {
+            dirs: vec![root.join("user/work")],
+            recent: None,
+        });
+        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media.len(), 1);
+        guard.strict = Some(Strict {
+            dirs: Vec::new(),
+            recent: None,
+        });
+        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media, []);
+        guard.strict = Some(Strict {
+            dirs: Vec::new(),
+            recent: Some(Duration::from_mins(10)),
+        });
+        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media.len(), 1);
+    }
+}

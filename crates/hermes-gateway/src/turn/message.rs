@@ -1,0 +1,177 @@
+//! A message as the ledger gives it.
+
+use hermes_core::slash::{self, Parsed, Verb};
+use hermes_store::db::delivery::{Target, Waiting};
+
+use crate::platform::Incoming;
+use crate::session::{Sharing, Source};
+
+#[derive(Clone, Debug)]
+pub(super) struct Msg {
+    pub(super) id: i64,
+    /// The turn that took it.
+    pub(super) turn: Option<String>,
+    /// How often it was taken.
+    pub(super) claims: u32,
+    pub(super) received_at: f64,
+    pub(super) incoming: Incoming,
+}
+
+impl Msg {
+    /// `Err`: it cannot be read.
+    pub(super) fn read(waiting: Waiting) -> Result<Self, (i64, u32, serde_json::Error)> {
+        let (id, claims) = (waiting.id, waiting.claims);
+        match serde_json::from_value(waiting.message.payload) {
+            Ok(incoming) => Ok(Self {
+                id,
+                turn: waiting.turn,
+                claims,
+                received_at: waiting.received_at,
+                incoming,
+            }),
+            Err(error) => Err((id, claims, error)),
+        }
+    }
+
+    /// Without the command that only says how the text is to be taken.
+    pub(super) fn unwrapped(mut self) -> Self {
+        let line = self.command_line();
+        let said = line.as_deref().and_then(|line| match slash::parse(line) {
+            Parsed::Command(def, rest) => {
+                matches!(def.verb, Verb::Queue | Verb::Steer).then(|| rest.to_owned())
+            }
+            _ => None,
+        });
+        if let Some(said) = said.filter(|said| !said.is_empty()) {
+            self.incoming.text = said;
+        }
+        self
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.incoming.source
+    }
+
+    /// Where its answer goes.
+    pub(super) fn target(&self) -> Target {
+        let source = self.source();
+        Target {
+            platform: source.platform.clone(),
+            account: self.incoming.account.clone(),
+            chat_id: source.chat_id.clone(),
+            thread_id: source.thread_id.clone(),
+        }
+    }
+
+    /// The id of the next attempt at it: unique for ever, because every attempt is counted.
+    pub(super) fn attempt(&self, kind: &str) -> String {
+        format!("{kind}-{}-{}", self.id, self.claims + 1)
+    }
+
+    /// What the model reads: in a conversation of several people with the name of this one.
+    pub(super) fn words(&self, sharing: Sharing) -> String {
+        let text = self.incoming.text.trim();
+        let source = self.source();
+        let mut words = match &self.incoming.reply_to {
+            Some(reply) => match &reply.text {
+                Some(quoted) if !quoted.trim().is_empty() => {
+                    let quoted: String = quoted.trim().chars().take(500).collect();
+                    let quoted = serde_json::Value::from(quoted);
+                    format!("[replying to: {quoted}]\n{text}")
+                }
+                _ => text.to_owned(),
+            },
+            None => text.to_owned(),
+        };
+        if source.is_shared(sharing)
+            && let Some(name) = source.user_name.as_ref().or(source.user_id.as_ref())
+        {
+            let name: String = name
+                .chars()
+                .filter(|ch| !ch.is_control())
+                .take(64)
+                .collect();
+            words = format!("[{name}] {words}");
+        }
+        words
+    }
+
+    /// The line of a command: `/name rest`. Clients of some platforms keep the slash for
+    /// themselves; there an exclamation mark does.
+    pub(super) fn command_line(&self) -> Option<String> {
+        if !self.incoming.media.is_empty() || self.incoming.pressed.is_some() {
+            return None;
+        }
+        let text = self.incoming.text.trim();
+        let rest = match text.strip_prefix('/') {
+            Some(rest) => rest,
+            None if matches!(self.source().platform.as_str(), "slack" | "matrix") => {
+                let rest = text.strip_prefix('!')?;
+                // "!!" and "! wow" are talk.
+                rest.starts_with(|ch: char| ch.is_ascii_alphabetic())
+                    .then_some(rest)?
+            }
+            None => return None,
+        };
+        let (name, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        // `/cmd@bot`
+        let name = name.split('@').next().unwrap_or(name);
+        // Phones make one dash of two.
+        let args = args.trim().replace('—', "--");
+        let line = format!("/{name} {args}");
+        let line = line.trim().to_owned();
+        (!matches!(slash::parse(&line), Parsed::Text)).then_some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn msg(platform: &str, text: &str) -> Msg {
+        let incoming = serde_json::json!({
+            "message_id": "1", "text": text, "sent_at": 0.0,
+            "source": {"platform": platform, "chat_id": "c", "chat_type": "group",
+                "user_id": "7", "user_name": "Ann\n"},
+        });
+        Msg {
+            id: 5,
+            turn: None,
+            claims: 1,
+            received_at: 0.0,
+            incoming: serde_json::from_value(incoming).unwrap(),
+        }
+    }
+
+    #[test]
+    fn commands_are_told_from_talk() {
+        let cases = [
+            ("telegram", "/stop@my_bot", Some("/stop")),
+            ("telegram", " /model x —global", Some("/model x --global")),
+            ("telegram", "/etc/hosts is odd", None),
+            ("telegram", "!stop", None),
+            ("slack", "!stop", Some("/stop")),
+            ("slack", "!!", None),
+            ("slack", "hello", None),
+        ];
+        for (platform, text, line) in cases {
+            assert_eq!(
+                msg(platform, text).command_line().as_deref(),
+                line,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_stand_before_words_where_several_talk() {
+        let msg = msg("slack", "hi");
+        let together = Sharing {
+            group_per_user: false,
+            ..Sharing::default()
+        };
+        assert_eq!(msg.words(together), "[Ann] hi");
+        assert_eq!(msg.words(Sharing::default()), "hi");
+        assert_eq!(msg.attempt("turn"), "turn-5-2");
+    }
+}

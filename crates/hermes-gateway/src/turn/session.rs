@@ -1,0 +1,166 @@
+//! Which conversation a chat is in, kept up to date in the index.
+
+use chrono::{Local, NaiveDateTime};
+use hermes_config::env::writer;
+use hermes_store::db::delivery::Target;
+use serde_json::{Value, json};
+use std::sync::PoisonError;
+
+use super::hub::Hub;
+use super::message::Msg;
+use crate::session::{Entry, IndexError, ResetReason, SessionKey, Source};
+
+/// How old the stored time of use may become before it is written again.
+const STALE: i64 = 60;
+
+/// What is said about one channel.
+#[derive(Default)]
+pub(super) struct Override {
+    pub(super) model: Option<String>,
+    pub(super) provider: Option<String>,
+    pub(super) prompt: Option<String>,
+}
+
+impl<L> Hub<L> {
+    /// The entry of a chat, made where there is none, renewed where its time is over.
+    pub(super) async fn entry(
+        &self,
+        key: &str,
+        msg: &Msg,
+    ) -> Result<(Entry, Option<ResetReason>), IndexError> {
+        let (now, source) = (self.local_now(), msg.source());
+        let known = self.index.get(key);
+        let policy = self.settings.resets.of(&source.platform, &source.chat_type);
+        let over = known
+            .as_ref()
+            .and_then(|entry| policy.over(entry.updated_at, now, None));
+        let fresh = known.filter(|entry| over.is_none() && !entry.suspended);
+        if let Some(mut entry) = fresh {
+            let stale = (now - entry.updated_at).num_seconds() >= STALE;
+            entry.updated_at = now;
+            entry.resume_pending = false;
+            if stale {
+                self.index.put(&entry).await?;
+            } else {
+                // The time in the table stays as it is until it is worth a write.
+                self.index.touch(&entry)?;
+            }
+            return Ok((entry, None));
+        }
+        let id = self.new_session_id();
+        let mut entry = Entry::new(SessionKey::new(key), id, source.clone(), now);
+        entry.was_auto_reset = over.is_some();
+        entry.auto_reset_reason = over.map(|reason| reason.as_str().to_owned());
+        self.note_account(&mut entry, &msg.incoming.account);
+        self.index.put(&entry).await?;
+        (self.calls.happened)(
+            "session:start",
+            json!({"session_key": key, "session_id": entry.session_id, "platform": source.platform}),
+        );
+        let quiet = self.settings.quiet_resets.contains(&source.platform);
+        Ok((entry, over.filter(|_| policy.notify && !quiet)))
+    }
+
+    /// Which account the chat is on, where there are several.
+    pub(super) fn note_account(&self, entry: &mut Entry, account: &str) {
+        if !account.is_empty() {
+            entry
+                .other
+                .insert("account".to_owned(), Value::from(account));
+        }
+    }
+
+    pub(super) fn local_now(&self) -> NaiveDateTime {
+        self.clock.now().with_timezone(&Local).naive_local()
+    }
+
+    /// Day, time and random digits, as other programs on the same home name sessions.
+    pub(super) fn new_session_id(&self) -> String {
+        let now = self.local_now().format("%Y%m%d_%H%M%S");
+        format!("{now}_{:08x}", self.rng.next_u64() >> 32)
+    }
+
+    /// Where a chat is, as the index knows it.
+    pub(super) fn place_of(&self, key: &str) -> Option<Target> {
+        let entry = self.index.get(key)?;
+        target_of(&entry)
+    }
+
+    /// The latest message of a person in a place.
+    pub(super) fn latest(&self, target: &Target) -> Option<String> {
+        let entries = self.index.entries().into_iter();
+        let mut entries = entries.filter(|entry| target_of(entry).as_ref() == Some(target));
+        entries.find_map(|entry| entry.origin?.message_id)
+    }
+
+    /// Model and prompt of a channel: that of the thread comes before that of the chat.
+    pub(super) fn channel_override(&self, source: &Source) -> Override {
+        let Some(platform) = self.platform(&source.platform) else {
+            return Override::default();
+        };
+        let ids = [
+            source.thread_id.as_ref(),
+            Some(&source.chat_id),
+            source.parent_chat_id.as_ref(),
+        ];
+        let find = |name: &str| {
+            let map = platform.extra.get(name)?.as_object()?;
+            ids.into_iter().flatten().find_map(|id| map.get(id))
+        };
+        let over = find("channel_overrides");
+        let text = |name: &str| over?.get(name)?.as_str().map(str::to_owned);
+        let prompt = find("channel_prompts").and_then(Value::as_str);
+        Override {
+            model: text("model"),
+            provider: text("provider"),
+            prompt: text("system_prompt").or_else(|| prompt.map(str::to_owned)),
+        }
+    }
+
+    /// Chat and thread of a platform's home channel.
+    pub(crate) fn home_channel(&self, platform: &str) -> Option<(String, Option<String>)> {
+        let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(home) = homes.get(platform) {
+            return Some(home.clone());
+        }
+        let home = self.platform(platform)?.home_channel.clone()?;
+        Some((home.chat_id, home.thread_id))
+    }
+
+    /// Makes a chat the home of its platform, for this life and the next.
+    pub(super) fn set_home(&self, source: &Source) -> Result<(), String> {
+        let prefix = source.platform.to_ascii_uppercase().replace('-', "_");
+        let name = match source.platform.as_str() {
+            "matrix" => "MATRIX_HOME_ROOM".to_owned(),
+            "email" => "EMAIL_HOME_ADDRESS".to_owned(),
+            _ => format!("{prefix}_HOME_CHANNEL"),
+        };
+        let path = self.settings.home.env_path();
+        let thread = format!("{name}_THREAD_ID");
+        let write = |name: &str, value: Option<&str>| {
+            let done = match value {
+                Some(value) => writer::set(&path, name, value).map(drop),
+                None => writer::unset(&path, name).map(drop),
+            };
+            done.map_err(|error| error.to_string())
+        };
+        write(&name, Some(&source.chat_id))?;
+        write(&thread, source.thread_id.as_deref())?;
+        let home = (source.chat_id.clone(), source.thread_id.clone());
+        let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        homes.insert(source.platform.clone(), home);
+        Ok(())
+    }
+}
+
+/// Where the chat of an entry is.
+pub(super) fn target_of(entry: &Entry) -> Option<Target> {
+    let source = entry.origin.as_ref()?;
+    let account = entry.other.get("account").and_then(Value::as_str);
+    Some(Target {
+        platform: source.platform.clone(),
+        account: account.unwrap_or_default().to_owned(),
+        chat_id: source.chat_id.clone(),
+        thread_id: source.thread_id.clone(),
+    })
+}

@@ -1,0 +1,249 @@
+//! What can be seen of a turn while it runs: typing, and a message that is edited until the final
+//! completes it. Nothing depends on it; it may stop at any time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::clock::Rng;
+use hermes_core::{BoxFuture, task};
+use hermes_store::db::delivery::Target;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::platform::{Outbound, Outgoing, SendError};
+use crate::render::{pieces, render};
+use crate::settings::{Streaming, Transport};
+
+const TYPING: Duration = Duration::from_secs(4);
+const CALL: Duration = Duration::from_secs(10);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
+const STRIKES: u32 = 3;
+
+/// What the person should see now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) text: String,
+    /// A question is open: nobody is typing.
+    pub(super) quiet: bool,
+}
+
+pub(super) struct Stage {
+    pub(super) outbound: Arc<dyn Outbound>,
+    pub(super) target: Target,
+    pub(super) reply_to: Option<String>,
+    pub(super) streaming: Streaming,
+    pub(super) typing: bool,
+    pub(super) rng: Arc<dyn Rng>,
+    /// The message that an earlier life showed.
+    pub(super) earlier: Option<String>,
+    /// Stores the id of the message before anything else is done with it.
+    pub(super) store: Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>,
+}
+
+/// What became of the show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// The message that the final completes.
+    pub(super) message: Option<String>,
+    /// When it was sent.
+    pub(super) at: Option<Instant>,
+}
+
+/// Shows until it is stopped.
+pub(super) struct Show {
+    view: watch::Sender<View>,
+    stop: CancellationToken,
+    running: Option<JoinHandle<Result<Shown, task::Panicked>>>,
+    earlier: Option<String>,
+}
+
+impl Show {
+    pub(super) fn begin(stage: Stage) -> Self {
+        let (view, seen) = watch::channel(View::default());
+        let stop = CancellationToken::new();
+        let earlier = stage.earlier.clone();
+        let running = task::spawn("preview", run(stage, seen, stop.clone()));
+        Self {
+            view,
+            stop,
+            running: Some(running),
+            earlier,
+        }
+    }
+
+    pub(super) fn set(&self, change: impl FnOnce(&mut View)) {
+        self.view.send_if_modified(|view| {
+            let before = view.clone();
+            change(view);
+            *view != before
+        });
+    }
+
+    /// Ends it, after the call that is on its way.
+    pub(super) async fn end(mut self) -> Shown {
+        self.stop.cancel();
+        let earlier = Shown {
+            message: self.earlier.take(),
+            at: None,
+        };
+        match self.running.take() {
+            Some(running) => match running.await {
+                Ok(Ok(shown)) => shown,
+                _ => earlier,
+            },
+            None => earlier,
+        }
+    }
+}
+
+impl Drop for Show {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Player {
+    stage: Stage,
+    interval: Duration,
+    strikes: u32,
+    draft: Option<u64>,
+    message: Option<String>,
+    at: Option<Instant>,
+    shown: String,
+    dead: bool,
+}
+
+async fn run(stage: Stage, mut seen: watch::Receiver<View>, stop: CancellationToken) -> Shown {
+    let capabilities = stage.outbound.capabilities();
+    let drafts = capabilities.drafts
+        && stage.target.thread_id.is_none()
+        && matches!(
+            stage.streaming.transport,
+            Transport::Auto | Transport::Draft
+        );
+    let edits = capabilities.edit && stage.streaming.transport != Transport::Draft;
+    let mut player = Player {
+        interval: stage.streaming.edit_interval,
+        strikes: 0,
+        draft: drafts.then(|| stage.rng.next_u64() >> 33 | 1),
+        message: stage.earlier.clone(),
+        at: None,
+        shown: String::new(),
+        dead: !drafts && !edits,
+        stage,
+    };
+    let mut typed = None::<Instant>;
+    let mut next = Instant::now();
+    while !stop.is_cancelled() {
+        let view = seen.borrow_and_update().clone();
+        let now = Instant::now();
+        let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING);
+        if player.stage.typing && !view.quiet && due {
+            typed = Some(now);
+            let typing = player.stage.outbound.typing(&player.stage.target);
+            let _ = tokio::time::timeout(CALL, typing).await;
+        }
+        if !player.dead && now >= next && player.wants(&view) {
+            player.show(&view.text).await;
+            next = Instant::now() + player.interval;
+        }
+        let pending = !player.dead && player.wants(&view);
+        let wake = if pending {
+            next
+        } else {
+            Instant::now() + TYPING
+        };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            changed = seen.changed() => if changed.is_err() { break },
+            () = tokio::time::sleep_until(wake) => {}
+        }
+        // Deltas come in crowds; the interval is for all of them.
+        if !player.dead && Instant::now() < next {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+    Shown {
+        message: player.message,
+        at: player.at,
+    }
+}
+
+impl Player {
+    fn wants(&self, view: &View) -> bool {
+        let text = view.text.trim();
+        let enough = self.message.is_some()
+            || self.draft.is_some()
+            || text.chars().count() >= self.stage.streaming.buffer;
+        !text.is_empty() && text != self.shown && enough
+    }
+
+    async fn show(&mut self, text: &str) {
+        let text = text.trim();
+        let result = tokio::time::timeout(CALL, self.call(text)).await;
+        match result {
+            Ok(Ok(())) => {
+                text.clone_into(&mut self.shown);
+                self.strikes = 0;
+            }
+            Ok(Err(SendError::NotSent { retry_after, .. })) => {
+                self.strikes += 1;
+                let doubled = self.interval.saturating_mul(2);
+                let asked = retry_after.unwrap_or_default();
+                self.interval = doubled.max(asked).min(LONGEST_INTERVAL);
+                self.dead = self.strikes >= STRIKES;
+            }
+            // A first message of which nobody knows is not sent a second time.
+            Ok(Err(_)) | Err(_) => self.dead = true,
+        }
+    }
+
+    async fn call(&mut self, text: &str) -> Result<(), SendError> {
+        let Stage {
+            outbound, target, ..
+        } = &self.stage;
+        if let Some(draft) = self.draft {
+            return outbound.draft(target, draft, text).await;
+        }
+        let message = self.outgoing(text);
+        if let Some(id) = &self.message {
+            return outbound.edit(id, &message).await;
+        }
+        let Some(id) = outbound.send(&message).await? else {
+            self.dead = true;
+            return Ok(());
+        };
+        (self.stage.store)(id.clone()).await;
+        self.message = Some(id);
+        self.at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// As much of the text as one message takes; the sign at its end says that more comes.
+    fn outgoing(&self, text: &str) -> Outgoing {
+        let capabilities = self.stage.outbound.capabilities();
+        let cursor = &self.stage.streaming.cursor;
+        let mut pieces = pieces(text, capabilities).into_iter();
+        let first = pieces.next().unwrap_or_default();
+        let text = format!("{}{cursor}", first.trim_end());
+        Outgoing {
+            key: key(&*self.stage.rng),
+            target: self.stage.target.clone(),
+            text: render(capabilities.markup, &text),
+            markup: capabilities.markup,
+            reply_to: self.stage.reply_to.clone(),
+            media: None,
+            buttons: Vec::new(),
+        }
+    }
+}
+
+/// 24 hex digits.
+pub(super) fn key(rng: &dyn Rng) -> String {
+    format!("{:016x}{:08x}", rng.next_u64(), rng.next_u64() >> 32)
+}

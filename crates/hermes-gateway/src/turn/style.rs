@@ -1,0 +1,114 @@
+//! How much of its work a conversation shows, by platform.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::settings::{GatewaySettings, Streaming, Transport};
+
+/// Which tool calls are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Off,
+    /// Each tool once in a row.
+    New,
+    All,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Style {
+    /// Text of the answer is shown while it is written.
+    pub(super) stream: bool,
+    pub(super) progress: Progress,
+    pub(super) typing: bool,
+    pub(super) reactions: bool,
+    /// A turn that takes long says so this often.
+    pub(super) notice_every: Option<Duration>,
+    /// Waits for more of a message that may be the first part of several.
+    pub(super) batch: Batch,
+    /// A sign for a message that joins or waits, where the platform knows no reactions.
+    pub(super) ack: bool,
+}
+
+/// How long to wait for more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) short: Duration,
+    /// After a text as long as clients send at most.
+    pub(super) split: Duration,
+    pub(super) album: Duration,
+}
+
+impl Style {
+    pub(super) fn of(settings: &GatewaySettings, platform: &str) -> Self {
+        let block = settings.platform(platform);
+        let display = |name: &str| {
+            let own = format!("/display/platforms/{platform}/{name}");
+            settings.tree.pointer(&own)
+        };
+        let flag = |name: &str| display(name).and_then(Value::as_bool);
+        let word = display("tool_progress")
+            .or_else(|| settings.tree.pointer("/display/tool_progress"))
+            .and_then(Value::as_str);
+        let progress = match word.map(str::trim) {
+            Some("off" | "log") => Progress::Off,
+            Some("new") => Progress::New,
+            Some("all" | "verbose") => Progress::All,
+            _ => match platform {
+                "discord" => Progress::All,
+                "mattermost" | "matrix" | "feishu" | "whatsapp" => Progress::New,
+                _ => Progress::Off,
+            },
+        };
+        let streaming: &Streaming = &settings.streaming;
+        let notice = settings.config.agent.gateway_notify_interval;
+        let ack = settings.config.display.busy_steer_ack_enabled;
+        Self {
+            stream: streaming.enabled
+                && streaming.transport != Transport::Off
+                && flag("streaming").unwrap_or(true),
+            progress,
+            typing: block.and_then(|block| block.flag("typing_indicator")) != Some(false),
+            reactions: block.and_then(|block| block.flag("reactions")) == Some(true),
+            notice_every: (notice > 0).then(|| Duration::from_secs(notice)),
+            batch: Batch::of(platform),
+            ack,
+        }
+    }
+
+    /// Whether there is anything to show but typing.
+    pub(super) fn shows(&self) -> bool {
+        self.stream || self.progress != Progress::Off || self.notice_every.is_some()
+    }
+}
+
+impl Batch {
+    fn of(platform: &str) -> Self {
+        let (short, split, album) = match platform {
+            "telegram" => (180, 1000, 800),
+            "discord" => (300, 2000, 800),
+            // Each of these is whole.
+            "email" | "webhook" | "api_server" => (0, 0, 0),
+            _ => (0, 1000, 800),
+        };
+        Self {
+            short: Duration::from_millis(short),
+            split: Duration::from_millis(split),
+            album: Duration::from_millis(album),
+        }
+    }
+
+    /// How long after a message of this length to wait. Clients cut texts a little below the
+    /// limit of their platform.
+    pub(super) fn wait(&self, chars: usize, limit: usize, media: bool) -> Duration {
+        if media {
+            self.album
+        } else if chars >= limit.saturating_sub(limit / 32) {
+            self.split
+        } else if chars > 256 {
+            self.short.mul_f64(1.5)
+        } else {
+            self.short
+        }
+    }
+}
