@@ -130,7 +130,7 @@ impl World {
             "file_id": id,
             "file_unique_id": format!("u{}", file.id),
             "file_size": file.size,
-            "file_path": format!("files/{}/{}", file.id, file.name),
+            "file_path": format!("files/{}/{}", file.id, base_name(&file.name)),
         }))
     }
 }
@@ -157,6 +157,11 @@ fn media_content(
         content["caption_entities"] = json!(entities);
     }
     Ok(content)
+}
+
+/// Paths of the service are harmless, whatever people call their files.
+fn base_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
 }
 
 fn is_image(bytes: &[u8]) -> bool {

@@ -27,7 +27,7 @@ mod serve;
 mod world;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
@@ -57,9 +57,17 @@ struct Shared {
     /// Moves with every change of the world.
     version: watch::Sender<u64>,
     refusing: watch::Sender<bool>,
+    /// Whether there is a listener.
+    listening: (Mutex<bool>, Condvar),
 }
 
 impl Shared {
+    fn set_listening(&self, listening: bool) {
+        let (place, changed) = &self.listening;
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = listening;
+        changed.notify_all();
+    }
+
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,6 +90,7 @@ impl Telegram {
             world: Mutex::new(World::new(TOKEN)),
             version: watch::Sender::new(0),
             refusing: watch::Sender::new(false),
+            listening: (Mutex::new(true), Condvar::new()),
         });
         let stop = CancellationToken::new();
         let (ready, started) = std::sync::mpsc::channel();
@@ -226,9 +235,13 @@ impl Telegram {
         self.shared.change(|world| world.faults.clear());
     }
 
-    /// Whether connections are refused.
+    /// Whether connections are refused; those that are open are cut. Returns when it is so.
     pub fn refuse(&self, refusing: bool) {
         self.shared.refusing.send_replace(refusing);
+        let (listening, changed) = &self.shared.listening;
+        let listening = listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = changed.wait_while(listening, |listening| *listening == refusing);
+        drop(done.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// A new size for a file that people sent: what the service says about it.
@@ -295,6 +308,17 @@ impl Telegram {
     /// The menu for a scope: `default`, `all_private_chats`, `all_group_chats`.
     pub fn commands(&self, scope: &str) -> Option<Value> {
         self.shared.world().commands.get(scope).cloned()
+    }
+
+    /// Polls bring nothing and return at once, whatever waits.
+    pub fn deaf(&self, deaf: bool) {
+        self.shared.change(|world| world.deaf = deaf);
+    }
+
+    /// A webhook is set, by some other program.
+    pub fn set_webhook(&self, url: &str) {
+        self.shared
+            .change(|world| url.clone_into(&mut world.webhook.url));
     }
 
     /// The address of the webhook; empty: none.

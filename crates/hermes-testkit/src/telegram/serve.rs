@@ -8,6 +8,7 @@ use hermes_core::task;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Shared;
 use super::answer::{Answer, ApiError, error, too_many};
@@ -20,11 +21,20 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
     let address = listener.local_addr().expect("the listener has an address");
     let mut listener = Some(listener);
     let mut refusing = shared.refusing.subscribe();
+    let mut open = stop.child_token();
+    let connections = TaskTracker::new();
     loop {
         if *refusing.borrow_and_update() {
             listener = None;
+            open.cancel();
+            connections.close();
+            connections.wait().await;
+            shared.set_listening(false);
         } else if listener.is_none() {
             listener = Some(bind(address).await);
+            open = stop.child_token();
+            connections.reopen();
+            shared.set_listening(true);
         }
         let accepted = async {
             match &listener {
@@ -37,14 +47,14 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
             _ = refusing.changed() => {}
             connection = accepted => {
                 let Ok((stream, _)) = connection else { continue };
-                let (shared, stop) = (shared.clone(), stop.clone());
-                task::spawn("telegram connection", async move {
+                let (shared, open) = (shared.clone(), open.clone());
+                task::spawn("telegram connection", connections.track_future(async move {
                     tokio::select! {
-                        () = stop.cancelled() => {}
+                        () = open.cancelled() => {}
                         // A client that went away is not our trouble.
                         _ = connection_loop(Connection::new(stream), &shared) => {}
                     }
-                });
+                }));
             }
         }
     }
@@ -180,6 +190,9 @@ async fn poll(shared: &Arc<Shared>, params: &Params) -> Answer {
                     "Conflict: terminated by other getUpdates request; make sure that only one \
                      bot instance is running",
                 ));
+            }
+            if world.deaf {
+                return Ok(json!([]));
             }
             let waiting = world.waiting(params);
             if !waiting.is_empty() {

@@ -101,6 +101,8 @@ pub(super) struct World {
     pub next_update: i64,
     pub allowed_updates: Option<Vec<String>>,
     pub webhook: Webhook,
+    /// Polls bring nothing.
+    pub deaf: bool,
     /// Counts calls of getUpdates: an older one that still waits must give way.
     pub poll: u64,
     pub files: BTreeMap<String, File>,
@@ -138,6 +140,7 @@ impl World {
             next_update: 500_000,
             allowed_updates: None,
             webhook: Webhook::default(),
+            deaf: false,
             poll: 0,
             files: BTreeMap::new(),
             next_file: 1,
