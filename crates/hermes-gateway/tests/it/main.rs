@@ -11,6 +11,8 @@ mod original;
 #[cfg(test)]
 mod pairing;
 #[cfg(test)]
+mod slack;
+#[cfg(test)]
 mod telegram;
 #[cfg(test)]
 mod voice;

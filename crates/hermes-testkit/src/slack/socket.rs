@@ -73,7 +73,11 @@ async fn connection(stream: TcpStream, shared: &Shared) {
     }
     let id = shared.change(|world| {
         let id = world.number();
-        world.sockets.push(Socket { id, frames });
+        world.sockets.push(Socket {
+            id,
+            frames,
+            frozen: false,
+        });
         world.sockets_ever += 1;
         world.flush();
         id

@@ -67,6 +67,8 @@ pub(super) enum Frame {
 pub(super) struct Socket {
     pub id: u64,
     pub frames: mpsc::Sender<Frame>,
+    /// Open, and nobody is there.
+    pub frozen: bool,
 }
 
 /// Something for the app that has no ack yet.
@@ -80,6 +82,8 @@ pub(super) struct Envelope {
 pub(super) struct Sent {
     pub envelope: Envelope,
     pub at: Instant,
+    /// The connection that it went to.
+    pub socket: u64,
 }
 
 pub(super) struct World {
@@ -207,8 +211,10 @@ impl World {
     }
 
     pub(super) fn tell_sockets(&mut self, frame: &Frame) {
-        self.sockets
-            .retain(|socket| socket.frames.try_send(frame.clone()).is_ok());
+        self.sockets.retain_mut(|socket| {
+            socket.frozen |= matches!(frame, Frame::Freeze);
+            socket.frames.try_send(frame.clone()).is_ok()
+        });
     }
 
     /// To one connection, as Slack does, or later to the next one.
@@ -243,6 +249,7 @@ impl World {
             let sent = Sent {
                 envelope,
                 at: Instant::now(),
+                socket: self.sockets[at].id,
             };
             self.unacked.insert(id, sent);
         }
@@ -258,6 +265,9 @@ impl World {
             .collect();
         for id in old {
             if let Some(sent) = self.unacked.remove(&id) {
+                // A connection that does not answer is given up, as at Slack.
+                self.sockets
+                    .retain(|socket| !(socket.frozen && socket.id == sent.socket));
                 let retry = sent.envelope.retry + 1;
                 // Slack tries events three more times, and others not at all.
                 if retry <= 3 && sent.envelope.kind == "events_api" {

@@ -34,7 +34,8 @@ impl World {
 
     fn keep_file(&mut self, team: &str, name: &str, mime: &str, bytes: &[u8]) -> Value {
         let id = format!("F{:08}", self.number());
-        let url = format!("http://{}/files-pri/{team}-{id}/{name}", self.web);
+        let slug = name.replace(|ch: char| !ch.is_ascii_alphanumeric(), "_");
+        let url = format!("http://{}/files-pri/{team}-{id}/{slug}", self.web);
         let file = json!({
             "id": id, "name": name, "title": name, "mimetype": mime,
             "filetype": name.rsplit('.').next(), "size": bytes.len(), "mode": "hosted",
