@@ -223,6 +223,10 @@ pub(crate) enum Command {
     Insights(commands::insights::InsightsArgs),
     /// Read the logs
     Logs(commands::logs::LogsArgs),
+    /// The agent in your chats: run it, install it, look after it
+    Gateway(commands::gateway::GatewayArgs),
+    /// Who may talk to the agent: approve strangers, or take it back
+    Pairing(commands::pairing::PairingArgs),
     /// Serve an editor (Zed, JetBrains, Neovim, …) over stdin and stdout
     Acp(commands::acp::AcpArgs),
     /// What is configured

@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Unreachable = 69,
     /// Something else holds what is needed; trying again may help.
     Busy = 75,
+    /// A service cannot run as it is configured; trying again is pointless.
+    Config = 78,
     Interrupted = 130,
     Terminated = 143,
 }

@@ -20,11 +20,26 @@ const KEEP: u32 = 3;
 
 /// Starts logging into `dir`. A second call in one process changes nothing.
 pub(crate) fn start(dir: &Path) {
+    begin(dir, None, 0);
+}
+
+/// The same for the gateway, which has a log of its own. `verbose`: how much is said on stderr.
+pub(crate) fn start_gateway(dir: &Path, verbose: u8) {
+    begin(dir, Some(LogFile::new(dir.join("gateway.log"))), verbose);
+}
+
+fn begin(dir: &Path, gateway: Option<LogFile>, verbose: u8) {
     let layer = FileLayer {
         agent: LogFile::new(dir.join("agent.log")),
         errors: LogFile::new(dir.join("errors.log")),
+        gateway,
+        verbose,
     };
-    let filter = tracing_subscriber::filter::LevelFilter::INFO;
+    let filter = if verbose > 1 {
+        tracing_subscriber::filter::LevelFilter::DEBUG
+    } else {
+        tracing_subscriber::filter::LevelFilter::INFO
+    };
     // Already started: the first one stays.
     let _ = tracing_subscriber::registry()
         .with(layer.with_filter(filter))
@@ -34,6 +49,9 @@ pub(crate) fn start(dir: &Path) {
 struct FileLayer {
     agent: LogFile,
     errors: LogFile,
+    gateway: Option<LogFile>,
+    /// Lines that go to stderr, too.
+    verbose: u8,
 }
 
 impl<S: Subscriber> Layer<S> for FileLayer {
@@ -51,6 +69,16 @@ impl<S: Subscriber> Layer<S> for FileLayer {
         self.agent.write(&line);
         if *meta.level() <= Level::WARN {
             self.errors.write(&line);
+        }
+        if let Some(gateway) = &self.gateway {
+            let about = meta.target();
+            if about.starts_with("hermes_gateway") || about.starts_with("hermes::commands::gateway")
+            {
+                gateway.write(&line);
+            }
+        }
+        if self.verbose > 0 {
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }
     }
 }

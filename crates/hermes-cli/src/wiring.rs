@@ -6,6 +6,7 @@ pub(crate) mod mcp;
 pub(crate) mod place;
 pub(crate) mod reach;
 mod sampler;
+pub(crate) mod stock;
 mod unset;
 mod web;
 
@@ -14,7 +15,9 @@ use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
-use hermes_agent::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
+use hermes_agent::session::{
+    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource,
+};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
@@ -25,7 +28,7 @@ use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::model::{Route, RouteError};
-use hermes_core::store::{NewSession, SessionStore, SessionUpdate, StoredSession};
+use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
@@ -37,7 +40,8 @@ use tokio_util::sync::CancellationToken;
 use self::commands::Commands;
 use self::hands::{Hands, HandsDeps};
 use self::mcp::Mcp;
-use self::place::{Place, Shared};
+use self::place::{Beginning, Place, Shared};
+use self::stock::Stock;
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
 use crate::exit::{Exit, Failure, Outcome};
@@ -179,11 +183,15 @@ pub(crate) fn shared_of(args: &TurnArgs, cx: &Context) -> Result<Shared, Failure
 }
 
 fn shared(args: &TurnArgs, cx: &Context, config: &Arc<Config>, mode: Mode) -> Shared {
-    let choice = tool_choice(args, config);
+    let choice = tool_choice(args, config, "cli");
     let mcp = Mcp::for_chat(cx, config, &choice, overrides(args), mode == Mode::Repl);
     let judge = router(cx, config, overrides(args));
     let commands = Commands::for_chat(cx, config, judge);
-    Shared { mcp, commands }
+    Shared {
+        store: None,
+        mcp,
+        commands,
+    }
 }
 
 /// A conversation that is open.
@@ -211,6 +219,8 @@ pub(crate) struct Chat {
     pub(crate) commands: Option<Arc<Commands>>,
     /// What its front end adds; the next chat takes it over.
     place: Place,
+    /// Servers, environment and database belong to others: closing leaves them alone.
+    pub(crate) borrows: bool,
     handle: SessionHandle,
 }
 
@@ -234,12 +244,13 @@ impl Chat {
         if let Some(previous) = previous {
             let shared = previous.shared();
             let place = previous.place.clone();
-            return Self::open_with(args, cx, mode, config, (place, shared)).await;
+            return Self::open_with(args, cx, mode, config, (place, shared), None).await;
         }
         // First of all, so that servers start while everything else is made ready.
         let shared = shared(args, cx, &config, mode);
         let mcp = shared.mcp.clone();
-        let opened = Self::open_with(args, cx, mode, config, (Place::default(), shared)).await;
+        let beside = (Place::default(), shared);
+        let opened = Self::open_with(args, cx, mode, config, beside, None).await;
         if let (Err(_), Some(mcp)) = (&opened, mcp) {
             mcp.shutdown().await;
         }
@@ -253,12 +264,25 @@ impl Chat {
         mode: Mode,
         beside: (Place, Shared),
     ) -> Result<(Self, EventReceiver), Failure> {
-        Self::open_with(args, cx, mode, config(args, cx)?, beside).await
+        Self::open_with(args, cx, mode, config(args, cx)?, beside, None).await
+    }
+
+    /// Opens one of many, with what is in stock.
+    pub(crate) async fn open_from(
+        args: &TurnArgs,
+        stock: &Arc<Stock>,
+        beside: (Place, Shared),
+        beginning: Beginning,
+    ) -> Result<(Self, EventReceiver), Failure> {
+        let config = Arc::clone(&stock.config);
+        let begins = Some(beginning);
+        Self::open_with(args, &stock.cx, Mode::Repl, config, beside, begins).await
     }
 
     /// What others may use, too.
     fn shared(&self) -> Shared {
         Shared {
+            store: Some(self.store.clone()),
             mcp: self.mcp.clone(),
             commands: self.commands.clone(),
         }
@@ -269,26 +293,61 @@ impl Chat {
         cx: &Context,
         mode: Mode,
         config: Arc<Config>,
-        (place, Shared { mcp, commands }): (Place, Shared),
+        (place, shared): (Place, Shared),
+        beginning: Option<Beginning>,
     ) -> Result<(Self, EventReceiver), Failure> {
-        let router = router(cx, &config, overrides(args));
-        remark_problems(&router, cx);
+        let Shared {
+            store,
+            mcp,
+            commands,
+        } = shared;
+        let stock = place.stock.clone();
+        let router = match &stock {
+            Some(stock) => stock.router(overrides(args)),
+            None => router(cx, &config, overrides(args)),
+        };
         let (route, missing) = who_answers(&router, args, mode)?;
-        crate::logging::start(&cx.home.logs_dir());
-        let store = open_store(cx)?;
-        let stored = find_session(args, &store).await?;
+        if stock.is_none() {
+            remark_problems(&router, cx);
+            crate::logging::start(&cx.home.logs_dir());
+        }
+        let store = match store {
+            Some(store) => store,
+            None => open_store(cx)?,
+        };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
+        let who = Who {
+            source: &source,
+            user_id: place.user_id.as_deref(),
+        };
+        let (stored, new_id) = match beginning {
+            None => (find_session(args, &store).await?, None),
+            Some(begins) => {
+                let id = begins.id.clone();
+                let stored = stored_or_begun(begins, (args, cx, who), &store, &*clock).await?;
+                (stored, Some(id))
+            }
+        };
         let items = stored.iter().flat_map(|session| &session.items);
         let history = items.map(|item| &item.message);
-        let router = unset::or_nobody(router, missing.as_ref());
+        let router = match &stock {
+            Some(stock) => stock.of_one(router, missing.as_ref()),
+            None => unset::or_nobody(router, missing.as_ref()),
+        };
         let client = router.primary()?;
         let (window, sees) = (client.info().context_length, client.info().images);
         let mut store_tools = store_tools(args, cx, &config, &store, history);
         store_tools.declare = commands.as_deref().map(Commands::declare);
-        let prompt = home_prompt(args, cx, &config, (&source, commands.as_deref()), &clock)?;
-        let settings = agent_settings(args, cx, mode, &config, &route);
+        let told = (&*source, commands.as_deref(), place.system.as_deref());
+        let prompt = home_prompt(args, cx, &config, told, &clock)?;
+        let prompt: Arc<dyn PromptSource> = match &stock {
+            Some(stock) => stock.prompt(prompt),
+            None => Arc::new(prompt),
+        };
+        let mut settings = agent_settings(args, cx, mode, &config, &route);
+        settings.titles &= !place.untitled;
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
         let hands = Hands::new(&HandsDeps {
@@ -306,30 +365,39 @@ impl Chat {
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
         let (read, feed) = (hands.read.clone(), place.feed(mcp.clone()));
-        let tools = home_tools(args, &config, store_tools, others, feed)?;
+        let platform = if place.is_platform { &*source } else { "cli" };
+        let choice = tool_choice(args, &config, platform);
+        let tools = home_tools(args, &choice, store_tools, others, feed)?;
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
             router,
             store: rows,
             tools: Arc::clone(&tools) as Arc<dyn ToolSource>,
-            prompt: Arc::new(prompt),
-            approver: approver(args, mode),
-            asker: asker(mode),
+            prompt,
+            approver: approver(args, mode, place.unattended),
+            asker: asker(mode, place.unattended),
             settings,
             clock: Arc::clone(&clock),
             rng: Arc::clone(&rng),
             cancel,
         };
         let used = stored.is_some();
-        let start = start(args, cx, stored, &source, clock.as_ref(), rng.as_ref())?;
+        let id = new_id.unwrap_or_else(|| self::new_id(clock.as_ref(), rng.as_ref()));
+        let start = start(args, cx, stored, who, (id, clock.as_ref()))?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        let hears = mode.hears();
+        let hears = mode.hears() && !place.unattended;
         if hears {
             hands.attach(&handle);
         }
         if let Some(commands) = &commands {
-            commands.attach(&handle, hears).await;
+            // Whoever keeps a stock did so when the process began.
+            if stock.is_none() {
+                commands.adopt().await;
+            }
+            if hears {
+                commands.attach(&handle).await;
+            }
         }
         let chat = Self {
             id: handle.id().clone(),
@@ -346,6 +414,7 @@ impl Chat {
             mcp,
             commands,
             place,
+            borrows: false,
             handle,
         };
         Ok((chat, events))
@@ -383,14 +452,8 @@ impl Chat {
         // A session that ended already needs no order to.
         let _ = self.handle.send(AgentCommand::Close).await;
         self.handle.closed().await;
-        if let Some(mcp) = self.mcp {
-            mcp.shutdown().await;
-        }
-        if let Some(commands) = self.commands {
-            commands.close().await;
-        }
-        if let Err(error) = self.store.close().await {
-            tracing::warn!("closing the database: {error}");
+        if !self.borrows {
+            self.shared().close().await;
         }
     }
 
@@ -450,22 +513,21 @@ fn store_tools<'a>(
     deps
 }
 
-fn tool_choice(args: &TurnArgs, config: &Config) -> ToolChoice {
+fn tool_choice(args: &TurnArgs, config: &Config, platform: &str) -> ToolChoice {
     match &args.toolsets {
         Some(names) => ToolChoice::named(names),
-        None => ToolChoice::from_config(config, "cli"),
+        None => ToolChoice::from_config(config, platform),
     }
 }
 
 fn home_tools(
     args: &TurnArgs,
-    config: &Config,
+    choice: &ToolChoice,
     deps: StoreTools,
     others: Vec<Arc<dyn Tool>>,
     feed: Option<Arc<dyn ToolFeed>>,
 ) -> Result<HomeTools, Failure> {
-    let choice = tool_choice(args, config);
-    let mut tools = HomeTools::new(deps, others, &choice);
+    let mut tools = HomeTools::new(deps, others, choice);
     if let Some(feed) = feed {
         tools = tools.with_feed(feed);
     }
@@ -502,9 +564,11 @@ fn home_prompt(
     args: &TurnArgs,
     cx: &Context,
     config: &Arc<Config>,
-    (source, commands): (&str, Option<&Commands>),
+    (source, commands, place): (&str, Option<&Commands>, Option<&str>),
     clock: &Arc<dyn Clock>,
 ) -> Result<HomePrompt, Failure> {
+    let named = system_message(args, cx, config, source, commands)?;
+    let texts: Vec<String> = named.into_iter().chain(place.map(str::to_owned)).collect();
     Ok(HomePrompt {
         home: cx.home.clone(),
         config: Arc::clone(config),
@@ -515,7 +579,7 @@ fn home_prompt(
             ignore_rules: args.ignore_rules,
             bare: args.safe_mode,
             session_id: args.pass_session_id,
-            system_message: system_message(args, cx, config, source, commands)?,
+            system_message: (!texts.is_empty()).then(|| texts.join("\n\n")),
         },
     })
 }
@@ -565,8 +629,9 @@ fn skills_text(
     Ok(Some(texts.join("\n\n")))
 }
 
-fn approver(args: &TurnArgs, mode: Mode) -> Option<Arc<dyn Approver>> {
+fn approver(args: &TurnArgs, mode: Mode, unattended: bool) -> Option<Arc<dyn Approver>> {
     match mode {
+        _ if unattended => Some(Arc::new(DenyAll)),
         _ if args.yolo => Some(Arc::new(ApproveAll)),
         Mode::Oneshot | Mode::Query => Some(Arc::new(DenyAll)),
         Mode::Repl => None,
@@ -574,20 +639,55 @@ fn approver(args: &TurnArgs, mode: Mode) -> Option<Arc<dyn Approver>> {
 }
 
 /// Permissions given beforehand are no answers: with `--yolo` the person is still asked.
-fn asker(mode: Mode) -> Option<Arc<dyn Asker>> {
+fn asker(mode: Mode, unattended: bool) -> Option<Arc<dyn Asker>> {
     match mode {
+        _ if unattended => Some(Arc::new(Nobody)),
         Mode::Oneshot | Mode::Query => Some(Arc::new(Nobody)),
         Mode::Repl => None,
     }
+}
+
+/// Whose conversation it is, as it is recorded.
+#[derive(Clone, Copy)]
+struct Who<'a> {
+    source: &'a str,
+    user_id: Option<&'a str>,
+}
+
+/// The session of this id. Where there is none, and something was said before, it begins with that.
+async fn stored_or_begun(
+    beginning: Beginning,
+    (args, cx, who): (&TurnArgs, &Context, Who<'_>),
+    store: &Store,
+    clock: &dyn Clock,
+) -> Result<Option<StoredSession>, Failure> {
+    let Beginning { id, history } = beginning;
+    let stored = store.load(&id).await?;
+    if stored.is_some() || history.is_empty() {
+        return Ok(stored);
+    }
+    let SessionStart::New(new) = start(args, cx, None, who, (id.clone(), clock))? else {
+        return Ok(None);
+    };
+    store.begin(*new).await?;
+    let at = clock.epoch_seconds();
+    let item = |message| NewItem {
+        message,
+        at,
+        token_count: None,
+        platform_message_id: None,
+    };
+    let items = history.into_iter().map(item).collect();
+    store.append(&id, items).await?;
+    Ok(store.load(&id).await?)
 }
 
 fn start(
     args: &TurnArgs,
     cx: &Context,
     stored: Option<StoredSession>,
-    source: &str,
-    clock: &dyn Clock,
-    rng: &dyn Rng,
+    who: Who<'_>,
+    (id, clock): (SessionId, &dyn Clock),
 ) -> Result<SessionStart, Failure> {
     let here = match &args.cwd {
         Some(named) => named.clone(),
@@ -609,8 +709,9 @@ fn start(
     }
     let (git_repo_root, git_branch) = git(&here);
     Ok(SessionStart::New(Box::new(NewSession {
-        id: Some(new_id(clock, rng)),
-        source: source.to_owned(),
+        id: Some(id),
+        source: who.source.to_owned(),
+        user_id: who.user_id.map(str::to_owned),
         cwd: Some(here),
         git_branch,
         git_repo_root,

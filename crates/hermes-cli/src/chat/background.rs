@@ -63,9 +63,8 @@ impl Background {
             )));
         }
         let (mut side, mut events) = Chat::open_after(args, cx, Mode::Query, Some(chat)).await?;
-        // They belong to the conversation.
-        side.mcp = None;
-        side.commands = None;
+        // What it uses belongs to the conversation.
+        side.borrows = true;
         side.send(AgentCommand::Submit(question.into())).await?;
         let asked = Asked {
             session: side.id.clone(),

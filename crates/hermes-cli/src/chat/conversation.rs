@@ -29,6 +29,8 @@ const NOTES: usize = 32 * 1024;
 pub(crate) enum Surface {
     Line,
     Screen,
+    /// A chat somewhere else.
+    Platform,
 }
 
 impl Surface {
@@ -36,6 +38,7 @@ impl Surface {
         match self {
             Self::Line => surfaces.line,
             Self::Screen => surfaces.terminal,
+            Self::Platform => surfaces.platform,
         }
     }
 }
@@ -246,9 +249,8 @@ impl Conversation {
         let (chat, events) = opened.await?;
         let mut old = std::mem::replace(&mut self.chat, chat);
         self.opened = Some(events);
-        // The new chat uses the same servers.
-        old.mcp = None;
-        old.commands = None;
+        // The new chat goes on with what this one used.
+        old.borrows = true;
         if old.id != self.chat.id {
             old.end(reason).await?;
         }
@@ -384,6 +386,13 @@ impl Conversation {
         };
         self.chat.close().await;
         ended
+    }
+
+    /// Leaves the session as it is: it goes on another time.
+    pub(crate) async fn put_aside(self) -> Outcome {
+        self.background.close().await;
+        self.chat.close().await;
+        Ok(())
     }
 
     /// What the config says of how long the model thinks.

@@ -10,6 +10,7 @@ mod oneshot;
 mod render;
 mod repl;
 pub(crate) mod replay;
+pub(crate) mod seat;
 mod stdin;
 mod usage_file;
 pub(crate) mod verbs;

@@ -1,4 +1,5 @@
-//! One conversation of an editor: answers what is wanted of it, tells what happens.
+//! One conversation that a front end holds for somebody else (an editor, a chat): answers what is
+//! wanted of it, tells what happens.
 //!
 //! While a slash command runs, events of the session, interrupts and answers go on beside it; what
 //! else is wanted waits.
@@ -8,26 +9,44 @@ use std::future::Future;
 use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
-use hermes_agent::front::{Follows, News, Refusal, RefusalKind, Wish};
+use hermes_agent::front::{Follows, News, Past, Refusal, RefusalKind, Wish};
 use hermes_agent::session::SessionHandle;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
 use hermes_mcp::toolbox::Toolbox;
-use hermes_tui::port::{Effect, Said, Saying};
+use hermes_tui::port::{Effect, Entry, Said, Saying};
 use tokio::sync::mpsc;
 
-use super::commands;
-use super::program::{past, refusal};
-use crate::chat::conversation::{Conversation, Then};
-use crate::chat::verbs;
-use crate::exit::Failure;
+use super::conversation::{Conversation, Then};
+use super::verbs;
+use crate::exit::{Exit, Failure};
 use crate::wiring;
 
 /// Wishes that may wait for a command.
 const WAITING: usize = 16;
 
-pub(super) struct Seat {
+/// What commands are there in the front end's place, in its words. Both are asked first.
+#[derive(Clone, Copy)]
+pub(crate) struct Manners {
+    /// What is said to a line whose command has no place there.
+    pub(crate) refused: fn(&str) -> Option<String>,
+    /// What `/help` says there.
+    pub(crate) help: fn(&str) -> Option<String>,
+}
+
+/// How the conversation is left when nobody wants anything any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The session is over.
+    End,
+    /// It goes on another time.
+    Keep,
+}
+
+pub(crate) struct Seat {
     conversation: Conversation,
     live: Live,
+    manners: Manners,
+    leaving: Leaving,
     /// Servers of this conversation alone.
     servers: Option<Arc<Toolbox>>,
 }
@@ -53,11 +72,11 @@ enum Next {
 }
 
 impl Seat {
-    pub(super) fn new(
-        mut conversation: Conversation,
-        later: mpsc::Receiver<Effect>,
+    pub(crate) fn new(
+        (mut conversation, later): (Conversation, mpsc::Receiver<Effect>),
         (wishes, news): (mpsc::Receiver<Wish>, mpsc::Sender<News>),
         servers: Option<Arc<Toolbox>>,
+        (manners, leaving): (Manners, Leaving),
     ) -> Self {
         let live = Live {
             wishes,
@@ -72,12 +91,14 @@ impl Seat {
         Self {
             conversation,
             live,
+            manners,
+            leaving,
             servers,
         }
     }
 
     /// Until nobody wants anything any more. Then the conversation is closed.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         while !self.live.left {
             if let Some(wish) = self.live.waiting.pop_front() {
                 self.wish(wish).await;
@@ -94,13 +115,18 @@ impl Seat {
         let Self {
             mut conversation,
             live,
+            leaving,
             servers,
+            ..
         } = self;
-        // They belong to the process.
-        conversation.chat.mcp = None;
-        conversation.chat.commands = None;
+        // What it uses belongs to the process.
+        conversation.chat.borrows = true;
         drop(live.events);
-        if let Err(failure) = conversation.leave().await {
+        let left = match leaving {
+            Leaving::End => conversation.leave().await,
+            Leaving::Keep => conversation.put_aside().await,
+        };
+        if let Err(failure) = left {
             tracing::warn!("closing a conversation: {}", failure.message);
         }
         if let Some(servers) = servers {
@@ -147,7 +173,7 @@ impl Seat {
             Ok(Some(_)) => {
                 let why = self.conversation.chat.missing.as_ref();
                 let why = why.map_or_else(String::new, ToString::to_string);
-                let failure = Failure::new(crate::exit::Exit::NotConfigured, why);
+                let failure = Failure::new(Exit::NotConfigured, why);
                 return self.live.tell(News::Unsaid(refusal(&failure))).await;
             }
             Err(failure) => return self.live.tell(News::Unsaid(refusal(&failure))).await,
@@ -168,11 +194,11 @@ impl Seat {
     }
 
     async fn slash(&mut self, line: &str) {
-        if let Some(text) = commands::refused(line) {
+        if let Some(text) = (self.manners.refused)(line) {
             self.live.say(NoticeLevel::Warning, text, false).await;
             return self.live.tell(News::Ran(Follows::Nothing)).await;
         }
-        if let Some(text) = commands::help(line) {
+        if let Some(text) = (self.manners.help)(line) {
             self.live.say(NoticeLevel::Info, text, true).await;
             return self.live.tell(News::Ran(Follows::Nothing)).await;
         }
@@ -226,7 +252,7 @@ impl Seat {
                 past: past(entries),
             },
             Effect::Draft(text) => said(&Saying::Info, format!("Your words were: {text}")),
-            // What an editor has no place for.
+            // What only a screen has a place for.
             _ => return,
         };
         self.live.tell(news).await;
@@ -249,6 +275,46 @@ fn said(kind: &Saying, text: String) -> News {
         text,
         columns,
     }
+}
+
+pub(crate) fn refusal(failure: &Failure) -> Refusal {
+    let kind = match failure.exit {
+        Exit::NotConfigured => RefusalKind::NotConfigured,
+        Exit::NotFound => RefusalKind::NotFound,
+        Exit::Usage => RefusalKind::Invalid,
+        _ => RefusalKind::Failed,
+    };
+    let message = match kind {
+        RefusalKind::NotConfigured => {
+            format!(
+                "{}\nto set it up, in a terminal: hermes setup",
+                failure.message
+            )
+        }
+        _ => failure.message.clone(),
+    };
+    Refusal::new(kind, message)
+}
+
+pub(crate) fn past(entries: Vec<Entry>) -> Vec<Past> {
+    let past = |entry: Entry| match entry {
+        Entry::User(text) => Past::User(text),
+        Entry::Assistant(text) => Past::Assistant(text),
+        Entry::Reasoning(text) => Past::Reasoning(text),
+        Entry::Tool {
+            name,
+            arguments,
+            result,
+            failed,
+        } => Past::Tool {
+            name,
+            arguments,
+            result,
+            failed,
+        },
+        Entry::Omitted(count) => Past::Omitted(count),
+    };
+    entries.into_iter().map(past).collect()
 }
 
 impl Live {

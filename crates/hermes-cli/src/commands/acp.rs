@@ -2,7 +2,6 @@
 
 mod commands;
 mod program;
-mod seat;
 mod servers;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ pub(crate) mod config;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod fallback;
+pub(crate) mod gateway;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod insights;
@@ -18,6 +19,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
+pub(crate) mod pairing;
 pub(crate) mod profile;
 pub(crate) mod sessions;
 pub(crate) mod setup;
@@ -37,6 +39,9 @@ use crate::args::GlobalArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 
+/// Set for what a gateway starts.
+pub(crate) const IN_GATEWAY: &str = "_HERMES_GATEWAY";
+
 /// What every command starts from: the home, the environment, the streams.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -44,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) env: Env,
     pub(crate) out: Output,
     pub(crate) no_input: bool,
+    /// This process is the gateway: what it starts is told so.
+    pub(crate) is_gateway: bool,
 }
 
 impl Context {
@@ -64,19 +71,28 @@ impl Context {
             env,
             out,
             no_input: global.no_input,
+            is_gateway: false,
         })
+    }
+
+    /// The variables that this process and what it starts have.
+    pub(crate) fn process(&self) -> ProcessEnv {
+        let process = ProcessEnv::current();
+        if !self.is_gateway {
+            return process;
+        }
+        let guard = (IN_GATEWAY, "1");
+        ProcessEnv::from_vars(process.iter().chain([guard]))
     }
 
     /// The same home, with what .env says by now.
     pub(crate) fn reread(&self) -> Result<Self, Failure> {
-        let env = Env::load(&self.home, &ProcessEnv::current())
+        let env = Env::load(&self.home, &self.process())
             .map_err(|error| Failure::failed(error.to_string()))?;
         hermes_config::secrets::remember(&self.home, &env);
         Ok(Self {
-            home: self.home.clone(),
             env,
-            out: self.out,
-            no_input: self.no_input,
+            ..self.clone()
         })
     }
 

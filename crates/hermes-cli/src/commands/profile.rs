@@ -239,19 +239,8 @@ fn refuse_while_running(id: &str, path: &Path) -> Outcome {
 }
 
 /// The gateway that runs on a home, as its files say.
-pub(crate) fn gateway_pid(home: &Path) -> Option<i32> {
-    let text = std::fs::read_to_string(home.join("gateway.pid")).ok()?;
-    let recorded = serde_json::from_str::<serde_json::Value>(&text).ok()?;
-    let pid = recorded
-        .get("pid")
-        .or(Some(&recorded))
-        .and_then(serde_json::Value::as_i64)
-        .and_then(|pid| i32::try_from(pid).ok())?;
-    let process = rustix::process::Pid::from_raw(pid)?;
-    match rustix::process::test_kill_process(process) {
-        Ok(()) | Err(rustix::io::Errno::PERM) => Some(pid),
-        Err(_) => None,
-    }
+pub(crate) fn gateway_pid(home: &Path) -> Option<u32> {
+    hermes_gateway::process::running(home).map(|running| running.process.pid)
 }
 
 /// Removes the command that the original makes for a profile. Whatever else has that name stays.

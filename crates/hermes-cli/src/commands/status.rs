@@ -119,7 +119,10 @@ fn others(status: &Value) -> Vec<(&'static str, String)> {
     lines.push((
         "gateway",
         match status.pointer("/gateway/pid").and_then(Value::as_i64) {
-            Some(pid) => format!("running, pid {pid}"),
+            Some(pid) => {
+                let platforms = status.pointer("/gateway/platforms").and_then(Value::as_str);
+                format!("running, pid {pid} ({})", platforms.unwrap_or("on"))
+            }
             None => "not running".to_owned(),
         },
     ));
@@ -272,7 +275,10 @@ fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
             "unattended": config.approvals.unattended.as_ref().map_or("deny", |word| word.as_str()),
         },
         "mcp": servers(cx, deep)?,
-        "gateway": {"pid": profile::gateway_pid(cx.home.root())},
+        "gateway": {
+            "pid": profile::gateway_pid(cx.home.root()),
+            "platforms": super::gateway::platforms_in_short(cx.home.root()),
+        },
         "config_warnings": warnings,
     }))
 }

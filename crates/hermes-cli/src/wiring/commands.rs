@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hermes_agent::session::{SessionHandle, WeakSession};
 use hermes_agent::tools::Declare;
-use hermes_config::{Config, ProcessEnv};
+use hermes_config::Config;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
@@ -44,6 +44,31 @@ pub(crate) struct Commands {
     bell: Arc<Bell>,
 }
 
+/// This machine, and what confines commands on it.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) sandbox: Arc<Sandbox>,
+}
+
+impl Ground {
+    pub(crate) fn here(
+        cx: &Context,
+        config: &Config,
+        declared: &Declared,
+    ) -> Result<Self, ExecError> {
+        let sandbox = Arc::new(Sandbox::detect(Settings::from_config(&cx.home, config)));
+        let settings =
+            LocalSettings::from_config(&cx.home, config, &cx.env, &cx.process(), declared.clone());
+        let confine = Arc::clone(&sandbox) as Arc<dyn hermes_exec::Confine>;
+        let environment = Arc::new(LocalEnvironment::new(settings, confine)?);
+        Ok(Self {
+            environment,
+            sandbox,
+        })
+    }
+}
+
 impl Commands {
     /// As the configuration says. Where what it names is not there, the person is told and there
     /// are no commands: they never run somewhere else.
@@ -75,13 +100,8 @@ impl Commands {
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {
-            let sandbox = Arc::new(Sandbox::detect(Settings::from_config(&cx.home, config)));
-            let process = ProcessEnv::current();
-            let settings =
-                LocalSettings::from_config(&cx.home, config, &cx.env, &process, declared.clone());
-            let confine = Arc::clone(&sandbox) as Arc<dyn hermes_exec::Confine>;
-            let local = LocalEnvironment::new(settings, confine)?;
-            (Arc::new(local) as Arc<dyn Environment>, Some(sandbox))
+            let here = Ground::here(cx, config, &declared)?;
+            (here.environment, Some(here.sandbox))
         };
         let bell = Arc::new(Bell::default());
         let grace = config.terminal.daemon_term_grace_seconds;
@@ -92,6 +112,8 @@ impl Commands {
             notices: Arc::clone(&bell) as Arc<dyn Notices>,
             grace: Duration::try_from_secs_f64(grace).unwrap_or(Duration::from_secs(2)),
         });
+        let mut settings = TerminalSettings::from_config(config, &cx.env);
+        settings.inside_gateway |= cx.is_gateway;
         Ok(Self {
             environment,
             sandbox,
@@ -102,7 +124,7 @@ impl Commands {
             ledger: FileLedger::new(),
             checkpoints: Checkpoints::from_config(&cx.home, config, Arc::new(SystemClock)),
             declared,
-            settings: TerminalSettings::from_config(config, &cx.env),
+            settings,
             bell,
         })
     }
@@ -127,13 +149,14 @@ impl Commands {
         Arc::new(move |name| declared.declare(name))
     }
 
-    /// Takes over the background processes that an earlier run of hermes left. With `hears`, they
-    /// and new ones tell this session when they end.
-    pub(crate) async fn attach(&self, session: &SessionHandle, hears: bool) {
+    /// Takes over the background processes that an earlier run of hermes left.
+    pub(crate) async fn adopt(&self) {
         self.processes.adopt(self.environment.as_ref()).await;
-        if hears {
-            self.bell.attach(session).await;
-        }
+    }
+
+    /// Background processes tell this session when they end.
+    pub(crate) async fn attach(&self, session: &SessionHandle) {
+        self.bell.attach(session).await;
     }
 
     /// Background processes go on; what else the environment holds is given back.

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use hermes_agent::home::{FedToolset, ToolFeed};
 use hermes_core::BoxFuture;
+use hermes_core::ids::SessionId;
+use hermes_core::message::Message;
 use hermes_core::tool::Tool;
 use hermes_mcp::toolbox::Toolbox;
+use hermes_store::Store;
 
 use super::commands::Commands;
 use super::mcp::{Mcp, fed};
+use super::stock::Stock;
 
 /// Put around each tool that acts; the flag says whether it acts on this machine.
 pub(crate) type Guard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
@@ -20,11 +24,35 @@ pub(crate) struct Place {
     pub(crate) guard: Option<Guard>,
     /// MCP servers of this conversation alone.
     pub(crate) servers: Option<Arc<Toolbox>>,
+    /// Tools that there are only here.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// Text that follows the system prompt: where the conversation takes place.
+    pub(crate) system: Option<String>,
+    /// Whom it is held with, as the platform calls them.
+    pub(crate) user_id: Option<String>,
+    /// A platform: it has the tools that the configuration gives to it.
+    pub(crate) is_platform: bool,
+    /// Nobody can be asked.
+    pub(crate) unattended: bool,
+    /// Conversations are not named.
+    pub(crate) untitled: bool,
+    /// What is made once for all conversations of the process.
+    pub(crate) stock: Option<Arc<Stock>>,
+}
+
+/// How a conversation begins that is named by whoever opens it.
+pub(crate) struct Beginning {
+    /// One that is stored goes on; else it begins under this id.
+    pub(crate) id: SessionId,
+    /// What was said before, unless it is stored.
+    pub(crate) history: Vec<Message>,
 }
 
 /// What the conversations of a process share.
 #[derive(Clone, Default)]
 pub(crate) struct Shared {
+    /// `None`: each opens it for itself.
+    pub(crate) store: Option<Store>,
     pub(crate) mcp: Option<Arc<Mcp>>,
     pub(crate) commands: Option<Arc<Commands>>,
 }
@@ -38,6 +66,11 @@ impl Shared {
         if let Some(commands) = self.commands {
             commands.close().await;
         }
+        if let Some(store) = self.store
+            && let Err(error) = store.close().await
+        {
+            tracing::warn!("closing the database: {error}");
+        }
     }
 }
 
@@ -47,6 +80,7 @@ impl Place {
         tools: Vec<Arc<dyn Tool>>,
         commands: Option<&Commands>,
     ) -> Vec<Arc<dyn Tool>> {
+        let tools: Vec<Arc<dyn Tool>> = tools.into_iter().chain(self.tools.clone()).collect();
         let Some(guard) = &self.guard else {
             return tools;
         };

@@ -6,7 +6,6 @@ use hermes_core::model::{
     ErrorClass, ModelClient, ModelError, ModelInfo, ModelRequest, ModelRouter, ModelStream, Route,
     RouteError, WireFormat,
 };
-use hermes_models::router::Router;
 use tokio_util::sync::CancellationToken;
 
 /// Whether a person can put it right without leaving the chat.
@@ -29,7 +28,10 @@ pub(super) fn route() -> Route {
 }
 
 /// The router, or one whose first choice is nobody until [`ModelRouter::switch`] names somebody.
-pub(super) fn or_nobody(router: Arc<Router>, missing: Option<&RouteError>) -> Arc<dyn ModelRouter> {
+pub(super) fn or_nobody(
+    router: Arc<dyn ModelRouter>,
+    missing: Option<&RouteError>,
+) -> Arc<dyn ModelRouter> {
     match missing {
         None => router,
         Some(why) => Arc::new(OrNobody {
@@ -52,7 +54,7 @@ pub(super) fn or_nobody(router: Arc<Router>, missing: Option<&RouteError>) -> Ar
 }
 
 struct OrNobody {
-    router: Arc<Router>,
+    router: Arc<dyn ModelRouter>,
     nobody: Arc<Nobody>,
 }
 

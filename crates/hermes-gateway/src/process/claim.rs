@@ -91,7 +91,8 @@ impl Claim {
 impl Drop for Claim {
     /// The lock file stays: removing it would let two processes lock two files of one name.
     fn drop(&mut self) {
-        let ours = Record::read(&self.pid_path).is_some_and(|record| record.pid == std::process::id());
+        let ours =
+            Record::read(&self.pid_path).is_some_and(|record| record.pid == std::process::id());
         if ours && let Err(error) = std::fs::remove_file(&self.pid_path) {
             tracing::warn!("{}: {error}", self.pid_path.display());
         }
@@ -111,7 +112,7 @@ pub fn running(root: &Path) -> Option<Running> {
         .iter()
         .filter_map(|path| Record::read(path))
         .find(Record::lives);
-    found.map(of).or_else(|| by_state(root))
+    found.as_ref().map(of).or_else(|| by_state(root))
 }
 
 /// Launchers can leave a gateway without a file of its own, but it tells how it is.
@@ -122,14 +123,14 @@ fn by_state(root: &Path) -> Option<Running> {
         return None;
     }
     let record = Record::of(&state)?;
-    (record.pid != std::process::id() && record.lives()).then(|| of(record))
+    (record.pid != std::process::id() && record.lives()).then(|| of(&record))
 }
 
-fn of(record: Record) -> Running {
-    let Record {
-        pid, start_time, ..
-    } = record;
+fn of(record: &Record) -> Running {
     Running {
-        process: Process { pid, start_time },
+        process: Process {
+            pid: record.pid,
+            start_time: record.start_time,
+        },
     }
 }

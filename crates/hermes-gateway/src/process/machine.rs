@@ -89,7 +89,9 @@ pub(super) fn since_boot() -> Option<f64> {
 /// This life of the machine or container: the boot, and the start of its first process.
 pub(super) fn epoch() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let first = start_time(1).map(|ticks| ticks.to_string()).unwrap_or_default();
+    let first = start_time(1)
+        .map(|ticks| ticks.to_string())
+        .unwrap_or_default();
     match (boot.trim(), first.as_str()) {
         ("", "") => String::new(),
         (boot, first) => format!("{boot}:{first}"),

@@ -89,7 +89,8 @@ impl StateFile {
         let at = now.to_rfc3339();
         for (name, row) in &snapshot.platforms {
             let before = self.last.as_ref().and_then(|last| last.platforms.get(name));
-            if before.is_none_or(|before| (before.state, &before.error) != (row.state, &row.error)) {
+            if before.is_none_or(|before| (before.state, &before.error) != (row.state, &row.error))
+            {
                 self.changed.insert(name.clone(), at.clone());
             }
         }

@@ -88,7 +88,9 @@ fn words_for_one_gateway_are_not_for_another() {
         assert!(marker.is_for_us(root, now));
         assert!(marker.take(root, now));
         assert!(!marker.take(root, now), "once");
-        marker.leave(root, me(), now - TimeDelta::seconds(61)).unwrap();
+        marker
+            .leave(root, me(), now - TimeDelta::seconds(61))
+            .unwrap();
         assert!(!marker.is_for_us(root, now), "too old");
         let other = Process {
             pid: 1,
@@ -101,7 +103,11 @@ fn words_for_one_gateway_are_not_for_another() {
     assert!(!drain_requested(root));
     std::fs::write(root.join(".drain_request.json"), r#"{"action": "drain"}"#).unwrap();
     assert!(drain_requested(root));
-    std::fs::write(root.join(".drain_request.json"), r#"{"epoch": "another:1"}"#).unwrap();
+    std::fs::write(
+        root.join(".drain_request.json"),
+        r#"{"epoch": "another:1"}"#,
+    )
+    .unwrap();
     assert!(!drain_requested(root));
 }
 
@@ -122,13 +128,16 @@ fn starts_in_quick_succession_are_slowed_down() {
 fn a_token_belongs_to_one_process() {
     let (dir, _) = home();
     let lock_dir = dir.path().join("locks").display().to_string();
-    let locks = TokenLocks::from_vars(|name| {
-        (name == "HERMES_GATEWAY_LOCK_DIR").then(|| lock_dir.clone())
-    })
-    .unwrap();
+    let locks =
+        TokenLocks::from_vars(|name| (name == "HERMES_GATEWAY_LOCK_DIR").then(|| lock_dir.clone()))
+            .unwrap();
     let now = Utc::now();
     let first = locks.take("telegram", "123:abc", now).unwrap();
-    let name = std::fs::read_dir(&lock_dir).unwrap().next().unwrap().unwrap();
+    let name = std::fs::read_dir(&lock_dir)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
     let name = name.file_name().into_string().unwrap();
     assert!(!name.contains("123:abc"), "{name}");
     // Our own is taken again: a platform that begins anew.
@@ -165,7 +174,10 @@ fn what_the_gateway_tells_is_written_when_it_changes() {
     assert_eq!(told["active_agents"], 2);
     assert_eq!(told["platforms"]["telegram"]["state"], "retrying");
     assert_eq!(told["platforms"]["telegram"]["error_message"], "no route");
-    assert_eq!(told["platforms"]["telegram"]["updated_at"], json!(now.to_rfc3339()));
+    assert_eq!(
+        told["platforms"]["telegram"]["updated_at"],
+        json!(now.to_rfc3339())
+    );
     std::fs::remove_file(dir.path().join("gateway_state.json")).unwrap();
     file.tell(snapshot, now);
     assert_eq!(read_state(dir.path()), None, "nothing new");
@@ -181,7 +193,9 @@ fn systemd_is_told() {
     let (dir, _) = home();
     let path = dir.path().join("notify");
     let receiver = UnixDatagram::bind(&path).unwrap();
-    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
     let vars = |name: &str| match name {
         "NOTIFY_SOCKET" => Some(path.display().to_string()),
         "WATCHDOG_USEC" => Some("20000000".to_owned()),
@@ -203,7 +217,10 @@ fn units_say_what_is_to_be_done() {
     let (dir, home) = home();
     let program = "/opt/her mes/hermes".into();
     let mut service = Service::of(&home, program, "/home/a/bin:/tmp/x:relative:/usr/bin");
-    assert!(service.name.starts_with("hermes-gateway-"), "not the usual home");
+    assert!(
+        service.name.starts_with("hermes-gateway-"),
+        "not the usual home"
+    );
     service.drain = Duration::from_secs(45);
     service.watchdog = Some(Duration::from_secs(30));
     let unit = systemd::unit(&service, &systemd::Scope::User);
@@ -233,6 +250,9 @@ fn units_say_what_is_to_be_done() {
     let unit = systemd::unit(&service, &systemd::Scope::System(account));
     assert!(unit.contains("User=ana\n") && unit.contains("WantedBy=multi-user.target"));
     let plist = launchd::plist(&service);
-    assert!(plist.contains("<string>/opt/her mes/hermes</string>"), "{plist}");
+    assert!(
+        plist.contains("<string>/opt/her mes/hermes</string>"),
+        "{plist}"
+    );
     assert!(plist.contains("<key>ThrottleInterval</key>"));
 }

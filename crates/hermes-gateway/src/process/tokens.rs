@@ -102,8 +102,7 @@ fn is_own(record: &Record) -> bool {
 }
 
 fn hash(identity: &str) -> String {
-    let digest = Sha256::digest(identity.as_bytes());
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    super::hex(&Sha256::digest(identity.as_bytes())[..8])
 }
 
 /// Ours until this is dropped.

@@ -49,3 +49,9 @@ pub(crate) const FOREIGN: [&str; 22] = [
     "google_chat",
     "line",
 ];
+
+/// A key that nobody can guess: 256 bits, as text.
+pub fn fresh_secret() -> String {
+    let (one, two) = (rand::random::<u128>(), rand::random::<u128>());
+    format!("{one:032x}{two:032x}")
+}

@@ -33,7 +33,7 @@ pub(super) fn of(conversation: &Conversation) -> Status {
         tools: chat.tools.registry().iter().count(),
         approvals: approvals(conversation),
         mcp: toolbox.map(|toolbox| servers(&toolbox)),
-        gateway: None,
+        gateway: crate::commands::gateway::platforms_in_short(conversation.cx.home.root()),
         context: conversation.context,
         cost: conversation.cost,
         background: processes + conversation.background.list().len(),

@@ -167,7 +167,7 @@ pub(super) async fn moa(conversation: &mut Conversation, text: &str) -> Result<T
     conversation.chat.send(message).await?;
     let told = Told::of(Effect::Asked(text.to_owned()));
     Ok(match conversation.surface {
-        Surface::Line => told.then(Then::Turn),
+        Surface::Line | Surface::Platform => told.then(Then::Turn),
         Surface::Screen => told,
     })
 }

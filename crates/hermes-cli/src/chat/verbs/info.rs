@@ -34,6 +34,7 @@ pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<Told, Fai
             }
             Ok(Told::plain(text))
         }
+        Surface::Platform => Ok(Told::plain(text)),
         Surface::Screen => {
             text.push_str("\n\n/keys shows what the keys do; /<skill> uses a skill");
             Ok(Told::plain(text))
@@ -49,7 +50,7 @@ const LINE_KEYS: &[&str] = &[
 
 pub(super) fn keys(conversation: &Conversation) -> Told {
     match conversation.surface {
-        Surface::Line => Told::plain(LINE_KEYS.join("\n")),
+        Surface::Line | Surface::Platform => Told::plain(LINE_KEYS.join("\n")),
         Surface::Screen => Told::of(Effect::Page(Page {
             title: "keys".to_owned(),
             kind: Saying::Plain,
@@ -280,7 +281,7 @@ pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told
         return Ok(Told::info("nothing has changed"));
     }
     Ok(match conversation.surface {
-        Surface::Line => Told::of(said(Saying::Diff, text)),
+        Surface::Line | Surface::Platform => Told::of(said(Saying::Diff, text)),
         Surface::Screen => Told::of(Effect::Page(Page {
             title: "changes".to_owned(),
             kind: Saying::Diff,

@@ -320,7 +320,7 @@ pub(super) async fn history(conversation: &Conversation, count: &str) -> Result<
     }
     entries.drain(..entries.len().saturating_sub(most));
     Ok(match conversation.surface {
-        Surface::Line => Told::plain(replay::lines(&entries).join("\n")),
+        Surface::Line | Surface::Platform => Told::plain(replay::lines(&entries).join("\n")),
         Surface::Screen => Told::of(Effect::Page(Page {
             title: "conversation".to_owned(),
             kind: Saying::Markdown,
@@ -411,7 +411,7 @@ pub(super) async fn rollback(conversation: &Conversation, rest: &str) -> Result<
 pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<Told, Failure> {
     match conversation.surface {
         Surface::Screen => Ok(Told::of(Effect::Edit(text.to_owned()))),
-        Surface::Line => Err(Failure::usage(
+        Surface::Line | Surface::Platform => Err(Failure::usage(
             "\\ at the end of a line goes on in the next one; $EDITOR needs the full interface",
         )),
     }

@@ -4,19 +4,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_acp::{CommandInfo, Listed, Mode, Opening, Program, Wanted};
-use hermes_agent::front::{NEWS, Opened, Past, Refusal, RefusalKind, WISHES};
+use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
 use hermes_core::{BoxFuture, task};
 use hermes_store::db::{ListFilter, Order};
-use hermes_tui::port::Entry;
 use tokio::sync::mpsc;
 
-use super::seat::Seat;
 use super::{commands, servers};
 use crate::args::TurnArgs;
 use crate::chat::conversation::{Conversation, Surface};
 use crate::chat::replay;
+use crate::chat::seat::{Leaving, Manners, Seat, past, refusal};
 use crate::commands::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::output::Hold;
 use crate::wiring::place::{Guard, Place, Shared};
 use crate::wiring::{self, Chat};
@@ -92,6 +91,7 @@ impl Editor {
         let place = Place {
             guard: Some(guard),
             servers: toolbox.clone(),
+            ..Place::default()
         };
         let chat = Chat::open_beside(&args, &cx, wiring::Mode::Repl, (place, shared)).await;
         let (conversation, later) = match chat {
@@ -120,7 +120,16 @@ impl Editor {
             wishes,
             news,
         };
-        let seat = Seat::new(conversation, later, (receiver, sender), toolbox);
+        let manners = Manners {
+            refused: commands::refused,
+            help: commands::help,
+        };
+        let seat = Seat::new(
+            (conversation, later),
+            (receiver, sender),
+            toolbox,
+            (manners, Leaving::End),
+        );
         task::spawn("acp conversation", seat.run());
         Ok(opened)
     }
@@ -194,46 +203,6 @@ impl Program for Editor {
     fn commands(&self) -> Vec<CommandInfo> {
         commands::list()
     }
-}
-
-pub(super) fn refusal(failure: &Failure) -> Refusal {
-    let kind = match failure.exit {
-        Exit::NotConfigured => RefusalKind::NotConfigured,
-        Exit::NotFound => RefusalKind::NotFound,
-        Exit::Usage => RefusalKind::Invalid,
-        _ => RefusalKind::Failed,
-    };
-    let message = match kind {
-        RefusalKind::NotConfigured => {
-            format!(
-                "{}\nto set it up, in a terminal: hermes setup",
-                failure.message
-            )
-        }
-        _ => failure.message.clone(),
-    };
-    Refusal::new(kind, message)
-}
-
-pub(super) fn past(entries: Vec<Entry>) -> Vec<Past> {
-    let past = |entry: Entry| match entry {
-        Entry::User(text) => Past::User(text),
-        Entry::Assistant(text) => Past::Assistant(text),
-        Entry::Reasoning(text) => Past::Reasoning(text),
-        Entry::Tool {
-            name,
-            arguments,
-            result,
-            failed,
-        } => Past::Tool {
-            name,
-            arguments,
-            result,
-            failed,
-        },
-        Entry::Omitted(count) => Past::Omitted(count),
-    };
-    entries.into_iter().map(past).collect()
 }
 
 fn moment(seconds: f64) -> Option<String> {

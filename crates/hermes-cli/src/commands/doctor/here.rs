@@ -13,7 +13,7 @@ use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 
 use super::Report;
-use crate::commands::{self, Context, counted, profile};
+use crate::commands::{self, Context, counted};
 use crate::wiring;
 
 /// Less free space than this, and the next conversation may not be kept.
@@ -258,13 +258,17 @@ pub(super) fn approvals(cx: &Context, report: &mut Report) {
 
 pub(super) fn gateway(cx: &Context, report: &mut Report) {
     let recorded = cx.home.join("gateway.pid");
-    match profile::gateway_pid(cx.home.root()) {
+    let summary = commands::gateway::summary(cx, false);
+    match summary.pid {
         Some(pid) => report.ok(format!("running, pid {pid}")),
         None if recorded.exists() => report.warning(
             "not running, though gateway.pid says so: it was killed",
             "hermes doctor --fix removes the file",
         ),
         None => report.ok("not running"),
+    }
+    for (text, fix) in summary.concerns() {
+        report.warning(text, fix);
     }
 }
 

@@ -23,7 +23,7 @@ struct Profile {
     provider: Option<String>,
     has_env: bool,
     skills: usize,
-    gateway_pid: Option<i32>,
+    gateway_pid: Option<u32>,
     description: String,
 }
 

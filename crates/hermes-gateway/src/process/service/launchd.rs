@@ -28,13 +28,23 @@ pub fn plist(service: &Service) -> String {
         "<plist version=\"1.0\">\n<dict>\n"
     ));
     let mut text = |key: &str, value: &str| {
-        let _ = writeln!(out, "  <key>{key}</key>\n  <string>{}</string>", escaped(value));
+        let _ = writeln!(
+            out,
+            "  <key>{key}</key>\n  <string>{}</string>",
+            escaped(value)
+        );
     };
     text("Label", &label(service));
     text("WorkingDirectory", &service.home.display().to_string());
     let logs = service.home.join("logs");
-    text("StandardOutPath", &logs.join("gateway.stdout.log").display().to_string());
-    text("StandardErrorPath", &logs.join("gateway.stderr.log").display().to_string());
+    text(
+        "StandardOutPath",
+        &logs.join("gateway.stdout.log").display().to_string(),
+    );
+    text(
+        "StandardErrorPath",
+        &logs.join("gateway.stderr.log").display().to_string(),
+    );
     out.push_str("  <key>ProgramArguments</key>\n  <array>\n");
     for word in service.command() {
         let _ = writeln!(out, "    <string>{}</string>", escaped(&word));

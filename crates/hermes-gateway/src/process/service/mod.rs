@@ -80,8 +80,7 @@ fn suffix(home: &Home) -> Option<String> {
         return None;
     }
     let digest = Sha256::digest(root.display().to_string().as_bytes());
-    let hex: String = digest[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(hex)
+    Some(super::hex(&digest[..4]))
 }
 
 fn real(path: &Path) -> PathBuf {

@@ -123,6 +123,7 @@ pub fn stale(installed: &str, service: &Service) -> Option<String> {
         .lines()
         .find_map(|line| line.trim().strip_prefix("ExecStart="))?;
     let ours = service.program.display().to_string();
-    (!start.contains(&ours))
-        .then(|| format!("the unit starts another program ({start}): hermes gateway install --force"))
+    (!start.contains(&ours)).then(|| {
+        format!("the unit starts another program ({start}): hermes gateway install --force")
+    })
 }

@@ -1,0 +1,257 @@
+//! Starting, stopping and restarting a gateway that runs somewhere else: as a service, or as a
+//! process of its own.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use chrono::Utc;
+use hermes_config::Home;
+use hermes_gateway::process::{self, Marker, Process, read_state};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::WhichArgs;
+use super::service::{Manager, installed};
+use super::status::homes;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring;
+
+/// What a new gateway may take until it says that it runs.
+const STARTING: Duration = Duration::from_secs(15);
+/// What an old one may take to end, beside what it may drain.
+const STOPPING: Duration = Duration::from_secs(20);
+const KILLED: Duration = Duration::from_secs(5);
+
+pub(super) fn start(args: WhichArgs, cx: &Context) -> Outcome {
+    each(args, cx, |home| start_one(home, args, cx))
+}
+
+pub(super) fn stop(args: WhichArgs, cx: &Context) -> Outcome {
+    if args.all {
+        let running: Vec<Home> = homes(cx)
+            .into_iter()
+            .filter(|home| process::running(home.root()).is_some())
+            .collect();
+        if running.is_empty() {
+            return Err(Failure::not_found("no gateway runs"));
+        }
+        for home in &running {
+            stop_one(home, args, cx)?;
+        }
+        return Ok(());
+    }
+    stop_one(&cx.home, args, cx)
+}
+
+pub(super) fn restart(args: WhichArgs, cx: &Context) -> Outcome {
+    each(args, cx, |home| restart_one(home, args, cx))
+}
+
+fn each(args: WhichArgs, cx: &Context, act: impl Fn(&Home) -> Outcome) -> Outcome {
+    if !args.all {
+        return act(&cx.home);
+    }
+    let mut outcome = Ok(());
+    for home in homes(cx) {
+        // One that fails does not keep the others.
+        if let Err(failure) = act(&home) {
+            cx.out
+                .error(format!("{}: {}", name(&home), failure.message));
+            outcome = Err(Failure::silent(failure.exit));
+        }
+    }
+    outcome
+}
+
+fn name(home: &Home) -> &str {
+    home.profile().unwrap_or("default")
+}
+
+fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
+    if let Some(running) = process::running(home.root()) {
+        cx.out.line(format!(
+            "the gateway of {} runs already (pid {})",
+            name(home),
+            running.process.pid
+        ))?;
+        return Ok(());
+    }
+    match installed(home, args.system, cx) {
+        Some(service) => service.start()?,
+        None if args.system => {
+            return Err(Failure::not_found(
+                "no service of the machine is installed: hermes gateway install --system",
+            ));
+        }
+        None => launch(home)?,
+    }
+    let process = appeared(home, None)?;
+    cx.out.line(format!(
+        "the gateway of {} runs (pid {})",
+        name(home),
+        process.pid
+    ))?;
+    Ok(())
+}
+
+fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
+    let service = installed(home, args.system, cx).filter(Manager::is_active);
+    let Some(running) = process::running(home.root()) else {
+        if let Some(service) = service {
+            // It may be about to start again.
+            service.stop()?;
+            cx.out
+                .line(format!("the service of {} is stopped", name(home)))?;
+            return Ok(());
+        }
+        return Err(Failure::not_found(format!(
+            "no gateway of {} runs",
+            name(home)
+        )));
+    };
+    let target = running.process;
+    Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
+    let stopped = match service {
+        // Or it would be started again.
+        Some(service) => service.stop(),
+        None => end(home, target),
+    };
+    Marker::PlannedStop.clear(home.root());
+    stopped?;
+    cx.out.line(format!(
+        "the gateway of {} has stopped (pid {})",
+        name(home),
+        target.pid
+    ))?;
+    Ok(())
+}
+
+fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
+    let service = installed(home, args.system, cx);
+    let Some(running) = process::running(home.root()) else {
+        return start_one(home, args, cx);
+    };
+    let before = running.process;
+    if let Some(service) = service.filter(Manager::is_active) {
+        Marker::PlannedStop.leave(home.root(), before, Utc::now())?;
+        let restarted = service.restart();
+        Marker::PlannedStop.clear(home.root());
+        restarted?;
+    } else {
+        let told = before
+            .signal(Signal::USR1)
+            .map_err(|error| Failure::failed(format!("pid {}: {error}", before.pid)))?;
+        if !told {
+            return start_one(home, args, cx);
+        }
+    }
+    let process = appeared(home, Some(before))?;
+    cx.out.line(format!(
+        "the gateway of {} runs anew (pid {})",
+        name(home),
+        process.pid
+    ))?;
+    Ok(())
+}
+
+/// Asks a process to end, waits, and at last ends it.
+fn end(home: &Home, target: Process) -> Outcome {
+    let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
+    target.signal(Signal::TERM).map_err(failed)?;
+    let drain = read_state(home.root()).and_then(|state| state["drain_seconds"].as_f64());
+    let drain = Duration::try_from_secs_f64(drain.unwrap_or_default()).unwrap_or_default();
+    wiring::runtime()?.block_on(async {
+        if target.gone(STOPPING + drain).await {
+            return Ok(());
+        }
+        target.signal(Signal::KILL).map_err(failed)?;
+        if target.gone(KILLED).await {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Busy,
+            format!("the gateway with pid {} cannot be ended", target.pid),
+        ))
+    })
+}
+
+/// Starts one that outlives this command.
+fn launch(home: &Home) -> Outcome {
+    let program = program()?;
+    let logs = home.logs_dir();
+    std::fs::create_dir_all(&logs)
+        .map_err(|error| Failure::failed(format!("{}: {error}", logs.display())))?;
+    let path = logs.join("gateway.stderr.log");
+    let said = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    let mut command = Command::new(program);
+    if let Some(profile) = home.profile() {
+        command.args(["--profile", profile]);
+    }
+    command
+        .args(["gateway", "run"])
+        .env("HERMES_HOME", home.profiles_root())
+        .current_dir(home.root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said)
+        // Ctrl+C at this terminal is not meant for it.
+        .process_group(0);
+    command
+        .spawn()
+        .map_err(|error| Failure::failed(format!("starting the gateway: {error}")))?;
+    Ok(())
+}
+
+/// This program, also when it was replaced by a newer one since it started.
+pub(super) fn program() -> Result<PathBuf, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    let text = path.display().to_string();
+    Ok(match text.strip_suffix(" (deleted)") {
+        Some(old) => PathBuf::from(old),
+        None => path,
+    })
+}
+
+/// Waits until a gateway says that it runs: another one than `before`, or the same one anew.
+fn appeared(home: &Home, before: Option<Process>) -> Result<Process, Failure> {
+    let began = read_state(home.root()).map(|state| state["started_at"].clone());
+    let fresh = |state: &Value, now: Process| match before {
+        None => true,
+        Some(before) if before != now => true,
+        Some(_) => began.as_ref() != Some(&state["started_at"]),
+    };
+    let waiting = async {
+        loop {
+            if let Some(state) = read_state(home.root()) {
+                let told = state["gateway_state"].as_str();
+                if told == Some("startup_failed") && before.is_none_or(|before| !before.alive()) {
+                    let why = state["exit_reason"]
+                        .as_str()
+                        .unwrap_or("see logs/gateway.log");
+                    return Err(Failure::failed(format!("the gateway did not start: {why}")));
+                }
+                if told == Some("running")
+                    && let Some(running) = process::running(home.root())
+                    && fresh(&state, running.process)
+                {
+                    return Ok(running.process);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let late = || Failure::failed("the gateway does not say that it runs; see logs/gateway.log");
+    wiring::runtime()?.block_on(async {
+        tokio::time::timeout(STARTING, waiting)
+            .await
+            .unwrap_or_else(|_| Err(late()))
+    })
+}

@@ -1,0 +1,148 @@
+//! What the parts of the gateway are told by the program: who listens and speaks, how it is, who
+//! asked for a restart.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use chrono::Utc;
+use hermes_agent::home::toolsets;
+use hermes_config::fs::write_atomic;
+use hermes_gateway::api;
+use hermes_gateway::gateway::{Gateway, Posting, RestartRequest};
+use hermes_gateway::platforms::http::Http;
+use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
+use hermes_store::db::delivery::Target;
+use serde_json::{Value, json};
+
+/// Who asked for the restart that is under way.
+const NOTIFY: &str = ".restart_notify.json";
+
+pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcriber>> {
+    let section = settings.setting("stt");
+    let on = section
+        .and_then(|stt| stt.get("enabled"))
+        .and_then(Value::as_bool);
+    if on == Some(false) {
+        return None;
+    }
+    let named = named(settings, "stt");
+    let http = Http::new(&settings.env, None);
+    Some(Arc::new(Ears::new(
+        section,
+        named.as_deref(),
+        &settings.env,
+        http,
+    )))
+}
+
+pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn Speaker> {
+    let named = named(settings, "tts");
+    let http = Http::new(&settings.env, None);
+    let section = settings.setting("tts");
+    Arc::new(Mouth::new(section, named.as_deref(), &settings.env, http))
+}
+
+/// The provider that the person named, not a default.
+fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
+    let places = [
+        format!("/{section}/provider"),
+        format!("/gateway/{section}/provider"),
+    ];
+    let written = places.iter().find_map(|place| settings.file.pointer(place));
+    written.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Keeps who asked for a restart until the next life can tell them that it is there.
+pub(super) fn remember_restart(root: &Path, request: &RestartRequest) {
+    let path = root.join(NOTIFY);
+    let word = json!({
+        "platform": request.platform,
+        "account": request.account,
+        "chat_id": request.chat_id,
+        "thread_id": request.thread_id,
+        "message_id": request.message_id,
+        "requested_at": Utc::now().to_rfc3339(),
+    });
+    if let Err(error) = write_atomic(&path, word.to_string().as_bytes(), 0o600) {
+        tracing::warn!("{}: {error}", path.display());
+    }
+}
+
+/// Tells whoever asked for a restart that it is done.
+pub(super) async fn announce(root: &Path, gateway: &Gateway) {
+    let path = root.join(NOTIFY);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        return;
+    };
+    let word: Value = serde_json::from_str(&text).unwrap_or_default();
+    let field = |key: &str| match &word[key] {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    if let (Some(platform), Some(chat_id)) = (field("platform"), field("chat_id")) {
+        let asked = field("message_id").or_else(|| field("requested_at"));
+        let posting = Posting {
+            id: format!("restart:{platform}:{chat_id}:{}", asked.unwrap_or_default()),
+            target: Target {
+                platform,
+                account: field("account").unwrap_or_default(),
+                chat_id,
+                thread_id: field("thread_id"),
+            },
+            text: "♻️ The gateway is back. Your conversation goes on.".to_owned(),
+            mirror: None,
+        };
+        if let Err(error) = gateway.post().send(posting).await {
+            tracing::warn!("whoever asked for the restart is not told: {error}");
+        }
+    }
+    if let Err(error) = std::fs::remove_file(&path) {
+        tracing::warn!("{}: {error}", path.display());
+    }
+}
+
+/// What the API server is told.
+pub(super) struct Told {
+    pub(super) settings: Arc<GatewaySettings>,
+    pub(super) gateway: Gateway,
+}
+
+impl api::Facts for Told {
+    fn status(&self) -> Value {
+        let status = self.gateway.status();
+        let platforms: serde_json::Map<String, Value> = status
+            .platforms
+            .iter()
+            .map(|one| (one.name.clone(), json!(one.condition)))
+            .collect();
+        json!({
+            "gateway_state": if status.draining { "draining" } else { "running" },
+            "platforms": platforms,
+            "active_agents": status.active_turns,
+            "queued": status.queued,
+            "exit_reason": null,
+            "updated_at": Utc::now().to_rfc3339(),
+        })
+    }
+
+    fn draining(&self) -> bool {
+        self.gateway.status().draining
+    }
+
+    fn toolsets(&self) -> Vec<Value> {
+        let enabled = toolsets::enabled(&self.settings.config, api::SOURCE);
+        let row = |set: &toolsets::Toolset| {
+            json!({
+                "name": set.name,
+                "label": set.label,
+                "description": set.label,
+                "enabled": enabled.contains(set.name),
+                "configured": true,
+                "tools": set.tools,
+            })
+        };
+        toolsets::switchable(api::SOURCE).map(row).collect()
+    }
+}

@@ -1,0 +1,450 @@
+//! The gateway while it runs: everything put together, watched, and taken apart in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
+use hermes_core::task;
+use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, RestartRequest};
+use hermes_gateway::platform::{LinkState, Platform};
+use hermes_gateway::platforms::{self, Unusable};
+use hermes_gateway::process::{
+    self, GatewayState, Machine, Marker, Notifier, PlatformRow, Snapshot, StateFile, TokenLock,
+    TokenLocks,
+};
+use hermes_gateway::program::Program;
+use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::settings::GatewaySettings;
+use hermes_store::Store;
+use hermes_store::db::delivery::Delivery;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::facts;
+use super::program::Conversations;
+use super::run::failed_start;
+use super::tasks::{self, Around, Task};
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use crate::wiring;
+
+/// Delivery stays ours so long without a sign of life.
+const LEASE: Duration = Duration::from_mins(1);
+/// Between two looks at what others may want to read, and at what others want.
+const LOOK: Duration = Duration::from_millis(500);
+/// Between two signs of life.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// What closing the conversations may take.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// How the life of a gateway ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Somebody stopped it, or another took its place.
+    Planned,
+    /// A signal that nobody announced.
+    Unexpected,
+    /// It is to begin anew.
+    Restart,
+    /// Another process delivers now.
+    Lost(String),
+}
+
+/// Runs until it ends.
+pub(super) async fn begin(
+    cx: &Context,
+    settings: Arc<GatewaySettings>,
+    mut state: StateFile,
+    notifier: Notifier,
+) -> Result<End, Failure> {
+    let made = make(cx, &settings).await;
+    let parts = match made {
+        Ok(parts) => parts,
+        Err(failure) => return Err(failed_start(&mut state, failure)),
+    };
+    let mut watch = Watch {
+        cx,
+        settings: &settings,
+        state,
+        notifier,
+        unusable: parts.unusable,
+        signals: Signals::new()?,
+        restart: parts.restart,
+        draining: false,
+    };
+    let cancel = CancellationToken::new();
+    let running = {
+        let (gateway, cancel) = (parts.gateway.clone(), cancel.clone());
+        task::spawn("gateway", async move {
+            gateway.run(parts.platforms, Vec::new(), cancel).await
+        })
+    };
+    let beside = tasks::start(parts.tasks);
+    let mut running = std::pin::pin!(running);
+    let end = tokio::select! {
+        end = watch.over(&parts.gateway) => end,
+        ended = &mut running => lost(ended),
+    };
+    watch.stopping(&end, &parts.gateway).await;
+    let patience = match &end {
+        End::Lost(_) => Duration::ZERO,
+        _ => settings.drain,
+    };
+    let drained = parts.gateway.drain(patience).await;
+    parts.stop_tasks.cancel();
+    if tokio::time::timeout(CLOSING, beside.wait()).await.is_err() {
+        tracing::warn!("jobs or the API server took too long to end");
+    }
+    cancel.cancel();
+    // It waits for its parts by itself.
+    let _ = running.as_mut().await;
+    let closing = async {
+        parts.seats.close_idle().await;
+        parts.program.close().await;
+        if let Err(error) = parts.delivery.release().await {
+            tracing::warn!("giving up delivery: {error}");
+        }
+        if let Err(error) = parts.store.close().await {
+            tracing::warn!("closing the database: {error}");
+        }
+    };
+    if tokio::time::timeout(CLOSING, closing).await.is_err() {
+        tracing::warn!("what was open took too long to close");
+    }
+    drop(parts.locks);
+    watch.stopped(&end, drained);
+    Ok(end)
+}
+
+fn lost(ended: Result<Result<Result<(), Ended>, task::Panicked>, tokio::task::JoinError>) -> End {
+    match ended {
+        Ok(Ok(Ok(()))) => End::Unexpected,
+        Ok(Ok(Err(error))) => End::Lost(format!("another process delivers now: {error}")),
+        Ok(Err(panicked)) => {
+            tracing::error!("the gateway broke: {panicked}");
+            End::Unexpected
+        }
+        Err(error) => {
+            tracing::error!("the gateway broke: {error}");
+            End::Unexpected
+        }
+    }
+}
+
+/// What a gateway is made of, ready to run.
+struct Parts {
+    gateway: Gateway,
+    platforms: Vec<Platform>,
+    unusable: Vec<Unusable>,
+    tasks: Vec<Task>,
+    stop_tasks: CancellationToken,
+    program: Arc<Conversations>,
+    seats: Seats,
+    store: Store,
+    delivery: Delivery,
+    locks: Vec<TokenLock>,
+    restart: mpsc::Receiver<RestartRequest>,
+}
+
+async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+    let store = wiring::open_store(cx)?;
+    let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
+    let (delivery, left) = owned
+        .await
+        .map_err(|error| Failure::new(Exit::Busy, error.to_string()))?;
+    if left != hermes_store::db::delivery::Left::default() {
+        tracing::info!(
+            "taken over: {} messages to answer, {} to send, {} perhaps sent",
+            left.waiting,
+            left.pending,
+            left.ambiguous
+        );
+    }
+    let (platforms, mut unusable) = platforms::all(settings, &clock, &rng);
+    let (platforms, locks) = lock(platforms, &mut unusable, settings);
+    let program = Arc::new(Conversations::new(cx, store.clone())?);
+    if let Err(refusal) = program.ready() {
+        tracing::warn!("nothing can be answered yet: {}", refusal.message);
+        cx.out
+            .remark(format!("nothing can be answered yet: {}", refusal.message));
+    }
+    let shared = Arc::clone(&program) as Arc<dyn Program>;
+    let seats = Seats::new(shared, Bounds::default(), CancellationToken::new());
+    let (asks, restart) = mpsc::channel(4);
+    let calls = Calls {
+        restart: Arc::new(move |request| {
+            // One is enough; more say the same.
+            let _ = asks.try_send(request);
+        }),
+        remake: {
+            let (settings, clock, rng) =
+                (Arc::clone(settings), Arc::clone(&clock), Arc::clone(&rng));
+            Arc::new(move |name, account| {
+                let (made, _) = platforms::all(&settings, &clock, &rng);
+                let same = |one: &Platform| one.name == name && one.account == account;
+                made.into_iter().find(same)
+            })
+        },
+        ..Calls::default()
+    };
+    let gateway = Gateway::new(Deps {
+        settings: Arc::clone(settings),
+        store: store.clone(),
+        ledger: delivery.clone(),
+        lease: LEASE,
+        seats: seats.clone(),
+        pairing: Pairing::new(&cx.home, Arc::clone(&clock)),
+        clock: Arc::clone(&clock),
+        rng: Arc::clone(&rng),
+        transcriber: facts::transcriber(settings),
+        speaker: Some(facts::speaker(settings)),
+        calls,
+    })
+    .await
+    .map_err(|error| Failure::failed(error.to_string()))?;
+    let stop_tasks = CancellationToken::new();
+    let (tasks, failed) = tasks::all(&Around {
+        cx,
+        settings,
+        seats: &seats,
+        store: &store,
+        gateway: &gateway,
+        cancel: stop_tasks.clone(),
+    })
+    .await;
+    unusable.extend(failed);
+    for one in &unusable {
+        tracing::error!("{} is not started: {}", one.platform, one.why);
+        cx.out
+            .error(format!("{} is not started: {}", one.platform, one.why));
+    }
+    let wanted = settings.enabled().count();
+    if wanted > 0 && unusable.len() >= wanted && platforms.is_empty() {
+        return Err(Failure::new(
+            Exit::Config,
+            "none of the platforms that are switched on can be run as they are configured",
+        ));
+    }
+    Ok(Parts {
+        gateway,
+        platforms,
+        unusable,
+        tasks,
+        stop_tasks,
+        program,
+        seats,
+        store,
+        delivery,
+        locks,
+        restart,
+    })
+}
+
+/// Takes the tokens, so that no other process on this machine uses them.
+fn lock(
+    platforms: Vec<Platform>,
+    unusable: &mut Vec<Unusable>,
+    settings: &GatewaySettings,
+) -> (Vec<Platform>, Vec<TokenLock>) {
+    let var = |name: &str| settings.var(name).map(str::to_owned);
+    let Some(locks) = TokenLocks::from_vars(var) else {
+        return (platforms, Vec::new());
+    };
+    let (mut usable, mut held) = (Vec::new(), Vec::new());
+    for platform in platforms {
+        if let Some(identity) = &platform.exclusive {
+            match locks.take(platform.name, identity, Utc::now()) {
+                Ok(lock) => held.push(lock),
+                Err(error) => {
+                    unusable.push(Unusable {
+                        platform: platform.name.to_owned(),
+                        why: error.to_string(),
+                    });
+                    continue;
+                }
+            }
+        }
+        usable.push(platform);
+    }
+    (usable, held)
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    restart: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            restart: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+/// Looks after the gateway: tells others how it is, hears what they want.
+struct Watch<'a> {
+    cx: &'a Context,
+    settings: &'a GatewaySettings,
+    state: StateFile,
+    notifier: Notifier,
+    unusable: Vec<Unusable>,
+    signals: Signals,
+    restart: mpsc::Receiver<RestartRequest>,
+    draining: bool,
+}
+
+impl Watch<'_> {
+    /// Until somebody or something ends it.
+    async fn over(&mut self, gateway: &Gateway) -> End {
+        let root = self.cx.home.root().to_owned();
+        let _ = std::fs::remove_file(root.join(".clean_shutdown"));
+        self.tell(gateway, GatewayState::Running, None);
+        let platforms = self.settings.enabled().count();
+        self.notifier.ready(&format!("{platforms} platforms"));
+        tracing::info!("the gateway runs, {platforms} platforms");
+        self.cx.out.remark(format!(
+            "hermes gateway {} · {platforms} platforms · pid {} · Ctrl+C ends it",
+            env!("CARGO_PKG_VERSION"),
+            std::process::id()
+        ));
+        facts::announce(&root, gateway).await;
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        let pulse = self.notifier.watchdog().unwrap_or(HEARTBEAT);
+        let mut pulse = tokio::time::interval(pulse);
+        loop {
+            tokio::select! {
+                _ = look.tick() => {
+                    if Marker::PlannedStop.take(&root, Utc::now()) {
+                        return End::Planned;
+                    }
+                    self.heed_drain(gateway);
+                    let state = if self.draining {
+                        GatewayState::Draining
+                    } else {
+                        GatewayState::Running
+                    };
+                    self.tell(gateway, state, None);
+                }
+                _ = heartbeat.tick() => self.state.beat(Utc::now()),
+                _ = pulse.tick() => self.notifier.alive(),
+                _ = self.signals.interrupt.recv() => return End::Planned,
+                _ = self.signals.terminate.recv() => {
+                    let now = Utc::now();
+                    let meant = Marker::Takeover.take(&root, now)
+                        || Marker::PlannedStop.take(&root, now);
+                    return if meant { End::Planned } else { End::Unexpected };
+                }
+                _ = self.signals.restart.recv() => return End::Restart,
+                Some(request) = self.restart.recv() => {
+                    facts::remember_restart(&root, &request);
+                    return End::Restart;
+                }
+            }
+        }
+    }
+
+    /// Others may ask that no new turns begin, and take it back.
+    fn heed_drain(&mut self, gateway: &Gateway) {
+        let wanted = process::drain_requested(self.cx.home.root());
+        if wanted != self.draining {
+            tracing::info!(wanted, "draining");
+            self.draining = wanted;
+            gateway.hold(wanted);
+        }
+    }
+
+    fn tell(&mut self, gateway: &Gateway, state: GatewayState, reason: Option<String>) {
+        let status = gateway.status();
+        let mut platforms: BTreeMap<String, PlatformRow> = BTreeMap::new();
+        for one in &self.unusable {
+            let row = PlatformRow {
+                state: LinkState::Fatal,
+                error: Some(one.why.clone()),
+                received_at: None,
+            };
+            platforms.insert(one.platform.clone(), row);
+        }
+        for one in status.platforms {
+            let name = match one.account.as_str() {
+                "" => one.name,
+                account => format!("{}:{account}", one.name),
+            };
+            let row = PlatformRow {
+                state: one.condition.state,
+                error: one.condition.error,
+                // To the minute: the file is not written for every poll.
+                received_at: one
+                    .condition
+                    .received_at
+                    .map(|at| (at / 60.0).floor() * 60.0),
+            };
+            platforms.insert(name, row);
+        }
+        let snapshot = Snapshot {
+            state,
+            exit_reason: reason,
+            restart_requested: false,
+            active: status.active_turns,
+            queued: status.queued,
+            platforms,
+        };
+        self.state.tell(snapshot, Utc::now());
+    }
+
+    async fn stopping(&mut self, end: &End, gateway: &Gateway) {
+        tracing::info!(?end, "the gateway stops");
+        match end {
+            End::Restart => self.notifier.reloading(monotonic()),
+            _ => self.notifier.stopping(),
+        }
+        self.tell(gateway, GatewayState::Draining, None);
+    }
+
+    /// An unexpected end leaves the state as it was: whoever starts the machine knows that the
+    /// gateway is to run.
+    fn stopped(&mut self, end: &End, drained: bool) {
+        let (state, reason) = match end {
+            End::Planned => (GatewayState::Stopped, None),
+            End::Restart => (GatewayState::Stopped, Some("restart".to_owned())),
+            End::Lost(why) => (GatewayState::Stopped, Some(why.clone())),
+            End::Unexpected => (GatewayState::Running, Some("signal".to_owned())),
+        };
+        let snapshot = Snapshot {
+            state,
+            exit_reason: reason,
+            restart_requested: matches!(end, End::Restart),
+            ..Snapshot::default()
+        };
+        self.state.tell(snapshot, Utc::now());
+        if drained {
+            let path = self.cx.home.join(".clean_shutdown");
+            if let Err(error) = std::fs::write(&path, "") {
+                tracing::warn!("{}: {error}", path.display());
+            }
+        }
+        tracing::info!(drained, "the gateway has stopped");
+    }
+}
+
+/// Microseconds since boot.
+fn monotonic() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds: f64 = text
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .unwrap_or_default();
+    (seconds * 1e6) as u64
+}

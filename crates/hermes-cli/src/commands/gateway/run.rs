@@ -1,0 +1,249 @@
+//! `hermes gateway run`: from the start to the end of the process.
+
+use std::os::unix::process::CommandExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_gateway::process::{
+    self, Claim, ClaimError, GatewayState, Marker, Notifier, Process, Snapshot, StateFile,
+    StormLimits,
+};
+use hermes_gateway::settings::{Door, GatewaySettings};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::RunArgs;
+use super::life::{self, End};
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring;
+
+/// What an old gateway may take to end before it is killed.
+const TAKEOVER: Duration = Duration::from_secs(10);
+const KILLED: Duration = Duration::from_secs(5);
+/// What threads may take that nobody waits for any more.
+const LAST: Duration = Duration::from_millis(500);
+
+pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
+    let mut cx = cx.clone();
+    cx.is_gateway = true;
+    cx.out.quiet = args.quiet;
+    let cx = cx.reread()?;
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    crate::logging::start_gateway(&cx.home.logs_dir(), args.verbose);
+    let runtime = wiring::runtime()?;
+    let ended = runtime.block_on(live(args, &cx));
+    runtime.shutdown_timeout(LAST);
+    match ended? {
+        End::Planned => Ok(()),
+        // Whoever looks after us starts us again.
+        End::Unexpected => Err(Failure::silent(Exit::Failed)),
+        End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
+        End::Restart if is_supervised(&cx) => Err(Failure::silent(Exit::Busy)),
+        End::Restart => Err(again(args)),
+    }
+}
+
+/// Begins anew in this process. Returns only when that fails.
+fn again(args: &RunArgs) -> Failure {
+    let program = match std::env::current_exe() {
+        // It was replaced by a newer one while we ran.
+        Ok(path) if !path.exists() => std::env::args_os().next().map(Into::into),
+        Ok(path) => Some(path),
+        Err(_) => None,
+    };
+    let Some(program) = program else {
+        return Failure::failed("the program that is to be started again is not there any more");
+    };
+    let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+    if args.replace {
+        words.retain(|word| word != "--replace");
+    }
+    let error = std::process::Command::new(&program).args(words).exec();
+    Failure::failed(format!("starting {} again: {error}", program.display()))
+}
+
+/// Whether somebody starts us again when we end.
+fn is_supervised(cx: &Context) -> bool {
+    let set = |name: &str| {
+        cx.env
+            .get(name)
+            .is_some_and(|value| !value.trim().is_empty())
+    };
+    let on = |name: &str| {
+        let value = cx.env.get(name).unwrap_or_default().to_ascii_lowercase();
+        matches!(value.trim(), "1" | "true" | "yes" | "on")
+    };
+    let launchd = cx.env.get("XPC_SERVICE_NAME").unwrap_or_default();
+    set("INVOCATION_ID")
+        || set("HERMES_S6_SUPERVISED_CHILD")
+        || !matches!(launchd, "" | "0")
+        || on("HERMES_GATEWAY_EXTERNAL_SUPERVISOR")
+}
+
+/// The whole life, after the home was taken.
+async fn live(args: &RunArgs, cx: &Context) -> Result<End, Failure> {
+    let root = cx.home.root();
+    if args.replace {
+        replace(cx).await?;
+    }
+    let claim = Claim::take(&cx.home).map_err(|error| taken(&error))?;
+    // Words for a gateway that had our number before.
+    Marker::Takeover.clear(root);
+    Marker::PlannedStop.clear(root);
+    let mut state = StateFile::new(&cx.home, Utc::now());
+    state.tell(Snapshot::default(), Utc::now());
+    let settings = match settings(cx) {
+        Ok(settings) => settings,
+        Err(failure) => return Err(failed_start(&mut state, failure)),
+    };
+    if !args.force && !calm(&settings).await {
+        return Ok(End::Planned);
+    }
+    let notifier = Notifier::from_vars(|name| std::env::var(name).ok());
+    let ended = life::begin(cx, Arc::new(settings), state, notifier).await;
+    drop(claim);
+    ended
+}
+
+/// What could not be started is told to whoever reads the state.
+pub(super) fn failed_start(state: &mut StateFile, failure: Failure) -> Failure {
+    tracing::error!("the gateway cannot start: {}", failure.message);
+    let snapshot = Snapshot {
+        state: GatewayState::StartupFailed,
+        exit_reason: Some(failure.message.clone()),
+        ..Snapshot::default()
+    };
+    state.tell(snapshot, Utc::now());
+    failure
+}
+
+fn taken(error: &ClaimError) -> Failure {
+    let exit = match error {
+        ClaimError::Running(_) => Exit::Busy,
+        ClaimError::Io { .. } => Exit::Failed,
+    };
+    let hint = match error {
+        ClaimError::Running(_) => "\nto take its place: hermes gateway run --replace",
+        ClaimError::Io { .. } => "",
+    };
+    Failure::new(exit, format!("{error}{hint}"))
+}
+
+/// Ends the gateway that runs on this home. It is told that this is meant.
+async fn replace(cx: &Context) -> Outcome {
+    let root = cx.home.root();
+    let Some(running) = process::running(root) else {
+        return Ok(());
+    };
+    let Process { pid, .. } = running.process;
+    tracing::info!("taking the place of the gateway with pid {pid}");
+    Marker::Takeover.leave(root, running.process, Utc::now())?;
+    end(running.process).await?;
+    Marker::Takeover.clear(root);
+    Ok(())
+}
+
+async fn end(process: Process) -> Outcome {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("the gateway with pid {}: {error}", process.pid))
+    };
+    process.signal(Signal::TERM).map_err(failed)?;
+    if process.gone(TAKEOVER).await {
+        return Ok(());
+    }
+    tracing::warn!(
+        "the gateway with pid {} does not end; it is killed",
+        process.pid
+    );
+    process.signal(Signal::KILL).map_err(failed)?;
+    if process.gone(KILLED).await {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Busy,
+        format!("the gateway with pid {} cannot be ended", process.pid),
+    ))
+}
+
+/// What the home says, and whether that will do.
+pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
+    let wrong = |message: String| Failure::new(Exit::Config, message);
+    let loaded = cx.load_config().map_err(|failure| wrong(failure.message))?;
+    hermes_config::secrets::remember_config(&loaded.tree);
+    let settings = GatewaySettings::load(&cx.home, loaded, &cx.env)
+        .map_err(|error| wrong(error.to_string()))?;
+    for problem in &settings.problems {
+        tracing::warn!("{problem}");
+        cx.out.remark(problem);
+    }
+    let Door {
+        open,
+        nobody,
+        everybody,
+    } = settings.door();
+    if !open.is_empty() {
+        let names = open.join(", ");
+        let var = format!("{}_ALLOW_ALL_USERS", open[0].to_uppercase());
+        return Err(wrong(format!(
+            "{names}: the policy is open, so that everybody could give the agent orders on this \
+             machine. Name who may: hermes gateway setup; or if everybody is meant: {var}=true in .env"
+        )));
+    }
+    if nobody {
+        let text = "nobody is on a list of people who may talk to the agent; strangers get a code, \
+                    and hermes pairing approve lets them in";
+        tracing::warn!("{text}");
+        cx.out.remark(text);
+    }
+    if !everybody.is_empty() {
+        let text = format!(
+            "{}: everybody may talk to the agent, and it runs commands on this machine",
+            everybody.join(", ")
+        );
+        tracing::warn!("{text}");
+        cx.out.remark(text);
+    }
+    Ok(settings)
+}
+
+/// One that was started often in a short time waits before it tries again. `false`: it was
+/// stopped meanwhile.
+async fn calm(settings: &GatewaySettings) -> bool {
+    let section = settings.tree.pointer("/gateway/respawn_storm");
+    let number = |key: &str| {
+        section
+            .and_then(|section| section.get(key))
+            .and_then(Value::as_f64)
+    };
+    let usual = StormLimits::default();
+    let limits = StormLimits {
+        starts: number("max_starts").map_or(usual.starts, |number| number.max(1.0) as usize),
+        window: number("window_seconds").unwrap_or(usual.window),
+    };
+    let now = SystemClock.epoch_seconds();
+    let Some(storm) = process::started(settings.home.root(), limits, now) else {
+        return true;
+    };
+    tracing::warn!(
+        "{} starts in a short time; waiting {} s before this one",
+        storm.starts,
+        storm.pause.as_secs()
+    );
+    let (Ok(mut stop), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return true;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(storm.pause) => true,
+        _ = stop.recv() => false,
+        _ = interrupt.recv() => false,
+    }
+}

@@ -1,0 +1,377 @@
+//! The gateway as a service of systemd or launchd.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use hermes_config::Home;
+use hermes_gateway::process::service::systemd::{Account, Scope};
+use hermes_gateway::process::service::{Service, launchd, systemd};
+use hermes_gateway::settings::GatewaySettings;
+
+use super::control::program;
+use super::{InstallArgs, UninstallArgs};
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Who looks after services here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Systemd { system: bool },
+    Launchd,
+}
+
+/// A service that is installed, or is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Manager {
+    pub(super) kind: Kind,
+    pub(super) path: PathBuf,
+    service: Service,
+}
+
+/// The service of a home, where it is installed.
+pub(super) fn installed(home: &Home, system: bool, cx: &Context) -> Option<Manager> {
+    let manager = Manager::of(home, system, cx).ok()?;
+    manager.path.exists().then_some(manager)
+}
+
+impl Manager {
+    fn of(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
+        let search = std::env::var("PATH").unwrap_or_default();
+        let mut service = Service::of(home, program()?, &search);
+        // What the service is to know of the settings. A home that cannot be read has defaults.
+        if let Ok(loaded) = cx.load_config()
+            && let Ok(settings) = GatewaySettings::load(home, loaded, &cx.env)
+        {
+            service.drain = settings.drain;
+            service.watchdog = settings.watchdog;
+        }
+        let person = cx.home.expand_user("~");
+        if cfg!(target_os = "macos") {
+            let path = launchd::path(&service, &person);
+            return Ok(Self {
+                kind: Kind::Launchd,
+                path,
+                service,
+            });
+        }
+        let config = cx.env.get("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+        let config = config.map_or_else(|| person.join(".config"), PathBuf::from);
+        Ok(Self {
+            path: systemd::path(&service.name, system, &config),
+            kind: Kind::Systemd { system },
+            service,
+        })
+    }
+
+    /// For people.
+    pub(super) fn label(&self) -> &'static str {
+        match self.kind {
+            Kind::Systemd { system: false } => "systemd --user",
+            Kind::Systemd { system: true } => "systemd",
+            Kind::Launchd => "launchd",
+        }
+    }
+
+    /// What is out of date in what is installed.
+    pub(super) fn stale(&self) -> Option<String> {
+        let text = std::fs::read_to_string(&self.path).ok()?;
+        match self.kind {
+            Kind::Systemd { .. } => systemd::stale(&text, &self.service),
+            Kind::Launchd => None,
+        }
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        match self.kind {
+            Kind::Systemd { .. } => {
+                let state = self.ask(&["is-active", &self.unit()]);
+                state.is_ok_and(|word| matches!(word.trim(), "active" | "activating" | "reloading"))
+            }
+            Kind::Launchd => Self::launchctl(&["print", &self.target()]).is_ok(),
+        }
+    }
+
+    /// What the manager says about it, for people.
+    pub(super) fn report(&self) -> Option<String> {
+        match self.kind {
+            Kind::Systemd { .. } => self
+                .ask(&["status", "--no-pager", "--lines=5", &self.unit()])
+                .ok(),
+            Kind::Launchd => Self::launchctl(&["print", &self.target()]).ok(),
+        }
+    }
+
+    pub(super) fn start(&self) -> Outcome {
+        match self.kind {
+            Kind::Systemd { .. } => self.tell(&["start", &self.unit()]),
+            Kind::Launchd => {
+                let path = self.path.display().to_string();
+                // It may be loaded already.
+                let _ = Self::launchctl(&["bootstrap", &domain(), &path]);
+                Self::launchctl(&["kickstart", &self.target()]).map(drop)
+            }
+        }
+    }
+
+    pub(super) fn stop(&self) -> Outcome {
+        match self.kind {
+            Kind::Systemd { .. } => self.tell(&["stop", &self.unit()]),
+            // It would be started again as long as it is loaded.
+            Kind::Launchd => Self::launchctl(&["bootout", &self.target()]).map(drop),
+        }
+    }
+
+    pub(super) fn restart(&self) -> Outcome {
+        match self.kind {
+            Kind::Systemd { .. } => self.tell(&["restart", &self.unit()]),
+            Kind::Launchd => Self::launchctl(&["kickstart", "-k", &self.target()]).map(drop),
+        }
+    }
+
+    fn unit(&self) -> String {
+        format!("{}.service", self.service.name)
+    }
+
+    fn target(&self) -> String {
+        format!("{}/{}", domain(), launchd::label(&self.service))
+    }
+
+    fn systemctl(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("systemctl");
+        if self.kind == (Kind::Systemd { system: false }) {
+            command.arg("--user");
+        }
+        command.args(words);
+        command
+    }
+
+    fn tell(&self, words: &[&str]) -> Outcome {
+        output(self.systemctl(words)).map(drop)
+    }
+
+    /// What it answers, whatever its code: `status` has several.
+    fn ask(&self, words: &[&str]) -> Result<String, Failure> {
+        let output = self
+            .systemctl(words)
+            .output()
+            .map_err(|error| Failure::failed(format!("systemctl: {error}")))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn launchctl(words: &[&str]) -> Result<String, Failure> {
+        let mut command = Command::new("launchctl");
+        command.args(words);
+        output(command)
+    }
+
+    /// The text of the definition.
+    fn definition(&self, scope: &Scope) -> String {
+        match self.kind {
+            Kind::Systemd { .. } => systemd::unit(&self.service, scope),
+            Kind::Launchd => launchd::plist(&self.service),
+        }
+    }
+}
+
+fn domain() -> String {
+    format!("gui/{}", rustix::process::getuid().as_raw())
+}
+
+fn output(mut command: Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| {
+        let hint = if error.kind() == std::io::ErrorKind::NotFound {
+            "; without it: hermes gateway run, under whatever starts programs here"
+        } else {
+            ""
+        };
+        Failure::failed(format!("{name}: {error}{hint}"))
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::failed(format!("{name}: {}", said.trim())))
+}
+
+pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
+    let mut manager = Manager::of(&cx.home, args.system, cx)?;
+    if manager.path.exists() && !args.force {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "{} is there already; to replace it: hermes gateway install --force",
+                manager.path.display()
+            ),
+        ));
+    }
+    let scope = if args.system {
+        Scope::System(account(args, &cx.home)?)
+    } else {
+        Scope::User
+    };
+    refuse_passing(&manager.service)?;
+    if let Scope::System(account) = &scope {
+        manager.service.path = format!(
+            "{}/.local/bin:{}",
+            account.home.display(),
+            manager.service.path
+        );
+    }
+    let text = manager.definition(&scope);
+    let failed = |error: std::io::Error| {
+        let hint = if args.system && error.kind() == std::io::ErrorKind::PermissionDenied {
+            ": a service of the machine needs root"
+        } else {
+            ""
+        };
+        Failure::failed(format!("{}: {error}{hint}", manager.path.display()))
+    };
+    if let Some(dir) = manager.path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    hermes_config::fs::write_atomic(&manager.path, text.as_bytes(), 0o644).map_err(failed)?;
+    cx.out
+        .line(format!("installed: {}", manager.path.display()))?;
+    enable(&manager, args, cx)
+}
+
+fn enable(manager: &Manager, args: &InstallArgs, cx: &Context) -> Outcome {
+    match manager.kind {
+        Kind::Systemd { system } => {
+            manager.tell(&["daemon-reload"])?;
+            if !args.no_start_on_login {
+                manager.tell(&["enable", &manager.unit()])?;
+            }
+            if !system {
+                linger(cx);
+            }
+        }
+        Kind::Launchd => {
+            // One of before would stay loaded.
+            let _ = Manager::launchctl(&["bootout", &manager.target()]);
+        }
+    }
+    if args.no_start_now {
+        cx.out.line("to start it: hermes gateway start")?;
+        return Ok(());
+    }
+    manager.start()?;
+    cx.out
+        .line("started; to look at it: hermes gateway status")?;
+    Ok(())
+}
+
+/// Without lingering, systemd ends what a person started when they log out.
+fn linger(cx: &Context) {
+    let user = cx.env.get("USER").unwrap_or_default().to_owned();
+    let marker = Path::new("/var/lib/systemd/linger").join(&user);
+    if user.is_empty() || marker.exists() {
+        return;
+    }
+    let mut command = Command::new("loginctl");
+    command.args(["enable-linger", &user]);
+    if output(command).is_err() {
+        cx.out.remark(format!(
+            "the service ends when you log out, unless: sudo loginctl enable-linger {user}"
+        ));
+    }
+}
+
+/// A service must outlive what it is made from.
+fn refuse_passing(service: &Service) -> Outcome {
+    let passing = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
+    if passing(&service.program) {
+        return Err(Failure::usage(format!(
+            "{} is in a directory for passing things; install the program first",
+            service.program.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Who a service of the machine runs as: whoever is named, else whoever used sudo, else the owner
+/// of the home.
+fn account(args: &InstallArgs, home: &Home) -> Result<Account, Failure> {
+    use std::os::unix::fs::MetadataExt as _;
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let by_sudo = std::env::var("SUDO_USER")
+        .ok()
+        .filter(|name| name != "root");
+    let owner = std::fs::metadata(home.root())
+        .ok()
+        .map(|meta| meta.uid().to_string());
+    let wanted = args.run_as_user.clone().or(by_sudo);
+    let row = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|row| match (&wanted, &owner) {
+            (Some(name), _) => row.first() == Some(&name.as_str()),
+            (None, Some(uid)) => row.get(2) == Some(&uid.as_str()),
+            (None, None) => false,
+        });
+    let Some(row) = row.filter(|row| row.len() > 5) else {
+        return Err(Failure::not_found(
+            "no such user; name who the service runs as: --run-as-user USER",
+        ));
+    };
+    let group = groups
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|group| group.get(2) == row.get(3))
+        .and_then(|group| group.first().map(|name| (*name).to_owned()));
+    Ok(Account {
+        user: row[0].to_owned(),
+        group: group.unwrap_or_else(|| row[3].to_owned()),
+        home: PathBuf::from(row[5]),
+    })
+}
+
+pub(super) fn uninstall(args: UninstallArgs, cx: &Context) -> Outcome {
+    let Some(manager) = installed(&cx.home, args.system, cx) else {
+        return Err(Failure::not_found("no service is installed for this home"));
+    };
+    if manager.is_active()
+        && let Some(running) = hermes_gateway::process::running(cx.home.root())
+    {
+        hermes_gateway::process::Marker::PlannedStop.leave(
+            cx.home.root(),
+            running.process,
+            chrono::Utc::now(),
+        )?;
+    }
+    match manager.kind {
+        Kind::Systemd { .. } => {
+            // What is gone already needs no stopping.
+            for words in [["disable", "--now"], ["reset-failed", "--quiet"]] {
+                let _ = manager.tell(&[words[0], words[1], &manager.unit()]);
+            }
+        }
+        Kind::Launchd => {
+            let _ = manager.stop();
+        }
+    }
+    std::fs::remove_file(&manager.path)
+        .map_err(|error| Failure::failed(format!("{}: {error}", manager.path.display())))?;
+    if matches!(manager.kind, Kind::Systemd { .. }) {
+        let _ = manager.tell(&["daemon-reload"]);
+    }
+    cx.out
+        .line(format!("removed: {}", manager.path.display()))?;
+    Ok(())
+}
+
+/// How long something has been going on, for people.
+pub(super) fn lasting(seconds: u64) -> String {
+    let age = Duration::from_secs(seconds);
+    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
+    let (minutes, rest) = (seconds / 60 % 60, age.as_secs() % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{rest}s"),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
+        (days, hours, _) => format!("{days}d {hours:02}h"),
+    }
+}

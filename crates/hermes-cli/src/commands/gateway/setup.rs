@@ -1,0 +1,406 @@
+//! `hermes gateway setup`: tokens, who may talk, where messages go that have no other place.
+
+use clap::Args;
+use hermes_config::env::{is_usable_secret, writer};
+
+use super::run::settings as read_settings;
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+use crate::prompt::{self, Answer};
+
+/// What a platform wants to know.
+struct Field {
+    var: &'static str,
+    /// The flag that gives it.
+    flag: &'static str,
+    question: &'static str,
+    secret: bool,
+    required: bool,
+}
+
+struct Kind {
+    name: &'static str,
+    /// Where the person gets it.
+    hint: &'static str,
+    fields: &'static [Field],
+    /// Set so that it runs.
+    switch: Option<&'static str>,
+    /// People are let in by their ids.
+    people: bool,
+}
+
+const fn field(
+    var: &'static str,
+    flag: &'static str,
+    question: &'static str,
+    (secret, required): (bool, bool),
+) -> Field {
+    Field {
+        var,
+        flag,
+        question,
+        secret,
+        required,
+    }
+}
+
+const SECRET: (bool, bool) = (true, true);
+const NEEDED: (bool, bool) = (false, true);
+const MAYBE: (bool, bool) = (false, false);
+
+const KINDS: [Kind; 6] = [
+    Kind {
+        name: "telegram",
+        hint: "make a bot with @BotFather in Telegram; it gives you a token like 123456:ABC-DEF",
+        fields: &[field(
+            "TELEGRAM_BOT_TOKEN",
+            "token",
+            "token of the bot",
+            SECRET,
+        )],
+        switch: None,
+        people: true,
+    },
+    Kind {
+        name: "discord",
+        hint: "make an application with a bot at https://discord.com/developers (with the Message Content intent)",
+        fields: &[field(
+            "DISCORD_BOT_TOKEN",
+            "token",
+            "token of the bot",
+            SECRET,
+        )],
+        switch: None,
+        people: true,
+    },
+    Kind {
+        name: "slack",
+        hint: "make an app with Socket Mode at https://api.slack.com/apps",
+        fields: &[
+            field("SLACK_BOT_TOKEN", "token", "bot token (xoxb-…)", SECRET),
+            field("SLACK_APP_TOKEN", "app-token", "app token (xapp-…)", SECRET),
+        ],
+        switch: None,
+        people: true,
+    },
+    Kind {
+        name: "email",
+        hint: "an account of its own is best: everything that arrives there is read",
+        fields: &[
+            field("EMAIL_ADDRESS", "address", "address", NEEDED),
+            field(
+                "EMAIL_PASSWORD",
+                "password",
+                "password (an app password where there is one)",
+                SECRET,
+            ),
+            field("EMAIL_IMAP_HOST", "imap-host", "IMAP server", NEEDED),
+            field("EMAIL_SMTP_HOST", "smtp-host", "SMTP server", NEEDED),
+        ],
+        switch: None,
+        people: true,
+    },
+    Kind {
+        name: "api_server",
+        hint: "for programs that speak OpenAI's protocol; whoever has the key runs commands on this machine",
+        fields: &[
+            field(
+                "API_SERVER_KEY",
+                "key",
+                "key (empty: a new one is made)",
+                (true, false),
+            ),
+            field("API_SERVER_PORT", "port", "port (empty: 8642)", MAYBE),
+        ],
+        switch: Some("API_SERVER_ENABLED"),
+        people: false,
+    },
+    Kind {
+        name: "webhook",
+        hint: "for services that call when something happens; routes are set in config.yaml (docs/webhook.md)",
+        fields: &[
+            field(
+                "WEBHOOK_SECRET",
+                "secret",
+                "secret that callers sign with (empty: a new one is made)",
+                (true, false),
+            ),
+            field("WEBHOOK_PORT", "port", "port (empty: 8644)", MAYBE),
+        ],
+        switch: Some("WEBHOOK_ENABLED"),
+        people: false,
+    },
+];
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct SetupArgs {
+    /// telegram, discord, slack, email, api_server or webhook
+    platform: Option<String>,
+    /// Token of the bot
+    #[arg(long)]
+    token: Option<String>,
+    /// Slack: token of the app
+    #[arg(long)]
+    app_token: Option<String>,
+    /// Email: the address
+    #[arg(long)]
+    address: Option<String>,
+    /// Email: the password
+    #[arg(long)]
+    password: Option<String>,
+    /// Email: the server that mail is read from
+    #[arg(long, value_name = "HOST")]
+    imap_host: Option<String>,
+    /// Email: the server that mail is sent through
+    #[arg(long, value_name = "HOST")]
+    smtp_host: Option<String>,
+    /// API server: the key
+    #[arg(long)]
+    key: Option<String>,
+    /// Webhook: what callers sign with
+    #[arg(long)]
+    secret: Option<String>,
+    /// API server, webhook: the port
+    #[arg(long)]
+    port: Option<u16>,
+    /// Who may talk: ids of the platform (comma separated)
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    allow: Option<Vec<String>>,
+    /// The chat for messages that have no other place
+    #[arg(long, value_name = "CHAT")]
+    home_channel: Option<String>,
+    /// Ask nothing: everything is given by flags
+    #[arg(long, requires = "platform")]
+    non_interactive: bool,
+}
+
+impl SetupArgs {
+    fn given(&self, flag: &str) -> Option<String> {
+        let value = match flag {
+            "token" => self.token.clone(),
+            "app-token" => self.app_token.clone(),
+            "address" => self.address.clone(),
+            "password" => self.password.clone(),
+            "imap-host" => self.imap_host.clone(),
+            "smtp-host" => self.smtp_host.clone(),
+            "key" => self.key.clone(),
+            "secret" => self.secret.clone(),
+            "port" => self.port.map(|port| port.to_string()),
+            _ => None,
+        };
+        value.map(|value| value.trim().to_owned())
+    }
+}
+
+pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
+    let asks = cx.out.stdin_tty && cx.out.stderr_tty && !cx.no_input && !args.non_interactive;
+    if !asks && args.platform.is_none() {
+        return Err(Failure::usage(
+            "there is no terminal to ask at; name everything: \
+             hermes gateway setup telegram --token TOKEN --allow ID --non-interactive",
+        ));
+    }
+    let Some(name) = &args.platform else {
+        return wizard(args, cx);
+    };
+    let Some(kind) = find(name) else {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        return Err(Failure::usage(format!(
+            "no platform {name}; there are: {}",
+            known.join(", ")
+        )));
+    };
+    set_up(kind, args, cx, asks)?;
+    end(cx)
+}
+
+fn find(name: &str) -> Option<&'static Kind> {
+    let name = name.trim().to_lowercase().replace('-', "_");
+    let name = if name == "api" {
+        "api_server".to_owned()
+    } else {
+        name
+    };
+    KINDS.iter().find(|kind| kind.name == name)
+}
+
+fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
+    loop {
+        let cx = cx.reread()?;
+        cx.out.remark("Where is the agent to be? (Enter: done)");
+        for (number, kind) in KINDS.iter().enumerate() {
+            let mark = if is_set(kind, &cx) { "set up" } else { "" };
+            cx.out
+                .remark(format!("  {} {:<12} {mark}", number + 1, kind.name));
+        }
+        let answer = prompt::line("number or name: ")?.or_empty();
+        if answer.is_empty() {
+            return end(&cx);
+        }
+        let by_number = answer
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| KINDS.get(number.checked_sub(1)?));
+        match by_number.or_else(|| find(&answer)) {
+            Some(kind) => set_up(kind, args, &cx, true)?,
+            None => cx.out.error(format!("no platform {answer}")),
+        }
+    }
+}
+
+fn is_set(kind: &Kind, cx: &Context) -> bool {
+    let set = |var: &str| {
+        cx.env
+            .get(var)
+            .is_some_and(|value| !value.trim().is_empty())
+    };
+    let fields = kind.fields.iter().filter(|field| field.required);
+    match kind.switch {
+        Some(switch) => set(switch),
+        None => fields.clone().count() > 0 && fields.into_iter().all(|field| set(field.var)),
+    }
+}
+
+/// Asks for what was not given, then writes everything.
+fn set_up(kind: &Kind, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
+    if asks {
+        cx.out.remark(format!("{}: {}", kind.name, kind.hint));
+    }
+    let mut changes: Vec<(String, String)> = Vec::new();
+    for field in kind.fields {
+        let known = cx
+            .env
+            .get(field.var)
+            .filter(|value| !value.trim().is_empty());
+        let value = match args.given(field.flag) {
+            Some(value) => value,
+            None if asks => match asked(field, known.is_some())? {
+                Some(value) => value,
+                None => return Ok(()),
+            },
+            None => String::new(),
+        };
+        let value = match (value.is_empty(), known) {
+            (false, _) => value,
+            (true, None) if field.required => {
+                return Err(Failure::usage(format!(
+                    "--{} is missing: {}",
+                    field.flag, field.question
+                )));
+            }
+            (true, None) if field.secret => hermes_gateway::settings::fresh_secret(),
+            (true, _) => continue,
+        };
+        check(field, &value)?;
+        changes.push((field.var.to_owned(), value));
+    }
+    if let Some(switch) = kind.switch {
+        changes.push((switch.to_owned(), "true".to_owned()));
+    }
+    if kind.people {
+        changes.extend(people(kind, args, cx, asks)?);
+    }
+    for (name, value) in &changes {
+        writer::set(&cx.home.env_path(), name, value)
+            .map_err(|error| Failure::failed(error.to_string()))?;
+    }
+    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    cx.out.line(format!(
+        "{}: written to .env: {}",
+        kind.name,
+        names.join(", ")
+    ))?;
+    Ok(())
+}
+
+/// `None`: the person went back.
+fn asked(field: &Field, known: bool) -> Result<Option<String>, Failure> {
+    let keep = if known { " (empty: as it is)" } else { "" };
+    let question = format!("{}{keep}: ", field.question);
+    let answer = if field.secret {
+        prompt::secret(&question)?
+    } else {
+        prompt::line(&question)?
+    };
+    Ok(match answer {
+        Answer::Line(line) => Some(line),
+        Answer::Back => None,
+    })
+}
+
+fn check(field: &Field, value: &str) -> Outcome {
+    if value.contains(['\n', '\r', '\0']) {
+        return Err(Failure::usage(format!("{}: more than one line", field.var)));
+    }
+    if field.secret && !is_usable_secret(value) {
+        return Err(Failure::usage(format!(
+            "{} looks like the example of a manual, not like a real one",
+            field.var
+        )));
+    }
+    if field.flag == "key" && value.len() < 16 {
+        return Err(Failure::usage(
+            "the key is too short: at least 16 characters",
+        ));
+    }
+    Ok(())
+}
+
+/// Who may talk, and where home is.
+fn people(
+    kind: &Kind,
+    args: &SetupArgs,
+    cx: &Context,
+    asks: bool,
+) -> Result<Vec<(String, String)>, Failure> {
+    let prefix = kind.name.to_uppercase();
+    let mut changes = Vec::new();
+    let allowed = match &args.allow {
+        Some(ids) => ids.join(","),
+        None if asks => {
+            let question = "who may talk to it? ids, with commas (empty: strangers get a code that you approve): ";
+            prompt::line(question)?.or_empty()
+        }
+        None => String::new(),
+    };
+    let ids: Vec<&str> = allowed
+        .split(',')
+        .map(str::trim)
+        .filter(|id| !id.is_empty())
+        .collect();
+    if ids.contains(&"*") {
+        cx.out
+            .error("everybody may talk to it then, and it runs commands on this machine");
+    }
+    if !ids.is_empty() {
+        changes.push((format!("{prefix}_ALLOWED_USERS"), ids.join(",")));
+    }
+    if let Some(home) = &args.home_channel {
+        let var = match kind.name {
+            "email" => "EMAIL_HOME_ADDRESS".to_owned(),
+            _ => format!("{prefix}_HOME_CHANNEL"),
+        };
+        changes.push((var, home.trim().to_owned()));
+    }
+    Ok(changes)
+}
+
+/// What comes next.
+fn end(cx: &Context) -> Outcome {
+    let cx = cx.reread()?;
+    let settings = read_settings(&cx)?;
+    let on: Vec<&str> = settings.enabled().map(|one| one.name.as_str()).collect();
+    if on.is_empty() {
+        cx.out.remark("nothing is switched on yet");
+        return Ok(());
+    }
+    let running = hermes_gateway::process::running(cx.home.root()).is_some();
+    let next = if running {
+        "hermes gateway restart"
+    } else {
+        "hermes gateway run, or as a service: hermes gateway install"
+    };
+    cx.out
+        .remark(format!("switched on: {}; next: {next}", on.join(", ")));
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! What runs beside the platforms: the API server, the scheduler of jobs.
+
+use std::sync::Arc;
+
+use hermes_config::Zone;
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_core::{BoxFuture, task};
+use hermes_gateway::api::{self, ApiServer};
+use hermes_gateway::cron::{self, HomeFiles, Scheduler};
+use hermes_gateway::gateway::Gateway;
+use hermes_gateway::platforms::Unusable;
+use hermes_gateway::process::{self, Machine};
+use hermes_gateway::seats::Seats;
+use hermes_gateway::settings::GatewaySettings;
+use hermes_models::router::Overrides;
+use hermes_store::Store;
+use hermes_store::jobs::JobTable;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::facts::Told;
+use crate::commands::Context;
+use crate::wiring;
+
+/// Runs until it is told to stop, and puts down what it holds.
+pub(super) struct Task {
+    name: &'static str,
+    run: BoxFuture<'static, ()>,
+}
+
+/// What they have in common.
+pub(super) struct Around<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) settings: &'a Arc<GatewaySettings>,
+    pub(super) seats: &'a Seats,
+    pub(super) store: &'a Store,
+    pub(super) gateway: &'a Gateway,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Starts them; the tracker knows when they have ended.
+pub(super) fn start(tasks: Vec<Task>) -> TaskTracker {
+    let tracker = TaskTracker::new();
+    for Task { name, run } in tasks {
+        drop(task::spawn(name, tracker.track_future(run)));
+    }
+    tracker.close();
+    tracker
+}
+
+/// Those that can run, and why the others cannot.
+pub(super) async fn all(around: &Around<'_>) -> (Vec<Task>, Vec<Unusable>) {
+    let (mut tasks, mut unusable) = (Vec::new(), Vec::new());
+    tasks.push(jobs(around));
+    match server(around).await {
+        Ok(task) => tasks.extend(task),
+        Err(why) => unusable.push(Unusable {
+            platform: api::SOURCE.to_owned(),
+            why,
+        }),
+    }
+    (tasks, unusable)
+}
+
+/// Bound here, so that a port that is taken is known before anything runs.
+async fn server(around: &Around<'_>) -> Result<Option<Task>, String> {
+    let Around {
+        settings,
+        seats,
+        store,
+        gateway,
+        cancel,
+        ..
+    } = around;
+    let Some(platform) = settings.enabled().find(|one| one.name == api::SOURCE) else {
+        return Ok(None);
+    };
+    let home = &settings.home;
+    let server = ApiServer::from_settings(platform, &settings.config, home.profile())
+        .map_err(|error| error.to_string())?;
+    let Some(server) = server else {
+        return Ok(None);
+    };
+    let listener = server.bind().await.map_err(|error| {
+        let at = server.settings();
+        format!("{}:{}: {error}", at.host, at.port)
+    })?;
+    let deps = api::Deps {
+        seats: (*seats).clone(),
+        store: (*store).clone(),
+        home: home.clone(),
+        config: Arc::clone(&settings.config),
+        clock: Arc::new(SystemClock),
+        facts: Arc::new(Told {
+            settings: Arc::clone(settings),
+            gateway: (*gateway).clone(),
+        }),
+    };
+    let cancel = cancel.clone();
+    let run = async move {
+        if let Err(error) = server.serve(listener, deps, cancel).await {
+            tracing::error!("the API server ended: {error}");
+        }
+    };
+    Ok(Some(Task {
+        name: "API server",
+        run: Box::pin(run),
+    }))
+}
+
+fn jobs(around: &Around<'_>) -> Task {
+    let Around {
+        cx,
+        settings,
+        seats,
+        store,
+        gateway,
+        cancel,
+    } = around;
+    let home = &settings.home;
+    let (router_cx, config) = ((*cx).clone(), Arc::clone(&settings.config));
+    let route = Arc::new(move || {
+        let router = wiring::router(&router_cx, &config, Overrides::default());
+        let route = router.describe().ok()?;
+        Some((route.provider, route.model))
+    });
+    let clock: Arc<dyn hermes_core::clock::Clock> = Arc::new(SystemClock);
+    let rng: Arc<dyn hermes_core::clock::Rng> = Arc::new(SystemRng);
+    let scheduler = Scheduler::new(cron::Deps {
+        jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
+        dir: home.cron_dir(),
+        zone: Zone::named(&settings.config.timezone),
+        seats: (*seats).clone(),
+        around: Arc::new(HomeFiles::new(home.clone(), cx.process(), route)),
+        courier: Some(Arc::new(gateway.post())),
+        store: Some((*store).clone()),
+        owner: process::this_process(),
+        processes: Arc::new(Machine),
+        clock,
+        rng,
+        policy: cron::Policy::new(&settings.config, |name| settings.var(name)),
+    });
+    let cancel = cancel.clone();
+    let run = async move {
+        scheduler.run(&cancel).await;
+    };
+    Task {
+        name: "jobs",
+        run: Box::pin(run),
+    }
+}

@@ -1,0 +1,100 @@
+//! Hooks around the tools: one may object to a call, others hear how it went.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hermes_agent::home::HomeTools;
+use hermes_agent::session::ToolSource;
+use hermes_core::BoxFuture;
+use hermes_core::model::ModelInfo;
+use hermes_core::tool::{Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
+use hermes_gateway::hooks::{Happening, Hooks};
+use serde_json::{Value, json};
+
+/// The tools, each with the hooks around it; as they are where nobody wants to know.
+pub(super) fn around(tools: Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
+    if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
+        return Arc::new(HookedTools { tools, hooks });
+    }
+    tools
+}
+
+struct HookedTools {
+    tools: Arc<HomeTools>,
+    hooks: Hooks,
+}
+
+impl ToolSource for HookedTools {
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        ToolSource::prepare(self.tools.as_ref())
+    }
+
+    fn registry(&self) -> Registry {
+        let registry = self.tools.registry();
+        Registry::new(registry.iter().map(|tool| {
+            let (tool, hooks) = (Arc::clone(tool), self.hooks.clone());
+            Arc::new(Hooked { tool, hooks }) as Arc<dyn Tool>
+        }))
+    }
+
+    fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
+        self.tools.specs(registry, model)
+    }
+
+    fn carried_over(&self) -> Option<String> {
+        self.tools.carried_over()
+    }
+
+    fn compacted(&self) {
+        self.tools.compacted();
+    }
+}
+
+struct Hooked {
+    tool: Arc<dyn Tool>,
+    hooks: Hooks,
+}
+
+impl Tool for Hooked {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn offered(&self, beside: &Registry) -> ToolSpec {
+        self.tool.offered(beside)
+    }
+
+    fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(async move {
+            let input = Value::Object(args.clone());
+            let mut happening = Happening {
+                session: cx.session.to_string(),
+                tool: Some((self.spec().name.clone(), input)),
+                extra: json!({"tool_call_id": cx.call_id, "turn_id": cx.turn.to_string()}),
+            };
+            let objection = tokio::select! {
+                () = cx.cancel.cancelled() => {
+                    return ToolOutcome::error(ToolErrorKind::Cancelled, "stopped before it ran");
+                }
+                objection = self.hooks.objection(&happening) => objection,
+            };
+            if let Some(why) = objection {
+                return ToolOutcome::error(ToolErrorKind::Denied, why);
+            }
+            let begun = Instant::now();
+            let outcome = self.tool.call(args, cx).await;
+            let (status, result) = match &outcome {
+                ToolOutcome::Done(content) => ("ok", content.text().into_owned()),
+                ToolOutcome::Error { text, .. } => ("error", text.clone()),
+            };
+            let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if let Some(extra) = happening.extra.as_object_mut() {
+                extra.insert("status".to_owned(), status.into());
+                extra.insert("result".to_owned(), result.into());
+                extra.insert("duration_ms".to_owned(), millis.into());
+            }
+            self.hooks.tell("post_tool_call", happening);
+            outcome
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! What the conversations of a long-lived process need again and again: made once, as long as the
+//! files of the home say the same.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::NaiveDate;
+use hermes_agent::home::HomePrompt;
+use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_config::Config;
+use hermes_core::BoxFuture;
+use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};
+use hermes_models::router::{Overrides, Router};
+
+use super::unset;
+use crate::commands::Context;
+use crate::exit::Failure;
+
+/// Routers that are kept; conversations may name models.
+const ROUTERS: usize = 16;
+/// System prompts that are kept, and how long the files behind them are not looked at.
+const PROMPTS: usize = 16;
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The home as it was read.
+pub(crate) struct Stock {
+    pub(crate) cx: Context,
+    pub(crate) config: Arc<Config>,
+    seen: Vec<Option<Seen>>,
+    routers: Mutex<HashMap<(Option<String>, Option<String>), Arc<Router>>>,
+    prompts: Arc<Prompts>,
+}
+
+/// A file as it was last looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    len: u64,
+}
+
+/// Where the stock is kept: read again when the files change.
+pub(crate) struct Stockroom {
+    current: Mutex<Arc<Stock>>,
+}
+
+impl Stockroom {
+    pub(crate) fn new(cx: &Context) -> Result<Self, Failure> {
+        let stock = Stock::read(cx)?;
+        Ok(Self {
+            current: Mutex::new(Arc::new(stock)),
+        })
+    }
+
+    /// What the files say now. A file in the middle of an edit is no reason to stop: what was
+    /// read last goes on.
+    pub(crate) fn take(&self) -> Arc<Stock> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if look(&current.cx) != current.seen {
+            match current.cx.reread().and_then(|cx| Stock::read(&cx)) {
+                Ok(stock) => *current = Arc::new(stock),
+                Err(failure) => {
+                    tracing::warn!("the configuration stays as it was: {}", failure.message);
+                }
+            }
+        }
+        Arc::clone(&current)
+    }
+}
+
+impl Stock {
+    fn read(cx: &Context) -> Result<Self, Failure> {
+        let seen = look(cx);
+        Ok(Self {
+            config: Arc::new(cx.config()?),
+            cx: cx.clone(),
+            seen,
+            routers: Mutex::default(),
+            prompts: Arc::default(),
+        })
+    }
+
+    /// The router for these flags. Keys that rest and connections are shared by all who use it.
+    pub(super) fn router(&self, overrides: Overrides) -> Arc<Router> {
+        let key = (overrides.model.clone(), overrides.provider.clone());
+        let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(router) = routers.get(&key) {
+            return Arc::clone(router);
+        }
+        if routers.len() >= ROUTERS {
+            routers.clear();
+        }
+        let router = super::router(&self.cx, &self.config, overrides);
+        routers.insert(key, Arc::clone(&router));
+        router
+    }
+
+    /// A router for one conversation: it may switch models without the others.
+    pub(super) fn of_one(
+        self: &Arc<Self>,
+        router: Arc<Router>,
+        missing: Option<&RouteError>,
+    ) -> Arc<dyn ModelRouter> {
+        let own = Arc::new(OfOne {
+            stock: Arc::clone(self),
+            common: router,
+            own: Mutex::new(None),
+        });
+        unset::or_nobody(own, missing)
+    }
+
+    pub(super) fn prompt(&self, prompt: HomePrompt) -> Arc<dyn PromptSource> {
+        Arc::new(Remembered {
+            prompt,
+            prompts: Arc::clone(&self.prompts),
+        })
+    }
+}
+
+/// Files whose change makes everything be read again.
+fn look(cx: &Context) -> Vec<Option<Seen>> {
+    let home = &cx.home;
+    let files = [home.config_path(), home.env_path(), home.auth_path()];
+    files.into_iter().map(seen).collect()
+}
+
+fn seen(path: PathBuf) -> Option<Seen> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Seen {
+        modified: metadata.modified().ok(),
+        len: metadata.len(),
+    })
+}
+
+/// The common router until somebody chooses another model in this conversation.
+struct OfOne {
+    stock: Arc<Stock>,
+    common: Arc<Router>,
+    own: Mutex<Option<Arc<Router>>>,
+}
+
+impl OfOne {
+    fn own(&self) -> MutexGuard<'_, Option<Arc<Router>>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn router(&self) -> Arc<Router> {
+        let own = self.own().clone();
+        own.unwrap_or_else(|| Arc::clone(&self.common))
+    }
+}
+
+impl ModelRouter for OfOne {
+    fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.router().primary()
+    }
+
+    fn rotate(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router().rotate(failed, error)
+    }
+
+    fn fallback(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router().fallback(failed, error)
+    }
+
+    fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.router().auxiliary(task)
+    }
+
+    fn switch(
+        &self,
+        model: &str,
+        provider: Option<&str>,
+    ) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let overrides = Overrides {
+            model: Some(model.to_owned()),
+            provider: provider.map(str::to_owned),
+            ..Overrides::default()
+        };
+        let router = self.stock.router(overrides);
+        let client = router.primary()?;
+        *self.own() = Some(router);
+        Ok(client)
+    }
+}
+
+/// Prompts by what they were made for.
+#[derive(Default)]
+struct Prompts(Mutex<HashMap<Wanted, Made>>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    source: String,
+    provider: String,
+    model: String,
+    window: u32,
+    cwd: PathBuf,
+    tools: Vec<String>,
+    further: Option<String>,
+}
+
+struct Made {
+    at: Instant,
+    /// The agent writes these itself: what it noted a moment ago counts at once.
+    memory: Vec<Option<Seen>>,
+    prompt: PromptText,
+}
+
+/// A prompt that is not made again for every conversation.
+struct Remembered {
+    prompt: HomePrompt,
+    prompts: Arc<Prompts>,
+}
+
+impl Remembered {
+    fn memory(&self) -> Vec<Option<Seen>> {
+        let dir = self.prompt.home.memories_dir();
+        let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
+        let soul = self.prompt.home.soul_path();
+        files.into_iter().chain([soul]).map(seen).collect()
+    }
+}
+
+impl PromptSource for Remembered {
+    fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
+        let wanted = Wanted {
+            source: cx.source.to_owned(),
+            provider: cx.route.provider.clone(),
+            model: cx.route.model.clone(),
+            window: cx.model.context_length,
+            cwd: cx.cwd.to_owned(),
+            tools: cx.registry.names().map(str::to_owned).collect(),
+            further: self.prompt.options.system_message.clone(),
+        };
+        let memory = self.memory();
+        let known = |made: &&Made| made.at.elapsed() < FRESH && made.memory == memory;
+        if let Some(made) = self.prompts.lock().get(&wanted).filter(known) {
+            return Box::pin(std::future::ready(made.prompt.clone()));
+        }
+        Box::pin(async move {
+            let prompt = self.prompt.build(cx).await;
+            let mut prompts = self.prompts.lock();
+            if prompts.len() >= PROMPTS {
+                prompts.retain(|_, made| made.at.elapsed() < FRESH);
+            }
+            if prompts.len() < PROMPTS {
+                let at = Instant::now();
+                let made = Made {
+                    at,
+                    memory,
+                    prompt: prompt.clone(),
+                };
+                prompts.insert(wanted, made);
+            }
+            prompt
+        })
+    }
+
+    fn today(&self) -> Option<NaiveDate> {
+        self.prompt.today()
+    }
+}
+
+impl Prompts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Made>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
