@@ -100,6 +100,13 @@ impl Message {
             && !bots.iter().any(|name| name.eq_ignore_ascii_case(own))
     }
 
+    /// An administrator who stays anonymous looks like a bot, and speaks as the group.
+    pub(super) fn is_from_bot(&self) -> bool {
+        let speaks_as = self.sender_chat.as_ref();
+        let anonymous = speaks_as.is_some_and(|chat| chat.id == self.chat.id);
+        !anonymous && self.from.as_ref().is_some_and(|from| from.is_bot)
+    }
+
     fn replies_to(&self, bot: &User) -> bool {
         let to = self.reply_to_message.as_ref();
         to.and_then(|to| to.from.as_ref())
@@ -143,7 +150,7 @@ impl GroupRules {
             return Meant::No;
         }
         let mentioned = message.mentions(bot);
-        if from.is_some_and(|from| from.is_bot) {
+        if message.is_from_bot() {
             match self.bots {
                 Bots::Ignored => return Meant::No,
                 Bots::Mentions if !mentioned && !message.replies_to(bot) => return Meant::No,
@@ -359,6 +366,12 @@ mod tests {
         rules.bots = Bots::All;
         assert_eq!(rules.meant(&from_bot, &bot()), Meant::ForUs);
         assert_eq!(rules.meant(&own, &bot()), Meant::No);
+        let anonymous = message(
+            &json!({"text": "hi", "from": {"id": 1_087_968_824, "is_bot": true},
+            "sender_chat": {"id": -5, "type": "supergroup"}}),
+        );
+        let rules = GroupRules::default();
+        assert_eq!(rules.meant(&anonymous, &bot()), Meant::ForUs);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Patience {
 
 pub(super) async fn run(parts: &Arc<Parts>, link: &Link) -> Result<(), Hopeless> {
     let mut patience = Patience::new();
-    // The first update that is not confirmed. 0: Telegram knows.
+    // The first update that is not stored, until a poll said so. 0: Telegram knows where we are.
     let mut offset = 0;
     loop {
         let ended = tokio::select! {
@@ -195,6 +195,9 @@ async fn poll_for_ever(
         let updates: Vec<Value> = api.call("getUpdates", &params, hold + LATE).await?;
         link.health.received(parts.clock.epoch_seconds());
         patience.progress();
+        // What it confirmed is confirmed. After a quiet week Telegram numbers updates anew, perhaps
+        // below the old ones, which an old offset would pass over.
+        *offset = 0;
         hold = HOLD;
         if updates.is_empty() {
             quiet += 1;

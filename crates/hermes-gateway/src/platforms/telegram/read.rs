@@ -98,7 +98,7 @@ impl Reader {
         if content.text.chars().count() >= CUT_BY_CLIENT {
             native["cut_by_client"] = json!(true);
         }
-        if message.from.as_ref().is_some_and(|from| from.is_bot) {
+        if message.is_from_bot() {
             native["is_bot"] = json!(true);
         }
         Incoming {

@@ -83,6 +83,8 @@ pub(super) struct Message {
     pub date: i64,
     pub chat: Chat,
     pub from: Option<User>,
+    /// Who speaks, where it is not a person: a channel, or the group itself.
+    pub sender_chat: Option<Chat>,
     pub message_thread_id: Option<i64>,
     #[serde(default)]
     pub is_topic_message: bool,
