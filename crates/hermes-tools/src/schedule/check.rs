@@ -1,13 +1,57 @@
 //! What a job may not be.
 
+use std::io::Read as _;
 use std::path::{Component, Path};
+use std::sync::LazyLock;
 
 use hermes_store::scan::{self, Scope};
+use regex::{RegexSet, RegexSetBuilder};
+
+/// Commands that end the gateway. Words about one are none.
+const ENDS_GATEWAY: [&str; 5] = [
+    r"hermes\s+gateway\s+(?:restart|stop|uninstall)\b",
+    r"launchctl\s+(?:kickstart|unload|load|stop|restart)\b[^\n]*\bhermes[.\-]?gateway",
+    r"systemctl\s+(?:-\S+\s+)*(?:restart|stop|start)\b[^\n]*\bhermes[.\-]?gateway",
+    r"p?kill\b[^\n]*\bhermes\b[^\n]*\bgateway",
+    r"p?kill\b[^\n]*\bgateway\b[^\n]*\bhermes",
+];
+
+/// A job that ended the gateway that runs it would be taken up again by the next one, for ever.
+fn keeps_the_gateway(text: &str) -> Result<(), String> {
+    static PATTERNS: LazyLock<Result<RegexSet, regex::Error>> = LazyLock::new(|| {
+        RegexSetBuilder::new(ENDS_GATEWAY)
+            .case_insensitive(true)
+            .build()
+    });
+    let ends = PATTERNS
+        .as_ref()
+        .map_or(true, |patterns| patterns.is_match(text));
+    if ends {
+        return Err(
+            "it would stop the gateway that runs the job; do that in a terminal instead".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Of a script that is there already.
+pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
+    const LONGEST: u64 = 1024 * 1024;
+    let Ok(file) = std::fs::File::open(scripts.join(name)) else {
+        return Ok(());
+    };
+    let mut bytes = Vec::new();
+    file.take(LONGEST)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("script {name:?}: {error}"))?;
+    keeps_the_gateway(&String::from_utf8_lossy(&bytes))
+        .map_err(|why| format!("script {name:?}: {why}"))
+}
 
 /// A prompt acts later, with nobody watching: one that reads like an attack is refused.
 pub(super) fn prompt(text: &str) -> Result<(), String> {
     match scan::first(text, Scope::Strict) {
-        None => Ok(()),
+        None => keeps_the_gateway(text),
         Some(found) => Err(format!(
             "the prompt was refused ({found}): it reads like an attempt to turn the agent against its person. Say plainly what is to be done"
         )),
@@ -52,4 +96,33 @@ pub(super) fn workdir(dir: &str) -> Result<(), String> {
         return Err(format!("workdir {dir:?} is no directory"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_job_ends_its_gateway() {
+        for ends in [
+            "run `hermes gateway restart` every night",
+            "systemctl --user restart hermes-gateway.service",
+            "launchctl kickstart -k gui/501/ai.hermes.gateway",
+            "pkill -f 'hermes.*gateway'",
+            "kill $(cat gateway.pid) # hermes",
+        ] {
+            assert!(prompt(ends).is_err(), "{ends}");
+        }
+        for fine in [
+            "Sum up how the Kong API gateway restarts under load",
+            "hermes gateway status",
+            "systemctl restart nginx",
+        ] {
+            assert_eq!(prompt(fine), Ok(()), "{fine}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.sh"), "hermes  gateway stop\n").unwrap();
+        assert!(script_content("a.sh", dir.path()).is_err());
+        assert_eq!(script_content("none.sh", dir.path()), Ok(()));
+    }
 }

@@ -4,6 +4,7 @@
 //! later and unseen, so its prompt is scanned, its script must lie in one directory, and after the
 //! conversation has read from outside a person is asked.
 
+mod change;
 mod check;
 mod request;
 mod tool;
@@ -11,13 +12,14 @@ mod tool;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use hermes_config::{Config, Home, Zone};
 use hermes_core::clock::Clock;
 use hermes_core::tool::Tool;
 use hermes_store::jobs::JobTable;
-use hermes_store::jobs::schedule::{self, Parsed, Schedule, ScheduleError};
 use serde_json::Value;
+
+pub use change::Refused;
+pub use request::Fields;
 
 /// What the tool works on.
 #[derive(Clone)]
@@ -46,20 +48,6 @@ impl ScheduleDeps {
             origin: None,
             route: None,
         }
-    }
-}
-
-impl ScheduleDeps {
-    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<Parsed, ScheduleError> {
-        schedule::parse(text, &now.with_timezone(&self.zone))
-    }
-
-    fn next(&self, schedule: &Schedule, now: DateTime<Utc>) -> Option<String> {
-        schedule.next_after(&now.with_timezone(&self.zone))
-    }
-
-    fn stamp(&self, now: DateTime<Utc>) -> String {
-        schedule::iso(&now.with_timezone(&self.zone).fixed_offset())
     }
 }
 

@@ -34,7 +34,7 @@ impl Action {
 
 /// What a call says about a job. `None`: nothing; empty: it is cleared.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Fields {
+pub struct Fields {
     pub prompt: Option<String>,
     pub schedule: Option<String>,
     pub name: Option<String>,
