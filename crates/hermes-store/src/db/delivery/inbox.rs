@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox};
+use crate::db::Store;
 use crate::db::connection::Fault;
 use crate::db::encode::MessageRow;
 use crate::db::{lineage, session_store};
@@ -205,6 +206,28 @@ fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress,
         Some(text) if !text.is_empty() => Progress::Answered(text),
         _ => Progress::Cut,
     })
+}
+
+impl Store {
+    /// Whether a message with this id came before, in this life or an earlier one. Delivery must
+    /// have been taken over once on this home.
+    pub async fn was_received(
+        &self,
+        platform: &str,
+        account: &str,
+        chat_id: &str,
+        message_id: &str,
+    ) -> Result<bool, StoreError> {
+        let key = [platform, account, chat_id, message_id].map(str::to_owned);
+        self.read("looking for a message", move |conn, _| {
+            let mut known = conn.prepare_cached(
+                "SELECT 1 FROM hermes_inbox
+                 WHERE platform = ?1 AND account = ?2 AND chat_id = ?3 AND message_id = ?4",
+            )?;
+            Ok(known.exists(rusqlite::params_from_iter(key.iter()))?)
+        })
+        .await
+    }
 }
 
 /// The payload goes: it is in the transcript, and the row is only kept to recognise repetitions.
