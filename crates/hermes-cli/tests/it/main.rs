@@ -15,6 +15,7 @@ mod conformance;
 mod crash;
 mod doctor;
 mod exit_codes;
+mod gateway;
 mod hands_agent;
 mod hands_attacks;
 mod hands_files;
