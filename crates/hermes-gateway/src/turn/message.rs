@@ -4,6 +4,7 @@ use hermes_core::slash::{self, Parsed, Verb};
 use hermes_store::db::delivery::{Target, Waiting};
 
 use crate::platform::Incoming;
+use crate::platforms::webhook;
 use crate::session::{Sharing, Source};
 
 #[derive(Clone, Debug)]
@@ -54,6 +55,9 @@ impl Msg {
 
     /// Where its answer goes.
     pub(super) fn target(&self) -> Target {
+        if let Some(target) = webhook::answer_to(&self.incoming) {
+            return target;
+        }
         let source = self.source();
         Target {
             platform: source.platform.clone(),

@@ -1,0 +1,245 @@
+//! Answers that go to no chat: into the log, or as a comment to GitHub.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_store::db::delivery::Target;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::platform::{
+    Capabilities, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
+};
+
+/// The place of answers that nobody gets.
+pub(super) const LOG: &str = "log";
+const GITHUB: &str = "github:";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where a comment goes, as a chat. `Err`: not a place on GitHub.
+pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
+    let part = |text: &str| {
+        !text.is_empty()
+            && !text.starts_with('-')
+            && text
+                .chars()
+                .all(|ch| ch.is_ascii_alphanumeric() || "._-".contains(ch))
+    };
+    match (repository.split_once('/'), number.trim().parse::<u64>()) {
+        (Some((owner, name)), Ok(number @ 1..)) if part(owner) && part(name) => {
+            Ok(format!("{GITHUB}{repository}#{number}"))
+        }
+        _ => Err(format!(
+            "deliver_extra for github_comment needs repo (owner/name) and pr_number, not {repository:?} and {number:?}"
+        )),
+    }
+}
+
+pub(super) struct Deliver {
+    capabilities: Capabilities,
+    /// GitHub's own program, which knows who we are.
+    program: PathBuf,
+}
+
+impl Default for Deliver {
+    fn default() -> Self {
+        Self {
+            capabilities: Capabilities {
+                edit: false,
+                typing: false,
+                threads: false,
+                buttons: false,
+                reactions: false,
+                drafts: false,
+                // GitHub reads markdown.
+                markup: Markup::Discord,
+                limits: Limits {
+                    text: 60_000,
+                    unit: Unit::Chars,
+                    file_bytes: 0,
+                },
+                recourse: Recourse::Mark,
+            },
+            program: PathBuf::from("gh"),
+        }
+    }
+}
+
+impl Deliver {
+    async fn deliver(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+        let place = &message.target.chat_id;
+        if let Some((repository, number)) = place
+            .strip_prefix(GITHUB)
+            .and_then(|rest| rest.split_once('#'))
+        {
+            return self
+                .comment(repository, number, &message.text)
+                .await
+                .map(|()| None);
+        }
+        let start: String = message.text.chars().take(200).collect();
+        tracing::info!(
+            place,
+            "webhook: an answer: {}",
+            hermes_core::redact::secrets(&start)
+        );
+        Ok(None)
+    }
+
+    async fn comment(&self, repository: &str, number: &str, text: &str) -> Result<(), SendError> {
+        let not_sent = |error: String| SendError::NotSent {
+            error,
+            retry_after: Some(Duration::from_mins(1)),
+        };
+        let mut child = Command::new(&self.program)
+            .args([
+                "pr",
+                "comment",
+                number,
+                "--repo",
+                repository,
+                "--body-file",
+                "-",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| not_sent(format!("GitHub's program gh cannot be started: {error}")))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let _ = stdin.write_all(text.as_bytes()).await;
+        }
+        let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+        match ended {
+            Ok(Ok(output)) if output.status.success() => Ok(()),
+            // It may have failed before or after GitHub had the comment; it does not say.
+            Ok(Ok(output)) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said: String = said.trim().chars().take(300).collect();
+                if said.contains("HTTP 4")
+                    || said.contains("auth login")
+                    || said.contains("Could not resolve")
+                {
+                    return Err(SendError::Refused(said));
+                }
+                Err(SendError::Unclear(said))
+            }
+            Ok(Err(error)) => Err(SendError::Unclear(error.to_string())),
+            Err(_) => Err(SendError::Unclear(format!(
+                "gh: nothing within {} s",
+                PATIENCE.as_secs()
+            ))),
+        }
+    }
+}
+
+impl Outbound for Deliver {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send<'a>(
+        &'a self,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+        Box::pin(self.deliver(message))
+    }
+
+    fn edit<'a>(&'a self, _: &'a str, _: &'a Outgoing) -> BoxFuture<'a, Result<(), SendError>> {
+        let never = SendError::Refused("answers to webhooks are not changed".to_owned());
+        Box::pin(std::future::ready(Err(never)))
+    }
+
+    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn fetch_media<'a>(
+        &'a self,
+        _: &'a MediaRef,
+        _: &'a Path,
+        _: u64,
+    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
+        let never = SendError::Refused("webhooks bring no files".to_owned());
+        Box::pin(std::future::ready(Err(never)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn outgoing(chat: &str) -> Outgoing {
+        Outgoing {
+            key: "k".to_owned(),
+            target: Target {
+                platform: "webhook".to_owned(),
+                account: String::new(),
+                chat_id: chat.to_owned(),
+                thread_id: None,
+            },
+            text: "Looks good".to_owned(),
+            markup: Markup::Discord,
+            reply_to: None,
+            media: None,
+            buttons: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn comments_go_through_gh() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("gh");
+        let write = |text: &str| {
+            let _ = std::fs::remove_file(&program);
+            std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let deliver = Deliver {
+            program: program.clone(),
+            ..Deliver::default()
+        };
+        let chat = github("own-er/na.me", " 7 ").unwrap();
+        write(&format!(
+            "{{ echo \"$@\"; cat; }} > {}/said",
+            dir.path().display()
+        ));
+        deliver.send(&outgoing(&chat)).await.unwrap();
+        let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+        assert_eq!(
+            said,
+            "pr comment 7 --repo own-er/na.me --body-file -\nLooks good"
+        );
+        write("echo 'HTTP 404: Not Found' >&2; exit 1");
+        assert!(matches!(
+            deliver.send(&outgoing(&chat)).await,
+            Err(SendError::Refused(_))
+        ));
+        write("echo 'connection reset' >&2; exit 1");
+        assert!(matches!(
+            deliver.send(&outgoing(&chat)).await,
+            Err(SendError::Unclear(_))
+        ));
+        std::fs::remove_file(&program).unwrap();
+        assert!(matches!(
+            deliver.send(&outgoing(&chat)).await,
+            Err(SendError::NotSent { .. })
+        ));
+        deliver.send(&outgoing("log")).await.unwrap();
+        for (repository, number) in [
+            ("x", "1"),
+            ("a/b", "0"),
+            ("a/b", "-1"),
+            ("a/b c", "1"),
+            ("--x/b", "1"),
+            ("a/b/c", "1"),
+        ] {
+            assert!(github(repository, number).is_err(), "{repository} {number}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A program of the person that looks at a call: it may drop it or rewrite it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+/// The most that a script may say.
+const OUTPUT: u64 = 1 << 20;
+/// What it sees of the environment: nothing that is secret.
+const VARIABLES: [&str; 8] = [
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL",
+];
+
+/// The call as the script leaves it. `Ok(None)`: it is dropped. `Err`: why the script cannot say.
+pub(super) async fn run(
+    home: &Path,
+    script: &str,
+    payload: &Value,
+    patience: Duration,
+) -> Result<Option<Value>, String> {
+    let path = resolve(home, script)?;
+    let mut child = command(&path)
+        .current_dir(path.parent().unwrap_or(home))
+        .env_clear()
+        .envs(
+            VARIABLES
+                .iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        )
+        .env("HERMES_HOME", home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let input = payload.to_string();
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let talk = async {
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A script need not read what it is given.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let read = async {
+            let mut said = Vec::new();
+            if let Some(stdout) = stdout {
+                let _ = stdout.take(OUTPUT).read_to_end(&mut said).await;
+            }
+            said
+        };
+        let ((), said) = tokio::join!(write, read);
+        (said, child.wait().await)
+    };
+    let (said, status) = tokio::time::timeout(patience, talk).await.map_err(|_| {
+        format!(
+            "{}: not done within {} s",
+            path.display(),
+            patience.as_secs()
+        )
+    })?;
+    let status = status.map_err(|error| format!("{}: {error}", path.display()))?;
+    if !status.success() {
+        tracing::info!("webhook: {} dropped a call ({status})", path.display());
+        return Ok(None);
+    }
+    Ok(read(String::from_utf8_lossy(&said).trim(), payload))
+}
+
+fn read(said: &str, payload: &Value) -> Option<Value> {
+    if said.is_empty() || said == "[SILENT]" {
+        return None;
+    }
+    let changed = serde_json::from_str(said).unwrap_or_else(|_| {
+        // Plain words are added to the call.
+        let mut changed = payload.clone();
+        if let Some(object) = changed.as_object_mut() {
+            object.insert("script_output".to_owned(), Value::from(said));
+        }
+        changed
+    });
+    let silent = |name: &str| changed.get(name).and_then(Value::as_bool) == Some(true);
+    (changed.is_object() && !silent("[SILENT]") && !silent("__hermes_ignore__")).then_some(changed)
+}
+
+/// Only scripts of the home's own directory are run.
+fn resolve(home: &Path, script: &str) -> Result<PathBuf, String> {
+    let script = script.trim();
+    let root = home.join("scripts");
+    let path = match script.strip_prefix("~/.hermes/") {
+        Some(rest) => home.join(rest),
+        None => root.join(script),
+    };
+    let root = root
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", root.display()))?;
+    let real = path
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    if !real.starts_with(&root) {
+        return Err(format!("{} is not in {}", path.display(), root.display()));
+    }
+    if !real.is_file() {
+        return Err(format!("{} is no file", path.display()));
+    }
+    Ok(real)
+}
+
+fn command(path: &Path) -> Command {
+    let ending = path
+        .extension()
+        .map(|ending| ending.to_string_lossy().to_lowercase());
+    let interpreter = match ending.as_deref() {
+        Some("sh" | "bash") => "bash",
+        _ => "python3",
+    };
+    let mut command = Command::new(interpreter);
+    command.arg(path);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_script_drops_rewrites_or_adds_and_stays_in_its_place() {
+        let home = tempfile::tempdir().unwrap();
+        let scripts = home.path().join("scripts");
+        std::fs::create_dir(&scripts).unwrap();
+        let payload = json!({"n": 1});
+        for (text, expected) in [
+            ("echo '{\"n\": 2}'", Ok(Some(json!({"n": 2})))),
+            ("cat", Ok(Some(json!({"n": 1})))),
+            (
+                "echo words",
+                Ok(Some(json!({"n": 1, "script_output": "words"}))),
+            ),
+            ("true", Ok(None)),
+            ("echo '[SILENT]'", Ok(None)),
+            ("echo '{\"__hermes_ignore__\": true}'", Ok(None)),
+            ("echo '[1]'", Ok(None)),
+            ("echo '{\"n\": 2}'; exit 3", Ok(None)),
+            ("env | grep -q SECRET_OF_TEST && echo leak", Ok(None)),
+        ] {
+            std::fs::write(scripts.join("s.sh"), text).unwrap();
+            let got = run(home.path(), "s.sh", &payload, Duration::from_secs(20)).await;
+            assert_eq!(got, expected, "{text}");
+        }
+        std::fs::write(scripts.join("s.sh"), "exec sleep 600").unwrap();
+        let slow = run(home.path(), "s.sh", &payload, Duration::from_millis(50)).await;
+        assert!(slow.unwrap_err().contains("not done"));
+        std::fs::write(home.path().join("out.sh"), "").unwrap();
+        std::os::unix::fs::symlink(home.path().join("out.sh"), scripts.join("link.sh")).unwrap();
+        for outside in [
+            "../out.sh",
+            "/etc/passwd",
+            "link.sh",
+            "~/.hermes/out.sh",
+            "none.sh",
+            ".",
+        ] {
+            assert!(
+                run(home.path(), outside, &payload, Duration::from_secs(1))
+                    .await
+                    .is_err(),
+                "{outside}"
+            );
+        }
+    }
+}

@@ -1,0 +1,622 @@
+//! The server that is called.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use hermes_core::BoxFuture;
+use hermes_core::clock::Clock;
+use hermes_store::db::delivery::Target;
+use hermes_store::skills::{Library, View};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::deliver::{LOG, github};
+use super::filter::{Call, passes};
+use super::routes::{NO_SECRET, Route, Routes};
+use super::signature::{Scheme, hex, verify};
+use super::{Desk, NAME, PORT, script, template};
+use crate::gateway::{PostError, Posting};
+use crate::platform::{Hopeless, Inbound, Incoming, Link, LinkState};
+use crate::session::Source;
+use crate::settings::{GatewaySettings, PlatformSettings};
+
+const WINDOW: Duration = Duration::from_mins(1);
+/// For the body of a call.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Calls that are being dealt with or were lately; older ones are in the store.
+const RECENT: usize = 2_048;
+
+pub(super) struct Server {
+    shared: Arc<Shared>,
+    host: Option<String>,
+    port: u16,
+}
+
+struct Shared {
+    routes: Mutex<Routes>,
+    /// When the calls of the last minute came, by route.
+    rates: Mutex<HashMap<String, VecDeque<Instant>>>,
+    recent: Mutex<Recent>,
+    warned: Mutex<HashSet<String>>,
+    rate: usize,
+    max_body: usize,
+    script_patience: Duration,
+    home: std::path::PathBuf,
+    library: Library,
+    desk: Arc<dyn Desk>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct Recent {
+    order: VecDeque<String>,
+    ids: HashSet<String>,
+}
+
+impl Server {
+    pub(super) fn new(
+        gateway: &GatewaySettings,
+        settings: &PlatformSettings,
+        desk: Arc<dyn Desk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let number = |name: &str, default: u64| match settings.text(name) {
+            None => Ok(default),
+            Some(text) => text
+                .parse::<u64>()
+                .ok()
+                .filter(|number| *number > 0)
+                .ok_or_else(|| {
+                    format!("platforms.webhook.extra.{name}: {text:?} is no number above 0")
+                }),
+        };
+        let host = settings.text("host");
+        let loopback = host.as_deref().is_some_and(is_loopback);
+        let home = gateway.home.root().to_owned();
+        let port = number("port", u64::from(PORT))?;
+        let routes = Routes::new(
+            &home,
+            settings.extra.get("routes"),
+            settings.text("secret"),
+            loopback,
+        )?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                routes: Mutex::new(routes),
+                rates: Mutex::default(),
+                recent: Mutex::default(),
+                warned: Mutex::default(),
+                rate: usize::try_from(number("rate_limit", 30)?).unwrap_or(usize::MAX),
+                max_body: usize::try_from(number("max_body_bytes", 1 << 20)?).unwrap_or(usize::MAX),
+                script_patience: Duration::from_secs(number("script_timeout_seconds", 30)?),
+                library: Library::of_home(&gateway.home, &gateway.config, Some(NAME)),
+                home,
+                desk,
+                clock,
+            }),
+            host,
+            port: u16::try_from(port)
+                .map_err(|_| format!("platforms.webhook.extra.port: {port} is no port"))?,
+        })
+    }
+
+    /// Both kinds of addresses where nobody says which: some networks have only the newer one.
+    async fn listen(&self) -> Result<Vec<TcpListener>, String> {
+        let port = self.port;
+        if let Some(host) = self.host.as_deref().filter(|host| *host != "0.0.0.0") {
+            let bound = TcpListener::bind((host, port)).await;
+            return bound
+                .map(|listener| vec![listener])
+                .map_err(|error| format!("{host}:{port}: {error}"));
+        }
+        let mut bound = Vec::new();
+        let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
+        if self.host.is_none() {
+            addresses.insert(0, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+        }
+        let mut failed = String::new();
+        for address in addresses {
+            match TcpListener::bind(address).await {
+                Ok(listener) => bound.push(listener),
+                // The first one may have taken both.
+                Err(error) => failed = format!("{address}: {error}"),
+            }
+        }
+        if bound.is_empty() {
+            return Err(failed);
+        }
+        Ok(bound)
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim().trim_matches(['[', ']']);
+    matches!(host, "localhost" | "ip6-localhost" | "ip6-loopback")
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+impl Inbound for Server {
+    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+        Box::pin(async move {
+            let mut pause = Duration::from_secs(1);
+            loop {
+                let listeners = match self.listen().await {
+                    Ok(listeners) => listeners,
+                    Err(error) => {
+                        let error = format!("cannot listen: {error}");
+                        tracing::error!("webhook: {error}");
+                        link.health.is(LinkState::Retrying, Some(error));
+                        tokio::select! {
+                            () = link.cancel.cancelled() => return Ok(()),
+                            () = tokio::time::sleep(pause) => {}
+                        }
+                        pause = (pause * 2).min(Duration::from_mins(1));
+                        continue;
+                    }
+                };
+                pause = Duration::from_secs(1);
+                link.health.received(self.shared.clock.epoch_seconds());
+                let app = app(Arc::clone(&self.shared), link.clone());
+                let serve = listeners.into_iter().map(|listener| {
+                    let served = axum::serve(listener, app.clone());
+                    let cancel = link.cancel.clone();
+                    served
+                        .with_graceful_shutdown(async move { cancel.cancelled().await })
+                        .into_future()
+                });
+                let ended = futures_util::future::join_all(serve).await;
+                if link.cancel.is_cancelled() {
+                    return Ok(());
+                }
+                tracing::error!("webhook: the server ended: {ended:?}");
+            }
+        })
+    }
+}
+
+fn app(shared: Arc<Shared>, link: Link) -> Router {
+    Router::new()
+        .route(
+            "/health",
+            get(|| async { Json(json!({"status": "ok", "platform": NAME})) }),
+        )
+        .route("/webhooks/{route}", post(called))
+        // One gateway serves one profile; the prefix is understood and makes no difference.
+        .route("/p/{profile}/webhooks/{route}", post(called_with_profile))
+        .with_state((shared, link))
+}
+
+type Shares = State<(Arc<Shared>, Link)>;
+
+async fn called(
+    State((shared, link)): Shares,
+    Path(route): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    shared.call(&link, &route, &headers, body).await
+}
+
+async fn called_with_profile(
+    State((shared, link)): Shares,
+    Path((_, route)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    shared.call(&link, &route, &headers, body).await
+}
+
+fn refuse(status: StatusCode, error: &str) -> Response {
+    (status, Json(json!({"error": error}))).into_response()
+}
+
+fn say(status: StatusCode, value: Value) -> Response {
+    (status, Json(value)).into_response()
+}
+
+/// A call that is known to be right.
+struct Known<'a> {
+    name: &'a str,
+    route: Route,
+    payload: Value,
+    event: String,
+    id: String,
+}
+
+impl Shared {
+    async fn call(&self, link: &Link, name: &str, headers: &HeaderMap, body: Body) -> Response {
+        let (route, secret) = {
+            let mut routes = lock(&self.routes);
+            routes.refresh();
+            let Some(route) = routes.get(name).cloned() else {
+                return refuse(StatusCode::NOT_FOUND, "Unknown route");
+            };
+            let secret = routes.secret_of(&route).map(str::to_owned);
+            (route, secret)
+        };
+        if route.enabled == Some(false) {
+            return refuse(StatusCode::FORBIDDEN, "Route disabled");
+        }
+        let Some(secret) = secret else {
+            return refuse(
+                StatusCode::FORBIDDEN,
+                "Webhook route is missing an HMAC secret",
+            );
+        };
+        let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, self.max_body)).await;
+        let body = match read {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large"),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "The body did not come"),
+        };
+        if secret != NO_SECRET {
+            match verify(headers, &body, &secret, self.clock.now().timestamp()) {
+                Ok(Scheme::V1) => self.warn_of_v1(name),
+                Ok(_) => {}
+                Err(why) => {
+                    tracing::warn!(route = name, "webhook: a call is refused: {why}");
+                    return refuse(StatusCode::UNAUTHORIZED, "Invalid signature");
+                }
+            }
+        }
+        let id = delivery_id(headers);
+        let key = format!("{name}\n{id}");
+        match self.is_repeated(name, &id, &key).await {
+            Ok(false) => {}
+            Ok(true) => {
+                return say(
+                    StatusCode::OK,
+                    json!({"status": "duplicate", "delivery_id": id}),
+                );
+            }
+            Err(error) => {
+                tracing::error!("webhook: {error}");
+                return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
+            }
+        }
+        let response = self.admitted(link, (name, route), headers, &body, id).await;
+        if response.status() != StatusCode::ACCEPTED {
+            // Whoever was turned away may come again.
+            lock(&self.recent).forget(&key);
+        }
+        response
+    }
+
+    /// Known here, or stored by an earlier life.
+    async fn is_repeated(
+        &self,
+        name: &str,
+        id: &str,
+        key: &str,
+    ) -> Result<bool, hermes_core::store::StoreError> {
+        if !lock(&self.recent).remember(key) {
+            return Ok(true);
+        }
+        let stored = self.desk.received(&chat_id(name, id), id).await;
+        if stored.is_err() {
+            lock(&self.recent).forget(key);
+        }
+        stored
+    }
+
+    async fn admitted(
+        &self,
+        link: &Link,
+        (name, route): (&str, Route),
+        headers: &HeaderMap,
+        body: &[u8],
+        id: String,
+    ) -> Response {
+        if !self.is_within_rate(name) {
+            let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
+            response
+                .headers_mut()
+                .insert("retry-after", WINDOW.as_secs().into());
+            return response;
+        }
+        let Some(payload) = parse(body) else {
+            return refuse(StatusCode::BAD_REQUEST, "Cannot parse body");
+        };
+        let event = event_type(headers, &payload);
+        if !route.events.is_empty() && !route.events.contains(&event) {
+            return say(StatusCode::OK, json!({"status": "ignored", "event": event}));
+        }
+        let call = Call {
+            payload: &payload,
+            event: &event,
+            headers,
+            home: &self.home,
+        };
+        let ignored = |reason: &str| {
+            say(
+                StatusCode::OK,
+                json!({"status": "ignored", "reason": reason, "route": name}),
+            )
+        };
+        if !passes(&route.filters, &call) {
+            return ignored("filter");
+        }
+        let payload = match &route.script {
+            None => payload,
+            Some(script) => {
+                match script::run(&self.home, script, &payload, self.script_patience).await {
+                    Ok(Some(changed)) => changed,
+                    Ok(None) => return ignored("script"),
+                    Err(error) => {
+                        tracing::error!(route = name, "webhook: a call is dropped: {error}");
+                        return ignored("script");
+                    }
+                }
+            }
+        };
+        let known = Known {
+            name,
+            route,
+            payload,
+            event,
+            id,
+        };
+        self.act(link, known).await
+    }
+
+    /// Stores what is to be done, and only then says yes.
+    async fn act(&self, link: &Link, call: Known<'_>) -> Response {
+        let failed = |error: &dyn std::fmt::Display| {
+            tracing::error!(route = call.name, "webhook: {error}");
+            say(
+                StatusCode::BAD_GATEWAY,
+                json!({"status": "error", "error": "Delivery failed", "delivery_id": call.id}),
+            )
+        };
+        let target = match self.target(&call) {
+            Ok(target) => target,
+            Err(error) => return failed(&error),
+        };
+        let text = match call.route.prompt.as_str() {
+            "" => template::whole(call.name, &call.payload, &call.event),
+            prompt => template::fill(prompt, &call.payload, &call.event),
+        };
+        if call.route.deliver_only {
+            let posting = Posting {
+                id: format!("webhook-{}-{}", call.name, call.id),
+                target,
+                text,
+                mirror: None,
+            };
+            return match self.desk.post(posting).await {
+                Ok(_) => say(
+                    StatusCode::ACCEPTED,
+                    json!({"status": "accepted", "route": call.name, "target": call.route.deliver, "delivery_id": call.id}),
+                ),
+                Err(PostError::Store(hermes_core::store::StoreError::Ended(_))) => say(
+                    StatusCode::OK,
+                    json!({"status": "duplicate", "delivery_id": call.id}),
+                ),
+                Err(error) => failed(&error),
+            };
+        }
+        let message = self.message(&call, &target, text);
+        if !link.deliver(message).await {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
+        }
+        link.health.received(self.clock.epoch_seconds());
+        say(
+            StatusCode::ACCEPTED,
+            json!({"status": "accepted", "route": call.name, "event": call.event, "delivery_id": call.id}),
+        )
+    }
+
+    fn message(&self, call: &Known<'_>, target: &Target, text: String) -> Incoming {
+        let text = self.with_skill(&call.route.skills, text);
+        // Words of somebody else are never a command of ours.
+        let text = if text.trim_start().starts_with(['/', '!']) {
+            format!("[webhook {}]\n{text}", call.name)
+        } else {
+            text
+        };
+        Incoming {
+            account: String::new(),
+            message_id: call.id.clone(),
+            source: Source {
+                platform: NAME.to_owned(),
+                chat_id: chat_id(call.name, &call.id),
+                chat_name: Some(format!("webhook/{}", call.name)),
+                chat_type: NAME.to_owned(),
+                user_id: Some(format!("webhook:{}", call.name)),
+                user_name: Some(call.name.to_owned()),
+                ..Source::default()
+            },
+            text,
+            media: Vec::new(),
+            reply_to: None,
+            pressed: None,
+            context: None,
+            sent_at: self.clock.epoch_seconds(),
+            native: json!({
+                "route": call.name,
+                "event": call.event,
+                "answer_to": {
+                    "platform": target.platform,
+                    "account": target.account,
+                    "chat_id": target.chat_id,
+                    "thread_id": target.thread_id,
+                },
+            }),
+        }
+    }
+
+    /// The first of the skills that is there.
+    fn with_skill(&self, skills: &[String], text: String) -> String {
+        for name in skills {
+            match self.library.view(name, None, None) {
+                Ok(View::Skill(skill)) => {
+                    return format!(
+                        "Follow the skill {:?}:\n\n{}\n\n---\n\n{text}",
+                        skill.name, skill.content
+                    );
+                }
+                Ok(View::File(_)) => {}
+                Err(error) => tracing::warn!("webhook: the skill {name} is not used: {error}"),
+            }
+        }
+        text
+    }
+
+    /// Where the answer goes, by the route.
+    fn target(&self, call: &Known<'_>) -> Result<Target, String> {
+        let extra = template::fill_all(&call.route.deliver_extra, &call.payload);
+        let text = |name: &str| {
+            let value = extra.get(name)?;
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "null")
+        };
+        let here = |chat_id: String| Target {
+            platform: NAME.to_owned(),
+            account: String::new(),
+            chat_id,
+            thread_id: None,
+        };
+        match call.route.deliver.as_str() {
+            "" | LOG => Ok(here(format!("{LOG}:{}", call.name))),
+            "github_comment" => github(
+                &text("repo").unwrap_or_default(),
+                &text("pr_number").unwrap_or_default(),
+            )
+            .map(here),
+            platform => {
+                let wanted = match text("chat_id") {
+                    Some(chat) => format!("{platform}:{chat}"),
+                    None => platform.to_owned(),
+                };
+                let mut target = self
+                    .desk
+                    .target(&wanted)
+                    .map_err(|error| error.to_string())?;
+                if let Some(thread) = text("message_thread_id").or_else(|| text("thread_id")) {
+                    target.thread_id = Some(thread);
+                }
+                Ok(target)
+            }
+        }
+    }
+
+    fn is_within_rate(&self, route: &str) -> bool {
+        let now = Instant::now();
+        let mut rates = lock(&self.rates);
+        let calls = rates.entry(route.to_owned()).or_default();
+        while calls
+            .front()
+            .is_some_and(|first| now.duration_since(*first) >= WINDOW)
+        {
+            calls.pop_front();
+        }
+        if calls.len() >= self.rate {
+            return false;
+        }
+        calls.push_back(now);
+        true
+    }
+
+    fn warn_of_v1(&self, route: &str) {
+        if lock(&self.warned).insert(route.to_owned()) {
+            tracing::warn!(
+                route,
+                "webhook: signatures without a time: whoever saw a call can repeat it. X-Webhook-Signature-V2 with X-Webhook-Timestamp prevents that"
+            );
+        }
+    }
+}
+
+impl Recent {
+    /// `false`: it was there.
+    fn remember(&mut self, key: &str) -> bool {
+        if !self.ids.insert(key.to_owned()) {
+            return false;
+        }
+        self.order.push_back(key.to_owned());
+        while self.order.len() > RECENT {
+            if let Some(oldest) = self.order.pop_front() {
+                self.ids.remove(&oldest);
+            }
+        }
+        true
+    }
+
+    fn forget(&mut self, key: &str) {
+        if self.ids.remove(key) {
+            self.order.retain(|known| known != key);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing behind these locks can be left half changed by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn chat_id(route: &str, id: &str) -> String {
+    format!("webhook:{route}:{id}")
+}
+
+/// The sender's id of the call. Without one every call is another.
+fn delivery_id(headers: &HeaderMap) -> String {
+    let names = [
+        "x-github-delivery",
+        "svix-id",
+        "webhook-id",
+        "x-request-id",
+        "idempotency-key",
+    ];
+    let given = names.iter().find_map(|name| {
+        let value = headers.get(*name)?.to_str().ok()?.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    });
+    match given {
+        None => format!("{:016x}", rand::random::<u64>()),
+        Some(id) if id.len() <= 128 => id,
+        Some(id) => hex(&Sha256::digest(id)),
+    }
+}
+
+fn event_type(headers: &HeaderMap, payload: &Value) -> String {
+    let header = |name: &str| {
+        let value = headers.get(name)?.to_str().ok()?;
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    let field = |name: &str| {
+        let value = payload.get(name)?.as_str()?;
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    header("x-github-event")
+        .or_else(|| header("x-gitlab-event"))
+        .or_else(|| field("event_type"))
+        .or_else(|| field("type"))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// JSON, or a form.
+fn parse(body: &[u8]) -> Option<Value> {
+    if let Ok(value) = serde_json::from_slice(body) {
+        return Some(value);
+    }
+    let text = std::str::from_utf8(body).ok()?;
+    let pairs: serde_json::Map<String, Value> = url::form_urlencoded::parse(text.as_bytes())
+        .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
+        .collect();
+    // Words without any structure are no form.
+    text.contains('=').then_some(Value::Object(pairs))
+}
