@@ -94,9 +94,8 @@ impl Bed {
         let task = tokio::task::spawn_local(self.platform().inbound.run(link));
         let mut looked = condition.clone();
         let looked = looked.wait_for(|now| now.received_at.is_some());
-        if tokio::time::timeout(PATIENCE, looked).await.is_err() {
-            panic!("{:?}\n{}", condition.borrow(), self.server.log());
-        }
+        let timely = tokio::time::timeout(PATIENCE, looked).await.is_ok();
+        assert!(timely, "{:?}\n{}", condition.borrow(), self.server.log());
         condition.mark_unchanged();
         Life {
             inbox,

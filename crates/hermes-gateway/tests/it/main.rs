@@ -17,4 +17,6 @@ mod telegram;
 #[cfg(test)]
 mod voice;
 #[cfg(test)]
+mod webhook;
+#[cfg(test)]
 mod world;

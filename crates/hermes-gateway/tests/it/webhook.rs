@@ -1,0 +1,407 @@
+//! Webhooks, called as services call them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_config::{Config, Env, Home, ProcessEnv};
+use hermes_core::BoxFuture;
+use hermes_core::clock::SystemClock;
+use hermes_core::store::StoreError;
+use hermes_gateway::gateway::{PostError, Posting};
+use hermes_gateway::platform::{Arrival, Health, Incoming, Link};
+use hermes_gateway::platforms::http::Http;
+use hermes_gateway::platforms::webhook::{self, Desk, sign_github};
+use hermes_gateway::process;
+use hermes_gateway::settings::{GatewaySettings, PlatformSettings};
+use hermes_gateway::spine::Inbox;
+use hermes_store::Store;
+use hermes_store::db::delivery::{Delivery, Processes, Target};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Earlier lives are over.
+struct NobodyLives;
+
+impl Processes for NobodyLives {
+    fn alive(&self, _: u32, _: Option<i64>) -> bool {
+        false
+    }
+}
+
+/// The store of the home, and a note of what was posted.
+struct Notes {
+    store: Store,
+    posted: Mutex<Vec<Posting>>,
+}
+
+impl Desk for Notes {
+    fn received<'a>(
+        &'a self,
+        chat_id: &'a str,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.store.was_received("webhook", "", chat_id, id))
+    }
+
+    fn target(&self, text: &str) -> Result<Target, PostError> {
+        let (platform, chat) = text.split_once(':').unwrap_or((text, "home"));
+        if platform != "telegram" {
+            return Err(PostError::Target(format!("{platform} is not connected")));
+        }
+        Ok(Target {
+            platform: platform.to_owned(),
+            account: String::new(),
+            chat_id: chat.to_owned(),
+            thread_id: None,
+        })
+    }
+
+    fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
+        let mut posted = self.posted.lock().unwrap();
+        let again = posted.iter().any(|known| known.id == posting.id);
+        let result = if again {
+            Err(StoreError::Ended(posting.id).into())
+        } else {
+            posted.push(posting);
+            Ok(1)
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+/// One life of a server on a home.
+struct Life {
+    url: String,
+    client: reqwest::Client,
+    notes: Arc<Notes>,
+    /// Messages that were stored.
+    stored: mpsc::UnboundedReceiver<i64>,
+    delivery: Delivery,
+    cancel: CancellationToken,
+}
+
+impl Life {
+    async fn new(home: &Path, extra: Value) -> Self {
+        Self::with(home, extra, true).await
+    }
+
+    /// `storing`: whether somebody takes what comes.
+    async fn with(home: &Path, extra: Value, storing: bool) -> Self {
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut settings = PlatformSettings {
+            name: "webhook".to_owned(),
+            extra: extra.as_object().cloned().unwrap(),
+            ..PlatformSettings::default()
+        };
+        settings.extra.insert("port".to_owned(), json!(port));
+        settings.extra.insert("host".to_owned(), json!("127.0.0.1"));
+        let store = Store::open(home.join("state.db"), Arc::new(SystemClock)).unwrap();
+        let owned = store.own_delivery(
+            process::this_process(),
+            Duration::from_mins(10),
+            Arc::new(NobodyLives),
+        );
+        let (delivery, _) = owned.await.unwrap();
+        let notes = Arc::new(Notes {
+            store,
+            posted: Mutex::default(),
+        });
+        let home = Home::at(home);
+        let env = Env::from_process(&ProcessEnv::from_vars(Vec::<(&str, &str)>::new()));
+        let loaded = Config::load(&home, &env).unwrap();
+        let gateway = GatewaySettings::load(&home, loaded, &env).unwrap();
+        let made = webhook::platform(
+            &gateway,
+            &settings,
+            Arc::clone(&notes) as Arc<dyn Desk>,
+            Arc::new(SystemClock),
+        );
+        let cancel = CancellationToken::new();
+        let (arrivals, queue) = mpsc::channel::<Arrival>(4);
+        let link = Link {
+            arrivals,
+            health: Health::new().0,
+            cancel: cancel.clone(),
+        };
+        drop(hermes_core::task::spawn(
+            "webhook",
+            made.unwrap().inbound.run(link),
+        ));
+        let (tell, stored) = mpsc::unbounded_channel();
+        if storing {
+            let (inbox, token) = (
+                Inbox::new(
+                    delivery.clone(),
+                    hermes_gateway::session::Sharing::default(),
+                ),
+                cancel.clone(),
+            );
+            let run = async move {
+                let stored = move |id| assert!(tell.send(id).is_ok());
+                inbox.run(queue, token, stored).await;
+            };
+            drop(hermes_core::task::spawn("inbox", run));
+        }
+        let life = Self {
+            url: format!("http://127.0.0.1:{port}"),
+            client: Http::new(&HashMap::new(), None).client().unwrap(),
+            notes,
+            stored,
+            delivery,
+            cancel,
+        };
+        life.healthy().await;
+        life
+    }
+
+    async fn healthy(&self) {
+        let health = async {
+            loop {
+                if let Ok(answer) = self.client.get(format!("{}/health", self.url)).send().await {
+                    assert!(answer.text().await.unwrap().contains("webhook"));
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), health)
+            .await
+            .unwrap();
+    }
+
+    async fn call(&self, route: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let mut request = self
+            .client
+            .post(format!("{}/webhooks/{route}", self.url))
+            .body(body.to_owned());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        (
+            status,
+            serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap(),
+        )
+    }
+
+    /// As GitHub does it, with the secret of the tests.
+    async fn github(&self, route: &str, id: &str, body: &str) -> (u16, Value) {
+        let signature = sign_github("s3cret", body.as_bytes());
+        let headers = [
+            ("X-Hub-Signature-256", signature.as_str()),
+            ("X-GitHub-Delivery", id),
+            ("X-GitHub-Event", "issues"),
+        ];
+        self.call(route, &headers, body).await
+    }
+
+    /// What waits for an answer.
+    async fn waiting(&self) -> Vec<Incoming> {
+        let waiting = self.delivery.waiting(100).await.unwrap();
+        waiting
+            .into_iter()
+            .map(|one| serde_json::from_value(one.message.payload).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+fn routes(route: &Value) -> Value {
+    json!({"secret": "s3cret", "routes": {"r": route}})
+}
+
+#[tokio::test]
+async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let route = json!({"prompt": "Issue {issue.title} by {issue.user}", "deliver": "telegram",
+        "deliver_extra": {"chat_id": "{issue.chat}", "thread_id": 9}});
+    let body = r#"{"issue": {"title": "Broken", "user": "ann", "chat": 42}}"#;
+    {
+        let mut life = Life::new(home.path(), routes(&route)).await;
+        let (status, answer) = life.github("r", "d-1", body).await;
+        assert_eq!(
+            (status, &answer["status"]),
+            (202, &json!("accepted")),
+            "{answer}"
+        );
+        life.stored
+            .try_recv()
+            .expect("stored before it was accepted");
+        let (status, answer) = life.github("r", "d-1", body).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("duplicate")));
+    }
+    let life = Life::new(home.path(), routes(&route)).await;
+    let (status, answer) = life.github("r", "d-1", body).await;
+    assert_eq!((status, &answer["status"]), (200, &json!("duplicate")));
+    let waiting = life.waiting().await;
+    assert_eq!(waiting.len(), 1);
+    let message = &waiting[0];
+    assert_eq!(message.text, "Issue Broken by ann");
+    assert_eq!(message.source.chat_id, "webhook:r:d-1");
+    let key = message
+        .source
+        .session_key(hermes_gateway::session::Sharing::default());
+    assert_eq!(
+        key.as_str(),
+        "agent:main:webhook:webhook:webhook:r:d-1:webhook:r"
+    );
+    assert_eq!(
+        message.native["answer_to"],
+        json!({"platform": "telegram", "account": "", "chat_id": "42", "thread_id": "9"})
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_stored_is_not_accepted_and_may_come_again() {
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::with(home.path(), routes(&json!({})), false).await;
+    for _ in 0..2 {
+        let (status, _) = life.github("r", "d-1", "{}").await;
+        assert_eq!(status, 503);
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_sign_is_told_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let mut extra = routes(&json!({}));
+    extra["routes"]["off"] = json!({"enabled": false});
+    extra["max_body_bytes"] = json!(1000);
+    let life = Life::new(home.path(), extra).await;
+    for (route, headers, body, expected) in [
+        ("r", &[][..], "{}", 401),
+        ("r", &[("X-Hub-Signature-256", "sha256=00")], "{}", 401),
+        ("r", &[("X-Gitlab-Token", "wrong")], "{}", 401),
+        ("r", &[("X-Gitlab-Token", "s3cret")], "no form", 400),
+        ("none", &[("X-Gitlab-Token", "s3cret")], "{}", 404),
+        ("off", &[("X-Gitlab-Token", "s3cret")], "{}", 403),
+    ] {
+        let (status, answer) = life.call(route, headers, body).await;
+        assert_eq!(status, expected, "{route} {headers:?} {answer}");
+    }
+    let large = "x".repeat(1001);
+    assert_eq!(
+        life.call("r", &[("X-Gitlab-Token", "s3cret")], &large)
+            .await
+            .0,
+        413
+    );
+    let (status, answer) = life
+        .call("r", &[("X-Gitlab-Token", "s3cret")], "a=1&b=2")
+        .await;
+    assert_eq!((status, &answer["event"]), (202, &json!("unknown")));
+    assert!(life.waiting().await[0].text.contains("\"a\": \"1\""));
+}
+
+#[tokio::test]
+async fn repetitions_do_not_count_against_the_rate() {
+    let home = tempfile::tempdir().unwrap();
+    let mut extra = routes(&json!({}));
+    extra["rate_limit"] = json!(2);
+    let life = Life::new(home.path(), extra).await;
+    assert_eq!(life.github("r", "1", "{}").await.0, 202);
+    for _ in 0..5 {
+        assert_eq!(life.github("r", "1", "{}").await.0, 200);
+    }
+    assert_eq!(life.github("r", "2", "{}").await.0, 202);
+    assert_eq!(life.github("r", "3", "{}").await.0, 429);
+    assert_eq!(life.github("r", "2", "{}").await.0, 200);
+}
+
+#[tokio::test]
+async fn events_filters_and_scripts_decide_what_matters() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("scripts")).unwrap();
+    let script = "grep -q drop && exit 1; echo '{\"said\": \"by script\"}'";
+    std::fs::write(home.path().join("scripts/s.sh"), script).unwrap();
+    let route = json!({"events": ["issues"], "filters": [{"field": "n", "equals": 1}],
+        "script": "s.sh", "prompt": "{said}"});
+    let life = Life::new(home.path(), routes(&route)).await;
+    let push = [("X-Gitlab-Token", "s3cret"), ("X-Gitlab-Event", "push")];
+    let (status, answer) = life.call("r", &push, r#"{"n": 1}"#).await;
+    assert_eq!(
+        (status, answer),
+        (200, json!({"status": "ignored", "event": "push"}))
+    );
+    assert_eq!(
+        life.github("r", "1", r#"{"n": 2}"#).await.1["reason"],
+        "filter"
+    );
+    assert_eq!(
+        life.github("r", "2", r#"{"n": 1, "x": "drop"}"#).await.1["reason"],
+        "script"
+    );
+    assert_eq!(life.github("r", "3", r#"{"n": 1}"#).await.0, 202);
+    assert_eq!(life.waiting().await[0].text, "by script");
+}
+
+#[tokio::test]
+async fn some_routes_only_deliver() {
+    let home = tempfile::tempdir().unwrap();
+    let mut extra =
+        routes(&json!({"deliver_only": true, "deliver": "telegram", "prompt": "Down: {host}"}));
+    extra["routes"]["lost"] = json!({"deliver": "nowhere"});
+    extra["routes"]["gh"] = json!({"deliver": "github_comment", "deliver_extra": {"repo": "{repo}", "pr_number": "{n}"}});
+    let life = Life::new(home.path(), extra).await;
+    assert_eq!(life.github("r", "1", r#"{"host": "a"}"#).await.0, 202);
+    assert_eq!(life.github("r", "1", r#"{"host": "a"}"#).await.0, 200);
+    let posted = life.notes.posted.lock().unwrap().clone();
+    assert_eq!(posted.len(), 1);
+    assert_eq!(
+        (posted[0].text.as_str(), posted[0].target.chat_id.as_str()),
+        ("Down: a", "home")
+    );
+    assert_eq!(life.github("lost", "2", "{}").await.0, 502);
+    assert_eq!(
+        life.github("gh", "3", r#"{"repo": "a/b; rm", "n": 1}"#)
+            .await
+            .0,
+        502
+    );
+    assert_eq!(
+        life.github("gh", "3", r#"{"repo": "a/b", "n": 1}"#).await.0,
+        202
+    );
+    let waiting = life.waiting().await;
+    assert_eq!(waiting[0].native["answer_to"]["chat_id"], "github:a/b#1");
+}
+
+#[tokio::test]
+async fn words_of_others_are_never_commands() {
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::new(home.path(), routes(&json!({"prompt": "{title}"}))).await;
+    life.github("r", "1", r#"{"title": " /yolo"}"#).await;
+    assert_eq!(life.waiting().await[0].text, "[webhook r]\n /yolo");
+}
+
+#[tokio::test]
+async fn subscriptions_take_effect_while_it_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::new(home.path(), routes(&json!({}))).await;
+    assert_eq!(life.github("new", "1", "{}").await.0, 404);
+    let file = json!({"new": {"secret": "other", "prompt": "hi", "deliver": "log", "events": [], "skills": []}});
+    std::fs::write(
+        home.path().join("webhook_subscriptions.json"),
+        file.to_string(),
+    )
+    .unwrap();
+    assert_eq!(life.github("new", "1", "{}").await.0, 401);
+    let signature = sign_github("other", b"{}");
+    let (status, _) = life
+        .call("new", &[("X-Hub-Signature-256", &signature)], "{}")
+        .await;
+    assert_eq!(status, 202);
+}
