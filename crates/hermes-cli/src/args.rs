@@ -215,6 +215,8 @@ pub(crate) enum Command {
     Tools(commands::tools::ToolsArgs),
     /// Which commands may run without asking
     Approvals(commands::approvals::ApprovalsArgs),
+    /// Your own programs on events: list, agree to them, try them
+    Hooks(commands::hooks::HooksArgs),
     /// Snapshots of a project before the agent changed it
     Checkpoints(commands::checkpoints::CheckpointsArgs),
     /// MCP servers: add, test, log in, look at

@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 pub(crate) mod hands;
+pub(crate) mod hooks;
 pub(crate) mod mcp;
 pub(crate) mod place;
 pub(crate) mod reach;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{
-    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource,
+    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource as _,
 };
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
@@ -372,7 +373,7 @@ impl Chat {
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: Arc::clone(&tools) as Arc<dyn ToolSource>,
+            tools: hooks::around(Arc::clone(&tools), &hooks::of(cx, &config)),
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hermes_gateway::hooks::consent::Consent;
-use hermes_gateway::hooks::{self, Action as Does, Happening, Hook, Hooks};
+use hermes_gateway::hooks::{Action as Does, Happening, Hook, Hooks};
 use serde_json::{Value, json};
 
 use super::{Context, counted};
@@ -60,18 +60,8 @@ pub(crate) fn run(args: HooksArgs, cx: &Context) -> Outcome {
     }
 }
 
-/// The hooks of the home, and what is wrong with the others.
-pub(crate) fn load(cx: &Context) -> Result<(Vec<Hook>, Vec<String>), Failure> {
-    let tree = cx.load_config()?.tree;
-    let accepted = cx.env.get("HERMES_ACCEPT_HOOKS").is_some_and(|value| switched_on(&value))
-        || tree.get("hooks_auto_accept").is_some_and(|value| {
-            value.as_bool() == Some(true) || value.as_str().is_some_and(switched_on)
-        });
-    Ok(hooks::load(&cx.home, tree.get("hooks"), accepted))
-}
-
-fn switched_on(value: &str) -> bool {
-    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on")
+fn load(cx: &Context) -> Result<(Vec<Hook>, Vec<String>), Failure> {
+    Ok(wiring::hooks::load(cx, &cx.config()?))
 }
 
 fn list(cx: &Context, json: bool) -> Outcome {
@@ -95,13 +85,22 @@ fn list(cx: &Context, json: bool) -> Outcome {
         cx.out.remark(problem);
     }
     if list.is_empty() {
-        cx.out.line("no hooks; docs/hooks.md says how to write one")?;
+        cx.out
+            .line("no hooks; docs/hooks.md says how to write one")?;
         return Ok(());
     }
     let width = list.iter().map(|hook| hook.event.len()).max().unwrap_or(0);
     for hook in &list {
-        let state = if hook.agreed { "runs" } else { "waits for: hermes hooks allow" };
-        cx.out.line(format!("{:<width$}  {}  ({state})", hook.event, hook.name()))?;
+        let state = if hook.agreed {
+            "runs"
+        } else {
+            "waits for: hermes hooks allow"
+        };
+        cx.out.line(format!(
+            "{:<width$}  {}  ({state})",
+            hook.event,
+            hook.name()
+        ))?;
     }
     Ok(())
 }
@@ -120,11 +119,14 @@ fn allow(cx: &Context, yes: bool) -> Outcome {
             return Err(Failure::usage(what));
         }
         if yes || prompt::confirm(&format!("on {}: run {command}?", hook.event), false)? {
-            consent.give(&hook.event, command, &now).map_err(Failure::failed)?;
+            consent
+                .give(&hook.event, command, &now)
+                .map_err(Failure::failed)?;
             given += 1;
         }
     }
-    cx.out.line(format!("agreed to {}", counted(given, "hook")))?;
+    cx.out
+        .line(format!("agreed to {}", counted(given, "hook")))?;
     Ok(())
 }
 
@@ -142,7 +144,13 @@ fn revoke(cx: &Context, command: &str) -> Outcome {
 
 fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome {
     let (list, _) = load(cx)?;
-    let list = list.into_iter().map(|hook| Hook { agreed: true, ..hook }).collect();
+    let list = list
+        .into_iter()
+        .map(|hook| Hook {
+            agreed: true,
+            ..hook
+        })
+        .collect();
     let hooks = Hooks::new(list);
     if !hooks.wants(event) {
         return Err(Failure::not_found(format!("no hook is on {event}")));
@@ -176,5 +184,9 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
     if json {
         cx.out.json(&Value::Array(rows))?;
     }
-    if failed { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
+    if failed {
+        Err(Failure::silent(Exit::Failed))
+    } else {
+        Ok(())
+    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod fallback;
 pub(crate) mod gateway;
 pub(crate) mod help;
+pub(crate) mod hooks;
 pub(crate) mod import;
 pub(crate) mod insights;
 pub(crate) mod logs;

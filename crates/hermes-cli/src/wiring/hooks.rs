@@ -5,15 +5,48 @@ use std::time::Instant;
 
 use hermes_agent::home::HomeTools;
 use hermes_agent::session::ToolSource;
+use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
-use hermes_core::tool::{Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
-use hermes_gateway::hooks::{Happening, Hooks};
+use hermes_core::tool::{
+    Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
+};
+use hermes_gateway::hooks::{self, Happening, Hook, Hooks};
 use serde_json::{Value, json};
 
+use crate::commands::Context;
+
+/// The hooks of the home, and what is wrong with the others, for people.
+pub(crate) fn load(cx: &Context, config: &Config) -> (Vec<Hook>, Vec<String>) {
+    let variable = cx.env.get("HERMES_ACCEPT_HOOKS").unwrap_or_default();
+    let accepted = matches!(
+        variable.trim().to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "on"
+    );
+    let block = Value::Object(config.hooks.clone());
+    hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
+}
+
+/// The same for whoever only runs them: what is wrong is in the log.
+pub(crate) fn of(cx: &Context, config: &Config) -> Hooks {
+    let (list, problems) = load(cx, config);
+    for problem in problems {
+        tracing::warn!("{problem}");
+    }
+    for hook in list.iter().filter(|hook| !hook.agreed) {
+        tracing::warn!(
+            "the hook {} on {} does not run before you agree to it: hermes hooks allow",
+            hook.name(),
+            hook.event
+        );
+    }
+    Hooks::new(list)
+}
+
 /// The tools, each with the hooks around it; as they are where nobody wants to know.
-pub(super) fn around(tools: Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
+pub(super) fn around(tools: Arc<HomeTools>, hooks: &Hooks) -> Arc<dyn ToolSource> {
     if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
+        let hooks = hooks.clone();
         return Arc::new(HookedTools { tools, hooks });
     }
     tools
@@ -70,7 +103,7 @@ impl Tool for Hooked {
             let mut happening = Happening {
                 session: cx.session.to_string(),
                 tool: Some((self.spec().name.clone(), input)),
-                extra: json!({"tool_call_id": cx.call_id, "turn_id": cx.turn.to_string()}),
+                extra: json!({"tool_call_id": cx.call_id, "turn_id": cx.turn.0}),
             };
             let objection = tokio::select! {
                 () = cx.cancel.cancelled() => {

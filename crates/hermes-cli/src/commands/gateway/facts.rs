@@ -9,6 +9,7 @@ use hermes_agent::home::toolsets;
 use hermes_config::fs::write_atomic;
 use hermes_gateway::api;
 use hermes_gateway::gateway::{Gateway, Posting, RestartRequest};
+use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platforms::http::Http;
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
@@ -145,4 +146,19 @@ impl api::Facts for Told {
         };
         toolsets::switchable(api::SOURCE).map(row).collect()
     }
+}
+
+/// Tells the hooks. A command is an event of its own name.
+pub(super) fn happened(hooks: &Hooks, event: &str, about: Value) {
+    let text = |key: &str| about.get(key).and_then(Value::as_str).map(str::to_owned);
+    let event = match (event, text("name")) {
+        ("command", Some(name)) => format!("command:{name}"),
+        _ => event.to_owned(),
+    };
+    let happening = Happening {
+        session: text("session_id").unwrap_or_default(),
+        tool: None,
+        extra: about,
+    };
+    hooks.tell(&event, happening);
 }

@@ -1,7 +1,7 @@
 //! The gateway while it runs: everything put together, watched, and taken apart in order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::Utc;
@@ -10,7 +10,7 @@ use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, RestartRequest};
 use hermes_gateway::platform::{LinkState, Platform};
-use hermes_gateway::platforms::{self, Unusable};
+use hermes_gateway::platforms::{self, Unusable, webhook};
 use hermes_gateway::process::{
     self, GatewayState, Machine, Marker, Notifier, PlatformRow, Snapshot, StateFile, TokenLock,
     TokenLocks,
@@ -19,7 +19,7 @@ use hermes_gateway::program::Program;
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_store::Store;
-use hermes_store::db::delivery::Delivery;
+use hermes_store::db::delivery::{Delivery, Left};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ use super::program::Conversations;
 use super::run::failed_start;
 use super::tasks::{self, Around, Task};
 use crate::commands::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 /// Delivery stays ours so long without a sign of life.
@@ -89,7 +89,7 @@ pub(super) async fn begin(
         end = watch.over(&parts.gateway) => end,
         ended = &mut running => lost(ended),
     };
-    watch.stopping(&end, &parts.gateway).await;
+    watch.stopping(&end, &parts.gateway);
     let patience = match &end {
         End::Lost(_) => Duration::ZERO,
         _ => settings.drain,
@@ -154,20 +154,9 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let store = wiring::open_store(cx)?;
-    let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
-    let (delivery, left) = owned
-        .await
-        .map_err(|error| Failure::new(Exit::Busy, error.to_string()))?;
-    if left != hermes_store::db::delivery::Left::default() {
-        tracing::info!(
-            "taken over: {} messages to answer, {} to send, {} perhaps sent",
-            left.waiting,
-            left.pending,
-            left.ambiguous
-        );
-    }
+    let delivery = own(&store).await?;
     let (platforms, mut unusable) = platforms::all(settings, &clock, &rng);
-    let (platforms, locks) = lock(platforms, &mut unusable, settings);
+    let (mut platforms, locks) = lock(platforms, &mut unusable, settings);
     let program = Arc::new(Conversations::new(cx, store.clone())?);
     if let Err(refusal) = program.ready() {
         tracing::warn!("nothing can be answered yet: {}", refusal.message);
@@ -176,23 +165,8 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     }
     let shared = Arc::clone(&program) as Arc<dyn Program>;
     let seats = Seats::new(shared, Bounds::default(), CancellationToken::new());
-    let (asks, restart) = mpsc::channel(4);
-    let calls = Calls {
-        restart: Arc::new(move |request| {
-            // One is enough; more say the same.
-            let _ = asks.try_send(request);
-        }),
-        remake: {
-            let (settings, clock, rng) =
-                (Arc::clone(settings), Arc::clone(&clock), Arc::clone(&rng));
-            Arc::new(move |name, account| {
-                let (made, _) = platforms::all(&settings, &clock, &rng);
-                let same = |one: &Platform| one.name == name && one.account == account;
-                made.into_iter().find(same)
-            })
-        },
-        ..Calls::default()
-    };
+    let desk = Desk::default();
+    let (calls, restart) = calls(cx, settings, (&clock, &rng), &desk);
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),
         store: store.clone(),
@@ -208,6 +182,16 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     })
     .await
     .map_err(|error| Failure::failed(error.to_string()))?;
+    let post = gateway.post();
+    let store_of_desk = store.clone();
+    let _ = desk.set(Arc::new(webhook::GatewayDesk {
+        store: store_of_desk,
+        post,
+    }));
+    match hooks(settings, &desk, &clock) {
+        Ok(server) => platforms.extend(server),
+        Err(why) => unusable.push(why),
+    }
     let stop_tasks = CancellationToken::new();
     let (tasks, failed) = tasks::all(&Around {
         cx,
@@ -219,18 +203,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     })
     .await;
     unusable.extend(failed);
-    for one in &unusable {
-        tracing::error!("{} is not started: {}", one.platform, one.why);
-        cx.out
-            .error(format!("{} is not started: {}", one.platform, one.why));
-    }
-    let wanted = settings.enabled().count();
-    if wanted > 0 && unusable.len() >= wanted && platforms.is_empty() {
-        return Err(Failure::new(
-            Exit::Config,
-            "none of the platforms that are switched on can be run as they are configured",
-        ));
-    }
+    complain(cx, settings, &unusable)?;
     Ok(Parts {
         gateway,
         platforms,
@@ -244,6 +217,91 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         locks,
         restart,
     })
+}
+
+async fn own(store: &Store) -> Result<Delivery, Failure> {
+    let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
+    let (delivery, left) = owned
+        .await
+        .map_err(|error| Failure::new(Exit::Busy, error.to_string()))?;
+    if left != Left::default() {
+        tracing::info!(
+            "taken over: {} messages to answer, {} to send, {} perhaps sent",
+            left.waiting,
+            left.pending,
+            left.ambiguous
+        );
+    }
+    Ok(delivery)
+}
+
+/// Says what is not started. When that is everything, there is nothing to run for.
+fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> Outcome {
+    let mut texts = Vec::new();
+    for one in unusable {
+        let text = format!("{} is not started: {}", one.platform, one.why);
+        tracing::error!("{text}");
+        texts.push(text);
+    }
+    let wanted = settings.enabled().count();
+    if wanted > 0 && unusable.len() >= wanted {
+        return Err(Failure::new(Exit::Config, texts.join("\n")));
+    }
+    texts.iter().for_each(|text| cx.out.error(text));
+    Ok(())
+}
+
+/// Webhooks say things by the gateway that they are part of.
+type Desk = Arc<OnceLock<Arc<dyn webhook::Desk>>>;
+
+/// The server of webhooks, where it is switched on.
+fn hooks(
+    settings: &GatewaySettings,
+    desk: &Desk,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Platform>, Unusable> {
+    let wanted = settings.enabled().find(|one| one.name == "webhook");
+    let (Some(platform), Some(desk)) = (wanted, desk.get()) else {
+        return Ok(None);
+    };
+    let made = webhook::platform(settings, platform, Arc::clone(desk), Arc::clone(clock));
+    made.map(Some).map_err(|why| Unusable {
+        platform: platform.name.clone(),
+        why,
+    })
+}
+
+/// What others do for the gateway; the receiver hears of restarts that are asked for in chats.
+fn calls(
+    cx: &Context,
+    settings: &Arc<GatewaySettings>,
+    (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
+    desk: &Desk,
+) -> (Calls, mpsc::Receiver<RestartRequest>) {
+    let (asks, restart) = mpsc::channel(4);
+    let calls = Calls {
+        restart: Arc::new(move |request| {
+            // One is enough; more say the same.
+            let _ = asks.try_send(request);
+        }),
+        remake: {
+            let (settings, clock, rng) = (Arc::clone(settings), Arc::clone(clock), Arc::clone(rng));
+            let desk = Arc::clone(desk);
+            Arc::new(move |name, account| {
+                if name == "webhook" {
+                    return hooks(&settings, &desk, &clock).ok().flatten();
+                }
+                let (made, _) = platforms::all(&settings, &clock, &rng);
+                let same = |one: &Platform| one.name == name && one.account == account;
+                made.into_iter().find(same)
+            })
+        },
+        happened: {
+            let hooks = wiring::hooks::of(cx, &settings.config);
+            Arc::new(move |event, about| facts::happened(&hooks, event, about))
+        },
+    };
+    (calls, restart)
 }
 
 /// Takes the tokens, so that no other process on this machine uses them.
@@ -403,7 +461,7 @@ impl Watch<'_> {
         self.state.tell(snapshot, Utc::now());
     }
 
-    async fn stopping(&mut self, end: &End, gateway: &Gateway) {
+    fn stopping(&mut self, end: &End, gateway: &Gateway) {
         tracing::info!(?end, "the gateway stops");
         match end {
             End::Restart => self.notifier.reloading(monotonic()),
