@@ -61,17 +61,8 @@ async fn connection(stream: TcpStream, shared: &Shared) {
         return;
     }
     let (frames, inbox) = mpsc::channel(1024);
-    let count = shared.world().sockets.len() + 1;
-    let hello = json!({
-        "type": "hello",
-        "num_connections": count,
-        "debug_info": {"host": "applink-fake", "build_number": 1, "approximate_connection_time": 18060},
-        "connection_info": {"app_id": "A1"},
-    });
-    if socket.send(Message::text(hello.to_string())).await.is_err() {
-        return;
-    }
-    let id = shared.change(|world| {
+    // Before the hello: who has heard it can be told anything.
+    let (id, count) = shared.change(|world| {
         let id = world.number();
         world.sockets.push(Socket {
             id,
@@ -80,9 +71,17 @@ async fn connection(stream: TcpStream, shared: &Shared) {
         });
         world.sockets_ever += 1;
         world.flush();
-        id
+        (id, world.sockets.len())
     });
-    run(&mut socket, inbox, shared).await;
+    let hello = json!({
+        "type": "hello",
+        "num_connections": count,
+        "debug_info": {"host": "applink-fake", "build_number": 1, "approximate_connection_time": 18060},
+        "connection_info": {"app_id": "A1"},
+    });
+    if socket.send(Message::text(hello.to_string())).await.is_ok() {
+        run(&mut socket, inbox, shared).await;
+    }
     shared.change(|world| world.sockets.retain(|socket| socket.id != id));
 }
 

@@ -30,6 +30,15 @@ impl Heard {
     pub(super) fn is_dm(&self) -> bool {
         matches!(self.kind.as_str(), "im" | "mpim")
     }
+
+    /// Another program said it.
+    pub(super) fn is_program(&self) -> bool {
+        is_program(&self.event)
+    }
+}
+
+fn is_program(event: &Value) -> bool {
+    event["bot_id"].as_str().is_some_and(|id| !id.is_empty()) || event["subtype"] == "bot_message"
 }
 
 /// `Err`: why it is not for us.
@@ -103,9 +112,8 @@ fn programs(
     if user == "USLACKBOT" {
         return Err("Slackbot");
     }
-    let program = !field("bot_id").is_empty() || field("subtype") == "bot_message";
     match settings.bots {
-        _ if !program => Ok(()),
+        _ if !is_program(event) => Ok(()),
         Bots::All => Ok(()),
         Bots::Mentions if named => Ok(()),
         Bots::None | Bots::Mentions => Err("of another program"),

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
@@ -19,8 +19,8 @@ fn settings() -> SlackSettings {
         app_token: "xapp-1".to_owned(),
         bot_tokens: vec!["xoxb-1".to_owned()],
         base_url: "https://slack.test/api/".to_owned(),
-        allowed_channels: Default::default(),
-        free_channels: Default::default(),
+        allowed_channels: HashSet::new(),
+        free_channels: HashSet::new(),
         require_mention: true,
         strict_mention: false,
         mention_patterns: Vec::new(),

@@ -132,7 +132,11 @@ impl Shared {
             pressed: None,
             context: details.context,
             sent_at: heard.ts.parse().unwrap_or_default(),
-            native: Value::Null,
+            native: if heard.is_program() {
+                json!({"is_bot": true})
+            } else {
+                Value::Null
+            },
         }
     }
 

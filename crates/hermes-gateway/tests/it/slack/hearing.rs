@@ -26,7 +26,7 @@ async fn a_message_arrives_whole_and_is_acknowledged() {
     assert_eq!(source.user_name.as_deref(), Some("alice"));
     assert_eq!(source.thread_id.as_deref(), Some(ts.as_str()));
     assert_eq!(source.scope_id.as_deref(), Some("T1"));
-    assert_eq!(message.sent_at, ts.parse::<f64>().unwrap());
+    assert_eq!(format!("{:.6}", message.sent_at), ts);
     soon(scene.slack.wait_for(|slack| slack.unacked() == 0)).await;
     assert_eq!(scene.slack.acks().len(), 1);
     life.end().await;

@@ -146,7 +146,7 @@ impl Processes for NobodyLives {
 }
 
 async fn delivery(home: &Path, life: u32) -> Delivery {
-    let store = Store::open(&home.join("state.db"), Arc::new(SystemClock)).unwrap();
+    let store = Store::open(home.join("state.db"), Arc::new(SystemClock)).unwrap();
     let owner = Owner {
         pid: life,
         started_at: Some(1),
