@@ -225,6 +225,8 @@ pub(crate) enum Command {
     Insights(commands::insights::InsightsArgs),
     /// Read the logs
     Logs(commands::logs::LogsArgs),
+    /// Jobs that run later, or again and again
+    Cron(commands::cron::CronArgs),
     /// The agent in your chats: run it, install it, look after it
     Gateway(commands::gateway::GatewayArgs),
     /// Who may talk to the agent: approve strangers, or take it back

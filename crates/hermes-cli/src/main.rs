@@ -118,6 +118,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Update(args)) => commands::update::run(&args, &cx),
         Some(Command::Uninstall(args)) => commands::uninstall::run(&args, &cx),
         Some(Command::Hooks(args)) => commands::hooks::run(args, &cx),
+        Some(Command::Cron(args)) => commands::cron::run(args, &cx),
         Some(Command::Gateway(args)) => commands::gateway::run(args, &cx),
         Some(Command::Pairing(args)) => commands::pairing::run(args, &cx),
         Some(Command::Acp(args)) => commands::acp::run(&args, &cx),

@@ -57,7 +57,7 @@ pub struct Calls {
     /// Somebody asked for a restart in a chat, and was told that it comes.
     pub restart: Arc<dyn Fn(RestartRequest) + Send + Sync>,
     /// Makes a platform (name, account) anew after it ended. `None`: it cannot be made.
-    pub remake: Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>,
+    pub remake: Remake,
     /// Something happened (`session:start`, `agent:end`, …): for hooks. Must return at once.
     pub happened: Arc<dyn Fn(&'static str, Value) + Send + Sync>,
 }
@@ -71,6 +71,9 @@ impl Default for Calls {
         }
     }
 }
+
+/// Makes a platform from its name and account.
+pub type Remake = Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>;
 
 /// Who asked for a restart, so that the next life can tell them that it is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -164,6 +167,27 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         self.hub.hold(held);
     }
 
+    /// Lets messages leave by these, although they do not run: for a command that ends soon.
+    pub fn connect(&self, platforms: &[Platform]) {
+        for platform in platforms {
+            let outbound = Arc::clone(&platform.outbound);
+            self.hub
+                .outbox
+                .connect(platform.name, &platform.account, outbound);
+        }
+    }
+
+    /// Sends what is owed. Returns when nothing more can be sent now, or after `patience`; what is
+    /// left stays owed.
+    pub async fn send_owed(&self, patience: Duration) -> Result<(), StoreError> {
+        let sending = async {
+            while self.hub.outbox.pump().await?.due > 0 {}
+            Ok(())
+        };
+        let sent = tokio::time::timeout(patience, sending).await;
+        sent.unwrap_or(Ok(()))
+    }
+
     /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still
     /// run. They are taken up again by the next life.
     pub async fn drain(&self, patience: Duration) -> bool {
@@ -199,7 +223,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         let inbox = async move {
             inbox
                 .run(queue, token, |_| taker.arrived.notify_one())
-                .await
+                .await;
         };
         spawn("inbox", Box::pin(inbox));
         let chats = runner::run(Arc::clone(hub), stop.clone());

@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use super::{Context, IN_GATEWAY};
 use crate::exit::{Exit, Failure, Outcome};
 
+pub(crate) use program::Conversations;
 pub(crate) use status::{platforms_in_short, summary};
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod conformance;
+pub(crate) mod cron;
 pub(crate) mod doctor;
 pub(crate) mod fallback;
 pub(crate) mod gateway;

@@ -47,7 +47,7 @@ use run::Outcome;
 const CUT: &str =
     "the program ended while the job ran; whether what it did took effect is not known";
 /// How long runs may take to put down what they hold when the scheduler stops.
-const ENDING: Duration = Duration::from_secs(15);
+const ENDING: Duration = Duration::from_secs(8);
 /// The shortest pause between two looks.
 const BREATH: Duration = Duration::from_secs(1);
 
@@ -154,6 +154,7 @@ pub enum CronError {
 /// What came of a run, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    pub execution: String,
     pub job: String,
     pub name: String,
     pub error: Option<String>,
@@ -251,6 +252,18 @@ impl Scheduler {
         {
             tracing::error!(jobs = ?self.running(), "runs that do not stop are left behind");
         }
+    }
+
+    /// Whether runs that have ended wait for somebody who delivers.
+    pub fn has_left(&self) -> bool {
+        let (me, processes) = (&self.inner.deps.owner, &self.inner.deps.processes);
+        let left = self.inner.finished.left(me, processes.as_ref());
+        left.is_ok_and(|left| !left.is_empty())
+    }
+
+    /// Goes on with what earlier lives and other processes left.
+    pub async fn settle_left(&self) -> Vec<Report> {
+        self.inner.take_up().await
     }
 
     /// Runs everything that is due once, and returns when it has ended.

@@ -97,6 +97,7 @@ impl Inner {
             self.keep(&run).await;
         }
         Report {
+            execution: run.execution,
             job: job.id().to_owned(),
             name: job.name(),
             error: run.error,

@@ -281,7 +281,8 @@ pub(super) fn cron(conversation: &Conversation, rest: &str) -> Result<Told, Fail
             )))
         }
         ["remove", job] => {
-            let gone = table.remove(job).map_err(failed)?;
+            let gone = schedule.remove(job);
+            let gone = gone.map_err(|error| Failure::failed(error.to_string()))?;
             Ok(Told::info(format!("removed {}", gone.id())))
         }
         _ => Err(Failure::usage(

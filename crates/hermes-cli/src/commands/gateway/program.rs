@@ -31,7 +31,7 @@ const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
 const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
-pub(super) struct Conversations {
+pub(crate) struct Conversations {
     room: Stockroom,
     shared: Shared,
     scripts: Scripts,
@@ -39,7 +39,7 @@ pub(super) struct Conversations {
 
 impl Conversations {
     /// MCP servers start in the background.
-    pub(super) fn new(cx: &Context, store: Store) -> Result<Self, Failure> {
+    pub(crate) fn new(cx: &Context, store: Store) -> Result<Self, Failure> {
         let room = Stockroom::new(cx)?;
         let stock = room.take();
         let (cx, config) = (&stock.cx, &stock.config);
@@ -66,7 +66,7 @@ impl Conversations {
     }
 
     /// When no conversation is open any more. The database stays open: others write to the last.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let shared = Shared {
             store: None,
             ..self.shared.clone()

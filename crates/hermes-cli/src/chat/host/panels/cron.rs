@@ -128,7 +128,8 @@ pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, 
             Ok(After::Note(format!("{} is {word}", job.name())))
         }
         "remove" => {
-            let job = schedule.jobs.remove(id).map_err(failed)?;
+            let job = schedule.remove(id);
+            let job = job.map_err(|error| Failure::failed(error.to_string()))?;
             Ok(After::Note(format!("{} is removed", job.name())))
         }
         "output" => {

@@ -1,0 +1,352 @@
+//! `hermes cron`: jobs that run later, or again and again.
+
+mod run;
+mod show;
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_models::router::Overrides;
+use hermes_store::jobs::{Job, JobError};
+use hermes_tools::schedule::{Fields, Refused, ScheduleDeps};
+
+use super::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::wiring;
+
+#[derive(Debug, Args)]
+pub(crate) struct CronArgs {
+    #[command(subcommand)]
+    command: Option<CronCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum CronCommand {
+    /// The jobs of this home (the default)
+    List(ListArgs),
+    /// Make a job
+    #[command(visible_alias = "add")]
+    Create(Box<CreateArgs>),
+    /// Change a job
+    Edit(Box<EditArgs>),
+    /// Keep a job and do not run it
+    Pause(PauseArgs),
+    /// Run a job again from now on
+    Resume(JobArgs),
+    /// Run a job now, in this process
+    Run(RunArgs),
+    /// Throw a job away, and what it wrote
+    #[command(visible_aliases = ["rm", "delete"])]
+    Remove(JobArgs),
+    /// Whether jobs are run, and what comes next
+    Status(StatusArgs),
+    /// What ran, newest first
+    #[command(visible_alias = "runs")]
+    History(HistoryArgs),
+    /// Run everything that is due once, in this process
+    Tick(TickArgs),
+}
+
+#[derive(Debug, Default, Args)]
+struct ListArgs {
+    /// Also jobs that do not run: paused, completed
+    #[arg(long)]
+    all: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct JobArgs {
+    /// Id or name
+    job: String,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PauseArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// Why, for whoever looks at it later
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// Hooks are approved in the configuration here
+    #[arg(long, hide = true)]
+    accept_hooks: bool,
+}
+
+#[derive(Debug, Args)]
+struct TickArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// Hooks are approved in the configuration here
+    #[arg(long, hide = true)]
+    accept_hooks: bool,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct HistoryArgs {
+    /// Only this job, by id or name
+    job: Option<String>,
+    /// Runs to show, at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+    limit: u16,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// `30m`, `2h`: once, then; `every 30m`: again and again; `0 9 * * 1-5`: cron; `2027-01-31T09:00`: once
+    schedule: String,
+    /// What to do, complete in itself: the run knows nothing else
+    prompt: Option<String>,
+    #[command(flatten)]
+    fields: FieldArgs,
+    /// The script alone is the job; what it prints is the result
+    #[arg(long, requires = "script")]
+    no_agent: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct EditArgs {
+    /// Id or name
+    job: String,
+    /// When it runs
+    #[arg(long)]
+    schedule: Option<String>,
+    /// What to do
+    #[arg(long)]
+    prompt: Option<String>,
+    #[command(flatten)]
+    fields: FieldArgs,
+    /// One more skill (again for another)
+    #[arg(long, value_name = "SKILL", conflicts_with_all = ["skill", "clear_skills"])]
+    add_skill: Vec<String>,
+    /// One skill less (again for another)
+    #[arg(long, value_name = "SKILL", conflicts_with_all = ["skill", "clear_skills"])]
+    remove_skill: Vec<String>,
+    /// No skills
+    #[arg(long, conflicts_with = "skill")]
+    clear_skills: bool,
+    /// The script alone is the job
+    #[arg(long, conflicts_with = "agent")]
+    no_agent: bool,
+    /// The agent does the job
+    #[arg(long)]
+    agent: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a job can be given. An empty value clears.
+#[derive(Debug, Args)]
+struct FieldArgs {
+    /// What people call it
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … with commas
+    #[arg(long, value_name = "PLACES")]
+    deliver: Option<String>,
+    /// How often it runs at most; 0 for ever
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Load this skill first (again for another)
+    #[arg(long, value_name = "SKILL")]
+    skill: Vec<String>,
+    /// A script below scripts/ of the home; what it prints is given to the run
+    #[arg(long)]
+    script: Option<String>,
+    /// Where it works: an absolute directory
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<String>,
+    /// Another model than the home's
+    #[arg(long)]
+    model: Option<String>,
+    /// Another provider than the home's
+    #[arg(long)]
+    provider: Option<String>,
+    /// Only these toolsets (comma separated)
+    #[arg(long, value_delimiter = ',', value_name = "SETS")]
+    toolsets: Option<Vec<String>>,
+    /// Give it the last result of this job (again for another)
+    #[arg(long, value_name = "JOB")]
+    context_from: Vec<String>,
+    /// Whether the result becomes part of the conversation in which the job was made
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    attach: Option<bool>,
+}
+
+impl FieldArgs {
+    fn fields(self, cx: &Context) -> Fields {
+        let words = |words: Vec<String>| {
+            let words = words.into_iter().map(|word| word.trim().to_owned());
+            words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
+        };
+        let given = |given: Vec<String>| (!given.is_empty()).then(|| words(given));
+        Fields {
+            name: self.name,
+            deliver: self.deliver,
+            repeat: self.repeat.map(i64::from),
+            skills: given(self.skill),
+            script: self.script,
+            workdir: self.workdir.map(|dir| match dir.trim() {
+                "" => String::new(),
+                dir => cx.home.expand_user(dir).display().to_string(),
+            }),
+            model: self.model,
+            provider: self.provider,
+            enabled_toolsets: self.toolsets.map(words),
+            context_from: given(self.context_from),
+            attach_to_session: self.attach,
+            ..Fields::default()
+        }
+    }
+}
+
+pub(crate) fn run(args: CronArgs, cx: &Context) -> Outcome {
+    match args.command {
+        None => show::list(&ListArgs::default(), cx),
+        Some(CronCommand::List(args)) => show::list(&args, cx),
+        Some(CronCommand::Create(args)) => create(*args, cx),
+        Some(CronCommand::Edit(args)) => edit(*args, cx),
+        Some(CronCommand::Pause(args)) => {
+            let change = |deps: &ScheduleDeps| {
+                deps.put_off(&args.job.job, args.reason.as_deref(), SystemClock.now())
+            };
+            changed(cx, args.job.json, "is paused", change)
+        }
+        Some(CronCommand::Resume(args)) => {
+            let change = |deps: &ScheduleDeps| deps.take_up(&args.job, SystemClock.now());
+            changed(cx, args.json, "is scheduled again", change)
+        }
+        Some(CronCommand::Remove(args)) => {
+            let change = |deps: &ScheduleDeps| deps.remove(&args.job);
+            changed(cx, args.json, "is gone", change)
+        }
+        Some(CronCommand::Run(args)) => run::one(&args.job.job, args.job.json, cx),
+        Some(CronCommand::Tick(args)) => run::due(args.json, cx),
+        Some(CronCommand::Status(args)) => show::status(&args, cx),
+        Some(CronCommand::History(args)) => show::history(&args, cx),
+    }
+}
+
+/// The jobs of this home. `routed`: jobs that name no model note the one in use.
+fn jobs(cx: &Context, routed: bool) -> Result<ScheduleDeps, Failure> {
+    let config = Arc::new(cx.config()?);
+    let mut deps = ScheduleDeps::from_config(&cx.home, &config, Arc::new(SystemClock));
+    if routed {
+        let route = wiring::router(cx, &config, Overrides::default()).describe();
+        deps.route = route.ok().map(|route| (route.provider, route.model));
+    }
+    Ok(deps)
+}
+
+fn refused(refused: &Refused) -> Failure {
+    let exit = match refused {
+        Refused::Job(JobError::NotFound(_)) => Exit::NotFound,
+        Refused::Job(JobError::Locked(_)) => Exit::Busy,
+        Refused::Job(JobError::Ambiguous { .. } | JobError::Schedule(_)) | Refused::Wrong(_) => {
+            Exit::Usage
+        }
+        Refused::Job(_) => Exit::Failed,
+    };
+    Failure::new(exit, refused.to_string())
+}
+
+fn changed(
+    cx: &Context,
+    json: bool,
+    what: &str,
+    change: impl FnOnce(&ScheduleDeps) -> Result<Job, Refused>,
+) -> Outcome {
+    let job = change(&jobs(cx, false)?).map_err(|error| refused(&error))?;
+    if json {
+        return Ok(cx.out.json(&show::value(&job))?);
+    }
+    let line = format!("{} ({}) {what}", job.name(), job.id());
+    Ok(cx.out.foreign_line(&line)?)
+}
+
+fn create(args: CreateArgs, cx: &Context) -> Outcome {
+    let deps = jobs(cx, true)?;
+    let fields = Fields {
+        schedule: Some(args.schedule),
+        prompt: args.prompt,
+        no_agent: args.no_agent.then_some(true),
+        ..args.fields.fields(cx)
+    };
+    let job = deps
+        .create(&fields, SystemClock.now())
+        .map_err(|error| refused(&error))?;
+    told(cx, args.json, "is scheduled", &job)
+}
+
+fn edit(args: EditArgs, cx: &Context) -> Outcome {
+    let deps = jobs(cx, true)?;
+    let missing = |error: JobError| refused(&error.into());
+    let mut skills = deps.jobs.get(&args.job).map_err(missing)?.skills();
+    let regrouped = !args.add_skill.is_empty() || !args.remove_skill.is_empty();
+    skills.retain(|skill| !args.remove_skill.contains(skill));
+    for skill in args.add_skill {
+        if !skills.contains(&skill) {
+            skills.push(skill);
+        }
+    }
+    let mut fields = Fields {
+        schedule: args.schedule,
+        prompt: args.prompt,
+        no_agent: match (args.no_agent, args.agent) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        ..args.fields.fields(cx)
+    };
+    if args.clear_skills {
+        fields.skills = Some(Vec::new());
+    } else if regrouped {
+        fields.skills = Some(skills);
+    }
+    let job = deps
+        .update(&args.job, &fields, SystemClock.now())
+        .map_err(|error| refused(&error))?;
+    told(cx, args.json, "is changed", &job)
+}
+
+fn told(cx: &Context, json: bool, what: &str, job: &Job) -> Outcome {
+    if json {
+        cx.out.json(&show::value(job))?;
+    } else {
+        let line = format!("{} ({}) {what}", job.name(), job.id());
+        cx.out.foreign_line(&line)?;
+        cx.out.foreign_line(&show::details(job))?;
+    }
+    if !show::is_watched(cx) {
+        cx.out.remark(show::NOBODY);
+    }
+    Ok(())
+}
