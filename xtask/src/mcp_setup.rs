@@ -75,6 +75,18 @@ fn parts() -> Vec<Part> {
             install: install_python,
         },
         Part {
+            name: "OpenAI's SDK for Python",
+            home: target.join("openai-sdk"),
+            pins: workspace().join("ci/openai/python.txt"),
+            install: install_python,
+        },
+        Part {
+            name: "OpenAI's SDK for Node",
+            home: target.join("openai-node"),
+            pins: workspace().join("ci/openai/package-lock.json"),
+            install: install_npm,
+        },
+        Part {
             name: "discord.py",
             home: target.join("discord-sdk"),
             pins: workspace().join("ci/discord/python.txt"),

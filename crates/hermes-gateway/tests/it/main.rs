@@ -1,6 +1,8 @@
 //! The foundation of the gateway, from outside.
 
 #[cfg(test)]
+mod api;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod cron;

@@ -1,0 +1,10 @@
+//! The API server from outside, over HTTP.
+
+mod chat;
+mod guard;
+mod jobs;
+mod responses;
+mod runs;
+mod sdk;
+mod sessions;
+mod world;
