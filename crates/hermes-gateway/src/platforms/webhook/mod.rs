@@ -11,6 +11,7 @@ mod routes;
 mod script;
 mod server;
 mod signature;
+mod subscriptions;
 mod template;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::spine::Ledger;
 
 pub use routes::{Route, SUBSCRIPTIONS, parse_name};
 pub use signature::sign_github;
+pub use subscriptions::{Subscriptions, call, new_secret};
 
 /// Where the server listens unless it is told otherwise.
 pub const PORT: u16 = 8644;
