@@ -231,6 +231,8 @@ pub(crate) enum Command {
     Gateway(commands::gateway::GatewayArgs),
     /// Who may talk to the agent: approve strangers, or take it back
     Pairing(commands::pairing::PairingArgs),
+    /// Other services call: routes, and trying them
+    Webhook(commands::webhook::WebhookArgs),
     /// Serve an editor (Zed, JetBrains, Neovim, …) over stdin and stdout
     Acp(commands::acp::AcpArgs),
     /// What is configured

@@ -121,6 +121,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Cron(args)) => commands::cron::run(args, &cx),
         Some(Command::Gateway(args)) => commands::gateway::run(args, &cx),
         Some(Command::Pairing(args)) => commands::pairing::run(args, &cx),
+        Some(Command::Webhook(args)) => commands::webhook::run(args, &cx),
         Some(Command::Acp(args)) => commands::acp::run(&args, &cx),
         Some(Command::Status(args)) => commands::status::run(&args, &cx),
         Some(Command::Doctor(args)) => commands::doctor::run(&args, &cx),

@@ -32,6 +32,7 @@ pub(crate) mod uninstall;
 pub(crate) mod update;
 pub(crate) mod version;
 pub(crate) mod waiting;
+pub(crate) mod webhook;
 
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::{Home, HomeError};
