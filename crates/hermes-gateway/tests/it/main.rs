@@ -7,6 +7,8 @@ mod crashes;
 #[cfg(test)]
 mod cron;
 #[cfg(test)]
+mod discord;
+#[cfg(test)]
 mod email;
 #[cfg(test)]
 mod original;

@@ -122,6 +122,9 @@ impl Intake<'_> {
     /// A message, live or missed.
     pub(super) async fn message(&self, message: &Message) -> Taken {
         let channel = self.channel(message.channel_id, message.guild_id).await;
+        if channel.is_direct() {
+            self.shared.memory.meet(channel.id, message.id).await;
+        }
         let taken = self.judge(message, &channel).await;
         if taken != Taken::Stopped {
             let memory = &self.shared.memory;

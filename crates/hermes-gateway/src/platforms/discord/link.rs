@@ -15,6 +15,11 @@ use super::socket::{Broken, Heard, Socket};
 use super::wire::{Channel, Guild, Interaction, Message, Ready};
 use crate::platform::{Hopeless, Link, LinkState};
 
+/// How long the end may take.
+const ENDING: Duration = Duration::from_secs(2);
+/// How far our clock may be ahead of Discord's.
+const SKEW: f64 = 60.0;
+
 /// A session that can be resumed.
 struct Session {
     id: String,
@@ -71,11 +76,17 @@ pub(super) async fn run(shared: &Shared, link: &Link) -> Result<(), Hopeless> {
         session: None,
         gap: None,
     };
+    let mut working = std::pin::pin!(working);
     let ended = tokio::select! {
         ended = connections.run() => ended,
-        // Lanes end when nobody can push; that is after this.
-        _ = working => Ok(()),
+        // Lanes end when nobody can push any more; that is below.
+        _ = &mut working => Ok(()),
     };
+    drop(lanes);
+    // What is being stored right now may be remembered as seen.
+    if tokio::time::timeout(ENDING, working).await.is_err() {
+        tracing::debug!("discord: something was still worked on");
+    }
     shared.memory.save().await;
     ended
 }
@@ -183,7 +194,7 @@ impl Connections<'_> {
             match heard {
                 Heard::Ack => {
                     if worked {
-                        shared.memory.alive(shared.now());
+                        shared.memory.alive(shared.now() - SKEW);
                         shared
                             .memory
                             .keep(timing.remember, timing.remember_news)
@@ -193,6 +204,10 @@ impl Connections<'_> {
                 Heard::Event { seq, name, data } => {
                     worked |= matches!(name.as_str(), "READY" | "RESUMED");
                     let works = self.event(seq, &name, data);
+                    if name == "READY" {
+                        // From now on whatever is not stored is found again, also after a crash.
+                        shared.memory.save().await;
+                    }
                     self.push(&mut socket, works)
                         .await
                         .map_err(|why| End::Broken { why, worked })?;
@@ -305,7 +320,7 @@ impl Connections<'_> {
         });
         self.gap = Gap::of(self.shared);
         let works = self.gap.as_ref().map(|gap| gap.direct(self.shared));
-        self.shared.memory.alive(self.shared.now());
+        self.shared.memory.begin(self.shared.now());
         works.unwrap_or_default()
     }
 

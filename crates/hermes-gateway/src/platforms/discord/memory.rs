@@ -101,6 +101,15 @@ impl Memory {
         }
     }
 
+    /// A message comes in a direct channel. Discord does not list those: one that is not
+    /// remembered is not looked into after an outage.
+    pub(super) async fn meet(&self, channel: Id, message: Id) {
+        if self.seen(channel).is_none() {
+            self.saw(channel, Id(message.0.saturating_sub(1)), true);
+            self.save().await;
+        }
+    }
+
     /// Where reading a channel goes on; `None` where nothing is known of it.
     pub(super) fn seen(&self, channel: Id) -> Option<Id> {
         let state = self.state();
@@ -123,12 +132,17 @@ impl Memory {
         self.state().kept.alive_at
     }
 
+    /// The connection lives for the first time. What was said before is not for us.
+    pub(super) fn begin(&self, now: f64) {
+        self.state().kept.alive_at.get_or_insert(now);
+    }
+
     /// The connection lives. As long as missed messages are being read, that moment is not moved:
     /// a crash must find them again.
     pub(super) fn alive(&self, now: f64) {
         let mut state = self.state();
         if state.behind == 0 {
-            state.kept.alive_at = Some(now);
+            state.kept.alive_at = Some(state.kept.alive_at.unwrap_or(now).max(now));
         }
     }
 

@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    fn read(extra: serde_json::Value, env: &[(&str, &str)]) -> DiscordSettings {
+    fn read(extra: &serde_json::Value, env: &[(&str, &str)]) -> DiscordSettings {
         let mut from = PlatformSettings {
             name: "discord".to_owned(),
             token: Some("Bot t".to_owned()),
@@ -286,14 +286,14 @@ mod tests {
 
     #[test]
     fn everything_has_a_default_and_the_environment_wins() {
-        let plain = read(json!({}), &[]);
+        let plain = read(&json!({}), &[]);
         assert_eq!(plain.token, "t");
         assert!(plain.rules.require_mention && plain.rules.auto_thread && plain.missed.on);
         assert_eq!((plain.history, plain.max_attachment), (50, 32 << 20));
         assert!(!plain.mentions.everyone && plain.mentions.users);
 
         let set = read(
-            json!({
+            &json!({
                 "free_response_channels": 123, "allow_bots": "mentions",
                 "missed_message_backfill": {"enabled": true, "limit": 7},
                 "allow_mentions": {"everyone": true},
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn words_without_a_meaning_are_told() {
         let odd = read(
-            json!({"allow_bots": "some", "command_sync_policy": "never", "reply_to_mode": "x"}),
+            &json!({"allow_bots": "some", "command_sync_policy": "never", "reply_to_mode": "x"}),
             &[],
         );
         assert_eq!(odd.problems.len(), 3, "{:?}", odd.problems);

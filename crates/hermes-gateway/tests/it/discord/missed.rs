@@ -1,0 +1,107 @@
+//! What is said while we are not there.
+
+use hermes_testkit::discord::{BOT, FakeDiscord};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::{Scene, soon};
+
+/// Until the memory of a platform knows that it was here.
+async fn remembered(scene: &Scene) {
+    let path = scene.home.path().join("gateway/discord_seen.json");
+    soon(async {
+        while !path.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+fn said_to(discord: &FakeDiscord, channel: u64, user: u64, text: &str) -> u64 {
+    discord.say(channel, user, &format!("<@{BOT}> {text}"))
+}
+
+#[tokio::test]
+async fn a_restart_makes_good_what_was_said_meanwhile() {
+    let scene = Scene::with(json!({"auto_thread": false, "history_backfill": false}));
+    let (discord, ann) = (&scene.discord, scene.ann);
+    let direct = discord.direct(ann);
+    let quiet = discord.channel("quiet");
+    // Before we ever were here: not for us.
+    said_to(discord, scene.room, ann, "before");
+    let mut bot = scene.up().await;
+    discord.say(direct, ann, "one");
+    bot.next().await;
+    scene.mention("two");
+    bot.next().await;
+    bot.stop().await.unwrap();
+    remembered(&scene).await;
+
+    discord.forget_sessions();
+    discord.say(direct, ann, "three");
+    discord.say(scene.room, ann, "talk among people");
+    said_to(discord, scene.room, ann, "four");
+    said_to(discord, quiet, ann, "five");
+    let answered = said_to(discord, scene.room, ann, "done by another program");
+    discord.reply(scene.room, BOT, "here", answered);
+
+    let mut bot = scene.up().await;
+    let mut texts = Vec::new();
+    for _ in 0..3 {
+        texts.push(bot.next().await.text);
+    }
+    texts.sort();
+    assert_eq!(texts, ["five", "four", "three"]);
+    // Nothing more: what comes now is the next thing that is said.
+    discord.say(direct, ann, "six");
+    assert_eq!(bot.next().await.text, "six");
+    bot.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_is_made_good_too() {
+    let scene = Scene::with(json!({"history_backfill": false}));
+    let direct = scene.discord.direct(scene.ann);
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "one");
+    bot.next().await;
+    scene.discord.offline(true);
+    scene.discord.forget_sessions();
+    scene.discord.say(direct, scene.ann, "two");
+    scene.discord.say(direct, scene.ann, "three");
+    scene.discord.offline(false);
+    assert_eq!(bot.next().await.text, "two");
+    assert_eq!(bot.next().await.text, "three");
+    bot.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn it_is_bounded_and_can_be_switched_off() {
+    let mut scene = Scene::with(json!({
+        "missed_message_backfill": {"limit": 150, "max_dispatches": 120},
+    }));
+    let direct = scene.discord.direct(scene.ann);
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "hello");
+    bot.next().await;
+    bot.stop().await.unwrap();
+    remembered(&scene).await;
+    for number in 0..200 {
+        scene.discord.say(direct, scene.ann, &format!("{number}"));
+    }
+    let mut bot = scene.up().await;
+    // The newest 150 are read, and 120 of them taken.
+    for number in 50..170 {
+        assert_eq!(bot.next().await.text, number.to_string());
+    }
+    scene.discord.say(direct, scene.ann, "live");
+    assert_eq!(bot.next().await.text, "live");
+    bot.stop().await.unwrap();
+
+    scene.discord.say(direct, scene.ann, "nobody reads this");
+    scene.extra = json!({"missed_message_backfill": false});
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "live again");
+    assert_eq!(bot.next().await.text, "live again");
+    bot.stop().await.unwrap();
+}

@@ -1,0 +1,173 @@
+//! The whole way, with the real store between: said once, stored once, answered once, whatever
+//! breaks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_gateway::process::this_process;
+use hermes_gateway::session::Sharing;
+use hermes_gateway::spine::{Inbox, Outbox, Policy};
+use hermes_store::Store;
+use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Reply};
+use hermes_testkit::discord::{Fault, FaultKind};
+use pretty_assertions::assert_eq;
+use tokio::sync::Notify;
+
+use super::{Running, Scene, soon, target};
+
+const MESSAGES: usize = 40;
+
+struct NobodyLives;
+
+impl Processes for NobodyLives {
+    fn alive(&self, _: u32, _: Option<i64>) -> bool {
+        false
+    }
+}
+
+/// One life of a gateway that answers everything with its own words.
+struct Life {
+    bot: Running,
+    delivery: Delivery,
+    store: Store,
+}
+
+impl Life {
+    async fn begin(scene: &Scene) -> Self {
+        let path = scene.home.path().join("state.db");
+        let store = Store::open(&path, Arc::new(SystemClock)).unwrap();
+        let (delivery, _) = store
+            .own_delivery(
+                this_process(),
+                Duration::from_mins(1),
+                Arc::new(NobodyLives),
+            )
+            .await
+            .unwrap();
+        Self {
+            bot: scene.up().await,
+            delivery,
+            store,
+        }
+    }
+
+    /// Works until so much was answered in all.
+    async fn work(&mut self, scene: &Scene, channel: u64, answers: usize) {
+        let inbox = Inbox::new(self.delivery.clone(), Sharing::default());
+        let policy = Policy {
+            pause: Duration::from_millis(10),
+            longest_pause: Duration::from_millis(50),
+            deadline: Duration::from_secs(5),
+            ..Policy::default()
+        };
+        let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));
+        let outbox = Outbox::new(self.delivery.clone(), clock, rng, policy);
+        outbox.connect("discord", "", Arc::clone(&self.bot.outbound));
+        let (wake, arrived) = (Notify::new(), Notify::new());
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let arrivals = std::mem::replace(&mut self.bot.arrivals, tokio::sync::mpsc::channel(1).1);
+        tokio::select! {
+            () = inbox.run(arrivals, cancel.clone(), |_| arrived.notify_one()) => {}
+            sent = outbox.run(&wake, &cancel) => sent.unwrap(),
+            () = answer(&self.delivery, channel, &arrived, &wake) => {}
+            () = soon(scene.discord.until(|one| one.said(channel).len() >= answers)) => {}
+        }
+    }
+
+    /// As by `kill -9`: nothing is put in order.
+    async fn die(self) {
+        self.bot.task.abort();
+        let _ = self.bot.task.await;
+        drop(self.delivery);
+        self.store.close().await.unwrap();
+    }
+}
+
+async fn answer(delivery: &Delivery, channel: u64, arrived: &Notify, wake: &Notify) {
+    loop {
+        for waiting in delivery.waiting(100).await.unwrap() {
+            let turn = format!("turn-{}-{}", waiting.id, waiting.claims + 1);
+            delivery.claim(&[waiting.id], &turn).await.unwrap();
+            let text = waiting.message.payload["text"].as_str().unwrap().to_owned();
+            let reply = Reply {
+                session_key: waiting.message.session_key.clone(),
+                target: target(channel),
+                chunks: vec![NewChunk {
+                    text: format!("re {text}"),
+                    extra: None,
+                }],
+            };
+            let end = Final {
+                turn,
+                answers: vec![waiting.id],
+                replies: vec![reply],
+                ..Final::default()
+            };
+            delivery.finish(end).await.unwrap();
+        }
+        wake.notify_one();
+        arrived.notified().await;
+    }
+}
+
+#[tokio::test]
+async fn everything_is_answered_once() {
+    let scene = Scene::new();
+    let discord = &scene.discord;
+    let direct = discord.direct(scene.ann);
+    discord.say(direct, scene.ann, "0");
+    let mut life = Life::begin(&scene).await;
+    // What was said before the first life is not for us; this one is, and is heard again.
+    let first = discord.say(direct, scene.ann, "first");
+    discord.announce_again(first);
+    life.work(&scene, direct, 1).await;
+    for number in 1..MESSAGES {
+        let message = discord.say(direct, scene.ann, &number.to_string());
+        match number % 8 {
+            1 => discord.announce_again(message),
+            2 => discord.cut_sockets(),
+            3 => discord.fail(lost(FaultKind::AnswerLost)),
+            4 => discord.fail(lost(FaultKind::Lost)),
+            5 => discord.fail(lost(FaultKind::Limited {
+                seconds: 0.02,
+                global: false,
+            })),
+            6 => discord.invalidate(false),
+            7 => {
+                life.die().await;
+                life = Life::begin(&scene).await;
+            }
+            _ => {}
+        }
+        if number % 4 == 0 {
+            life.die().await;
+            life = Life::begin(&scene).await;
+            life.work(&scene, direct, number - 2).await;
+        }
+    }
+    life.die().await;
+    let mut life = Life::begin(&scene).await;
+    life.work(&scene, direct, MESSAGES).await;
+    life.die().await;
+
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for text in discord.said(direct) {
+        *seen.entry(text).or_default() += 1;
+    }
+    let mut wanted: BTreeMap<String, usize> = (1..MESSAGES)
+        .map(|number| (format!("re {number}"), 1))
+        .collect();
+    wanted.insert("re first".to_owned(), 1);
+    assert_eq!(seen, wanted);
+}
+
+fn lost(kind: FaultKind) -> Fault {
+    Fault {
+        method: "POST",
+        path: "/messages",
+        kind,
+        times: 1,
+    }
+}
