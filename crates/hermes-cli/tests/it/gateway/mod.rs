@@ -2,6 +2,7 @@
 
 mod people;
 mod process;
+mod slack;
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Child;

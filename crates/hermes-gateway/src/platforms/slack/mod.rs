@@ -85,7 +85,7 @@ impl Default for Timing {
             pause: Duration::from_secs(1),
             longest_pause: Duration::from_mins(1),
             details: Duration::from_secs(2),
-            grace: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
             gap: Duration::from_mins(4),
         }
     }
