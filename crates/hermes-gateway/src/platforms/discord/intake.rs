@@ -165,7 +165,7 @@ impl Intake<'_> {
         let mut source = place.source(&message.author, message.member.as_ref(), message.id);
         let (member, bot) = (message.member.as_ref(), message.author.bot);
         let has_role = self.has_right(&message.author, member, &place).await;
-        let admitted = self.admits(&source, bot, has_role);
+        let admitted = self.admits(&source, bot, has_role).await;
         let (text, media) = (read::text(message, me), read::media(message, me));
         // Nothing is done for strangers but asking the door, which is not here.
         let context = if gap && admitted {
@@ -245,12 +245,11 @@ impl Intake<'_> {
     }
 
     /// What the door will probably say; it has the last word.
-    fn admits(&self, source: &Source, is_bot: bool, has_role: bool) -> bool {
+    async fn admits(&self, source: &Source, is_bot: bool, has_role: bool) -> bool {
         let env = &self.shared.settings.env;
         let vars = |name: &str| {
-            env.get(name)
-                .filter(|value| !value.trim().is_empty())
-                .cloned()
+            let value = env.get(name).filter(|value| !value.trim().is_empty());
+            value.cloned()
         };
         let visitor = Visitor {
             source,
@@ -260,11 +259,15 @@ impl Intake<'_> {
             aliases: &[],
             paired: false,
         };
-        authorize::admit(&visitor, &vars).is_some()
-            || source.user_id.as_ref().is_some_and(|user| {
-                let paired = self.shared.pairing.is_approved(NAME, user);
-                paired.unwrap_or(false)
-            })
+        if authorize::admit(&visitor, &vars).is_some() {
+            return true;
+        }
+        let Some(user) = source.user_id.clone() else {
+            return false;
+        };
+        let pairing = self.shared.pairing.clone();
+        let asked = tokio::task::spawn_blocking(move || pairing.is_approved(NAME, &user)).await;
+        matches!(asked, Ok(Ok(true)))
     }
 
     /// What was said before, since we last spoke.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Shared;
 use super::api::CallError;
@@ -107,28 +108,30 @@ impl Connections<'_> {
         let timing = self.shared.timing;
         let mut failures = 0_u32;
         loop {
+            let began = Instant::now();
             let (why, worked) = match self.one().await {
                 End::Cancelled => return Ok(()),
                 End::Hopeless(why) => return Err(Hopeless(why)),
                 End::Broken { why, worked } => (why, worked),
             };
-            failures = if worked { 0 } else { failures + 1 };
+            let settled = worked && began.elapsed() >= timing.settled;
+            failures = if settled { 0 } else { failures + 1 };
             tracing::info!("discord: {why}; connecting again");
             self.link
                 .health
                 .is(LinkState::Retrying, Some(why.to_string()));
             self.shared.api.renew();
             let jitter = self.shared.rng.unit();
+            let doubled = timing.pause.saturating_mul(1 << failures.min(17) >> 1);
+            let pause = doubled
+                .min(timing.longest_pause)
+                .mul_f64(0.5 + jitter / 2.0);
             let pause = match why {
                 // Discord wants between one and five seconds here.
-                Broken::Invalid { resumable: false } => timing.anew.mul_f64(1.0 + 4.0 * jitter),
-                _ if failures == 0 => timing.pause.mul_f64(jitter),
-                _ => {
-                    let doubled = timing.pause.saturating_mul(1 << (failures - 1).min(16));
-                    doubled
-                        .min(timing.longest_pause)
-                        .mul_f64(0.5 + jitter / 2.0)
+                Broken::Invalid { resumable: false } => {
+                    pause.max(timing.anew.mul_f64(1.0 + 4.0 * jitter))
                 }
+                _ => pause,
             };
             tokio::select! {
                 () = self.link.cancel.cancelled() => return Ok(()),
@@ -190,10 +193,10 @@ impl Connections<'_> {
         loop {
             let heard = socket.hear(|| self.progress.stored()).await;
             let heard = heard.map_err(|why| End::Broken { why, worked })?;
-            self.link.health.received(shared.now());
             match heard {
                 Heard::Ack => {
                     if worked {
+                        self.link.health.received(shared.now());
                         shared.memory.alive(shared.now() - SKEW);
                         shared
                             .memory
@@ -203,6 +206,9 @@ impl Connections<'_> {
                 }
                 Heard::Event { seq, name, data } => {
                     worked |= matches!(name.as_str(), "READY" | "RESUMED");
+                    if worked {
+                        self.link.health.received(shared.now());
+                    }
                     let works = self.event(seq, &name, data);
                     if name == "READY" {
                         // From now on whatever is not stored is found again, also after a crash.

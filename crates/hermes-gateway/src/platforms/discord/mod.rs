@@ -66,6 +66,9 @@ pub struct Timing {
     /// The first pause after a failure; it doubles up to the second.
     pub pause: Duration,
     pub longest_pause: Duration,
+    /// A connection that lived this long has nothing to do with the failure before. Discord takes
+    /// a token away that begins too many sessions.
+    pub settled: Duration,
     /// Before a new session after one that is over; up to five times as long.
     pub anew: Duration,
     /// What may be asked about a message before it is stored: its channel, what was said before.
@@ -85,6 +88,7 @@ impl Default for Timing {
             hello: Duration::from_secs(20),
             pause: Duration::from_secs(1),
             longest_pause: Duration::from_mins(1),
+            settled: Duration::from_secs(30),
             anew: Duration::from_secs(1),
             details: Duration::from_secs(5),
             thread: Duration::from_secs(10),

@@ -51,7 +51,8 @@ impl Sender {
             markup: Markup::Discord,
             limits: Limits {
                 text: 2000,
-                unit: Unit::Chars,
+                // Never less than what Discord counts.
+                unit: Unit::Utf16,
                 file_bytes: FILE,
             },
             recourse: Recourse::Idempotent { window: NONCE },

@@ -36,6 +36,7 @@ fn timing() -> Timing {
         hello: Duration::from_secs(5),
         pause: Duration::from_millis(10),
         longest_pause: Duration::from_millis(50),
+        settled: Duration::from_secs(30),
         anew: Duration::from_millis(5),
         details: Duration::from_secs(2),
         thread: Duration::from_secs(2),
