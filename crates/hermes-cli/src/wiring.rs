@@ -1,5 +1,6 @@
 //! The composition root: everything a conversation needs is put together here.
 
+mod begin;
 pub(crate) mod commands;
 pub(crate) mod hands;
 pub(crate) mod hooks;
@@ -16,9 +17,7 @@ use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
-use hermes_agent::session::{
-    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource as _,
-};
+use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource as _};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
@@ -27,17 +26,16 @@ use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
-use hermes_core::message::Message;
-use hermes_core::model::{Route, RouteError};
-use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoredSession};
+use hermes_core::model::{ModelRouter, Route, RouteError};
+use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
-use hermes_store::db::{ListFilter, Order};
 use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::{Library, View};
 use tokio_util::sync::CancellationToken;
 
+use self::begin::{Who, cwd, find_session, start, stored_or_begun};
 use self::commands::Commands;
 use self::hands::{Hands, HandsDeps};
 use self::mcp::Mcp;
@@ -137,6 +135,25 @@ fn described(router: &Router, args: &TurnArgs) -> Result<Route, Failure> {
     router.describe().map_err(|error| unroutable(error, args))
 }
 
+/// What goes on in the background reports to the session if it `hears`. `adopts`: it takes over what
+/// an earlier run left; whoever keeps a stock did that when it began.
+async fn attach(
+    session: &SessionHandle,
+    hands: &Hands,
+    commands: Option<&Commands>,
+    (hears, adopts): (bool, bool),
+) {
+    if let (Some(commands), true) = (commands, adopts) {
+        commands.adopt().await;
+    }
+    if hears {
+        hands.attach(session);
+        if let Some(commands) = commands {
+            commands.attach(session).await;
+        }
+    }
+}
+
 /// Who would answer, or why nobody: a person can open a chat without a model, and choose one there.
 fn who_answers(
     router: &Router,
@@ -152,10 +169,40 @@ fn who_answers(
     }
 }
 
-fn remark_problems(router: &Router, cx: &Context) {
+/// Who answers a conversation.
+struct Answering {
+    router: Arc<dyn ModelRouter>,
+    route: Route,
+    missing: Option<RouteError>,
+}
+
+fn answering(
+    args: &TurnArgs,
+    cx: &Context,
+    mode: Mode,
+    config: &Arc<Config>,
+    stock: Option<&Arc<Stock>>,
+) -> Result<Answering, Failure> {
+    if let Some(stock) = stock {
+        let router = stock.router(overrides(args));
+        let (route, missing) = who_answers(&router, args, mode)?;
+        return Ok(Answering {
+            router: stock.of_one(router, missing.as_ref()),
+            route,
+            missing,
+        });
+    }
+    let router = router(cx, config, overrides(args));
     for problem in router.problems() {
         cx.out.remark(format!("config: {problem}"));
     }
+    let (route, missing) = who_answers(&router, args, mode)?;
+    crate::logging::start(&cx.home.logs_dir());
+    Ok(Answering {
+        router: unset::or_nobody(router, missing.as_ref()),
+        route,
+        missing,
+    })
 }
 
 fn unroutable(error: RouteError, args: &TurnArgs) -> Failure {
@@ -297,25 +344,10 @@ impl Chat {
         (place, shared): (Place, Shared),
         beginning: Option<Beginning>,
     ) -> Result<(Self, EventReceiver), Failure> {
-        let Shared {
-            store,
-            mcp,
-            commands,
-        } = shared;
-        let stock = place.stock.clone();
-        let router = match &stock {
-            Some(stock) => stock.router(overrides(args)),
-            None => router(cx, &config, overrides(args)),
-        };
-        let (route, missing) = who_answers(&router, args, mode)?;
-        if stock.is_none() {
-            remark_problems(&router, cx);
-            crate::logging::start(&cx.home.logs_dir());
-        }
-        let store = match store {
-            Some(store) => store,
-            None => open_store(cx)?,
-        };
+        let (mcp, commands) = (shared.mcp.clone(), shared.commands.clone());
+        let answering = answering(args, cx, mode, &config, place.stock.as_ref())?;
+        let router = answering.router;
+        let store = shared.store(cx)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
@@ -323,32 +355,16 @@ impl Chat {
             source: &source,
             user_id: place.user_id.as_deref(),
         };
-        let (stored, new_id) = match beginning {
-            None => (find_session(args, &store).await?, None),
-            Some(begins) => {
-                let id = begins.id.clone();
-                let stored = stored_or_begun(begins, (args, cx, who), &store, &*clock).await?;
-                (stored, Some(id))
-            }
-        };
-        let items = stored.iter().flat_map(|session| &session.items);
-        let history = items.map(|item| &item.message);
-        let router = match &stock {
-            Some(stock) => stock.of_one(router, missing.as_ref()),
-            None => unset::or_nobody(router, missing.as_ref()),
+        let (stored, id) = match beginning {
+            None => (find_session(args, &store).await?, new_id(&*clock, &*rng)),
+            Some(begins) => stored_or_begun(begins, (args, cx, who), &store, &*clock).await?,
         };
         let client = router.primary()?;
-        let (window, sees) = (client.info().context_length, client.info().images);
-        let mut store_tools = store_tools(args, cx, &config, &store, history);
+        let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
         store_tools.declare = commands.as_deref().map(Commands::declare);
-        let told = (&*source, commands.as_deref(), place.system.as_deref());
+        let told = (&*source, commands.as_deref(), &place);
         let prompt = home_prompt(args, cx, &config, told, &clock)?;
-        let prompt: Arc<dyn PromptSource> = match &stock {
-            Some(stock) => stock.prompt(prompt),
-            None => Arc::new(prompt),
-        };
-        let mut settings = agent_settings(args, cx, mode, &config, &route);
-        settings.titles &= !place.untitled;
+        let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
         let hands = Hands::new(&HandsDeps {
@@ -361,14 +377,13 @@ impl Chat {
             rng: Arc::clone(&rng),
             cancel: cancel.clone(),
             sees: client.sees_tool_images(),
-            window,
+            window: client.info().context_length,
             commands: commands.as_deref(),
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
-        let (read, feed) = (hands.read.clone(), place.feed(mcp.clone()));
-        let platform = if place.is_platform { &*source } else { "cli" };
-        let choice = tool_choice(args, &config, platform);
-        let tools = home_tools(args, &choice, store_tools, others, feed)?;
+        let choice = tool_choice(args, &config, place.platform(&source));
+        let tools = home_tools(args, &choice, store_tools, others, place.feed(mcp.clone()))?;
+        let read = hands.read.clone();
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
             router,
@@ -379,27 +394,15 @@ impl Chat {
             asker: asker(mode, place.unattended),
             settings,
             clock: Arc::clone(&clock),
-            rng: Arc::clone(&rng),
+            rng,
             cancel,
         };
         let used = stored.is_some();
-        let id = new_id.unwrap_or_else(|| self::new_id(clock.as_ref(), rng.as_ref()));
-        let start = start(args, cx, stored, who, (id, clock.as_ref()))?;
+        let start = start(args, cx, stored, who, (id, &*clock))?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        let hears = mode.hears() && !place.unattended;
-        if hears {
-            hands.attach(&handle);
-        }
-        if let Some(commands) = &commands {
-            // Whoever keeps a stock did so when the process began.
-            if stock.is_none() {
-                commands.adopt().await;
-            }
-            if hears {
-                commands.attach(&handle).await;
-            }
-        }
+        let how = (mode.hears() && !place.unattended, place.stock.is_none());
+        attach(&handle, &hands, commands.as_deref(), how).await;
         let chat = Self {
             id: handle.id().clone(),
             clock,
@@ -408,10 +411,10 @@ impl Chat {
             used,
             asked: false,
             cwd,
-            route,
-            missing,
+            route: answering.route,
+            missing: answering.missing,
             config,
-            sees,
+            sees: client.info().images,
             mcp,
             commands,
             place,
@@ -472,45 +475,18 @@ impl Chat {
     }
 }
 
-async fn find_session(args: &TurnArgs, store: &Store) -> Result<Option<StoredSession>, Failure> {
-    let reference = match (&args.resume, args.continue_.as_deref()) {
-        (Some(reference), _) => reference.clone(),
-        (None, Some("")) => latest(args.source.as_deref().unwrap_or("cli"), store).await?,
-        (None, Some(title)) => title.to_owned(),
-        (None, None) => return Ok(None),
-    };
-    let id = store.resolve_for_resume(&reference).await?;
-    match store.load(&id).await? {
-        Some(session) => Ok(Some(session)),
-        None => Err(Failure::not_found(format!("no session {reference}"))),
-    }
-}
-
-/// The session of this source that something was last said in.
-async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
-    let filter = ListFilter {
-        source: Some(source.to_owned()),
-        order: Order::LastActive,
-        limit: 1,
-        ..ListFilter::default()
-    };
-    match store.list(filter).await?.into_iter().next() {
-        Some(session) => Ok(session.id),
-        None => Err(Failure::not_found("no session to continue yet")),
-    }
-}
-
-fn store_tools<'a>(
+fn store_tools(
     args: &TurnArgs,
     cx: &Context,
     config: &Config,
     store: &Store,
-    history: impl DoubleEndedIterator<Item = &'a Message>,
+    stored: Option<&StoredSession>,
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
     let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
-    deps.todos.restore(history);
+    let items = stored.into_iter().flat_map(|session| &session.items);
+    deps.todos.restore(items.map(|item| &item.message));
     deps
 }
 
@@ -550,12 +526,12 @@ fn home_tools(
 fn agent_settings(
     args: &TurnArgs,
     cx: &Context,
-    mode: Mode,
+    (mode, place): (Mode, &Place),
     config: &Config,
     route: &Route,
 ) -> AgentSettings {
     let mut settings = settings::from_config(config, &cx.home.cache_dir(), &route.model);
-    settings.titles &= mode != Mode::Oneshot;
+    settings.titles &= mode != Mode::Oneshot && !place.untitled;
     settings.directory_hints = !args.ignore_rules && !args.safe_mode;
     settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
     settings
@@ -565,12 +541,12 @@ fn home_prompt(
     args: &TurnArgs,
     cx: &Context,
     config: &Arc<Config>,
-    (source, commands, place): (&str, Option<&Commands>, Option<&str>),
+    (source, commands, place): (&str, Option<&Commands>, &Place),
     clock: &Arc<dyn Clock>,
-) -> Result<HomePrompt, Failure> {
+) -> Result<Arc<dyn PromptSource>, Failure> {
     let named = system_message(args, cx, config, source, commands)?;
-    let texts: Vec<String> = named.into_iter().chain(place.map(str::to_owned)).collect();
-    Ok(HomePrompt {
+    let texts: Vec<String> = named.into_iter().chain(place.system.clone()).collect();
+    let prompt = HomePrompt {
         home: cx.home.clone(),
         config: Arc::clone(config),
         memory: MemoryFiles::of_home(&cx.home, config),
@@ -582,6 +558,10 @@ fn home_prompt(
             session_id: args.pass_session_id,
             system_message: (!texts.is_empty()).then(|| texts.join("\n\n")),
         },
+    };
+    Ok(match &place.stock {
+        Some(stock) => stock.prompt(prompt),
+        None => Arc::new(prompt),
     })
 }
 
@@ -645,87 +625,6 @@ fn asker(mode: Mode, unattended: bool) -> Option<Arc<dyn Asker>> {
         _ if unattended => Some(Arc::new(Nobody)),
         Mode::Oneshot | Mode::Query => Some(Arc::new(Nobody)),
         Mode::Repl => None,
-    }
-}
-
-/// Whose conversation it is, as it is recorded.
-#[derive(Clone, Copy)]
-struct Who<'a> {
-    source: &'a str,
-    user_id: Option<&'a str>,
-}
-
-/// The session of this id. Where there is none, and something was said before, it begins with that.
-async fn stored_or_begun(
-    beginning: Beginning,
-    (args, cx, who): (&TurnArgs, &Context, Who<'_>),
-    store: &Store,
-    clock: &dyn Clock,
-) -> Result<Option<StoredSession>, Failure> {
-    let Beginning { id, history } = beginning;
-    let stored = store.load(&id).await?;
-    if stored.is_some() || history.is_empty() {
-        return Ok(stored);
-    }
-    let SessionStart::New(new) = start(args, cx, None, who, (id.clone(), clock))? else {
-        return Ok(None);
-    };
-    store.begin(*new).await?;
-    let at = clock.epoch_seconds();
-    let item = |message| NewItem {
-        message,
-        at,
-        token_count: None,
-        platform_message_id: None,
-    };
-    let items = history.into_iter().map(item).collect();
-    store.append(&id, items).await?;
-    Ok(store.load(&id).await?)
-}
-
-fn start(
-    args: &TurnArgs,
-    cx: &Context,
-    stored: Option<StoredSession>,
-    who: Who<'_>,
-    (id, clock): (SessionId, &dyn Clock),
-) -> Result<SessionStart, Failure> {
-    let here = match &args.cwd {
-        Some(named) => named.clone(),
-        None => std::env::current_dir().map_err(|error| {
-            Failure::failed(format!(
-                "the working directory is gone ({error}); cd to another one"
-            ))
-        })?,
-    };
-    if let Some(session) = stored {
-        let was = session
-            .cwd
-            .clone()
-            .filter(|was| !args.no_restore_cwd && was.is_dir());
-        return Ok(SessionStart::Resume {
-            cwd: was.unwrap_or(here),
-            session: Box::new(session),
-        });
-    }
-    let (git_repo_root, git_branch) = git(&here);
-    Ok(SessionStart::New(Box::new(NewSession {
-        id: Some(id),
-        source: who.source.to_owned(),
-        user_id: who.user_id.map(str::to_owned),
-        cwd: Some(here),
-        git_branch,
-        git_repo_root,
-        profile: cx.home.profile().map(str::to_owned),
-        started_at: clock.epoch_seconds(),
-        ..NewSession::default()
-    })))
-}
-
-fn cwd(start: &SessionStart) -> PathBuf {
-    match start {
-        SessionStart::New(new) => new.cwd.clone().unwrap_or_default(),
-        SessionStart::Resume { cwd, .. } => cwd.clone(),
     }
 }
 

@@ -46,7 +46,7 @@ enum GatewayCommand {
     /// The gateways of all profiles
     List(ListArgs),
     /// Connect it to chats: tokens, who may talk
-    Setup(setup::SetupArgs),
+    Setup(Box<setup::SetupArgs>),
 }
 
 #[derive(Clone, Debug, Default, Args)]

@@ -37,6 +37,17 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "Be where people are",
+        &[
+            (
+                "gateway",
+                "the agent in your chats: setup, run, install, status",
+            ),
+            ("pairing", "let people in who write to it"),
+            ("webhook", "let other services call it"),
+        ],
+    ),
+    (
         "Look back",
         &[
             ("sessions", "find, read, name, export conversations"),

@@ -14,6 +14,8 @@ use hermes_store::Store;
 use super::commands::Commands;
 use super::mcp::{Mcp, fed};
 use super::stock::Stock;
+use crate::commands::Context;
+use crate::exit::Failure;
 
 /// Put around each tool that acts; the flag says whether it acts on this machine.
 pub(crate) type Guard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
@@ -58,6 +60,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The database: the common one, else one of its own.
+    pub(super) fn store(self, cx: &Context) -> Result<Store, Failure> {
+        match self.store {
+            Some(store) => Ok(store),
+            None => super::open_store(cx),
+        }
+    }
+
     /// Ends the servers and what else is held.
     pub(crate) async fn close(self) {
         if let Some(mcp) = self.mcp {
@@ -75,6 +85,11 @@ impl Shared {
 }
 
 impl Place {
+    /// Whose tools the configuration is asked for.
+    pub(super) fn platform<'a>(&self, source: &'a str) -> &'a str {
+        if self.is_platform { source } else { "cli" }
+    }
+
     pub(super) fn guarded(
         &self,
         tools: Vec<Arc<dyn Tool>>,

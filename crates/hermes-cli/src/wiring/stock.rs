@@ -29,9 +29,12 @@ pub(crate) struct Stock {
     pub(crate) cx: Context,
     pub(crate) config: Arc<Config>,
     seen: Vec<Option<Seen>>,
-    routers: Mutex<HashMap<(Option<String>, Option<String>), Arc<Router>>>,
+    /// By model and provider.
+    routers: Mutex<HashMap<Named, Arc<Router>>>,
     prompts: Arc<Prompts>,
 }
+
+type Named = (Option<String>, Option<String>);
 
 /// A file as it was last looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]

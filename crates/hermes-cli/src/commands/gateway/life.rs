@@ -247,7 +247,9 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
     if wanted > 0 && unusable.len() >= wanted {
         return Err(Failure::new(Exit::Config, texts.join("\n")));
     }
-    texts.iter().for_each(|text| cx.out.error(text));
+    for text in texts {
+        cx.out.error(text);
+    }
     Ok(())
 }
 

@@ -12,10 +12,11 @@ use crate::hermes;
 
 fn ask(home: &TempHome, user: &str) -> String {
     let pairing = Pairing::new(&Home::at(home.path()), Arc::new(SystemClock));
-    match pairing.ask("telegram", user, "Ana").unwrap() {
-        Asked::Code(code) => code,
-        other => panic!("{other:?}"),
-    }
+    let asked = pairing.ask("telegram", user, "Ana").unwrap();
+    let Asked::Code(code) = asked else {
+        unreachable!("{asked:?}");
+    };
+    code
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn the_original_sees_it_and_stops_it() {
     let expected =
         json!({"pid": pid, "lock": true, "state": "running", "active": 0, "by_state": pid});
     assert_eq!(seen, expected);
-    oracle
+    let told = oracle
         .run(
             home,
             "import os, signal, sys\nfrom gateway import status\npid = int(sys.argv[1])\n\
@@ -265,6 +265,7 @@ fn the_original_sees_it_and_stops_it() {
             [pid.to_string().as_str()],
         )
         .ok();
+    drop(told);
     assert_eq!(life.end().code, Some(0));
     let gone = oracle.json(
         home,
