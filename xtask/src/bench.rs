@@ -3,6 +3,7 @@
 //! Everything is measured from outside, on release binaries, against the scripted model server:
 //! programs take turns within a run, figures are medians, and what counts are the ratios.
 
+mod gateway;
 mod hands;
 mod history;
 mod mcp;
@@ -39,6 +40,8 @@ const SCENARIOS: &[Scenario] = &[
     ("mcp-parallel", mcp::parallel),
     ("mcp-round", mcp::agent_round),
     ("mcp-idle", mcp::idle),
+    ("gateway", gateway::conversations),
+    ("gateway-slow", gateway::in_flight),
     ("tui-start", tui::start),
     ("tui-paint", tui::paint),
     ("tui-idle", tui::idle),

@@ -11,6 +11,8 @@ pub(super) enum Target {
     None,
     /// Ours is at most this.
     AtMost(f64),
+    /// Ours is at least this.
+    AtLeast(f64),
     /// Ours is at most so many times the bare client.
     TimesBare(f64),
     /// At most `bare` times the bare client, and the original takes `original` times ours.
@@ -48,6 +50,7 @@ impl Row {
         match self.target {
             Target::None => None,
             Target::AtMost(most) => Some(self.ours <= most),
+            Target::AtLeast(least) => Some(self.ours >= least),
             Target::TimesBare(times) => Some(self.ours <= self.bare? * times),
             Target::Between { bare, original } => {
                 Some(self.ours <= self.bare? * bare && self.original? >= self.ours * original)
@@ -59,6 +62,7 @@ impl Row {
         match self.target {
             Target::None => String::new(),
             Target::AtMost(most) => format!("≤ {most} {}", self.unit).trim_end().to_owned(),
+            Target::AtLeast(least) => format!("≥ {least} {}", self.unit).trim_end().to_owned(),
             Target::TimesBare(times) => format!("≤ {times}× bare"),
             Target::Between { bare, original } => {
                 format!("≤ {bare}× bare, original ≥ {original}×")
