@@ -1,8 +1,10 @@
 //! The gateway as a process of its own, end to end.
 
+mod email;
 mod people;
 mod process;
 mod slack;
+mod webhook;
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Child;
