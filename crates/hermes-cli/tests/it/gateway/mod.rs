@@ -4,6 +4,7 @@ mod email;
 mod people;
 mod process;
 mod slack;
+mod telegram;
 mod webhook;
 
 use std::os::unix::net::UnixDatagram;

@@ -96,10 +96,7 @@ impl Patience {
             Trouble::Refused(error) => {
                 self.refusals += 1;
                 if self.refusals >= REFUSALS {
-                    return Err(Hopeless(format!(
-                        "Telegram does not accept the token: {error}. Get a new one from \
-                         @BotFather and set TELEGRAM_BOT_TOKEN"
-                    )));
+                    return Err(hopeless(parts, &error));
                 }
                 (error, FIRST_PAUSE)
             }
@@ -117,6 +114,18 @@ impl Patience {
             () = tokio::time::sleep(pause) => true,
         })
     }
+}
+
+fn hopeless(parts: &Parts, error: &str) -> Hopeless {
+    let own_server = if parts.settings.own_server {
+        ", or telegram.base_url is not the address of a Bot API server"
+    } else {
+        ""
+    };
+    Hopeless(format!(
+        "Telegram does not accept the token: {error}. Get a new one from @BotFather and set \
+         TELEGRAM_BOT_TOKEN{own_server}"
+    ))
 }
 
 pub(super) async fn run(parts: &Arc<Parts>, link: &Link) -> Result<(), Hopeless> {

@@ -18,6 +18,8 @@ pub struct TelegramSettings {
     pub base: String,
     /// The same for files.
     pub files: String,
+    /// Not the public service.
+    pub own_server: bool,
     /// A server of one's own on this machine: files are read from its disk.
     pub local: bool,
     pub receive: Receive,
@@ -112,6 +114,7 @@ impl TelegramSettings {
         Ok(Self {
             base: format!("{root}/bot{token}"),
             files,
+            own_server: base != API,
             local: from.flag("local_mode").unwrap_or(false),
             receive: receive(from)?,
             proxy: from.text("proxy").or_else(|| from.text("proxy_url")),

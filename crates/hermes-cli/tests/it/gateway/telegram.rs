@@ -1,0 +1,240 @@
+//! A person on Telegram and the built binary: pairing, talk, a command approved by a button, files,
+//! and a death in the middle of a turn.
+
+use std::time::Duration;
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::telegram::{Says, Shown, TOKEN, Telegram};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::Life;
+use crate::hermes;
+
+const ADA: i64 = 7;
+/// Longer than any step needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Story {
+    telegram: Telegram,
+    model: ModelServer,
+    home: TempHome,
+    gateway: Option<Life>,
+    runtime: Runtime,
+}
+
+impl Story {
+    fn new(env: &str) -> Self {
+        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        telegram.person(ADA, "Ada");
+        let config = json!({
+            "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
+                      "api_key": "k", "context_length": 200_000},
+            "auxiliary": {"title_generation": {"enabled": false}},
+            "approvals": {"mode": "manual"},
+            "terminal": {"cwd": home.work()},
+            "telegram": {"reactions": true, "extra": {"base_url": telegram.base_url()}},
+        });
+        home.write("config.yaml", config.to_string());
+        home.write(".env", format!("TELEGRAM_BOT_TOKEN={TOKEN}\n{env}\n"));
+        Self {
+            telegram,
+            model,
+            home,
+            gateway: None,
+            runtime: Runtime::new().unwrap(),
+        }
+    }
+
+    fn start(&mut self) {
+        self.gateway = Some(Life::begin(&self.home, &[]));
+    }
+
+    /// As by `kill -9`.
+    fn kill(&mut self) {
+        let gateway = self.gateway.take().unwrap();
+        gateway.signal(rustix::process::Signal::KILL);
+        drop(gateway.end());
+    }
+
+    fn say(&self, text: &str) -> i64 {
+        self.telegram.say(Says::text(ADA, text))
+    }
+
+    /// Waits until a message of the bot is as wanted.
+    fn see(&self, what: &str, wanted: impl Fn(&Shown) -> bool) -> Shown {
+        let ready = self
+            .telegram
+            .wait_for(|telegram| telegram.shown(ADA).iter().any(&wanted));
+        let waited = self
+            .runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, ready).await });
+        assert!(
+            waited.is_ok(),
+            "never seen: {what}\n{:#?}\n{}",
+            self.telegram.texts(ADA),
+            std::fs::read_to_string(self.home.join("logs/gateway.log")).unwrap_or_default(),
+        );
+        self.telegram.shown(ADA).into_iter().rfind(&wanted).unwrap()
+    }
+
+    fn see_text(&self, text: &str) -> Shown {
+        self.see(text, |shown| shown.text.contains(text))
+    }
+
+    fn count(&self, text: &str) -> usize {
+        let texts = self.telegram.texts(ADA);
+        texts.iter().filter(|one| one.contains(text)).count()
+    }
+}
+
+#[test]
+fn a_stranger_is_paired_and_then_answered() {
+    let mut story = Story::new("");
+    story.model.push_default(Reply::text("Hello **Ada**."));
+    story.start();
+    story.say("hi");
+    let invitation = story.see("a pairing code", |shown| shown.text.contains("pairing"));
+    let code = invitation
+        .text
+        .split(|ch: char| !ch.is_ascii_alphanumeric())
+        .find(|word| word.len() == 8 && word.chars().all(|ch| !ch.is_ascii_lowercase()))
+        .expect("a code")
+        .to_owned();
+    assert_eq!(story.model.model_requests().len(), 0);
+    let approved = hermes(&story.home)
+        .args(["pairing", "approve", "telegram", &code])
+        .run()
+        .ok();
+    assert!(approved.stdout.contains("Ada"), "{}", approved.stdout);
+    let asked = story.say("hi again");
+    let answer = story.see_text("Hello Ada.");
+    assert_eq!(answer.entities[0]["type"], "bold");
+    assert_eq!(answer.reply_to, Some(asked));
+}
+
+#[test]
+fn a_command_is_approved_by_a_button() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let victim = story.home.work().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    let command = format!("rm -rf {}", victim.display());
+    story.model.push_all([
+        Reply::tool_call("c1", "terminal", &json!({ "command": command })),
+        Reply::text("It is gone."),
+    ]);
+    story.start();
+    story.say("remove it");
+    let question = story.see("a question", |shown| !shown.buttons.is_empty());
+    assert!(question.text.contains("rm -rf"), "{}", question.text);
+    assert!(victim.exists());
+    let (_, data) = &question.buttons[0][0];
+    let query = story.telegram.press(ADA, ADA, question.id, data);
+    story.see_text("It is gone.");
+    assert!(!victim.exists());
+    assert!(story.telegram.callback_answer(&query).is_some());
+    // The buttons are used up.
+    story.see("no buttons", |shown| {
+        shown.id == question.id && shown.buttons.is_empty()
+    });
+}
+
+#[test]
+fn a_turn_that_death_cut_is_answered_once() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let gate = Gate::new();
+    story.model.push(Reply::text("never").hold(&gate));
+    story.start();
+    story.say("think");
+    story.model.block_until(|now| now.requests > 0);
+    story.say("and this");
+    story
+        .runtime
+        .block_on(story.telegram.wait_for(|telegram| telegram.pending() == 0));
+    story.kill();
+    gate.release();
+    story.say("while you were away");
+    story.model.push_default(Reply::text("I am back."));
+    story.start();
+    story.see_text("I am back.");
+    // Everything that was said reaches the model, what came meanwhile too.
+    let heard = |words: &str| {
+        let requests = story.model.model_requests();
+        let mut raw = requests.iter().map(|one| String::from_utf8_lossy(&one.raw));
+        raw.any(|raw| raw.contains(words))
+    };
+    for words in ["think", "and this", "while you were away"] {
+        loop {
+            let known = story.model.progress().requests;
+            if heard(words) {
+                break;
+            }
+            story.model.block_until(|now| now.requests > known);
+        }
+    }
+    story
+        .runtime
+        .block_on(story.telegram.wait_for(|telegram| telegram.pending() == 0));
+    assert_eq!(story.count("never"), 0);
+    assert_eq!(story.count("♻"), 0, "{:#?}", story.telegram.texts(ADA));
+}
+
+#[test]
+fn a_file_comes_and_another_goes() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let report = story.home.work().join("report.csv");
+    std::fs::write(&report, "a,b\n1,2\n").unwrap();
+    let answer = format!("Here it is.\n\nMEDIA:{}", report.display());
+    story.model.push_default(Reply::text(&answer));
+    story.start();
+    let notes = b"the tide turns at noon";
+    story
+        .telegram
+        .say(Says::text(ADA, "make a table of this").with_file(
+            "document",
+            "n.txt",
+            "text/plain",
+            notes,
+        ));
+    story.see_text("Here it is.");
+    let sent = story.see("the file", |shown| shown.media.is_some());
+    let (kind, file) = sent.media.unwrap();
+    assert_eq!(
+        (kind.as_str(), file.name.as_str()),
+        ("document", "report.csv")
+    );
+    assert_eq!(file.bytes, b"a,b\n1,2\n");
+    let request = String::from_utf8_lossy(&story.model.last_request().raw).into_owned();
+    assert!(request.contains("the tide turns at noon"), "{request}");
+}
+
+#[test]
+fn words_are_seen_while_they_are_written() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let config = story.home.read("config.yaml");
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    config["streaming"] = json!({"enabled": true, "edit_interval": 0.01, "buffer_threshold": 1});
+    story.home.write("config.yaml", config.to_string());
+    let gate = Gate::new();
+    let words = ["Slowly, ", "word ", "by ", "word ", "it comes."];
+    story
+        .model
+        .push(Reply::text_deltas(words).hold_at(4, &gate));
+    story.start();
+    story.say("talk");
+    // A private chat has a place for words in the making; nothing stays of them.
+    let draft = story.telegram.wait_for(|telegram| {
+        telegram
+            .drafts()
+            .iter()
+            .any(|(_, _, text)| text.contains("Slowly"))
+    });
+    let seen = story
+        .runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, draft).await });
+    assert!(seen.is_ok(), "{:?}", story.telegram.drafts());
+    gate.release();
+    story.see_text("Slowly, word by word it comes.");
+    assert_eq!(story.telegram.shown(ADA).len(), 1);
+}
