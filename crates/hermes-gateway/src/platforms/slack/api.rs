@@ -58,7 +58,14 @@ impl CallError {
                 retry_after: Some(Duration::from_mins(5)),
             },
             Self::Refused(word) if word.starts_with("invalid_blocks") => SendError::Markup(word),
-            Self::Refused(word) => SendError::Refused(format!("Slack says {word}")),
+            Self::Refused(word) => {
+                let hint = if word == "missing_scope" {
+                    ": the app lacks a scope (see docs/slack.md); add it and install the app again"
+                } else {
+                    ""
+                };
+                SendError::Refused(format!("Slack says {word}{hint}"))
+            }
         }
     }
 }

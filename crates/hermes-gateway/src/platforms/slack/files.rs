@@ -12,6 +12,7 @@ use super::Shared;
 use super::api::{CallError, failure, retry_after};
 use super::blocks::{KEY, sections};
 use super::memory::Part;
+use super::team::Desk;
 use crate::platform::{MediaKind, MediaRef, OutMedia, Outgoing, SendError};
 
 /// Redirects that are followed, to Slack's own hosts only.
@@ -48,8 +49,7 @@ impl Shared {
         message: &Outgoing,
         media: &OutMedia,
     ) -> Result<Option<String>, CallError> {
-        let channel = &message.target.chat_id;
-        let token = self.token_for(channel).await?;
+        let Desk { token, channel } = self.desk(&message.target.chat_id).await?;
         let name = file_name(&media.path);
         let file = self.upload(&token, &media.path, &name).await?;
         let mut args = json!({
@@ -62,9 +62,9 @@ impl Shared {
         }
         let method = "files.completeUploadExternal";
         let done = self.api.call(&token, method, &args).await?;
-        let ts = shared_at(&done["files"][0], channel);
+        let ts = shared_at(&done["files"][0], &channel);
         if let (Some(ts), None) = (&ts, &message.target.thread_id) {
-            self.memory.note_thread(channel, ts, Part::Begun);
+            self.memory.note_thread(&channel, ts, Part::Begun);
         }
         Ok(ts)
     }

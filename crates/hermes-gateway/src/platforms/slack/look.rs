@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::api::{CallError, failure, retry_after};
 use super::blocks::KEY;
+use super::team::Desk;
 use crate::platform::{Found, Outgoing};
 
 /// How far back is looked. What waits longer is marked.
@@ -21,8 +22,7 @@ const RESPONSE: f64 = 25.0 * 60.0;
 impl Shared {
     /// Reads the conversation, or the thread, newest messages included, for the key.
     pub(super) async fn look(&self, message: &Outgoing) -> Result<Found, CallError> {
-        let channel = &message.target.chat_id;
-        let token = self.token_for(channel).await?;
+        let Desk { token, channel } = self.desk(&message.target.chat_id).await?;
         let oldest = self.clock.epoch_seconds() - BACK;
         let mut args = json!({
             "channel": channel, "oldest": format!("{oldest:.6}"), "limit": PAGE,

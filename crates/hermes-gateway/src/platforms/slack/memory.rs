@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 const MAX_THREADS: usize = 5000;
 const MAX_PLACES: usize = 5000;
 
+/// Signs of life come every few seconds; this often (in seconds) one is worth a write.
+const SIGN: f64 = 60.0;
+
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
@@ -157,8 +160,16 @@ impl Memory {
     }
 
     pub(super) fn alive(&self, now: f64) {
-        self.kept().alive_at = Some(now);
-        self.changed();
+        let mut kept = self.kept();
+        // A clock that was set back counts, too.
+        if kept
+            .alive_at
+            .is_none_or(|before| (now - before).abs() >= SIGN)
+        {
+            kept.alive_at = Some(now);
+            drop(kept);
+            self.changed();
+        }
     }
 
     /// The threads of which something happened last, newest first, with their conversations.
@@ -246,11 +257,11 @@ mod tests {
         assert_eq!(memory.thread("C2", "0.1"), None);
         assert_eq!(memory.place("C1").unwrap().team, "T1");
         assert_eq!(memory.gap(50.0, 60.0), None, "a short one");
-        memory.alive(55.0);
-        assert_eq!(memory.gap(120.0, 60.0), Some(55.0));
-        assert_eq!(memory.gap(121.0, 60.0), Some(55.0), "not asked for yet");
-        memory.filled(120.0);
-        assert_eq!(memory.gap(122.0, 60.0), None);
+        memory.alive(115.0);
+        assert_eq!(memory.gap(180.0, 60.0), Some(115.0));
+        assert_eq!(memory.gap(181.0, 60.0), Some(115.0), "not asked for yet");
+        memory.filled(180.0);
+        assert_eq!(memory.gap(182.0, 60.0), None);
         for number in 0..=MAX_THREADS {
             memory.note_thread("C1", &number.to_string(), Part::Joined);
         }

@@ -1,17 +1,21 @@
 //! From messages to calls.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::api::CallError;
 use super::blocks::{buttons, emoji_name, sections};
 use super::memory::Part;
+use super::team::Desk;
 use super::text::escape;
 use crate::platform::{
     Capabilities, Found, Incoming, Limits, Markup, MediaRef, Offer, Outbound, Outgoing, Recourse,
@@ -24,6 +28,9 @@ const MAX_SIGNS: usize = 1000;
 /// What Slack takes for a file.
 const MAX_FILE: u64 = 1 << 30;
 
+/// Slack shows it for two minutes, or until a message of ours comes.
+const STATUS: Duration = Duration::from_secs(30);
+
 /// What messages of ours are called in their metadata.
 pub(super) const EVENT_TYPE: &str = "hermes_delivery";
 
@@ -33,6 +40,8 @@ pub(super) struct Speaker {
     signs: Mutex<HashMap<(String, String), String>>,
     /// Workspaces whose app may not show that it is thinking.
     mute: Mutex<Vec<String>>,
+    /// When that was last shown, by conversation and thread.
+    shown: Mutex<HashMap<(String, String), Instant>>,
 }
 
 impl Speaker {
@@ -59,12 +68,12 @@ impl Speaker {
             capabilities,
             signs: Mutex::default(),
             mute: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 
     async fn post(&self, message: &Outgoing) -> Result<Option<String>, CallError> {
-        let channel = &message.target.chat_id;
-        let token = self.shared.token_for(channel).await?;
+        let Desk { token, channel } = self.shared.desk(&message.target.chat_id).await?;
         let mut args = json!({
             "channel": channel,
             "text": text(message),
@@ -87,7 +96,7 @@ impl Speaker {
             .await;
         let sent = match sent {
             Err(CallError::Refused(word)) if outside(&word) => {
-                return self.respond(channel, &text(message), word).await;
+                return self.respond(&channel, &text(message), word).await;
             }
             sent => sent?,
         };
@@ -95,7 +104,7 @@ impl Speaker {
         if let (Some(ts), None) = (&ts, &message.target.thread_id) {
             // Whoever answers in its thread speaks to us.
             let memory = &self.shared.memory;
-            memory.note_thread(channel, ts, Part::Begun);
+            memory.note_thread(&channel, ts, Part::Begun);
         }
         Ok(ts)
     }
@@ -117,8 +126,7 @@ impl Speaker {
     }
 
     async fn update(&self, id: &str, message: &Outgoing) -> Result<(), CallError> {
-        let channel = &message.target.chat_id;
-        let token = self.shared.token_for(channel).await?;
+        let Desk { token, channel } = self.shared.desk(&message.target.chat_id).await?;
         // An empty list takes old buttons away.
         let args = json!({
             "channel": channel, "ts": id, "text": text(message),
@@ -129,8 +137,8 @@ impl Speaker {
     }
 
     async fn remove(&self, target: &Target, id: &str) -> Result<(), CallError> {
-        let token = self.shared.token_for(&target.chat_id).await?;
-        let args = json!({"channel": target.chat_id, "ts": id});
+        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
+        let args = json!({"channel": channel, "ts": id});
         match self.shared.api.call(&token, "chat.delete", &args).await {
             // Somebody was faster, or an earlier attempt arrived.
             Err(CallError::Refused(word)) if word == "message_not_found" => Ok(()),
@@ -140,11 +148,11 @@ impl Speaker {
     }
 
     async fn sign(&self, target: &Target, id: &str, emoji: Option<&str>) -> Result<(), CallError> {
-        let token = self.shared.token_for(&target.chat_id).await?;
+        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
         let place = (target.chat_id.clone(), id.to_owned());
         let new = emoji.and_then(emoji_name);
         let old = self.signs().remove(&place);
-        let args = |name: &str| json!({"channel": target.chat_id, "timestamp": id, "name": name});
+        let args = |name: &str| json!({"channel": channel, "timestamp": id, "name": name});
         if let Some(old) = old
             && Some(old.as_str()) != new
         {
@@ -182,12 +190,13 @@ impl Speaker {
         let Some(thread) = &target.thread_id else {
             return Ok(());
         };
-        let token = self.shared.token_for(&target.chat_id).await?;
-        if self.mute().contains(&token) {
+        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
+        let place = (target.chat_id.clone(), thread.clone());
+        if self.mute().contains(&token) || !self.is_due(place) {
             return Ok(());
         }
         let args = json!({
-            "channel_id": target.chat_id, "thread_ts": thread,
+            "channel_id": channel, "thread_ts": thread,
             "status": self.shared.settings.status,
         });
         let method = "assistant.threads.setStatus";
@@ -202,6 +211,32 @@ impl Speaker {
             self.mute().push(token);
         }
         shown.map(|_| ())
+    }
+
+    /// Whether it is time to show again that it is thinking, which is noted.
+    fn is_due(&self, place: (String, String)) -> bool {
+        let mut shown = self.shown();
+        let now = Instant::now();
+        shown.retain(|_, at| now.duration_since(*at) < STATUS);
+        match shown.entry(place) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(now);
+                true
+            }
+        }
+    }
+
+    /// A message of ours takes the sign of thinking away.
+    fn spoke(&self, target: &Target) {
+        if let Some(thread) = &target.thread_id {
+            let place = (target.chat_id.clone(), thread.clone());
+            self.shown().remove(&place);
+        }
+    }
+
+    fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Instant>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn mute(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -243,6 +278,7 @@ impl Outbound for Speaker {
                 Some(media) => self.shared.share_file(message, media).await,
                 None => self.post(message).await,
             };
+            self.spoke(&message.target);
             sent.map_err(CallError::into_send_error)
         })
     }

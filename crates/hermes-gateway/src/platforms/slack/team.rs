@@ -35,6 +35,28 @@ struct Seat {
     dead: Option<String>,
 }
 
+/// Where something is said, and with which token.
+pub(super) struct Desk {
+    pub token: String,
+    pub channel: String,
+}
+
+impl Desk {
+    fn new(token: &str, channel: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            channel: channel.to_owned(),
+        }
+    }
+}
+
+fn not_done(error: String) -> CallError {
+    CallError::NotDone {
+        error,
+        retry_after: None,
+    }
+}
+
 /// Not every workspace could be asked.
 pub(super) enum Unknown {
     /// Later, perhaps.
@@ -57,6 +79,24 @@ impl Teams {
 
     fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The direct conversation with a person.
+    fn direct(&self, user: &str) -> Option<String> {
+        let key = (String::new(), user.to_owned());
+        self.names().get(&key).cloned()
+    }
+
+    fn note_direct(&self, user: &str, channel: &str) {
+        self.note_name((String::new(), user.to_owned()), channel);
+    }
+
+    fn note_name(&self, key: (String, String), name: &str) {
+        let mut names = self.names();
+        if names.len() >= MAX_NAMES {
+            names.clear();
+        }
+        names.insert(key, name.to_owned());
     }
 
     fn names(&self) -> MutexGuard<'_, HashMap<(String, String), String>> {
@@ -128,43 +168,46 @@ fn identity(fields: &Value, token: &str) -> Team {
 }
 
 impl Shared {
-    /// The token to speak with in a conversation.
-    pub(super) async fn token_for(&self, channel: &str) -> Result<String, CallError> {
-        if let [token] = self.settings.bot_tokens.as_slice() {
-            return Ok(token.clone());
+    /// Where a conversation is, and the token to speak with there. A person's id stands for the
+    /// direct conversation with them.
+    pub(super) async fn desk(&self, chat: &str) -> Result<Desk, CallError> {
+        let person = chat.starts_with(['U', 'W']);
+        if !person && let [token] = self.settings.bot_tokens.as_slice() {
+            return Ok(Desk::new(token, chat));
         }
         let teams = self.teams.all();
-        if let Some(place) = self.memory.place(channel)
+        let channel = self.teams.direct(chat);
+        let channel = channel.as_deref().or((!person).then_some(chat));
+        if let Some(channel) = channel
+            && let Some(place) = self.memory.place(channel)
             && let Some(team) = teams.iter().find(|team| team.id == place.team)
         {
-            return Ok(team.token.clone());
+            return Ok(Desk::new(&team.token, channel));
         }
         if teams.is_empty() {
-            return Err(CallError::NotDone {
-                error: "no workspace is known yet".to_owned(),
-                retry_after: None,
-            });
+            return Err(not_done("no workspace is known yet".to_owned()));
         }
         for team in teams {
-            let args = json!({"channel": channel});
-            match self
-                .api
-                .call(&team.token, "conversations.info", &args)
-                .await
-            {
+            let (method, args) = if person {
+                ("conversations.open", json!({"users": chat}))
+            } else {
+                ("conversations.info", json!({"channel": chat}))
+            };
+            match self.api.call(&team.token, method, &args).await {
                 Ok(fields) => {
-                    let kind = kind_of(&fields["channel"]);
+                    let channel = fields["channel"]["id"].as_str().unwrap_or(chat);
+                    let kind = if person {
+                        self.teams.note_direct(chat, channel);
+                        "im"
+                    } else {
+                        kind_of(&fields["channel"])
+                    };
                     self.memory.learn(channel, &team.id, kind);
-                    return Ok(team.token.clone());
+                    return Ok(Desk::new(&team.token, channel));
                 }
                 Err(CallError::Refused(_)) => {}
-                // Asking changes nothing, so nothing happened.
-                Err(CallError::Unclear(error)) => {
-                    return Err(CallError::NotDone {
-                        error,
-                        retry_after: None,
-                    });
-                }
+                // Nobody saw anything of it.
+                Err(CallError::Unclear(error)) => return Err(not_done(error)),
                 Err(error) => return Err(error),
             }
         }
@@ -189,7 +232,7 @@ impl Shared {
         .into_iter()
         .find_map(|name| name.as_str().filter(|name| !name.is_empty()))?
         .to_owned();
-        self.remember_name(known, &name);
+        self.teams.note_name(known, &name);
         Some(name)
     }
 
@@ -202,7 +245,7 @@ impl Shared {
         let args = json!({"channel": channel});
         let fields = self.ask(&team.token, "conversations.info", &args).await?;
         let name = fields["channel"]["name"].as_str().unwrap_or_default();
-        self.remember_name(known, name);
+        self.teams.note_name(known, name);
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
@@ -215,14 +258,6 @@ impl Shared {
                 None
             }
         }
-    }
-
-    fn remember_name(&self, key: (String, String), name: &str) {
-        let mut names = self.teams.names();
-        if names.len() >= MAX_NAMES {
-            names.clear();
-        }
-        names.insert(key, name.to_owned());
     }
 
     /// A jittered pause that doubles with every failure.

@@ -60,13 +60,16 @@ async fn signs_replace_each_other() {
     life.outbound.react(&target, &ts, None).await;
     assert!(signs().is_empty());
     life.outbound.typing(&target).await;
+    life.outbound.typing(&target).await;
     assert_eq!(scene.slack.statuses("T1", "D1"), ["is thinking…"]);
-    // Where the app may not, it asks once.
+    // A message takes it away, and where the app may not, it asks once.
     let method = "assistant.threads.setStatus";
     scene
         .slack
         .fail_next(method, Fault::Error("missing_scope".to_owned()));
     for _ in 0..3 {
+        let message = outgoing("D1", Some(&ts), "working");
+        life.outbound.send(&message).await.unwrap();
         life.outbound.typing(&target).await;
     }
     assert_eq!(scene.slack.calls_of(method).len(), 2);
@@ -306,5 +309,21 @@ async fn replies_arrive_exactly_once_whatever_breaks() {
         .map(|one| one["text"].as_str().unwrap())
         .collect();
     assert_eq!(seen, texts, "in order, unmarked, once");
+    life.end().await;
+}
+
+#[tokio::test]
+async fn a_person_is_written_to_directly() {
+    let mut scene = Scene::new();
+    let life = scene.live().await;
+    let message = outgoing("U2", None, "The report is ready.");
+    scene.slack.fail_next(POST, Fault::CutAfter);
+    life.outbound.send(&message).await.unwrap_err();
+    let found = life.outbound.look_up(&message).await.unwrap();
+    assert!(matches!(found, Found::Yes(_)), "{found:?}");
+    assert_eq!(scene.slack.answers("T1", "DU2"), ["The report is ready."]);
+    assert_eq!(scene.slack.calls_of("conversations.open").len(), 1);
+    let nobody = life.outbound.send(&outgoing("U404", None, "x")).await;
+    assert!(matches!(nobody, Err(SendError::Refused(_))), "{nobody:?}");
     life.end().await;
 }
