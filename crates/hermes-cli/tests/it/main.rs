@@ -13,6 +13,7 @@ mod completion;
 mod config;
 mod conformance;
 mod crash;
+mod cron;
 mod doctor;
 mod exit_codes;
 mod gateway;

@@ -51,6 +51,12 @@ fn filled() -> Setup {
     setup.server.push_default(Reply::text("pong"));
     drop(setup.run(["-z", "remember Wanda"]).ok());
     drop(setup.run(["approvals", "add", "git status"]).ok());
+    drop(
+        setup
+            .run(["cron", "create", "every 1h", "make tea", "--name", "tea"])
+            .ok(),
+    );
+    drop(setup.run(["cron", "run", "tea"]).ok());
     // A file of a project is changed, so that there is a snapshot of it.
     let file = home.work().join("notes.txt");
     std::fs::write(&file, "before").unwrap();

@@ -1,0 +1,169 @@
+//! Jobs whose results are for a chat: with a gateway, without one, and when it dies.
+
+use std::time::Duration;
+
+use hermes_testkit::home::TempHome;
+use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::telegram::{TOKEN, Telegram};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::Life;
+use crate::hermes;
+
+const ADA: i64 = 7;
+const PATIENCE: Duration = Duration::from_secs(45);
+
+struct Town {
+    telegram: Telegram,
+    model: ModelServer,
+    home: TempHome,
+    runtime: Runtime,
+}
+
+impl Town {
+    fn new() -> Self {
+        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        telegram.person(ADA, "Ada");
+        let config = json!({
+            "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
+                      "api_key": "k", "context_length": 200_000},
+            "auxiliary": {"title_generation": {"enabled": false}},
+            "terminal": {"cwd": home.work()},
+            "telegram": {"extra": {"base_url": telegram.base_url()}},
+        });
+        home.write("config.yaml", config.to_string());
+        let env = format!(
+            "TELEGRAM_BOT_TOKEN={TOKEN}\nTELEGRAM_ALLOWED_USERS={ADA}\nTELEGRAM_HOME_CHANNEL={ADA}\n"
+        );
+        home.write(".env", env);
+        Self {
+            telegram,
+            model,
+            home,
+            runtime: Runtime::new().unwrap(),
+        }
+    }
+
+    fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
+        hermes(&self.home).args(["cron"]).args(words).run()
+    }
+
+    /// A job that is due at once.
+    fn job(&self, name: &str) {
+        let words = [
+            "create",
+            "every 6h",
+            "Sum up",
+            "--name",
+            name,
+            "--deliver",
+            "telegram",
+        ];
+        drop(self.cron(&words).ok());
+        let mut file: Value = serde_json::from_str(&self.home.read("cron/jobs.json")).unwrap();
+        for job in file["jobs"].as_array_mut().unwrap() {
+            if job["name"] == name {
+                job["next_run_at"] = json!("2026-01-01T00:00:00+00:00");
+            }
+        }
+        self.home.write("cron/jobs.json", file.to_string());
+    }
+
+    fn see(&self, text: &str) {
+        let seen = |telegram: &Telegram| telegram.texts(ADA).iter().any(|one| one.contains(text));
+        let ready = self.telegram.wait_for(seen);
+        let waited = self
+            .runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, ready).await });
+        assert!(
+            waited.is_ok(),
+            "never seen: {text}\n{:#?}\n{}",
+            self.telegram.texts(ADA),
+            std::fs::read_to_string(self.home.join("logs/gateway.log")).unwrap_or_default(),
+        );
+    }
+
+    fn count(&self, text: &str) -> usize {
+        let texts = self.telegram.texts(ADA);
+        texts.iter().filter(|one| one.contains(text)).count()
+    }
+}
+
+#[test]
+fn without_a_gateway_a_result_is_sent_by_whoever_ran_the_job() {
+    let town = Town::new();
+    town.model.push_default(Reply::text("All is well."));
+    town.job("digest");
+    let ran = town.cron(&["tick", "--json"]).ok().json();
+    assert_eq!(
+        (ran[0]["delivery"].clone(), ran[0]["chats"].clone()),
+        (json!("delivered"), json!(1))
+    );
+    assert_eq!(town.count("All is well."), 1);
+    assert!(
+        town.telegram.texts(ADA)[0].contains("digest"),
+        "it says whose it is"
+    );
+    drop(town.cron(&["tick"]).ok());
+    assert_eq!(town.count("All is well."), 1);
+    // What cannot be sent now is kept, and sent by the gateway.
+    town.telegram.refuse(true);
+    drop(town.cron(&["run", "digest"]).ok());
+    assert_eq!(town.count("All is well."), 1);
+    town.telegram.refuse(false);
+    let life = Life::begin(&town.home, &[]);
+    town.runtime.block_on(async {
+        let twice = town
+            .telegram
+            .wait_for(|telegram| telegram.texts(ADA).len() >= 2);
+        tokio::time::timeout(PATIENCE, twice).await.unwrap();
+    });
+    assert_eq!(town.count("All is well."), 2);
+    drop(life.stop());
+}
+
+#[test]
+fn the_gateway_runs_what_is_due_and_takes_what_a_terminal_ran() {
+    let town = Town::new();
+    town.model.push(Reply::text("From the gateway."));
+    town.model.push_default(Reply::text("From the terminal."));
+    town.job("digest");
+    let life = Life::begin(&town.home, &[]);
+    town.see("From the gateway.");
+    let status = town.cron(&["status", "--json"]).ok().json();
+    assert_eq!(status["state"], "running");
+    let ran = town.cron(&["run", "digest", "--json"]).ok().json();
+    assert_eq!(ran["delivery"], "gateway");
+    // The gateway looks at least once a minute; a job that is due soon makes it look.
+    town.job("another");
+    drop(life.stop());
+    let life = Life::begin(&town.home, &[]);
+    town.see("From the terminal.");
+    drop(life.stop());
+    assert_eq!(town.count("From the gateway."), 1);
+}
+
+#[test]
+fn a_gateway_that_dies_while_a_job_runs_tells_it_once() {
+    let town = Town::new();
+    let gate = Gate::new();
+    town.model.push(Reply::text("too late").hold(&gate));
+    town.model.push_default(Reply::text("again"));
+    town.job("digest");
+    let life = Life::begin(&town.home, &[]);
+    town.model.block_until(|progress| progress.requests >= 1);
+    life.signal(rustix::process::Signal::KILL);
+    drop(life.end());
+    gate.release();
+    for _ in 0..2 {
+        let life = Life::begin(&town.home, &[]);
+        town.see("the program ended while the job ran");
+        drop(life.stop());
+    }
+    assert_eq!(town.count("the program ended while the job ran"), 1);
+    assert_eq!(town.model.model_requests().len(), 1, "it did not run again");
+    let history = town.cron(&["history", "--json"]).ok().json();
+    assert_eq!(history[0]["status"], "unknown");
+}
