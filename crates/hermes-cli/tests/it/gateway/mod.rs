@@ -2,6 +2,7 @@
 
 mod discord;
 mod email;
+mod jobs;
 mod people;
 mod process;
 mod slack;
