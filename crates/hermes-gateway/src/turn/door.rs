@@ -26,9 +26,12 @@ pub(super) enum Door {
 /// The variables of the home, read again when `.env` changed: whoever is struck off a list is
 /// out at once.
 pub(crate) struct Keys {
-    read: Mutex<(Option<SystemTime>, Arc<HashMap<String, String>>)>,
+    read: Mutex<Read>,
     pub(crate) limits: Mutex<Limits>,
 }
+
+/// When the file was changed, and what it and the process say.
+type Read = (Option<SystemTime>, Arc<HashMap<String, String>>);
 
 impl Keys {
     pub(crate) fn new(settings: &GatewaySettings) -> Self {

@@ -179,7 +179,11 @@ impl<L: Ledger + Clone> Hub<L> {
                     self.wake.notify_one();
                     return true;
                 }
-                Err(error @ (StoreError::NotOwner { .. } | StoreError::Invalid(_))) => {
+                Err(
+                    error @ (StoreError::NotOwner { .. }
+                    | StoreError::Ended(_)
+                    | StoreError::Invalid(_)),
+                ) => {
                     tracing::error!(turn = end.turn, "the end of a turn: {error}");
                     return false;
                 }
@@ -202,7 +206,11 @@ impl<L: Ledger + Clone> Hub<L> {
         loop {
             match self.ledger.claim(messages, turn).await {
                 Ok(()) => return true,
-                Err(error @ (StoreError::NotOwner { .. } | StoreError::Invalid(_))) => {
+                Err(
+                    error @ (StoreError::NotOwner { .. }
+                    | StoreError::Ended(_)
+                    | StoreError::Invalid(_)),
+                ) => {
                     tracing::error!(turn, "taking messages: {error}");
                     return false;
                 }
@@ -287,6 +295,12 @@ impl<L> Hub<L> {
         switch
     }
 
+    pub(super) fn first_account(&self, platform: &str) -> Option<String> {
+        let platforms = self.platforms();
+        let mut names = platforms.keys().filter(|(name, _)| name == platform);
+        names.next().map(|(_, account)| account.clone())
+    }
+
     /// Pauses a platform, all of its accounts, or lets it go on. `false`: there is none.
     pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
         let platforms = self.platforms();
@@ -331,7 +345,7 @@ impl<L> Hub<L> {
 
     /// Commands for menus and `/help`.
     pub(crate) fn commands(&self) -> Vec<Offer> {
-        self.seats.program().commands()
+        super::chat::offers(self.seats.program().commands())
     }
 
     /// Files that were fetched for messages are not kept for ever.
@@ -381,21 +395,6 @@ impl<L> Hub<L> {
             ReplyTo::All => true,
         }
     }
-
-    /// Puts a sign on a message, beside everything else.
-    pub(super) fn react(
-        &self,
-        outbound: Arc<dyn Outbound>,
-        target: Target,
-        message: String,
-        emoji: Option<&'static str>,
-    ) {
-        let work = async move {
-            let react = outbound.react(&target, &message, emoji);
-            let _ = tokio::time::timeout(Duration::from_secs(10), react).await;
-        };
-        drop(hermes_core::task::spawn("reaction", work));
-    }
 }
 
 impl<L: Ledger> Hub<L> {
@@ -407,4 +406,18 @@ impl<L: Ledger> Hub<L> {
         self.outbound(target)
             .map_or(NOWHERE, |outbound| outbound.capabilities().clone())
     }
+}
+
+/// Puts a sign on a message, beside everything else.
+pub(super) fn react(
+    outbound: Arc<dyn Outbound>,
+    target: Target,
+    message: String,
+    emoji: Option<&'static str>,
+) {
+    let work = async move {
+        let react = outbound.react(&target, &message, emoji);
+        let _ = tokio::time::timeout(Duration::from_secs(10), react).await;
+    };
+    drop(hermes_core::task::spawn("reaction", work));
 }

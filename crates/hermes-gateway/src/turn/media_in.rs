@@ -203,7 +203,7 @@ fn is_text(media: &MediaRef, path: &Path) -> bool {
         "css", "js", "ts", "py", "rs", "go", "c", "h", "cpp", "java", "sh", "sql", "log", "ini",
     ];
     let mime = media.mime.as_deref().unwrap_or_default();
-    let name = media.name.as_deref().map(Path::new).unwrap_or(path);
+    let name = media.name.as_deref().map_or(path, Path::new);
     let ending = name.extension().and_then(|ending| ending.to_str());
     let ending = ending.map(str::to_ascii_lowercase).unwrap_or_default();
     mime.starts_with("text/") || mime == "application/json" || ENDINGS.contains(&ending.as_str())

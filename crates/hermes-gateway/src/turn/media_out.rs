@@ -1,6 +1,7 @@
 //! Files that an answer sends: `MEDIA:<path>`, images of markdown that are local files. What may
 //! leave is decided here.
 
+use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -61,7 +62,7 @@ pub(super) fn part(text: &str, guard: &Guard) -> Parted {
                     if !rest.is_empty() {
                         rest.push(' ');
                     }
-                    rest.push_str(&format!("(the file {path} was not sent: {why})"));
+                    let _ = write!(rest, "(the file {path} was not sent: {why})");
                 }
             }
         }

@@ -51,7 +51,7 @@ impl<L> Hub<L> {
         let mut entry = Entry::new(SessionKey::new(key), id, source.clone(), now);
         entry.was_auto_reset = over.is_some();
         entry.auto_reset_reason = over.map(|reason| reason.as_str().to_owned());
-        self.note_account(&mut entry, &msg.incoming.account);
+        note_account(&mut entry, &msg.incoming.account);
         self.index.put(&entry).await?;
         (self.calls.happened)(
             "session:start",
@@ -59,15 +59,6 @@ impl<L> Hub<L> {
         );
         let quiet = self.settings.quiet_resets.contains(&source.platform);
         Ok((entry, over.filter(|_| policy.notify && !quiet)))
-    }
-
-    /// Which account the chat is on, where there are several.
-    pub(super) fn note_account(&self, entry: &mut Entry, account: &str) {
-        if !account.is_empty() {
-            entry
-                .other
-                .insert("account".to_owned(), Value::from(account));
-        }
     }
 
     pub(super) fn local_now(&self) -> NaiveDateTime {
@@ -78,6 +69,17 @@ impl<L> Hub<L> {
     pub(super) fn new_session_id(&self) -> String {
         let now = self.local_now().format("%Y%m%d_%H%M%S");
         format!("{now}_{:08x}", self.rng.next_u64() >> 32)
+    }
+
+    /// The account through which a chat is reached: the one it was last seen on, else the first.
+    pub(super) fn account(&self, platform: &str, chat_id: &str) -> String {
+        let places = self.index.entries().into_iter();
+        let mut places = places.filter_map(|entry| target_of(&entry));
+        let seen = places.find(|one| one.platform == platform && one.chat_id == chat_id);
+        match seen {
+            Some(target) => target.account,
+            None => self.first_account(platform).unwrap_or_default(),
+        }
     }
 
     /// Where a chat is, as the index knows it.
@@ -150,6 +152,14 @@ impl<L> Hub<L> {
         let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
         homes.insert(source.platform.clone(), home);
         Ok(())
+    }
+}
+
+/// Which account the chat is on, where there are several.
+pub(super) fn note_account(entry: &mut Entry, account: &str) {
+    if !account.is_empty() {
+        let value = Value::from(account);
+        entry.other.insert("account".to_owned(), value);
     }
 }
 

@@ -19,6 +19,8 @@ mod slack;
 #[cfg(test)]
 mod telegram;
 #[cfg(test)]
+mod turn;
+#[cfg(test)]
 mod voice;
 #[cfg(test)]
 mod webhook;

@@ -258,17 +258,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if !self.hub.capabilities(target).edit {
             return;
         }
-        let sent = match message {
-            Some(message) => Some(message),
-            None => {
-                let turn = format!("ask-{}", asked.id);
-                self.hub
-                    .ledger
-                    .sent(&turn)
-                    .await
-                    .ok()
-                    .and_then(|ids| ids.last().cloned())
-            }
+        let sent = if message.is_some() {
+            message
+        } else {
+            let turn = format!("ask-{}", asked.id);
+            let ids = self.hub.ledger.sent(&turn).await.unwrap_or_default();
+            ids.last().cloned()
         };
         let Some(message) = sent else { return };
         let text = format!("{}\n\n{outcome}", asked.text);
@@ -595,12 +590,11 @@ fn read(want: &Want, text: &str) -> Result<Answer, String> {
                 None => Err(format!("Answer with a number from 1 to {}.", options.len())),
             }
         }
-        Want::Visit { .. } if declined => Ok(Answer::Declined { why: None }),
+        Want::Visit { .. } | Want::Form { .. } if declined => Ok(Answer::Declined { why: None }),
         Want::Visit { .. } => match verdict_word(text) {
             Some("yes") => Ok(Answer::Agreed),
             _ => Err("Say yes when you have been there, or no.".to_owned()),
         },
-        Want::Form { .. } if declined => Ok(Answer::Declined { why: None }),
         Want::Form { fields } => fill(fields, text),
     }
 }

@@ -265,7 +265,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 /// What a cut turn goes on with.
 fn again(msgs: &[Msg]) -> Taken {
     let mut taken = Taken::default();
-    taken.input.text = words::CUT.to_owned();
+    words::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
 }

@@ -1,5 +1,7 @@
 //! Commands that the gateway itself obeys. They never wait for a turn.
 
+use std::fmt::Write as _;
+
 use hermes_core::slash::{self, Parsed, Verb};
 use serde_json::json;
 use tokio::time::Instant;
@@ -7,11 +9,43 @@ use tokio::time::Instant;
 use super::switch::Switch;
 use super::{Chat, news};
 use crate::gateway::RestartRequest;
-use crate::platform::LinkState;
+use crate::platform::{LinkState, Offer};
 use crate::settings::BusyMode;
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::{background, words};
+
+/// What only a chat has: name, what may follow, what it does.
+const OWN: [(&str, &str, &str); 6] = [
+    (
+        "approve",
+        "[all] [session|always]",
+        "allow what waits for you",
+    ),
+    ("deny", "[all] [reason]", "refuse what waits for you"),
+    ("sethome", "", "make this chat the home of the platform"),
+    (
+        "platform",
+        "[list | pause name | resume name]",
+        "the platforms of the gateway",
+    ),
+    ("restart", "", "restart the gateway; what runs goes on"),
+    ("start", "", "nothing: clients send it by themselves"),
+];
+
+/// The commands of a chat: those of the program, and what only a chat has.
+pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
+    for (name, args, about) in OWN {
+        if program.iter().all(|one| one.name != name) {
+            program.push(Offer {
+                name: name.to_owned(),
+                about: about.to_owned(),
+                args: (!args.is_empty()).then(|| args.to_owned()),
+            });
+        }
+    }
+    program
+}
 
 /// Commands per page of the list.
 const PAGE: usize = 30;
@@ -92,7 +126,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 let offered = offered
                     .iter()
                     .any(|one| one.name.eq_ignore_ascii_case(typed));
-                (offered, close)
+                let near = |name: &&(&'static str, &str, &str)| slash::distance(name.0, typed) <= 2;
+                let own = OWN.iter().find(near).map(|own| own.0);
+                (offered, close.or(own.filter(|_| typed.len() >= 4)))
             }
             Parsed::Text => (false, None),
         };
@@ -156,9 +192,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         .to_owned();
         if dropped > 0 {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 " {dropped} that waited will not be answered; send again what still matters."
-            ));
+            );
         }
         self.answer(&msg, "cmd", Some(&text)).await;
     }
@@ -277,9 +314,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let shown = lines.iter().skip((page - 1) * PAGE).take(PAGE);
         let mut text = shown.cloned().collect::<Vec<_>>().join("\n");
         if pages > 1 {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\n\nPage {page} of {pages}; /commands <page> shows another."
-            ));
+            );
         }
         text
     }

@@ -11,6 +11,7 @@ use super::{Chat, How, Job};
 use crate::platform::{MediaKind, OutMedia};
 use crate::render::{is_silence, pieces};
 use crate::spine::{Extra, Ledger};
+use crate::turn::hub::react;
 use crate::turn::media_out;
 use crate::turn::show::Shown;
 use crate::turn::words;
@@ -225,8 +226,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         if turn.style.reactions && outbound.capabilities().reactions {
             let id = lead.incoming.message_id.clone();
-            self.hub
-                .react(outbound, turn.target.clone(), id, Some("✅"));
+            react(outbound, turn.target.clone(), id, Some("✅"));
         }
     }
 }

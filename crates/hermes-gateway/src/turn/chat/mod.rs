@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::door::Door;
-use super::hub::{ChatHandle, Hub};
+use super::hub::{ChatHandle, Hub, react};
 use super::message::Msg;
 use super::style::Style;
 use super::words;
@@ -36,6 +36,7 @@ use crate::spine::{Extra, Ledger};
 
 pub(super) use ask::Press;
 use begin::Preparing;
+pub(super) use command::offers;
 use news::Turn;
 use slash::Slash;
 use switch::Switch;
@@ -334,7 +335,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         if outbound.capabilities().reactions && style.reactions {
             let (target, id) = (msg.target(), msg.incoming.message_id.clone());
-            self.hub.react(outbound, target, id, Some("👀"));
+            react(outbound, target, id, Some("👀"));
         } else if style.ack && !recent {
             self.acked = Some(Instant::now());
             let text = match sign {

@@ -16,7 +16,7 @@ use super::{Chat, recover};
 use crate::render::may_become_silence;
 use crate::seats::Next;
 use crate::spine::Ledger;
-use crate::turn::hub::Hub;
+use crate::turn::hub::{Hub, react};
 use crate::turn::message::Msg;
 use crate::turn::show::{Show, Stage};
 use crate::turn::style::{Progress, Style};
@@ -138,8 +138,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             && let Some(lead) = self.msgs.first()
         {
             let id = lead.incoming.message_id.clone();
-            self.hub
-                .react(Arc::clone(&outbound), self.target.clone(), id, Some("👀"));
+            react(Arc::clone(&outbound), self.target.clone(), id, Some("👀"));
         }
         let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
         let reply = self.hub.reply_to(&self.target, 0);
@@ -361,7 +360,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 let text = format!("Compressed: {before_tokens} → {after_tokens} tokens.");
                 self.report(&text).await;
             }
-            AgentEvent::QueueChanged { waiting } => self.queue_changed(waiting).await,
+            AgentEvent::QueueChanged { waiting } => self.queue_changed(waiting),
             other => self.in_turn(other),
         }
     }
@@ -417,7 +416,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
-    async fn queue_changed(&mut self, waiting: usize) {
+    fn queue_changed(&mut self, waiting: usize) {
         let Some(turn) = &mut self.turn else { return };
         let behind = waiting > 0
             && turn.asked

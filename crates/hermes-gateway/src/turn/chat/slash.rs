@@ -11,6 +11,8 @@ use crate::turn::message::Msg;
 
 /// How long a command that the session obeys may take to say so.
 const REPORT: Duration = Duration::from_secs(30);
+/// How long the turn of a command may wait for another.
+const TURN: Duration = Duration::from_hours(1);
 
 /// A command that runs.
 pub(in crate::turn) struct Slash {
@@ -69,14 +71,15 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn ran(&mut self, follows: Follows) {
         let Some(slash) = &mut self.slash else { return };
         match follows {
-            Follows::Nothing => self.end_slash().await,
             Follows::Report if slash.texts.is_empty() => {
                 slash.reports_until = Some(Instant::now() + REPORT);
             }
-            Follows::Report => self.end_slash().await,
-            // The turn answers it, when it comes.
-            Follows::Turn if slash.turned => self.end_slash().await,
-            Follows::Turn => slash.reports_until = Some(Instant::now() + REPORT),
+            // The turn answers it, when it comes: perhaps after the one that runs.
+            Follows::Turn if !slash.turned => {
+                let wait = if self.turn.is_some() { TURN } else { REPORT };
+                slash.reports_until = Some(Instant::now() + wait);
+            }
+            Follows::Nothing | Follows::Report | Follows::Turn => self.end_slash().await,
         }
     }
 

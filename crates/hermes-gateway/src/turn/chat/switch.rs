@@ -9,6 +9,7 @@ use super::Chat;
 use crate::session::{Entry, SessionKey};
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
+use crate::turn::session::note_account;
 
 /// Where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let key = SessionKey::new(self.key.clone());
         let now = self.hub.local_now();
         let mut entry = Entry::new(key, id.clone(), msg.source().clone(), now);
-        self.hub.note_account(&mut entry, &msg.incoming.account);
+        note_account(&mut entry, &msg.incoming.account);
         entry.is_fresh_reset = matches!(switch, Switch::New { .. });
         if let (Some(before), Switch::Branch { .. }) = (&before, switch) {
             entry.model_override.clone_from(&before.model_override);

@@ -1,0 +1,51 @@
+//! Conversations that are over after their one answer.
+
+use chrono::{Local, TimeDelta};
+use hermes_core::ids::SessionId;
+use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
+
+use super::Post;
+use crate::session::IndexError;
+use crate::spine::Ledger;
+
+/// Nothing is left to do for a conversation that was not touched for so long.
+const REST: TimeDelta = TimeDelta::minutes(10);
+
+impl<L: Ledger + Clone> Post<L> {
+    /// Ends the conversations of a platform on which every message is one of its own (webhooks), once
+    /// they are answered: otherwise they would pile up for ever. Returns how many.
+    pub async fn close_answered(&self, platform: &str) -> Result<usize, IndexError> {
+        let hub = &self.hub;
+        let now = hub.clock.now();
+        let since = now.with_timezone(&Local).naive_local() - REST;
+        let mut over = Vec::new();
+        for entry in hub.index.entries() {
+            if entry.platform.as_deref() != Some(platform) || entry.updated_at > since {
+                continue;
+            }
+            let waiting = hub
+                .ledger
+                .waiting_of(entry.session_key.as_str(), 0, 1)
+                .await?;
+            if !waiting.is_empty() {
+                continue;
+            }
+            let end = SessionUpdate::End {
+                reason: format!("{platform}_complete"),
+                at: hub.clock.epoch_seconds(),
+            };
+            match hub
+                .store
+                .update(&SessionId::new(entry.session_id), end)
+                .await
+            {
+                Ok(()) | Err(StoreError::NotFound(_)) => over.push(entry.session_key),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !over.is_empty() {
+            hub.index.forget(&over).await?;
+        }
+        Ok(over.len())
+    }
+}

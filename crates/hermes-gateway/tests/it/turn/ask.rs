@@ -1,0 +1,143 @@
+//! Permissions and questions over chat.
+
+use pretty_assertions::assert_eq;
+
+use super::stage::{House, incoming};
+
+#[tokio::test]
+async fn a_button_decides_once() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "rm -rf /tmp/x").await;
+    let question = house.screen.find("rm -rf").unwrap();
+    let labels: Vec<&str> = question
+        .buttons
+        .iter()
+        .map(|(label, _)| label.as_str())
+        .collect();
+    assert_eq!(labels, ["Once", "This session", "Always", "Deny"]);
+    assert!(question.buttons.iter().all(|(_, data)| data.len() <= 60));
+    let data = question.buttons[0].1.clone();
+    life.press_data("c", "p1", &data, &question.id).await;
+    life.press_data("c", "p2", &data, &question.id).await;
+    life.sees("c", "re: permit this Once").await;
+    life.rest().await;
+    let question = house.screen.find("rm -rf").unwrap();
+    assert!(
+        question.text.contains("Allowed once by Ann"),
+        "{question:?}"
+    );
+    assert_eq!(question.buttons, []);
+    let notes = house.screen.notes.lock().unwrap().clone();
+    assert_eq!(notes.len(), 2);
+    assert_eq!(notes[0], "seen");
+    assert!(notes[1].contains("no longer open"), "{notes:?}");
+    life.end().await;
+}
+
+#[tokio::test]
+async fn words_decide_where_there_are_no_buttons() {
+    let mut house = House::new("");
+    house.capabilities.buttons = false;
+    let life = house.life().await;
+    for (id, word, verdict) in [
+        ("a", "Yes!", "Once"),
+        ("b", "always", "Always"),
+        ("c", "no", "Deny"),
+        ("d", "/approve session", "Session"),
+        ("e", "/deny too risky", "too risky"),
+    ] {
+        life.say(id, "m1", "permit this").await;
+        life.sees(id, "Say yes").await;
+        life.say(id, "m2", word).await;
+        life.sees(id, verdict).await;
+    }
+    life.rest().await;
+    life.end().await;
+}
+
+#[tokio::test]
+async fn clarify_takes_a_button_a_number_or_words() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    for (chat, word, answer) in [("a", "2", "blue"), ("b", "green", "green")] {
+        life.say(chat, "m1", "clarify").await;
+        life.sees(chat, "Which colour?").await;
+        life.say(chat, "m2", word).await;
+        life.sees(chat, &format!("text: \"{answer}\"")).await;
+    }
+    life.say("c", "m1", "clarify").await;
+    life.sees("c", "Which colour?").await;
+    life.press("c", "p1", "red").await;
+    life.sees("c", "text: \"red\"").await;
+    life.rest().await;
+    life.end().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_an_old_button_says_so_and_the_question_comes_again() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "rm -rf").await;
+    let old = house.screen.find("rm -rf").unwrap();
+    life.end().await;
+    let life = house.life().await;
+    life.until("it is asked again", |screen| {
+        let bubbles = screen.bubbles.lock().unwrap();
+        bubbles
+            .iter()
+            .filter(|one| one.text.contains("rm -rf"))
+            .count()
+            == 2
+    })
+    .await;
+    let data = old.buttons[0].1.clone();
+    life.press_data("c", "p1", &data, &old.id).await;
+    life.until("a note", |screen| !screen.notes.lock().unwrap().is_empty())
+        .await;
+    assert!(house.screen.notes.lock().unwrap()[0].contains("no longer open"));
+    life.press("c", "p2", "Deny").await;
+    life.sees("c", "re: permit this Deny").await;
+    life.rest().await;
+    life.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_answers_and_that_is_a_no() {
+    let mut house = House::new("approvals: {gateway_timeout: 30}\n");
+    let life = house.life().await;
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "nobody answered in time").await;
+    life.rest().await;
+    assert!(
+        house
+            .screen
+            .find("rm -rf")
+            .unwrap()
+            .text
+            .contains("Nobody answered")
+    );
+    life.end().await;
+}
+
+#[tokio::test]
+async fn strangers_cannot_press() {
+    let mut house = House::new("");
+    house.env = vec![("FAKE_ALLOWED_USERS", "user of c")];
+    let life = house.life().await;
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "rm -rf").await;
+    let question = house.screen.find("rm -rf").unwrap();
+    let mut press = incoming("c", "p1", "pressed");
+    press.source.user_id = Some("mallory".to_owned());
+    press.pressed = Some(hermes_gateway::platform::Pressed {
+        data: question.buttons[0].1.clone(),
+        message_id: Some(question.id.clone()),
+    });
+    life.send(press).await;
+    life.say("c", "m2", "no").await;
+    life.sees("c", "Deny").await;
+    life.end().await;
+}

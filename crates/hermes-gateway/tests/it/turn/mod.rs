@@ -1,0 +1,11 @@
+//! Messages become turns, turns become replies: a whole gateway with a scripted program and a
+//! platform in memory.
+
+mod ask;
+mod busy;
+mod commands;
+mod crash;
+mod script;
+mod stage;
+mod stream;
+mod talk;

@@ -1,0 +1,425 @@
+//! A program whose model remembers only what is in the transcript, as a real one does: it answers
+//! every message that the transcript has and that no answer followed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_agent::front::{Follows, NEWS, News, Opened, Refusal, WISHES, Wish};
+use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
+use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
+use hermes_core::ask::{Answer, Choice, Question, Want};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
+use hermes_core::ids::SessionId;
+use hermes_core::message::{AssistantMessage, Message, ToolCall};
+use hermes_core::model::{Route, WireFormat};
+use hermes_core::store::{NewItem, NewSession, SessionStore as _};
+use hermes_core::task;
+use hermes_core::usage::{Cost, Usage};
+use hermes_gateway::platform::Offer;
+use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_store::Store;
+use tokio::sync::{Notify, mpsc};
+
+use crate::world::Fuse;
+
+pub(crate) struct Scripted {
+    pub store: Store,
+    pub fuse: Fuse,
+    /// Turns that wait for this before they end.
+    pub gate: Arc<Notify>,
+    pub opened: Mutex<Vec<Opening>>,
+}
+
+impl Scripted {
+    pub(crate) fn new(store: Store, fuse: Fuse) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            fuse,
+            gate: Arc::new(Notify::new()),
+            opened: Mutex::default(),
+        })
+    }
+}
+
+impl Program for Scripted {
+    fn ready(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+        Box::pin(async move {
+            let (wishes, orders) = mpsc::channel(WISHES);
+            let (news, heard) = mpsc::channel(NEWS);
+            let id = opening.id.clone();
+            let conversation = Conversation {
+                store: self.store.clone(),
+                fuse: self.fuse.clone(),
+                gate: Arc::clone(&self.gate),
+                id: SessionId::new(id.clone()),
+                orders,
+                news,
+                steers: VecDeque::new(),
+                begun: false,
+                source: opening.source.clone(),
+                user: opening.user_id.clone(),
+                history: opening.history.clone(),
+            };
+            self.opened.lock().unwrap().push(opening);
+            drop(task::spawn("conversation", conversation.run()));
+            Ok(Opened {
+                id,
+                title: None,
+                cost: None,
+                past: Vec::new(),
+                remarks: Vec::new(),
+                wishes,
+                news: heard,
+            })
+        })
+    }
+
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+        unimplemented!("no scripts here")
+    }
+
+    fn commands(&self) -> Vec<Offer> {
+        let offer = |name: &str| Offer {
+            name: name.to_owned(),
+            about: format!("does {name}"),
+            args: None,
+        };
+        vec![offer("usage"), offer("poem")]
+    }
+}
+
+struct Conversation {
+    store: Store,
+    fuse: Fuse,
+    gate: Arc<Notify>,
+    id: SessionId,
+    orders: mpsc::Receiver<Wish>,
+    news: mpsc::Sender<News>,
+    steers: VecDeque<String>,
+    begun: bool,
+    source: String,
+    user: Option<String>,
+    history: Vec<Message>,
+}
+
+/// How a turn ends early.
+enum Early {
+    Interrupted,
+    Closed,
+}
+
+impl Conversation {
+    async fn run(mut self) {
+        while let Some(wish) = self.orders.recv().await {
+            match wish {
+                Wish::Say(input) => {
+                    let mut next = Some(input);
+                    while let Some(input) = next.take() {
+                        let Some(late) = self.turn(input).await else {
+                            return;
+                        };
+                        next = late.map(|text| text.as_str().into());
+                    }
+                }
+                Wish::Order(AgentCommand::Steer(text)) => {
+                    if self.turn(text.as_str().into()).await.is_none() {
+                        return;
+                    }
+                }
+                Wish::Slash(line) => {
+                    self.tell(News::Said {
+                        level: NoticeLevel::Info,
+                        text: format!("ran {line}"),
+                        columns: false,
+                    })
+                    .await;
+                    if line.starts_with("/poem") {
+                        self.tell(News::Ran(Follows::Turn)).await;
+                        if self.turn("roses are red".into()).await.is_none() {
+                            return;
+                        }
+                    } else {
+                        self.tell(News::Ran(Follows::Nothing)).await;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn tell(&self, news: News) {
+        let _ = self.news.send(news).await;
+    }
+
+    async fn event(&self, event: AgentEvent) {
+        self.tell(News::Event(event)).await;
+    }
+
+    async fn commit(&mut self, message: Message, platform_message_id: Option<String>) {
+        self.fuse.tick().await;
+        if !self.begun {
+            let new = NewSession {
+                id: Some(self.id.clone()),
+                source: self.source.clone(),
+                user_id: self.user.clone(),
+                ..NewSession::default()
+            };
+            self.store.begin(new).await.unwrap();
+            self.begun = true;
+            for message in std::mem::take(&mut self.history) {
+                self.append(message, None).await;
+            }
+        }
+        self.append(message, platform_message_id).await;
+        self.fuse.tick().await;
+    }
+
+    async fn append(&self, message: Message, platform_message_id: Option<String>) {
+        let item = NewItem {
+            message,
+            at: 2_000_000_000.0,
+            token_count: None,
+            platform_message_id,
+        };
+        self.store.append(&self.id, vec![item]).await.unwrap();
+    }
+
+    /// One turn. `None`: nobody listens any more. The words that came too late are returned.
+    async fn turn(&mut self, input: UserInput) -> Option<Option<String>> {
+        self.event(AgentEvent::TurnStarted {
+            session: self.id.clone(),
+            route: Route {
+                provider: "p".to_owned(),
+                model: "m".to_owned(),
+                base_url: String::new(),
+                format: WireFormat::ChatCompletions,
+                credential: None,
+            },
+        })
+        .await;
+        let words = input.text.clone();
+        let mut shown = input.text.clone();
+        if let Some(context) = &input.context {
+            shown = format!("{shown}\n{context}");
+        }
+        if !input.images.is_empty() {
+            shown = format!("{shown} +{} images", input.images.len());
+        }
+        self.commit(Message::user(shown), input.platform_message_id)
+            .await;
+        let again = words.starts_with("[The gateway stopped");
+        let words = if again {
+            // As a model would: from what it reads above.
+            let open = self.answer().await;
+            open.replace("slow", "")
+                .replace("crash", "")
+                .replace("hang", "")
+        } else {
+            words
+        };
+        let worked = self.work(&words).await;
+        let (exit, text) = match worked {
+            Ok(text) => (TurnExit::Answered, text),
+            Err(Early::Interrupted) => (TurnExit::Interrupted, String::new()),
+            Err(Early::Closed) => return None,
+        };
+        if exit == TurnExit::Answered {
+            self.commit(Message::assistant(text.clone()), None).await;
+        }
+        self.take_orders();
+        let late = self.steers.drain(..).collect::<Vec<_>>().join("\n");
+        let late = Some(late).filter(|late| !late.is_empty());
+        let interrupted = exit == TurnExit::Interrupted;
+        self.event(AgentEvent::TurnFinished {
+            summary: TurnSummary {
+                exit,
+                text,
+                usage: Usage::default(),
+                cost: Cost::Unknown,
+                calls: 1,
+                tool_calls: 0,
+                millis: 1,
+                pending_steer: late.clone(),
+            },
+        })
+        .await;
+        Some(late.filter(|_| !interrupted))
+    }
+
+    /// What the words ask for, and then the answer.
+    async fn work(&mut self, words: &str) -> Result<String, Early> {
+        let mut extra = String::new();
+        if words.contains("hang") {
+            // Does not hear that it should stop.
+            std::future::pending::<()>().await;
+        }
+        if words.contains("slow") {
+            self.wait().await?;
+        }
+        if words.contains("tool") || words.contains("slow") {
+            self.tool().await;
+        }
+        if words.contains("permit") {
+            extra = format!(" {:?}", self.permit().await?);
+        }
+        if words.contains("clarify") {
+            extra = format!(" {:?}", self.clarify().await?);
+        }
+        if words.contains("silent") {
+            return Ok("NO_REPLY".to_owned());
+        }
+        if words.contains("stream") {
+            for part in [
+                "The beginning of a longer answer, ",
+                "its middle, ",
+                "and its end.",
+            ] {
+                let text = part.to_owned();
+                self.event(AgentEvent::TextDelta { text }).await;
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+            if words.contains("crash") {
+                self.wait().await?;
+            }
+        }
+        Ok(format!("{}{extra}", self.answer().await))
+    }
+
+    /// Until the gate opens. Steers are collected meanwhile.
+    async fn wait(&mut self) -> Result<(), Early> {
+        let gate = Arc::clone(&self.gate);
+        let open = gate.notified();
+        tokio::pin!(open);
+        loop {
+            tokio::select! {
+                () = &mut open => return Ok(()),
+                wish = self.orders.recv() => match wish {
+                    None => return Err(Early::Closed),
+                    Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                    Some(Wish::Order(AgentCommand::Steer(text))) => self.steers.push_back(text),
+                    Some(Wish::Slash(line)) => {
+                        let text = format!("ran {line}");
+                        let level = NoticeLevel::Info;
+                        self.tell(News::Said { level, text, columns: false }).await;
+                        self.tell(News::Ran(Follows::Nothing)).await;
+                    }
+                    Some(_) => {}
+                },
+            }
+        }
+    }
+
+    fn take_orders(&mut self) {
+        while let Ok(wish) = self.orders.try_recv() {
+            if let Wish::Order(AgentCommand::Steer(text)) = wish {
+                self.steers.push_back(text);
+            }
+        }
+    }
+
+    /// A tool runs; what was said meanwhile rides on its result.
+    async fn tool(&mut self) {
+        let call = ToolCall {
+            id: "c1".to_owned(),
+            name: "terminal".to_owned(),
+            arguments: "{\"command\":\"ls\"}".to_owned(),
+            ..ToolCall::default()
+        };
+        let asking = Message::Assistant(AssistantMessage {
+            tool_calls: vec![call.clone()],
+            ..AssistantMessage::default()
+        });
+        self.commit(asking, None).await;
+        self.event(AgentEvent::ToolStarted {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        })
+        .await;
+        self.take_orders();
+        let text = self.steers.drain(..).collect::<Vec<_>>().join("\n");
+        let mut result = "done".to_owned();
+        if !text.is_empty() {
+            result.push_str(&steer_block(&text));
+        }
+        self.commit(Message::tool(&call, result), None).await;
+        if !text.is_empty() {
+            self.event(AgentEvent::Steered { text }).await;
+        }
+    }
+
+    async fn permit(&mut self) -> Result<Verdict, Early> {
+        let request = ApprovalRequest {
+            id: "r1".to_owned(),
+            tool: "terminal".to_owned(),
+            action: "rm -rf /tmp/x".to_owned(),
+            reasons: vec!["it deletes".to_owned()],
+            rule: Some(Rule("rm".to_owned())),
+            posture: None,
+        };
+        self.event(AgentEvent::ApprovalNeeded { request }).await;
+        loop {
+            match self.orders.recv().await {
+                None => return Err(Early::Closed),
+                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                Some(Wish::Order(AgentCommand::Answer { verdict, .. })) => return Ok(verdict),
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn clarify(&mut self) -> Result<Answer, Early> {
+        let question = Question {
+            id: "q1".to_owned(),
+            from: "clarify".to_owned(),
+            text: "Which colour?".to_owned(),
+            want: Want::Choice {
+                options: vec![Choice::plain("red"), Choice::plain("blue")],
+                other: true,
+            },
+        };
+        self.event(AgentEvent::QuestionAsked { question }).await;
+        loop {
+            match self.orders.recv().await {
+                None => return Err(Early::Closed),
+                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                Some(Wish::Order(AgentCommand::Reply { answer, .. })) => return Ok(answer),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Everything that was said and not answered yet, as the transcript has it.
+    async fn answer(&self) -> String {
+        let stored = self.store.load(&self.id).await.unwrap().unwrap();
+        let mut open: Vec<String> = Vec::new();
+        let mut seen: HashMap<String, ()> = HashMap::new();
+        for item in stored.items {
+            match item.message {
+                Message::User(user) => {
+                    let text = user.content.text();
+                    if !text.starts_with("[The gateway stopped") {
+                        open.extend(text.lines().map(str::to_owned));
+                    }
+                }
+                Message::Tool(tool) => {
+                    let text = tool.content.text();
+                    for part in text.split(STEER_OPEN).skip(1) {
+                        let inner = part.split(STEER_CLOSE).next().unwrap_or_default();
+                        open.extend(inner.trim().lines().map(str::to_owned));
+                    }
+                }
+                Message::Assistant(said) if said.tool_calls.is_empty() => open.clear(),
+                Message::Assistant(_) => {}
+            }
+        }
+        open.retain(|line| seen.insert(line.clone(), ()).is_none());
+        format!("re: {}", open.join(" | "))
+    }
+}

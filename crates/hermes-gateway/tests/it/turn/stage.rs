@@ -1,0 +1,507 @@
+//! A gateway, its home, and somebody who writes to it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_config::env::ProcessEnv;
+use hermes_config::{Config, Env, Home};
+use hermes_core::BoxFuture;
+use hermes_core::task;
+use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::gateway::{Calls, Deps, Gateway, RestartRequest};
+use hermes_gateway::platform::{
+    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
+    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Unit,
+};
+use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::session::Source;
+use hermes_gateway::settings::GatewaySettings;
+use hermes_store::Store;
+use hermes_store::db::delivery::{Owner, Processes, Target};
+use hermes_testkit::clock::{ManualClock, SeqRng};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::script::Scripted;
+use crate::world::{Fuse, Mortal};
+
+pub(crate) struct NobodyLives;
+
+impl Processes for NobodyLives {
+    fn alive(&self, _: u32, _: Option<i64>) -> bool {
+        false
+    }
+}
+
+/// What people see. It outlives every life.
+#[derive(Default)]
+pub(crate) struct Screen {
+    pub bubbles: Mutex<Vec<Bubble>>,
+    pub notes: Mutex<Vec<String>>,
+    pub drafts: Mutex<Vec<String>>,
+    /// Edits that are answered with a rate limit.
+    pub floods: Mutex<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bubble {
+    pub id: String,
+    pub key: String,
+    pub chat: String,
+    pub text: String,
+    pub buttons: Vec<(String, String)>,
+    pub reply_to: Option<String>,
+    pub media: Option<std::path::PathBuf>,
+    /// Everything that stood here before.
+    pub before: Vec<String>,
+    pub gone: bool,
+}
+
+impl Screen {
+    pub(crate) fn texts(&self, chat: &str) -> Vec<String> {
+        let bubbles = self.bubbles.lock().unwrap();
+        let here = bubbles.iter().filter(|one| one.chat == chat && !one.gone);
+        here.map(|one| one.text.clone()).collect()
+    }
+
+    pub(crate) fn find(&self, part: &str) -> Option<Bubble> {
+        let bubbles = self.bubbles.lock().unwrap();
+        bubbles
+            .iter()
+            .rev()
+            .find(|one| one.text.contains(part))
+            .cloned()
+    }
+}
+
+pub(crate) struct Phone {
+    pub screen: Arc<Screen>,
+    pub fuse: Fuse,
+    pub capabilities: Capabilities,
+}
+
+pub(crate) fn capabilities(recourse: Recourse) -> Capabilities {
+    Capabilities {
+        edit: true,
+        typing: true,
+        threads: false,
+        buttons: true,
+        reactions: false,
+        drafts: false,
+        markup: Markup::Plain,
+        limits: Limits {
+            text: 1000,
+            unit: Unit::Chars,
+            file_bytes: 1_000_000,
+        },
+        recourse,
+    }
+}
+
+impl Outbound for Phone {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send<'a>(
+        &'a self,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            self.fuse.tick().await;
+            let id = {
+                let mut bubbles = self.screen.bubbles.lock().unwrap();
+                let idempotent = matches!(self.capabilities.recourse, Recourse::Idempotent { .. });
+                let known = bubbles.iter().find(|one| one.key == message.key);
+                match known.filter(|_| idempotent) {
+                    Some(known) => known.id.clone(),
+                    None => {
+                        let id = format!("b{}", bubbles.len());
+                        let buttons = message.buttons.iter().flatten();
+                        let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
+                        bubbles.push(Bubble {
+                            id: id.clone(),
+                            key: message.key.clone(),
+                            chat: message.target.chat_id.clone(),
+                            text: message.text.clone(),
+                            buttons: buttons.collect(),
+                            reply_to: message.reply_to.clone(),
+                            media: message.media.as_ref().map(|media| media.path.clone()),
+                            before: Vec::new(),
+                            gone: false,
+                        });
+                        id
+                    }
+                }
+            };
+            self.fuse.tick().await;
+            Ok(Some(id))
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        id: &'a str,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            self.fuse.tick().await;
+            {
+                let mut floods = self.screen.floods.lock().unwrap();
+                if *floods > 0 {
+                    *floods -= 1;
+                    return Err(SendError::NotSent {
+                        error: "flood".to_owned(),
+                        retry_after: Some(Duration::from_secs(1)),
+                    });
+                }
+            }
+            {
+                let mut bubbles = self.screen.bubbles.lock().unwrap();
+                let Some(bubble) = bubbles.iter_mut().find(|one| one.id == id) else {
+                    return Err(SendError::Refused("no such message".to_owned()));
+                };
+                let old = std::mem::replace(&mut bubble.text, message.text.clone());
+                bubble.before.push(old);
+                let buttons = message.buttons.iter().flatten();
+                let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
+                bubble.buttons = buttons.collect();
+            }
+            self.fuse.tick().await;
+            Ok(())
+        })
+    }
+
+    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn delete<'a>(&'a self, _: &'a Target, id: &'a str) -> BoxFuture<'a, Result<(), SendError>> {
+        let mut bubbles = self.screen.bubbles.lock().unwrap();
+        for bubble in bubbles.iter_mut().filter(|one| one.id == id) {
+            bubble.gone = true;
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn draft<'a>(
+        &'a self,
+        _: &'a Target,
+        _: u64,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        self.screen.drafts.lock().unwrap().push(text.to_owned());
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn pressed<'a>(&'a self, _: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+        let note = note.unwrap_or("seen").to_owned();
+        self.screen.notes.lock().unwrap().push(note);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn fetch_media<'a>(
+        &'a self,
+        media: &'a MediaRef,
+        into: &'a std::path::Path,
+        _: u64,
+    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
+        Box::pin(async move {
+            if media.id == "gone" {
+                return Err(SendError::Refused("no such file".to_owned()));
+            }
+            let path = into.join(media.name.clone().unwrap_or_else(|| media.id.clone()));
+            std::fs::write(&path, format!("content of {}", media.id)).unwrap();
+            Ok(path)
+        })
+    }
+
+    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+        Box::pin(async move {
+            self.fuse.tick().await;
+            let bubbles = self.screen.bubbles.lock().unwrap();
+            let found = bubbles.iter().find(|one| one.key == message.key);
+            Ok(found.map_or(Found::No, |one| Found::Yes(Some(one.id.clone()))))
+        })
+    }
+}
+
+/// Hands over what people write, one after the other.
+struct Line {
+    incoming: mpsc::Receiver<Incoming>,
+    stored: Arc<AtomicUsize>,
+}
+
+impl Inbound for Line {
+    fn run(mut self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+        Box::pin(async move {
+            link.health.received(1.0);
+            while let Some(message) = self.incoming.recv().await {
+                if link.deliver(message).await {
+                    self.stored.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            link.cancel.cancelled().await;
+            Ok(())
+        })
+    }
+}
+
+/// A home with its database. Lives come and go.
+pub(crate) struct House {
+    pub dir: TempDir,
+    pub clock: Arc<ManualClock>,
+    pub screen: Arc<Screen>,
+    pub recourse: Recourse,
+    pub capabilities: Capabilities,
+    pub env: Vec<(&'static str, &'static str)>,
+    lives: u32,
+}
+
+/// One life of a gateway.
+pub(crate) struct Life {
+    pub gateway: Gateway<Mortal>,
+    pub program: Arc<Scripted>,
+    pub screen: Arc<Screen>,
+    pub ledger: Mortal,
+    pub store: Store,
+    pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
+    line: mpsc::Sender<Incoming>,
+    said: AtomicUsize,
+    stored: Arc<AtomicUsize>,
+    pub cancel: CancellationToken,
+    ended: tokio::task::JoinHandle<Result<(), task::Panicked>>,
+}
+
+impl House {
+    pub(crate) fn new(config: &str) -> Self {
+        let recourse = Recourse::Idempotent {
+            window: Duration::from_hours(1),
+        };
+        Self::with(config, recourse)
+    }
+
+    pub(crate) fn with(config: &str, recourse: Recourse) -> Self {
+        let dir = TempDir::new().unwrap();
+        std::fs::write(dir.path().join("config.yaml"), config).unwrap();
+        Self {
+            dir,
+            clock: Arc::new(ManualClock::default()),
+            screen: Arc::default(),
+            capabilities: capabilities(recourse),
+            recourse,
+            env: vec![("FAKE_ALLOW_ALL_USERS", "true")],
+            lives: 0,
+        }
+    }
+
+    pub(crate) async fn life(&mut self) -> Life {
+        self.life_with(Fuse::new(1_000_000)).await
+    }
+
+    pub(crate) async fn life_with(&mut self, fuse: Fuse) -> Life {
+        self.lives += 1;
+        self.clock.advance(Duration::from_secs(1));
+        let home = Home::at(self.dir.path());
+        let env = Env::from_process(&ProcessEnv::from_vars(self.env.clone()));
+        let loaded = Config::load(&home, &env).unwrap();
+        let settings = Arc::new(GatewaySettings::load(&home, loaded, &env).unwrap());
+        let store = Store::open(self.dir.path().join("state.db"), self.clock.clone()).unwrap();
+        let owner = Owner {
+            pid: self.lives,
+            started_at: Some(1),
+            instance: format!("life {}", self.lives),
+        };
+        let lease = Duration::from_hours(100_000);
+        let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
+        let (inner, _) = owned.await.unwrap();
+        let ledger = Mortal {
+            inner,
+            fuse: fuse.clone(),
+        };
+        let program = Scripted::new(store.clone(), fuse.clone());
+        let cancel = CancellationToken::new();
+        let restarts = Arc::<Mutex<Vec<RestartRequest>>>::default();
+        let asked = Arc::clone(&restarts);
+        let deps = Deps {
+            settings,
+            store: store.clone(),
+            ledger: ledger.clone(),
+            lease,
+            seats: Seats::new(program.clone(), Bounds::default(), cancel.clone()),
+            pairing: Pairing::new(&home, self.clock.clone()),
+            clock: self.clock.clone(),
+            rng: Arc::new(SeqRng::new(u64::from(self.lives) << 32)),
+            transcriber: None,
+            speaker: None,
+            calls: Calls {
+                restart: Arc::new(move |request| asked.lock().unwrap().push(request)),
+                ..Calls::default()
+            },
+        };
+        let gateway = Gateway::new(deps).await.unwrap();
+        let (line, incoming) = mpsc::channel(64);
+        let stored = Arc::<AtomicUsize>::default();
+        let phone = Phone {
+            screen: Arc::clone(&self.screen),
+            fuse,
+            capabilities: self.capabilities.clone(),
+        };
+        let platform = Platform {
+            name: "fake",
+            account: String::new(),
+            exclusive: None,
+            inbound: Box::new(Line {
+                incoming,
+                stored: Arc::clone(&stored),
+            }),
+            outbound: Arc::new(phone),
+        };
+        let (running, token) = (gateway.clone(), cancel.clone());
+        let ended = task::spawn("gateway", async move {
+            running
+                .run(vec![platform], Vec::new(), token)
+                .await
+                .unwrap();
+        });
+        Life {
+            gateway,
+            program,
+            screen: Arc::clone(&self.screen),
+            ledger,
+            store,
+            restarts,
+            line,
+            said: AtomicUsize::new(0),
+            stored,
+            cancel,
+            ended,
+        }
+    }
+}
+
+impl Life {
+    /// Somebody writes.
+    pub(crate) async fn say(&self, chat: &str, id: &str, text: &str) {
+        self.send(incoming(chat, id, text)).await;
+    }
+
+    pub(crate) async fn send(&self, message: Incoming) {
+        self.said.fetch_add(1, Ordering::SeqCst);
+        self.line.send(message).await.unwrap();
+    }
+
+    /// Somebody presses the button with this label on the latest message that has it.
+    pub(crate) async fn press(&self, chat: &str, id: &str, label: &str) {
+        let (bubble, data) = {
+            let bubbles = self.screen.bubbles.lock().unwrap();
+            let mut found = bubbles.iter().rev().filter_map(|one| {
+                let button = one.buttons.iter().find(|(other, _)| other == label)?;
+                Some((one.id.clone(), button.1.clone()))
+            });
+            found.next().expect("such a button")
+        };
+        self.press_data(chat, id, &data, &bubble).await;
+    }
+
+    pub(crate) async fn press_data(&self, chat: &str, id: &str, data: &str, bubble: &str) {
+        let mut message = incoming(chat, id, "pressed");
+        message.pressed = Some(Pressed {
+            data: data.to_owned(),
+            message_id: Some(bubble.to_owned()),
+        });
+        self.send(message).await;
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut(&Screen) -> bool) {
+        for _ in 0..60_000 {
+            if is_so(&self.screen) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!(
+            "{what}: {:#?} {:?}",
+            self.screen.bubbles.lock().unwrap(),
+            self.gateway.status()
+        );
+    }
+
+    /// Waits for a text in a chat.
+    pub(crate) async fn sees(&self, chat: &str, part: &str) {
+        let there = |screen: &Screen| screen.texts(chat).iter().any(|text| text.contains(part));
+        self.until(part, there).await;
+    }
+
+    /// Waits until everything that was said is stored, and nothing is open or owed.
+    pub(crate) async fn rest(&self) {
+        for _ in 0..60_000 {
+            if self.stored.load(Ordering::SeqCst) < self.said.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            let open = self.ledger.inner.open_messages().await.unwrap();
+            let reachable = vec![("fake".to_owned(), String::new())];
+            let due = self.ledger.inner.due(reachable, 9).await.unwrap();
+            if open == 0
+                && due.chunks.is_empty()
+                && due.next_at.is_none()
+                && self.none_sending().await
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("no rest: {:?}", self.gateway.status());
+    }
+
+    async fn none_sending(&self) -> bool {
+        // Chunks that are being sent are neither due nor later; the next look finds them settled.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let reachable = vec![("fake".to_owned(), String::new())];
+        let due = self.ledger.inner.due(reachable, 9).await.unwrap();
+        due.chunks.is_empty() && due.next_at.is_none()
+    }
+
+    /// Ends as a process that was told to.
+    pub(crate) async fn end(self) {
+        self.cancel.cancel();
+        self.ended.await.unwrap().unwrap();
+        self.store.close().await.unwrap();
+    }
+}
+
+pub(crate) fn incoming(chat: &str, id: &str, text: &str) -> Incoming {
+    Incoming {
+        account: String::new(),
+        message_id: id.to_owned(),
+        source: Source {
+            platform: "fake".to_owned(),
+            chat_id: chat.to_owned(),
+            chat_type: "dm".to_owned(),
+            user_id: Some(format!("user of {chat}")),
+            user_name: Some("Ann".to_owned()),
+            ..Source::default()
+        },
+        text: text.to_owned(),
+        media: Vec::new(),
+        reply_to: None,
+        pressed: None,
+        context: None,
+        sent_at: 0.0,
+        native: serde_json::Value::Null,
+    }
+}
+
+pub(crate) fn file(id: &str, name: &str, kind: MediaKind) -> MediaRef {
+    MediaRef {
+        kind,
+        id: id.to_owned(),
+        name: Some(name.to_owned()),
+        mime: None,
+        bytes: None,
+    }
+}
