@@ -10,7 +10,6 @@ use hermes_core::store::{NewItem, StoreError};
 use hermes_store::db::delivery::{Delivery, Final, Reply, Target};
 
 use super::hub::Hub;
-use super::session::target_of;
 use crate::spine::Ledger;
 
 /// A message to a chat.
@@ -118,7 +117,7 @@ impl<L: Ledger + Clone> Post<L> {
         }
         let place = |chat_id: String, thread_id: Option<String>| Target {
             platform: platform.clone(),
-            account: self.hub.account(&platform, &chat_id),
+            account: String::new(),
             chat_id,
             thread_id,
         };
@@ -145,7 +144,7 @@ impl<L: Ledger + Clone> Post<L> {
         let (chat_id, thread_id) = self.hub.home_channel(platform)?;
         Some(Target {
             platform: platform.to_owned(),
-            account: self.hub.account(platform, &chat_id),
+            account: String::new(),
             chat_id,
             thread_id,
         })
@@ -158,15 +157,20 @@ impl<L: Ledger + Clone> Post<L> {
             .index
             .entries()
             .into_iter()
-            .filter_map(|entry| {
-                let target = target_of(&entry)?;
-                let source = entry.origin?;
-                let name = source.chat_name.or(source.user_name);
-                Some(Known {
-                    name: name.unwrap_or_else(|| source.chat_id.clone()),
-                    kind: source.chat_type,
-                    target,
-                })
+            .filter_map(|entry| entry.origin)
+            .map(|source| Known {
+                name: source
+                    .chat_name
+                    .clone()
+                    .or(source.user_name.clone())
+                    .unwrap_or_else(|| source.chat_id.clone()),
+                kind: source.chat_type.clone(),
+                target: Target {
+                    platform: source.platform,
+                    account: String::new(),
+                    chat_id: source.chat_id,
+                    thread_id: source.thread_id,
+                },
             })
             .collect();
         known.sort_by(|a, b| {

@@ -10,13 +10,15 @@ use hermes_core::clock::{Clock, Rng};
 
 use super::account::Account;
 use super::imap::{ImapError, Mail, Selected, Woken};
-use super::letter::{self, Place};
+use super::letter::{self, Ignored, Place};
 use super::state::{Cursor, State};
 use crate::platform::{Hopeless, Inbound, Link, LinkState};
 
 /// The first pause after a broken connection; it doubles.
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// For the end of a conversation that is cancelled.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
 const REFUSALS: u32 = 2;
 /// More mails than this of one sender within [`LOOP_WINDOW`] are two machines talking.
@@ -114,12 +116,20 @@ impl Inbox {
         }
     }
 
-    /// From logging in to the end of the connection.
+    /// From logging in to the end of the connection. Whoever stops us does not wait for a server that
+    /// says nothing: whatever is cut is done again by the next life.
     async fn connection(&mut self, link: &Link, connected: &mut bool) -> End {
-        let work = self.converse(link, connected);
-        match work.await {
-            Ok(()) => End::Cancelled,
-            Err(end) => end,
+        let cancel = link.cancel.clone();
+        let cut = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            ended = self.converse(link, connected) => match ended {
+                Ok(()) => End::Cancelled,
+                Err(end) => end,
+            },
+            () = cut => End::Cancelled,
         }
     }
 
@@ -237,6 +247,10 @@ impl Inbox {
         }
         let from = match letter::sender(&account, &described.header) {
             Ok(from) => from,
+            Err(why @ Ignored::Unproven(_)) => {
+                tracing::warn!(uid, "email: a mail is left alone: {why}");
+                return Ok(());
+            }
             Err(why) => {
                 tracing::info!(uid, "email: a mail is left alone: {why}");
                 return Ok(());

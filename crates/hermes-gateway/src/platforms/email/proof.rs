@@ -238,6 +238,26 @@ mod tests {
         assert!(!proven("ann", &[forged]));
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: 64,
+            failure_persistence: None,
+            ..proptest::prelude::ProptestConfig::default()
+        })]
+
+        /// Whatever a sender can put into values, quotes and comments proves nothing.
+        #[test]
+        fn words_of_the_sender_never_prove(
+            quoted in "[ -~&&[^\"\\\\]]{0,40}", commented in "[ -~&&[^()\\\\]]{0,40}", value in "[a-z=.;@]{0,20}",
+        ) {
+            let value = value.replace(';', "");
+            let header = format!(
+                "mx.test; spf=fail reason=\"{quoted}\" ({commented}) smtp.mailfrom={value}; dmarc=fail"
+            );
+            proptest::prop_assert!(!proven("ann@example.com", &[&header]));
+        }
+    }
+
     #[test]
     fn a_named_server_is_the_only_witness() {
         let headers = [

@@ -199,6 +199,28 @@ mod tests {
         check("> one\nyes\n> two", "> one\nyes\n> two", "");
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: 64,
+            failure_persistence: None,
+            ..proptest::prelude::ProptestConfig::default()
+        })]
+
+        /// Nothing that a person wrote gets lost.
+        #[test]
+        fn every_word_is_somewhere(
+            body in "((> ?|-- ?|On Mon, 2 Nov 2026, x wrote:|From: a@b|Sent: x|ü)?[a-z ]{0,8}\n){0,12}"
+        ) {
+            let said = split(&body);
+            let words = |text: &str| {
+                let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+                words.sort_unstable();
+                words
+            };
+            proptest::prop_assert_eq!(words(&format!("{}\n{}", said.text, said.around)), words(&body));
+        }
+    }
+
     #[test]
     fn signatures_are_not_said() {
         check("Yes.\n-- \nAnn\nCompany", "Yes.", "-- \nAnn\nCompany");

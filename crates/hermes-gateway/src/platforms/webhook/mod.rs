@@ -49,6 +49,11 @@ pub trait Desk: Send + Sync {
 
     /// Stores a message to a chat, once per id.
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
+
+    /// Every call is a conversation of its own: those that are answered are over.
+    fn close_answered(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The desk of a gateway.
@@ -72,6 +77,16 @@ impl<L: Ledger + Clone + 'static> Desk for GatewayDesk<L> {
 
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.post.send(posting))
+    }
+
+    fn close_answered(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            match self.post.close_answered(NAME).await {
+                Ok(0) => {}
+                Ok(count) => tracing::debug!("webhook: {count} conversations are over"),
+                Err(error) => tracing::warn!("webhook: conversations cannot be ended: {error}"),
+            }
+        })
     }
 }
 

@@ -33,6 +33,7 @@ use crate::settings::{GatewaySettings, PlatformSettings};
 const WINDOW: Duration = Duration::from_mins(1);
 /// For the body of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
+const TIDYING: Duration = Duration::from_mins(5);
 /// Calls that are being dealt with or were lately; older ones are in the store.
 const RECENT: usize = 2_048;
 
@@ -176,7 +177,10 @@ impl Inbound for Server {
                         .with_graceful_shutdown(async move { cancel.cancelled().await })
                         .into_future()
                 });
-                let ended = futures_util::future::join_all(serve).await;
+                let ended = tokio::select! {
+                    ended = futures_util::future::join_all(serve) => ended,
+                    never = self.shared.tidy() => match never {},
+                };
                 if link.cancel.is_cancelled() {
                     return Ok(());
                 }
@@ -236,6 +240,13 @@ struct Known<'a> {
 }
 
 impl Shared {
+    async fn tidy(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(TIDYING).await;
+            self.desk.close_answered().await;
+        }
+    }
+
     async fn call(&self, link: &Link, name: &str, headers: &HeaderMap, body: Body) -> Response {
         let (route, secret) = {
             let mut routes = lock(&self.routes);
