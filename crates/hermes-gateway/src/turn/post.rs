@@ -10,6 +10,7 @@ use hermes_core::store::{NewItem, StoreError};
 use hermes_store::db::delivery::{Delivery, Final, Reply, Target};
 
 use super::hub::Hub;
+use super::session::target_of;
 use crate::spine::Ledger;
 
 /// A message to a chat.
@@ -117,7 +118,7 @@ impl<L: Ledger + Clone> Post<L> {
         }
         let place = |chat_id: String, thread_id: Option<String>| Target {
             platform: platform.clone(),
-            account: String::new(),
+            account: self.hub.account(&platform, &chat_id),
             chat_id,
             thread_id,
         };
@@ -144,7 +145,7 @@ impl<L: Ledger + Clone> Post<L> {
         let (chat_id, thread_id) = self.hub.home_channel(platform)?;
         Some(Target {
             platform: platform.to_owned(),
-            account: String::new(),
+            account: self.hub.account(platform, &chat_id),
             chat_id,
             thread_id,
         })
@@ -157,20 +158,15 @@ impl<L: Ledger + Clone> Post<L> {
             .index
             .entries()
             .into_iter()
-            .filter_map(|entry| entry.origin)
-            .map(|source| Known {
-                name: source
-                    .chat_name
-                    .clone()
-                    .or(source.user_name.clone())
-                    .unwrap_or_else(|| source.chat_id.clone()),
-                kind: source.chat_type.clone(),
-                target: Target {
-                    platform: source.platform,
-                    account: String::new(),
-                    chat_id: source.chat_id,
-                    thread_id: source.thread_id,
-                },
+            .filter_map(|entry| {
+                let target = target_of(&entry)?;
+                let source = entry.origin?;
+                let name = source.chat_name.or(source.user_name);
+                Some(Known {
+                    name: name.unwrap_or_else(|| source.chat_id.clone()),
+                    kind: source.chat_type,
+                    target,
+                })
             })
             .collect();
         known.sort_by(|a, b| {
