@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::Utc;
 use hermes_config::Home;
 use hermes_gateway::process::{self, Marker, Process, read_state};
+use hermes_gateway::settings::GatewaySettings;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -79,6 +80,7 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         ))?;
         return Ok(());
     }
+    let before = life(home);
     match installed(home, args.system, cx) {
         Some(service) => service.start()?,
         None if args.system => {
@@ -88,7 +90,7 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         }
         None => launch(home)?,
     }
-    let process = appeared(home, None)?;
+    let process = appeared(home, &before)?;
     cx.out.line(format!(
         "the gateway of {} runs (pid {})",
         name(home),
@@ -117,7 +119,7 @@ fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     let stopped = match service {
         // Or it would be started again.
         Some(service) => service.stop(),
-        None => end(home, target),
+        None => end(target, drain(home, cx)),
     };
     Marker::PlannedStop.clear(home.root());
     stopped?;
@@ -134,21 +136,21 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     let Some(running) = process::running(home.root()) else {
         return start_one(home, args, cx);
     };
-    let before = running.process;
+    let (target, before) = (running.process, life(home));
     if let Some(service) = service.filter(Manager::is_active) {
-        Marker::PlannedStop.leave(home.root(), before, Utc::now())?;
+        Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
         let restarted = service.restart();
         Marker::PlannedStop.clear(home.root());
         restarted?;
     } else {
-        let told = before
+        let told = target
             .signal(Signal::USR1)
-            .map_err(|error| Failure::failed(format!("pid {}: {error}", before.pid)))?;
+            .map_err(|error| Failure::failed(format!("pid {}: {error}", target.pid)))?;
         if !told {
             return start_one(home, args, cx);
         }
     }
-    let process = appeared(home, Some(before))?;
+    let process = appeared(home, &before)?;
     cx.out.line(format!(
         "the gateway of {} runs anew (pid {})",
         name(home),
@@ -158,11 +160,9 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
 }
 
 /// Asks a process to end, waits, and at last ends it.
-fn end(home: &Home, target: Process) -> Outcome {
+fn end(target: Process, drain: Duration) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
     target.signal(Signal::TERM).map_err(failed)?;
-    let drain = read_state(home.root()).and_then(|state| state["drain_seconds"].as_f64());
-    let drain = Duration::try_from_secs_f64(drain.unwrap_or_default()).unwrap_or_default();
     wiring::runtime()?.block_on(async {
         if target.gone(STOPPING + drain).await {
             return Ok(());
@@ -176,6 +176,13 @@ fn end(home: &Home, target: Process) -> Outcome {
             format!("the gateway with pid {} cannot be ended", target.pid),
         ))
     })
+}
+
+/// How long its turns may go on.
+fn drain(home: &Home, cx: &Context) -> Duration {
+    let loaded = cx.load_config().ok();
+    let settings = loaded.and_then(|loaded| GatewaySettings::load(home, loaded, &cx.env).ok());
+    settings.map_or(Duration::ZERO, |settings| settings.drain)
 }
 
 /// Starts one that outlives this command.
@@ -220,38 +227,41 @@ pub(super) fn program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Waits until a gateway says that it runs: another one than `before`, or the same one anew.
-fn appeared(home: &Home, before: Option<Process>) -> Result<Process, Failure> {
-    let began = read_state(home.root()).map(|state| state["started_at"].clone());
-    let fresh = |state: &Value, now: Process| match before {
-        None => true,
-        Some(before) if before != now => true,
-        Some(_) => began.as_ref() != Some(&state["started_at"]),
-    };
+/// Tells one life of the gateway of a home from the next.
+fn life(home: &Home) -> Value {
+    let state = read_state(home.root()).unwrap_or_default();
+    state["started_at"].clone()
+}
+
+/// Waits until a gateway says that it runs, in another life than `before`.
+fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
     let waiting = async {
         loop {
-            if let Some(state) = read_state(home.root()) {
-                let told = state["gateway_state"].as_str();
-                if told == Some("startup_failed") && before.is_none_or(|before| !before.alive()) {
+            let state = read_state(home.root()).unwrap_or_default();
+            let running = process::running(home.root());
+            match state["gateway_state"].as_str() {
+                _ if state["started_at"] == *before => {}
+                Some("running") if running.is_some() => {
+                    return running.map(|running| running.process).ok_or_else(late);
+                }
+                Some("startup_failed") if running.is_none() => {
                     let why = state["exit_reason"]
                         .as_str()
                         .unwrap_or("see logs/gateway.log");
                     return Err(Failure::failed(format!("the gateway did not start: {why}")));
                 }
-                if told == Some("running")
-                    && let Some(running) = process::running(home.root())
-                    && fresh(&state, running.process)
-                {
-                    return Ok(running.process);
-                }
+                _ => {}
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let late = || Failure::failed("the gateway does not say that it runs; see logs/gateway.log");
     wiring::runtime()?.block_on(async {
         tokio::time::timeout(STARTING, waiting)
             .await
             .unwrap_or_else(|_| Err(late()))
     })
+}
+
+fn late() -> Failure {
+    Failure::failed("the gateway does not say that it runs; see logs/gateway.log")
 }

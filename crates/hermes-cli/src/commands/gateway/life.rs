@@ -369,6 +369,7 @@ impl Watch<'_> {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.tell(gateway, GatewayState::Running, None);
+        self.state.beat(Utc::now());
         let platforms = self.settings.enabled().count();
         self.notifier.ready(&format!("{platforms} platforms"));
         tracing::info!("the gateway runs, {platforms} platforms");
