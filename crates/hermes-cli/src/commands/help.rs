@@ -24,6 +24,7 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
                 "hermes -z \"question\"",
                 "one answer on stdout, for scripts and pipes",
             ),
+            ("gateway", "in your chats: setup, run, install, status"),
         ],
     ),
     (
@@ -34,17 +35,6 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
             ("tools", "what the agent may use"),
             ("mcp", "servers that bring more tools"),
             ("config", "read and change settings"),
-        ],
-    ),
-    (
-        "Be where people are",
-        &[
-            (
-                "gateway",
-                "the agent in your chats: setup, run, install, status",
-            ),
-            ("pairing", "let people in who write to it"),
-            ("webhook", "let other services call it"),
         ],
     ),
     (
