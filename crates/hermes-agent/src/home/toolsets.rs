@@ -374,6 +374,9 @@ fn default_set(platform: &str) -> String {
     }
 }
 
+/// Tools of a desktop, which no bundle of a platform has: a set is whole without them.
+const DESKTOP: [&str; 2] = ["close_terminal", "read_terminal"];
+
 /// The toolsets of `platform` as the config says, and names of MCP servers that it lists.
 ///
 /// A list under `platform_toolsets` is taken as it stands: bundles in it stand for their switchable
@@ -399,7 +402,10 @@ pub fn enabled(config: &Config, platform: &str) -> BTreeSet<String> {
                 .iter()
                 .filter(|leaf| leaf.includes.is_empty() && !leaf.tools.is_empty())
                 .filter(|leaf| !is_off_by_default(leaf.name, platform))
-                .filter(|leaf| leaf.tools.iter().all(|tool| tools.contains(tool)))
+                .filter(|leaf| {
+                    let mut needed = leaf.tools.iter().filter(|tool| !DESKTOP.contains(tool));
+                    needed.all(|tool| tools.contains(tool))
+                })
                 .map(|leaf| leaf.name.to_owned()),
         );
     }
@@ -450,6 +456,8 @@ mod tests {
         assert!(!cli.contains("homeassistant") && !cli.contains("discord"));
         let webhook = enabled(&Config::default(), "webhook");
         assert!(!webhook.contains("terminal") && webhook.contains("web"));
+        let api = enabled(&Config::default(), "api_server");
+        assert!(api.contains("terminal") && !api.contains("clarify"));
     }
 
     #[test]
