@@ -171,6 +171,26 @@ impl Seats {
         true
     }
 
+    /// Waits until nobody holds the conversation of a session, closes it, and keeps it closed as
+    /// long as the answer lives: for whoever writes into its transcript. `None`: all is stopping.
+    pub async fn still(&self, id: &str) -> Option<OwnedSemaphorePermit> {
+        let waiting = Waiting::new(&self.inner, id);
+        let permit = tokio::select! {
+            () = self.inner.cancel.cancelled() => return None,
+            permit = Arc::clone(&waiting.turn).acquire_owned() => permit.ok()?,
+        };
+        let kept = self
+            .inner
+            .rows()
+            .get_mut(id)
+            .and_then(|row| row.kept.take());
+        if let Some(kept) = kept {
+            kept.line.close().await;
+        }
+        drop(waiting);
+        Some(permit)
+    }
+
     /// Closes what nobody holds.
     pub async fn close_idle(&self) {
         let kept: Vec<Closing> = {

@@ -21,7 +21,7 @@ mod words;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, FixedOffset, TimeDelta};
 use hermes_config::fs::{FileLock, LockError, write_atomic};
@@ -74,6 +74,8 @@ pub struct Deps {
 pub struct Policy {
     /// Between two looks at the table, at most.
     pub tick: Duration,
+    /// Between two glances at whether somebody changed it, or left something to deliver.
+    pub glance: Duration,
     /// Jobs that run at the same time.
     pub parallel: usize,
     /// A conversation in which nothing happens for this long is stopped. `None`: never.
@@ -91,6 +93,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             tick: Duration::from_mins(1),
+            glance: Duration::from_secs(5),
             parallel: 4,
             inactivity: Some(Duration::from_mins(10)),
             script_timeout: Duration::from_hours(1),
@@ -220,6 +223,7 @@ impl Scheduler {
         let inner = &self.inner;
         inner.beat("ticker_heartbeat").await;
         while !cancel.is_cancelled() {
+            let before = inner.stamps().await;
             inner.take_up().await;
             let looked = inner.look(None, cancel).await;
             inner.beat("ticker_heartbeat").await;
@@ -237,6 +241,7 @@ impl Scheduler {
             tokio::select! {
                 () = cancel.cancelled() => {}
                 () = inner.done.notified(), if more => {}
+                () = inner.touched(before) => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -366,6 +371,25 @@ impl Inner {
         until
             .unwrap_or(self.deps.policy.tick)
             .clamp(BREATH, self.deps.policy.tick.max(BREATH))
+    }
+
+    /// When the table and the place of finished runs were last changed.
+    async fn stamps(&self) -> [Option<SystemTime>; 2] {
+        let paths = [self.deps.jobs.path(), self.deps.dir.join("finished")];
+        let read = tokio::task::spawn_blocking(move || {
+            paths.map(|path| path.metadata().and_then(|data| data.modified()).ok())
+        });
+        read.await.unwrap_or_default()
+    }
+
+    /// Returns when somebody has changed something since.
+    async fn touched(&self, before: [Option<SystemTime>; 2]) {
+        loop {
+            tokio::time::sleep(self.deps.policy.glance).await;
+            if self.stamps().await != before {
+                return;
+            }
+        }
     }
 
     /// Goes on with what an earlier life left: runs that had ended, and runs that were cut.

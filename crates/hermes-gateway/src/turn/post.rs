@@ -3,6 +3,7 @@
 mod closing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
@@ -13,6 +14,9 @@ use super::hub::Hub;
 use super::session::target_of;
 use crate::spine::Ledger;
 
+/// A turn may take so long before a message is sent without a place in its conversation.
+const TURN: Duration = Duration::from_mins(2);
+
 /// A message to a chat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posting {
@@ -21,7 +25,8 @@ pub struct Posting {
     pub target: Target,
     /// Markdown; `MEDIA:` lines are files.
     pub text: String,
-    /// The transcript of the chat that it goes to learns of it, by this voice.
+    /// The transcript of the chat that it goes to learns of it, by this voice. That waits for a
+    /// turn of the chat to end, so it is not for a tool of that turn.
     pub mirror: Option<Voice>,
 }
 
@@ -70,7 +75,18 @@ impl<L: Ledger + Clone> Post<L> {
         let session_key = entry
             .as_ref()
             .map_or_else(|| posting.id.clone(), |entry| entry.session_key.to_string());
-        let transcript = posting.mirror.zip(entry).map(|(voice, entry)| {
+        let mirror = posting.mirror.zip(entry);
+        // A conversation that is open would not learn of a row that others write; one in the
+        // middle of a turn must not get one.
+        let still = match &mirror {
+            None => None,
+            Some((_, entry)) => {
+                let still = hub.seats.still(&entry.session_id);
+                tokio::time::timeout(TURN, still).await.ok().flatten()
+            }
+        };
+        let mirror = mirror.filter(|_| still.is_some());
+        let transcript = mirror.map(|(voice, entry)| {
             let message = match voice {
                 Voice::Assistant => Message::assistant(posting.text.clone()),
                 Voice::User => Message::user(posting.text.clone()),
@@ -94,6 +110,7 @@ impl<L: Ledger + Clone> Post<L> {
             }],
         };
         let owed = hub.ledger.finish(end).await?;
+        drop(still);
         hub.wake.notify_one();
         Ok(owed)
     }

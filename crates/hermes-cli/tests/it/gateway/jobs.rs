@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{TOKEN, Telegram};
+use hermes_testkit::telegram::{Says, TOKEN, Telegram};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -52,6 +52,10 @@ impl Town {
 
     /// A job that is due at once.
     fn job(&self, name: &str) {
+        self.job_with(name, &json!({}));
+    }
+
+    fn job_with(&self, name: &str, fields: &Value) {
         let words = [
             "create",
             "every 6h",
@@ -66,6 +70,9 @@ impl Town {
         for job in file["jobs"].as_array_mut().unwrap() {
             if job["name"] == name {
                 job["next_run_at"] = json!("2026-01-01T00:00:00+00:00");
+                for (field, value) in fields.as_object().unwrap() {
+                    job[field] = value.clone();
+                }
             }
         }
         self.home.write("cron/jobs.json", file.to_string());
@@ -136,10 +143,7 @@ fn the_gateway_runs_what_is_due_and_takes_what_a_terminal_ran() {
     assert_eq!(status["state"], "running");
     let ran = town.cron(&["run", "digest", "--json"]).ok().json();
     assert_eq!(ran["delivery"], "gateway");
-    // The gateway looks at least once a minute; a job that is due soon makes it look.
-    town.job("another");
-    drop(life.stop());
-    let life = Life::begin(&town.home, &[]);
+    // Within seconds it sees that something was left for it.
     town.see("From the terminal.");
     drop(life.stop());
     assert_eq!(town.count("From the gateway."), 1);
@@ -166,4 +170,43 @@ fn a_gateway_that_dies_while_a_job_runs_tells_it_once() {
     assert_eq!(town.model.model_requests().len(), 1, "it did not run again");
     let history = town.cron(&["history", "--json"]).ok().json();
     assert_eq!(history[0]["status"], "unknown");
+}
+
+#[test]
+fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
+    let town = Town::new();
+    town.model.push(Reply::text("Hello Ada."));
+    town.model.push(Reply::text("The harvest is good."));
+    town.model.push_default(Reply::text("As I said."));
+    let life = Life::begin(&town.home, &[]);
+    town.telegram.say(Says::text(ADA, "hi"));
+    town.see("Hello Ada.");
+    // The conversation is open and waits for its person.
+    town.job_with(
+        "digest",
+        &json!({
+            "deliver": "origin", "attach_to_session": true,
+            "origin": {"platform": "telegram", "chat_id": ADA.to_string(), "thread_id": null},
+        }),
+    );
+    town.see("The harvest is good.");
+    town.telegram.say(Says::text(ADA, "what did you say?"));
+    town.see("As I said.");
+    let asked = town.model.last_request().body;
+    let messages = asked["messages"].as_array().unwrap();
+    let said: Vec<&str> = messages
+        .iter()
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    let place = |text: &str| said.iter().position(|one| one.contains(text));
+    assert!(
+        place("Hello Ada.") < place("The harvest is good."),
+        "{said:#?}"
+    );
+    assert!(place("The harvest is good.").is_some(), "{said:#?}");
+    assert!(
+        said.last().unwrap().contains("what did you say?"),
+        "{said:#?}"
+    );
+    drop(life.stop());
 }

@@ -160,3 +160,23 @@ async fn a_single_long_run_keeps_its_claim() {
     assert_eq!(ground.history().len(), 1);
     assert_eq!(ground.job("a").state(), "completed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_adds_is_seen_soon() {
+    let mut ground = Ground::with(&json!([every("a", 600, "2027-01-10T20:00:00Z")]));
+    ground.policy.glance = Duration::from_secs(5);
+    ground.policy.tick = Duration::from_hours(1);
+    let life = ground.life(answer(), Wall::at(NOON));
+    let stop = life.cancel.clone();
+    let adding = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let job = json!({"jobs": [every("b", 600, NOON)]});
+        std::fs::write(ground.table().path(), job.to_string()).unwrap();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    };
+    tokio::select! {
+        () = life.scheduler.run(&stop) => {}
+        () = adding => {}
+    }
+    assert_eq!(life.program.prompts(), ["do b"]);
+}

@@ -351,6 +351,7 @@ impl Ground {
             zone: Zone::parse("UTC").unwrap(),
             policy: Policy {
                 wrap: false,
+                glance: Duration::from_hours(1),
                 ..Policy::default()
             },
         }
