@@ -1,5 +1,6 @@
 //! The gateway as a process of its own, end to end.
 
+mod api;
 mod discord;
 mod email;
 mod jobs;
