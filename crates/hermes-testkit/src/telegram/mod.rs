@@ -44,6 +44,14 @@ use world::{Planned, World};
 /// The token of the bot.
 pub const TOKEN: &str = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";
 
+/// What people see of a text with this `parse_mode`, or the refusal.
+pub fn shown_text(parse_mode: &str, text: &str) -> Result<String, String> {
+    let parsed = markup::parse(Some(parse_mode), text);
+    parsed
+        .map(|(text, _)| text)
+        .map_err(|error| error.description)
+}
+
 /// The server. It stops when dropped.
 pub struct Telegram {
     address: SocketAddr,

@@ -1,5 +1,6 @@
 //! Telegram, against the fake that two SDKs of others take for the real one.
 
+mod markup;
 mod receive;
 mod restarts;
 mod send;
