@@ -245,6 +245,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 msg.target(),
                 self.key.clone(),
             )],
+            // The answer goes into the log or becomes a comment: there is nobody to ask.
+            unattended: msg.target().platform == "webhook",
             keep_open: true,
             ..Opening::default()
         }

@@ -9,3 +9,4 @@ mod script;
 mod stage;
 mod stream;
 mod talk;
+mod webhooks;
