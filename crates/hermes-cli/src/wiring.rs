@@ -187,7 +187,7 @@ fn answering(
         let router = stock.router(overrides(args));
         let (route, missing) = who_answers(&router, args, mode)?;
         return Ok(Answering {
-            router: stock.of_one(router, missing.as_ref()),
+            router: stock.of_one(router, &overrides(args), missing.as_ref()),
             route,
             missing,
         });

@@ -20,6 +20,7 @@ use crate::exit::Failure;
 
 /// Routers that are kept; conversations may name models.
 const ROUTERS: usize = 16;
+const HELPERS: usize = 64;
 /// System prompts that are kept, and how long the files behind them are not looked at.
 const PROMPTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(1);
@@ -31,7 +32,14 @@ pub(crate) struct Stock {
     seen: Vec<Option<Seen>>,
     /// By model and provider.
     routers: Mutex<HashMap<Named, Arc<Router>>>,
+    helpers: Mutex<HashMap<(Named, String), Helper>>,
     prompts: Arc<Prompts>,
+}
+
+/// Who helps with a task, and since when that is known.
+struct Helper {
+    at: Instant,
+    client: Result<Arc<dyn ModelClient>, RouteError>,
 }
 
 type Named = (Option<String>, Option<String>);
@@ -80,6 +88,7 @@ impl Stock {
             cx: cx.clone(),
             seen,
             routers: Mutex::default(),
+            helpers: Mutex::default(),
             prompts: Arc::default(),
         })
     }
@@ -99,16 +108,42 @@ impl Stock {
         router
     }
 
+    /// Looking for a helper means asking every provider for its keys: not for each conversation.
+    fn helper(
+        &self,
+        router: &Router,
+        named: &Named,
+        task: &str,
+    ) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let key = (named.clone(), task.to_owned());
+        let helpers = || self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(helper) = helpers().get(&key)
+            && helper.at.elapsed() < FRESH
+        {
+            return helper.client.clone();
+        }
+        let client = router.auxiliary(task);
+        let at = Instant::now();
+        let mut helpers = helpers();
+        if helpers.len() >= HELPERS {
+            helpers.clear();
+        }
+        let known = client.clone();
+        helpers.insert(key, Helper { at, client });
+        known
+    }
+
     /// A router for one conversation: it may switch models without the others.
     pub(super) fn of_one(
         self: &Arc<Self>,
         router: Arc<Router>,
+        overrides: &Overrides,
         missing: Option<&RouteError>,
     ) -> Arc<dyn ModelRouter> {
+        let named = (overrides.model.clone(), overrides.provider.clone());
         let own = Arc::new(OfOne {
             stock: Arc::clone(self),
-            common: router,
-            own: Mutex::new(None),
+            now: Mutex::new((named, router)),
         });
         unset::or_nobody(own, missing)
     }
@@ -136,21 +171,20 @@ fn seen(path: PathBuf) -> Option<Seen> {
     })
 }
 
-/// The common router until somebody chooses another model in this conversation.
+/// A router that others use, too, until somebody chooses another model in this conversation.
 struct OfOne {
     stock: Arc<Stock>,
-    common: Arc<Router>,
-    own: Mutex<Option<Arc<Router>>>,
+    /// What it was asked for by, and the router for that.
+    now: Mutex<(Named, Arc<Router>)>,
 }
 
 impl OfOne {
-    fn own(&self) -> MutexGuard<'_, Option<Arc<Router>>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>)> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn router(&self) -> Arc<Router> {
-        let own = self.own().clone();
-        own.unwrap_or_else(|| Arc::clone(&self.common))
+        Arc::clone(&self.now().1)
     }
 }
 
@@ -168,7 +202,8 @@ impl ModelRouter for OfOne {
     }
 
     fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
-        self.router().auxiliary(task)
+        let (named, router) = self.now().clone();
+        self.stock.helper(&router, &named, task)
     }
 
     fn switch(
@@ -181,9 +216,10 @@ impl ModelRouter for OfOne {
             provider: provider.map(str::to_owned),
             ..Overrides::default()
         };
+        let named = (overrides.model.clone(), overrides.provider.clone());
         let router = self.stock.router(overrides);
         let client = router.primary()?;
-        *self.own() = Some(router);
+        *self.now() = (named, router);
         Ok(client)
     }
 }
