@@ -84,6 +84,7 @@ fn hear(
     tell: &mpsc::UnboundedSender<Out>,
     session: &mut Option<String>,
 ) {
+    let url = shared.gateway_url();
     let mut world = shared.world();
     match said["op"].as_u64() {
         Some(1) => {
@@ -92,7 +93,7 @@ fn hear(
                 json!({"op": 11, "d": null, "s": null, "t": null}),
             ));
         }
-        Some(2) => *session = identify(&mut world, &said["d"], tell, &shared.gateway_url()),
+        Some(2) => *session = identify(&mut world, &said["d"], tell, &url),
         Some(6) => *session = resume(&mut world, &said["d"], tell),
         // Presence, members, voice: nothing that anybody looks at.
         Some(3 | 4 | 8) => {}

@@ -166,7 +166,18 @@ impl Shared {
 
     /// What stands for `wss://gateway.discord.gg`.
     pub fn gateway_url(&self) -> String {
-        format!("ws://{}", self.gateway)
+        let host = self.world().host.clone();
+        format!("ws://{host}:{}", self.gateway.port())
+    }
+
+    /// From now on the socket is said to be at this host: for clients that go through a proxy.
+    pub fn call_host(&self, host: &str) {
+        host.clone_into(&mut self.world().host);
+    }
+
+    /// The port of REST.
+    pub fn port(&self) -> u16 {
+        self.rest.port()
     }
 
     /// A person, made when nobody has that name.

@@ -113,6 +113,7 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
         return bare(error(404, 0, "404: Not Found"));
     };
     let (body, files) = body(incoming);
+    let gateway = shared.gateway_url();
     let mut world = shared.world();
     world.requests.push(Asked {
         method: incoming.method.clone(),
@@ -153,7 +154,7 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
         files,
         base: shared.root_url(),
     };
-    let answer = route(&mut world, &request, &shared.gateway_url());
+    let answer = route(&mut world, &request, &gateway);
     ((answer, told(&spent)), fault)
 }
 

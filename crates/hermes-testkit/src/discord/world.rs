@@ -42,6 +42,8 @@ pub(super) struct World {
     pub token: String,
     /// Nothing can be reached.
     pub offline: bool,
+    /// Where the socket is said to be.
+    pub host: String,
     last_id: u64,
 }
 
@@ -146,6 +148,7 @@ impl World {
             disallowed: 0,
             token: TOKEN.to_owned(),
             offline: false,
+            host: "127.0.0.1".to_owned(),
             last_id: 0,
         };
         let bot = User {

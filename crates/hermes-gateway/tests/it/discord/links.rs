@@ -6,6 +6,7 @@ use hermes_gateway::platform::LinkState;
 use hermes_testkit::discord::Spoken;
 use pretty_assertions::assert_eq;
 
+use super::proxy::Proxy;
 use super::{Scene, soon};
 
 fn resumes(scene: &Scene) -> Vec<u64> {
@@ -106,6 +107,32 @@ async fn an_outage_is_waited_out() {
     scene.discord.offline(false);
     assert_eq!(bot.next().await.text, "meanwhile");
     bot.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proxy_carries_the_socket_too() {
+    let proxy = Proxy::start().await;
+    let mut scene = Scene::new();
+    // Names that only the proxy can resolve.
+    scene.discord.call_host("gateway.discord.invalid");
+    scene.extra = serde_json::json!({
+        "proxy": proxy.url(),
+        "base_url": format!("http://api.discord.invalid:{}/api/v10", scene.discord.port()),
+    });
+    let direct = scene.discord.direct(scene.ann);
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "through the wall");
+    assert_eq!(bot.next().await.text, "through the wall");
+    bot.stop().await.unwrap();
+    let asked = proxy.asked();
+    assert!(
+        asked.contains(&"api.discord.invalid".to_owned()),
+        "{asked:?}"
+    );
+    assert!(
+        asked.contains(&"gateway.discord.invalid".to_owned()),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]

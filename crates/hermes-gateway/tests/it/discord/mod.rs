@@ -4,6 +4,7 @@ mod hearing;
 mod links;
 mod missed;
 mod once;
+mod proxy;
 mod speaking;
 
 use std::sync::Arc;
@@ -83,8 +84,8 @@ impl Scene {
             ..PlatformSettings::default()
         };
         from.extra = self.extra.as_object().cloned().unwrap_or_default();
-        from.extra
-            .insert("base_url".to_owned(), json!(self.discord.api_url()));
+        let base = json!(self.discord.api_url());
+        from.extra.entry("base_url").or_insert(base);
         let users = ("DISCORD_ALLOWED_USERS".to_owned(), self.ann.to_string());
         from.env.extend([users]);
         let settings = DiscordSettings::from_settings(&from).unwrap();
