@@ -55,8 +55,8 @@ pub struct Toolbox {
 struct State {
     servers: Vec<Server>,
     built: Option<(Vec<Stamp>, Catalogue)>,
-    /// Whether the first wait is over.
-    awaited: bool,
+    /// Until when turns wait for servers that are starting; set by the first.
+    awaited: Option<Instant>,
 }
 
 struct Server {
@@ -161,12 +161,21 @@ impl Toolbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the first turn: gives servers that are starting a moment. Says which are not there.
+    /// Before a turn: gives servers that are starting a moment, counted from the first turn on, for
+    /// all the sessions that begin meanwhile. Says which are not there, once.
     pub async fn await_first(&self, longest: Duration) -> Vec<String> {
-        if std::mem::replace(&mut self.state().awaited, true) {
+        let now = Instant::now();
+        let (until, first) = {
+            let mut state = self.state();
+            let first = state.awaited.is_none();
+            (*state.awaited.get_or_insert(now + longest), first)
+        };
+        if until > now {
+            self.manager.wait_ready(until - now).await;
+        }
+        if !first {
             return Vec::new();
         }
-        self.manager.wait_ready(longest).await;
         self.manager
             .servers()
             .iter()

@@ -281,6 +281,12 @@ impl ModelServer {
         self.model_requests().pop().expect("a model call was made")
     }
 
+    /// Forgets what was asked so far: for tests of thousands of turns.
+    pub fn forget_requests(&self) -> &Self {
+        self.shared.requests().clear();
+        self
+    }
+
     /// When each answer was complete, in the order they were.
     pub fn answers(&self) -> Vec<AnsweredAt> {
         self.shared.answers().clone()
