@@ -301,7 +301,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         if self.turn.is_some() {
-            return self.busy(msg, self.hub.settings.busy).await;
+            let mode = match self.hub.settings.busy {
+                // It would overtake those that wait.
+                BusyMode::Steer if !self.queue.is_empty() => BusyMode::Queue,
+                mode => mode,
+            };
+            return self.busy(msg, mode).await;
         }
         self.enqueue(msg);
     }

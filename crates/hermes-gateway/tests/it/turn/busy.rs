@@ -56,6 +56,31 @@ async fn a_queue_is_answered_one_by_one() {
 }
 
 #[tokio::test]
+async fn a_steer_does_not_overtake_what_waits() {
+    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let life = house.life().await;
+    life.say("c", "m1", "slow one").await;
+    life.until("a turn", |_| life.gateway.status().active_turns == 1)
+        .await;
+    life.say("c", "m2", "/queue two").await;
+    life.until("it waits", |_| life.gateway.status().queued == 1)
+        .await;
+    life.say("c", "m3", "three").await;
+    life.until("it waits, too", |_| life.gateway.status().queued == 2)
+        .await;
+    life.program.gate.notify_waiters();
+    life.rest().await;
+    let texts = house.screen.texts("c");
+    let answers: Vec<&str> = texts
+        .iter()
+        .map(String::as_str)
+        .filter(|text| text.starts_with("re: "))
+        .collect();
+    assert_eq!(answers, ["re: slow one", "re: two", "re: three"]);
+    life.end().await;
+}
+
+#[tokio::test]
 async fn a_newer_message_interrupts_where_that_is_set() {
     let mut house = House::new("busy_input_mode: interrupt\n");
     let life = house.life().await;
