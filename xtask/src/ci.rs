@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{cargo, output, retry, run as run_command};
-use crate::{soak, target_dir, test, workspace};
+use crate::soak::{CHAOS, Long, SOAK};
+use crate::{target_dir, test, workspace};
 
 const DENY_VERSION: &str = "0.20.2";
 
@@ -16,19 +17,26 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Cheap steps first; every step runs, so that one push shows everything that is wrong.
 const FIRST: &[Step] = &[("fmt", fmt), ("test", || test::run(&[]))];
-/// The soak mostly waits, so the rest runs beside it.
-const BESIDE_THE_SOAK: &[Step] = &[("clippy", clippy), ("deny", deny)];
+/// The long tests mostly wait, so the rest runs beside them.
+const BESIDE: &[Step] = &[("clippy", clippy), ("deny", deny)];
+/// They run beside each other, too.
+const LONG: &[Long] = &[SOAK, CHAOS];
 
 pub(crate) fn run() -> Result<()> {
     let mut done = Done::default();
     for (name, step) in FIRST {
         done.take(name, step);
     }
-    let soak = Soak::start();
-    for (name, step) in BESIDE_THE_SOAK {
+    let running: Vec<_> = LONG
+        .iter()
+        .map(|long| (long.task, Beside::start(long)))
+        .collect();
+    for (name, step) in BESIDE {
         done.take(name, step);
     }
-    done.take("soak", || soak?.finish());
+    for (name, long) in running {
+        done.take(name, || long?.finish());
+    }
     done.report()
 }
 
@@ -66,31 +74,31 @@ impl Done {
     }
 }
 
-/// The soak in the background. It does not outlive a run that gives up.
-struct Soak {
+/// A long test in the background. It does not outlive a run that gives up.
+struct Beside {
     process: Child,
     log: PathBuf,
 }
 
-impl Soak {
-    fn start() -> Result<Self> {
-        let log = target_dir().join("soak.log");
+impl Beside {
+    fn start(long: &Long) -> Result<Self> {
+        let log = target_dir().join(format!("{}.log", long.task));
         let file = File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = soak::of_built_workspace()?;
+        let mut command = long.of_built_workspace()?;
         command.stdout(file.try_clone()?).stderr(file);
-        let process = command.spawn().context("the soak does not start")?;
+        let process = command.spawn().context("it does not start")?;
         Ok(Self { process, log })
     }
 
     fn finish(mut self) -> Result<()> {
         let status = self.process.wait()?;
         print!("{}", std::fs::read_to_string(&self.log)?);
-        ensure!(status.success(), "the soak ended with {status}");
+        ensure!(status.success(), "it ended with {status}");
         Ok(())
     }
 }
 
-impl Drop for Soak {
+impl Drop for Beside {
     fn drop(&mut self) {
         // Ended already is as good.
         let _ = self.process.kill();

@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask setup | test | ci | bench | soak`.
+//! Workspace chores: `cargo xtask setup | test | ci | bench | soak | chaos | flat`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -24,12 +24,17 @@ usage: cargo xtask <task>
   setup        install what the tests need under target/: the pinned original, real MCP servers,
                sshd, podman and bubblewrap, a mail server
   test [args]  setup, then every test of the workspace; args go to the test runner
-  ci           fmt, tests, soak, clippy, licences and bans; what .ci/run calls
+  ci           fmt, tests, soak, chaos, clippy, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
                --no-build takes the release binaries as they are
   soak [--minutes N]
                MCP servers killed, restarted and made to forget, under load (5 minutes unless told)
+  chaos [--minutes N]
+               a gateway killed again and again while people write (3 minutes unless told)
+  flat [--turns N]
+               a gateway that must not grow over many turns (10000 unless told);
+               HERMES_FLAT_PROGRAM is the program to look at
 ";
 
 fn main() -> ExitCode {
@@ -43,7 +48,9 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "ci" => ci::run(),
         "bench" => bench::run(rest),
-        "soak" => soak::run(rest),
+        "soak" => soak::SOAK.run(rest),
+        "chaos" => soak::CHAOS.run(rest),
+        "flat" => soak::FLAT.run(rest),
         bench::MEASURE => bench::measure(rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");

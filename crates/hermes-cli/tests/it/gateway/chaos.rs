@@ -200,6 +200,10 @@ impl Storm {
     fn answers(&self, chat: i64) -> Vec<(u32, bool)> {
         let mut seen = Vec::new();
         for text in self.telegram.texts(chat) {
+            if text.ends_with('▉') {
+                // The beginning of an answer whose process died: it says that it is not whole.
+                continue;
+            }
             let marked = text.starts_with('♻');
             for answered in text.split("answer ").skip(1) {
                 let mut numbers = answered.split_whitespace().map_while(|n| n.parse().ok());
@@ -279,7 +283,8 @@ fn answer(request: &RecordedRequest, effects: &str) -> Reply {
     for message in request.messages() {
         let text = plain(&message["content"]);
         match message["role"].as_str() {
-            Some("user") => {
+            // Words in between come with the result of a tool.
+            Some("user" | "tool") => {
                 for pair in numbered(&text, "m ") {
                     if !asked.contains(&pair) {
                         asked.push(pair);

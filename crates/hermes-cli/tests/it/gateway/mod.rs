@@ -1,6 +1,7 @@
 //! The gateway as a process of its own, end to end.
 
 mod api;
+mod chaos;
 mod discord;
 mod email;
 mod jobs;
