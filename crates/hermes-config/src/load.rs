@@ -62,7 +62,13 @@ impl Config {
         if let Some(dir) = env.managed_dir() {
             overlay(&mut tree, dir, env, &mut warnings);
         }
-        let config = Self::from_tree(&tree, &mut warnings);
+        let mut config = Self::from_tree(&tree, &mut warnings);
+        // The variable wins, as in the original: jobs run by it.
+        if let Some(zone) = env.get("HERMES_TIMEZONE").map(str::trim)
+            && !zone.is_empty()
+        {
+            zone.clone_into(&mut config.timezone);
+        }
         Ok(Loaded {
             config,
             tree,

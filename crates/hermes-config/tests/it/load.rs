@@ -257,3 +257,13 @@ fn an_environment_named_in_variables_counts_where_the_file_is_silent() {
     let spoken = TestHome::new("terminal:\n  backend: ssh\n").file(".env", variables);
     assert_eq!(spoken.load().config.terminal.backend.as_str(), "ssh");
 }
+
+#[test]
+fn the_time_zone_of_the_environment_wins() {
+    let home = TestHome::new("timezone: Europe/Berlin\n");
+    assert_eq!(home.load().config.timezone, "Europe/Berlin");
+    let home = home.file(".env", "HERMES_TIMEZONE=Asia/Tokyo\n");
+    let loaded = home.load();
+    assert_eq!(loaded.config.timezone, "Asia/Tokyo");
+    assert_eq!(loaded.tree["timezone"], "Europe/Berlin");
+}
