@@ -86,6 +86,12 @@ pub trait Ledger: Send + Sync {
         session: &SessionId,
         message_id: &str,
     ) -> impl Future<Output = Result<Vec<Spoken>, StoreError>> + Send;
+    fn spoken_after_words(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> impl Future<Output = Result<Vec<Spoken>, StoreError>> + Send;
     fn sent(&self, turn: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
     fn foreign(
         &self,
@@ -177,6 +183,15 @@ impl Ledger for Delivery {
         message_id: &str,
     ) -> Result<Vec<Spoken>, StoreError> {
         Delivery::spoken_after(self, session, message_id).await
+    }
+
+    async fn spoken_after_words(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        Delivery::spoken_after_words(self, session, words, since).await
     }
 
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use hermes_agent::front::{News, Wish};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
-use hermes_store::db::delivery::{Final, NewChunk, Reply};
+use hermes_store::db::delivery::{Final, Reply};
 use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
 use super::message::Msg;
-use super::{media_out, words};
+use super::words;
 use crate::program::Opening;
-use crate::spine::{Extra, Ledger};
+use crate::spine::Ledger;
 
 pub(super) async fn begin<L: Ledger + Clone + 'static>(
     hub: &Arc<Hub<L>>,
@@ -59,18 +59,7 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
             Some(text) => format!("✅ `{id}`\n\n{text}"),
             None => format!("✅ `{id}` is done and has nothing to say."),
         };
-        let parted = media_out::part(&text, &hub.media_guard(&target));
-        let mut chunks = hub.chunks(&target, &parted.text);
-        chunks.extend(parted.media.into_iter().map(|media| {
-            let extra = Extra {
-                media: Some(media),
-                ..Extra::default()
-            };
-            NewChunk {
-                text: String::new(),
-                extra: serde_json::to_value(extra).ok(),
-            }
-        }));
+        let chunks = hub.chunks_with_files(&target, &text);
         let end = Final {
             turn,
             answers: vec![msg.id],

@@ -22,7 +22,7 @@ use crate::render::pieces;
 use crate::seats::Seats;
 use crate::session::Index;
 use crate::settings::{GatewaySettings, PlatformSettings, ReplyTo};
-use crate::spine::{Ledger, Outbox, Policy};
+use crate::spine::{Extra, Ledger, Outbox, Policy};
 use crate::voice::{Speaker, Transcriber};
 
 /// Turns that run at the same time where the configuration does not say.
@@ -168,6 +168,23 @@ impl<L: Ledger + Clone> Hub<L> {
         let capabilities = self.capabilities(target);
         let pieces = pieces(text, &capabilities).into_iter();
         pieces.map(|text| NewChunk { text, extra: None }).collect()
+    }
+
+    /// The same for a text that may name files.
+    pub(crate) fn chunks_with_files(&self, target: &Target, text: &str) -> Vec<NewChunk> {
+        let parted = media_out::part(text, &self.media_guard(target));
+        let mut chunks = self.chunks(target, &parted.text);
+        chunks.extend(parted.media.into_iter().map(|media| {
+            let extra = Extra {
+                media: Some(media),
+                ..Extra::default()
+            };
+            NewChunk {
+                text: String::new(),
+                extra: serde_json::to_value(extra).ok(),
+            }
+        }));
+        chunks
     }
 
     /// Stores the end of a turn. Nothing may be lost: it is tried until it works, until another

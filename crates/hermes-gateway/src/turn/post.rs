@@ -70,7 +70,7 @@ impl<L: Ledger + Clone> Post<L> {
     /// Stores a message. Returns how many chunks it is.
     pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
         let hub = &self.hub;
-        let chunks = hub.chunks(&posting.target, &posting.text);
+        let chunks = hub.chunks_with_files(&posting.target, &posting.text);
         let entry = self.entry(&posting.target);
         let session_key = entry
             .as_ref()

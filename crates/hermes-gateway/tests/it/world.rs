@@ -278,6 +278,15 @@ impl Ledger for Mortal {
         self.inner.spoken_after(session, message_id).await
     }
 
+    async fn spoken_after_words(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        self.inner.spoken_after_words(session, words, since).await
+    }
+
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
         self.inner.sent(turn).await
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt as _;
 use hermes_agent::front::{Refusal, Wish};
 use hermes_core::BoxFuture;
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -184,6 +185,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         let lead = &msgs[0];
         let target = lead.target();
+        let platform = target.platform.clone();
         if !taken.remarks.is_empty() {
             let remark = format!("heard-{id}");
             self.say(&target, &remark, &taken.remarks.join("\n")).await;
@@ -195,6 +197,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         turn.spoken = taken.spoken;
         turn.asked = true;
         self.turn = Some(turn);
+        (self.hub.calls.happened)(
+            "agent:start",
+            json!({"session_key": self.key, "platform": platform}),
+        );
         let said = match &self.seat {
             Some(seat) => seat.wish(Wish::Say(taken.input)).await,
             None => false,

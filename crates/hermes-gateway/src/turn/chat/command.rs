@@ -113,35 +113,23 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    /// Commands of the program, and what is close to one.
+    /// Commands of the program, and names of skills; it knows what is close to one of those.
     async fn program_command(&mut self, msg: Msg, line: &str) {
-        let (known, close) = match slash::parse(line) {
-            Parsed::Command(def, _) if !def.surfaces.platform => {
-                let text = format!("/{} works only at the machine itself.", def.name);
-                return self.answer(&msg, "cmd", Some(&text)).await;
+        let text = match slash::parse(line) {
+            Parsed::Command(def, _) if !def.surfaces.platform || def.verb == Verb::Quit => {
+                format!("/{} works only at the machine itself.", def.name)
             }
-            Parsed::Command(def, _) => (def.verb != Verb::Quit, None),
-            Parsed::Unknown { typed, close, .. } => {
-                let offered = self.hub.commands();
-                let offered = offered
-                    .iter()
-                    .any(|one| one.name.eq_ignore_ascii_case(typed));
-                let near = |name: &&(&'static str, &str, &str)| slash::distance(name.0, typed) <= 2;
-                let own = OWN.iter().find(near).map(|own| own.0);
-                (offered, close.or(own.filter(|_| typed.len() >= 4)))
+            Parsed::Unknown {
+                typed, close: None, ..
+            } if typed.len() >= 4 => {
+                let near = |own: &&(&str, &str, &str)| slash::distance(own.0, typed) <= 2;
+                match OWN.iter().find(near) {
+                    Some((own, ..)) => format!("I do not know /{typed}. Did you mean /{own}?"),
+                    None => return self.commands.push_back(msg),
+                }
             }
-            Parsed::Text => (false, None),
+            _ => return self.commands.push_back(msg),
         };
-        if known {
-            self.commands.push_back(msg);
-            return;
-        }
-        let hint = close.map_or_else(
-            || " /help lists the commands.".to_owned(),
-            |close| format!(" Did you mean /{close}?"),
-        );
-        let typed = line.split_whitespace().next().unwrap_or(line);
-        let text = format!("I do not know {typed}.{hint}");
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 

@@ -16,8 +16,13 @@ pub(super) const JOINED: &str = "joined";
 /// The message of ours that shows the answer in the making.
 pub(super) const PREVIEW: &str = "preview";
 
-/// A message is tried this often.
+/// How many lives have tried.
+const TRIED: &str = "tried";
+
+/// A turn that did something is taken up again this often.
 const TRIES: u32 = 3;
+/// One that did nothing can begin anew more often.
+const BEGINNINGS: u32 = 6;
 
 impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The first look: what was begun comes before what is new.
@@ -105,7 +110,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         if let Some(text) = told {
             for msg in &group {
-                self.finish_with(&turn, msg, Some(text)).await;
+                self.answer(msg, "cmd", Some(text)).await;
             }
             return;
         }
@@ -122,7 +127,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         };
         match progress {
-            Progress::Answered(text) => self.deliver(&turn, &mine, &text).await,
+            Progress::Answered(text) => self.deliver(&mine, &text).await,
             Progress::Cut => {
                 let age = self.hub.clock.epoch_seconds() - mine[0].received_at;
                 let limit = self
@@ -132,7 +137,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                     .agent
                     .gateway_auto_continue_freshness;
                 if limit > 0 && age > limit as f64 {
-                    self.deliver(&turn, &mine, words::STALE).await;
+                    self.deliver(&mine, words::STALE).await;
                 } else {
                     self.again(mine, How::Resume).await;
                 }
@@ -155,26 +160,32 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let message_id = lead.incoming.message_id.clone();
         let notes = ledger.notes(lead.id).await?;
         let mut progress = ledger.progress(session, &message_id).await?;
-        let mut all_said = false;
+        let mut spoken = ledger.spoken_after(session, &message_id).await?;
+        // How many of them are one row of the transcript.
+        let mut said_first = 0;
         if progress == Progress::Untouched {
             // Words that came too late for a turn have begun the next one, under no id.
             let words = group.iter().map(|msg| msg.words(self.hub.settings.sharing));
-            let words = words.collect::<Vec<_>>().join("\n");
-            progress = ledger
-                .progress_of(session, &words, lead.received_at)
-                .await?;
-            all_said = progress != Progress::Untouched;
+            let words = words.collect::<Vec<_>>();
+            for count in (1..=words.len()).rev() {
+                let said = words[..count].join("\n");
+                let since = lead.received_at;
+                progress = ledger.progress_of(session, &said, since).await?;
+                if progress != Progress::Untouched {
+                    spoken = ledger.spoken_after_words(session, &said, since).await?;
+                    said_first = count;
+                    break;
+                }
+            }
         }
         if notes.contains_key(CUT) && matches!(progress, Progress::Answered(_)) {
             progress = Progress::Cut;
         }
-        if all_said {
-            return Ok((progress, group, Vec::new()));
-        }
-        let spoken = ledger.spoken_after(session, &message_id).await?;
         let (mut mine, mut others) = (Vec::new(), Vec::new());
         for (place, msg) in group.into_iter().enumerate() {
-            let joined = place == 0 || ledger.notes(msg.id).await?.contains_key(JOINED);
+            let joined = place == 0
+                || place < said_first
+                || ledger.notes(msg.id).await?.contains_key(JOINED);
             if joined || was_heard(&spoken, &msg.words(self.hub.settings.sharing)) {
                 mine.push(msg);
             } else {
@@ -185,27 +196,21 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// Ends a turn of an earlier life with this text.
-    async fn deliver(&self, turn: &str, msgs: &[Msg], text: &str) {
+    async fn deliver(&self, msgs: &[Msg], text: &str) {
         let lead = &msgs[0];
+        // Under an id of its own: the turn may have ended for other messages.
+        let turn = lead.attempt("turn");
+        let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
+        if !self.hub.claim(&ids, &turn, &self.cancel).await {
+            return;
+        }
         let target = lead.target();
         let notes = self.hub.ledger.notes(lead.id).await.unwrap_or_default();
         let silent = crate::render::is_silence(text);
         let mut chunks = if silent {
             Vec::new()
         } else {
-            let parted = crate::turn::media_out::part(text, &self.hub.media_guard(&target));
-            let mut chunks = self.hub.chunks(&target, &parted.text);
-            chunks.extend(parted.media.into_iter().map(|media| {
-                let extra = Extra {
-                    media: Some(media),
-                    ..Extra::default()
-                };
-                hermes_store::db::delivery::NewChunk {
-                    text: String::new(),
-                    extra: serde_json::to_value(extra).ok(),
-                }
-            }));
-            chunks
+            self.hub.chunks_with_files(&target, text)
         };
         if let Some(first) = chunks.first_mut() {
             let mut extra: Extra = first
@@ -224,8 +229,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let _ = outbound.delete(&target, message).await;
         }
         let end = Final {
-            turn: turn.to_owned(),
-            answers: msgs.iter().map(|msg| msg.id).collect(),
+            turn,
+            answers: ids,
             transcript: None,
             replies: self.replies(target, chunks),
         };
@@ -234,20 +239,24 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Once more, but not for ever.
     async fn again(&mut self, msgs: Vec<Msg>, how: How) {
-        if msgs[0].claims >= TRIES {
+        let lead = msgs[0].id;
+        let notes = self.hub.ledger.notes(lead).await.unwrap_or_default();
+        let tried = notes.get(TRIED).and_then(|text| text.parse().ok());
+        let tried: u32 = tried.unwrap_or(0) + 1;
+        let count = tried.to_string();
+        let note = self.hub.ledger.note(lead, TRIED, Some(&count));
+        if let Err(error) = note.await {
+            tracing::warn!("a turn that is tried again: {error}");
+        }
+        let most = if how == How::Resume {
+            TRIES
+        } else {
+            BEGINNINGS
+        };
+        if tried >= most {
             for msg in &msgs {
-                let turn = msg.turn.clone().unwrap_or_default();
-                let text = (msg.id == msgs[0].id).then_some(words::GAVE_UP);
-                // Two messages of one turn cannot end it twice.
-                let turn = if text.is_some() {
-                    turn
-                } else {
-                    msg.attempt("odd")
-                };
-                if text.is_none() && !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
-                    continue;
-                }
-                self.finish_with(&turn, msg, text).await;
+                let text = (msg.id == lead).then_some(words::GAVE_UP);
+                self.answer(msg, "cmd", text).await;
             }
             return;
         }

@@ -62,7 +62,7 @@ async fn commands_never_wait_for_a_turn() {
         ("a2", "/whoami", "Ann"),
         ("a3", "/help", "/usage: does usage"),
         ("a4", "/usage", "ran /usage"),
-        ("a5", "/modle", "Did you mean /model?"),
+        ("a5", "/aprove", "Did you mean /approve?"),
         ("a6", "/redraw", "only at the machine"),
         ("a7", "/platform", "fake: connected"),
     ] {

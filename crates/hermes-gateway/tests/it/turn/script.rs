@@ -1,11 +1,11 @@
 //! A program whose model remembers only what is in the transcript, as a real one does: it answers
 //! every message that the transcript has and that no answer followed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::front::{Follows, NEWS, News, Opened, Refusal, WISHES, Wish};
+use hermes_agent::front::{Follows, NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
@@ -81,7 +81,8 @@ impl Program for Scripted {
     }
 
     fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
-        unimplemented!("no scripts here")
+        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+        Box::pin(std::future::ready(Err(refusal)))
     }
 
     fn commands(&self) -> Vec<Offer> {
@@ -128,9 +129,9 @@ impl Conversation {
                     }
                 }
                 Wish::Order(AgentCommand::Steer(text)) => {
-                    if self.turn(text.as_str().into()).await.is_none() {
+                    let Some(_) = self.turn(text.as_str().into()).await else {
                         return;
-                    }
+                    };
                 }
                 Wish::Slash(line) => {
                     self.tell(News::Said {
@@ -399,7 +400,7 @@ impl Conversation {
     async fn answer(&self) -> String {
         let stored = self.store.load(&self.id).await.unwrap().unwrap();
         let mut open: Vec<String> = Vec::new();
-        let mut seen: HashMap<String, ()> = HashMap::new();
+        let mut seen = HashSet::new();
         for item in stored.items {
             match item.message {
                 Message::User(user) => {
@@ -419,7 +420,7 @@ impl Conversation {
                 Message::Assistant(_) => {}
             }
         }
-        open.retain(|line| seen.insert(line.clone(), ()).is_none());
+        open.retain(|line| seen.insert(line.clone()));
         format!("re: {}", open.join(" | "))
     }
 }

@@ -59,6 +59,24 @@ pub(crate) struct Bubble {
     pub gone: bool,
 }
 
+impl Bubble {
+    fn new(number: usize, message: &Outgoing) -> Self {
+        let buttons = message.buttons.iter().flatten();
+        let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
+        Self {
+            id: format!("b{number}"),
+            key: message.key.clone(),
+            chat: message.target.chat_id.clone(),
+            text: message.text.clone(),
+            buttons: buttons.collect(),
+            reply_to: message.reply_to.clone(),
+            media: message.media.as_ref().map(|media| media.path.clone()),
+            before: Vec::new(),
+            gone: false,
+        }
+    }
+}
+
 impl Screen {
     pub(crate) fn texts(&self, chat: &str) -> Vec<String> {
         let bubbles = self.bubbles.lock().unwrap();
@@ -115,25 +133,13 @@ impl Outbound for Phone {
                 let mut bubbles = self.screen.bubbles.lock().unwrap();
                 let idempotent = matches!(self.capabilities.recourse, Recourse::Idempotent { .. });
                 let known = bubbles.iter().find(|one| one.key == message.key);
-                match known.filter(|_| idempotent) {
-                    Some(known) => known.id.clone(),
-                    None => {
-                        let id = format!("b{}", bubbles.len());
-                        let buttons = message.buttons.iter().flatten();
-                        let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
-                        bubbles.push(Bubble {
-                            id: id.clone(),
-                            key: message.key.clone(),
-                            chat: message.target.chat_id.clone(),
-                            text: message.text.clone(),
-                            buttons: buttons.collect(),
-                            reply_to: message.reply_to.clone(),
-                            media: message.media.as_ref().map(|media| media.path.clone()),
-                            before: Vec::new(),
-                            gone: false,
-                        });
-                        id
-                    }
+                if let Some(known) = known.filter(|_| idempotent) {
+                    known.id.clone()
+                } else {
+                    let bubble = Bubble::new(bubbles.len(), message);
+                    let id = bubble.id.clone();
+                    bubbles.push(bubble);
+                    id
                 }
             };
             self.fuse.tick().await;

@@ -160,12 +160,7 @@ impl Delivery {
         self.store
             .read("reading how far a turn got", move |conn, _| {
                 let session = lineage::tip(conn, &session)?;
-                let asked: Option<i64> = conn
-                    .prepare_cached(
-                        "SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
-                            AND platform_message_id IS NULL AND content = ?2 AND timestamp >= ?3",
-                    )?
-                    .query_row(params![session, words, since], |row| row.get(0))?;
+                let asked = said(conn, &session, &words, since)?;
                 far(conn, &session, asked)
             })
             .await
@@ -183,6 +178,22 @@ impl Delivery {
         })
         .await
     }
+}
+
+/// The row of words that were said under no id.
+pub(super) fn said(
+    conn: &Connection,
+    session: &str,
+    words: &str,
+    since: f64,
+) -> Result<Option<i64>, Fault> {
+    let row = conn
+        .prepare_cached(
+            "SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
+                AND platform_message_id IS NULL AND content = ?2 AND timestamp >= ?3",
+        )?
+        .query_row(params![session, words, since], |row| row.get(0))?;
+    Ok(row)
 }
 
 /// What the transcript has after the row of a question.

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::{Delivery, Waiting, inbox};
+use crate::db::connection::Fault;
 use crate::db::lineage;
 
 /// A row of a transcript, as far as a cut turn needs to know it.
@@ -123,20 +124,30 @@ impl Delivery {
         self.store
             .read("reading what a turn heard", move |conn, _| {
                 let session = lineage::tip(conn, &session)?;
-                let mut statement = conn.prepare_cached(
-                    "SELECT role, COALESCE(content, '') FROM messages
-                     WHERE session_id = ?1 AND role IN ('user', 'tool') AND id >
-                        (SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
-                            AND platform_message_id = ?2)
-                     ORDER BY id",
-                )?;
-                let rows = statement.query_map([&session, &message_id], |row| {
-                    Ok(Spoken {
-                        role: row.get(0)?,
-                        content: row.get(1)?,
-                    })
-                })?;
-                Ok(rows.collect::<Result<_, _>>()?)
+                let asked: Option<i64> = conn
+                    .prepare_cached(
+                        "SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
+                            AND platform_message_id = ?2",
+                    )?
+                    .query_row([&session, &message_id], |row| row.get(0))?;
+                spoken(conn, &session, asked)
+            })
+            .await
+    }
+
+    /// The same after words that were said under no id, at this time or later.
+    pub async fn spoken_after_words(
+        &self,
+        session: &SessionId,
+        words: &str,
+        since: f64,
+    ) -> Result<Vec<Spoken>, StoreError> {
+        let (session, words) = (session.as_str().to_owned(), words.to_owned());
+        self.store
+            .read("reading what a turn heard", move |conn, _| {
+                let session = lineage::tip(conn, &session)?;
+                let asked = inbox::said(conn, &session, &words, since)?;
+                spoken(conn, &session, asked)
             })
             .await
     }
@@ -155,4 +166,19 @@ impl Delivery {
             })
             .await
     }
+}
+
+/// What people and tools said after a row.
+fn spoken(conn: &Connection, session: &str, after: Option<i64>) -> Result<Vec<Spoken>, Fault> {
+    let mut statement = conn.prepare_cached(
+        "SELECT role, COALESCE(content, '') FROM messages
+         WHERE session_id = ?1 AND role IN ('user', 'tool') AND id > ?2 ORDER BY id",
+    )?;
+    let rows = statement.query_map(params![session, after], |row| {
+        Ok(Spoken {
+            role: row.get(0)?,
+            content: row.get(1)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
