@@ -32,8 +32,10 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
         &[
             ("setup", "choose a model, keys, tools"),
             ("model", "choose, list and test models"),
-            ("tools", "what the agent may use"),
-            ("mcp", "servers that bring more tools"),
+            (
+                "tools",
+                "what the agent may use; mcp: servers that bring more",
+            ),
             ("config", "read and change settings"),
         ],
     ),
