@@ -362,8 +362,7 @@ impl Chat {
         let client = router.primary()?;
         let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
         store_tools.declare = commands.as_deref().map(Commands::declare);
-        let told = (&*source, commands.as_deref(), &place);
-        let prompt = home_prompt(args, cx, &config, told, &clock)?;
+        let prompt = home_prompt(args, cx, &config, (&*source, commands.as_deref(), &place), &clock)?;
         let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
@@ -379,6 +378,7 @@ impl Chat {
             sees: client.sees_tool_images(),
             window: client.info().context_length,
             commands: commands.as_deref(),
+            place: &place,
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
         let choice = tool_choice(args, &config, place.platform(&source));

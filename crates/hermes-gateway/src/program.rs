@@ -6,6 +6,7 @@ use hermes_agent::front::{Opened, Refusal};
 use hermes_core::BoxFuture;
 use hermes_core::message::Message;
 use hermes_core::tool::Tool;
+use serde_json::Value;
 use std::sync::Arc;
 
 use crate::platform::Offer;
@@ -51,6 +52,8 @@ pub struct Opening {
     pub unattended: bool,
     /// Tools of this place: sending to other chats.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// The chat it is held in, as jobs that are made in it remember it.
+    pub origin: Option<Value>,
     /// The session stays as it is when this conversation is closed; else it is ended.
     pub keep_open: bool,
 }

@@ -26,6 +26,7 @@ use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::Commands;
+use super::place::Place;
 use super::web;
 use crate::commands::Context;
 use crate::exit::Failure;
@@ -47,6 +48,8 @@ pub(crate) struct HandsDeps<'a> {
     pub(crate) window: u32,
     /// Where commands run; `None`: nowhere, because what the configuration names is not there.
     pub(crate) commands: Option<&'a Commands>,
+    /// What the front end adds.
+    pub(crate) place: &'a Place,
 }
 
 /// What a conversation can act with.
@@ -60,12 +63,19 @@ pub(crate) struct Hands {
 impl Hands {
     pub(crate) fn new(deps: &HandsDeps<'_>) -> Self {
         let post = Post::default();
-        let mut tools = vec![clarify(deps.config), children(deps, post.clone())];
+        let mut tools = vec![children(deps, post.clone())];
+        if !deps.place.is_job {
+            tools.push(clarify(deps.config));
+        }
         tools.extend(several_models(deps.cx, deps.config).ok());
         tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
         tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
         let clock = Arc::clone(&deps.clock);
-        tools.extend(programs::jobs(deps.cx, deps.config, &*deps.router, clock));
+        if !deps.place.is_job {
+            let origin = deps.place.origin.clone();
+            let jobs = programs::jobs(deps.cx, deps.config, &*deps.router, clock, origin);
+            tools.extend(jobs);
+        }
         let read = ReadMemory::default();
         let files = deps.commands.map(|commands| {
             let model = (deps.sees, deps.window);

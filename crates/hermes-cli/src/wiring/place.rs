@@ -38,6 +38,10 @@ pub(crate) struct Place {
     pub(crate) unattended: bool,
     /// Conversations are not named.
     pub(crate) untitled: bool,
+    /// The chat, as jobs that are made in it remember it.
+    pub(crate) origin: Option<serde_json::Value>,
+    /// It is a job: it makes no jobs and asks nobody.
+    pub(crate) is_job: bool,
     /// What is made once for all conversations of the process.
     pub(crate) stock: Option<Arc<Stock>>,
 }

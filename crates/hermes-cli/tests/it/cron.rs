@@ -136,6 +136,11 @@ fn a_job_runs_here_and_leaves_its_traces() {
             .to_string()
             .contains("You are doing a scheduled job.")
     );
+    let tools = request.body["tools"].to_string();
+    assert!(tools.contains("\"terminal\""));
+    for not_here in ["cronjob", "clarify", "send_message"] {
+        assert!(!tools.contains(&format!("\"{not_here}\"")), "{not_here}");
+    }
     let job = &cron(&setup, &["list", "--json"]).ok().json()[0];
     assert_eq!(
         (

@@ -92,6 +92,8 @@ impl Conversations {
             user_id: opening.user_id,
             is_platform: true,
             unattended: opening.unattended,
+            origin: opening.origin,
+            is_job: opening.source == "cron",
             untitled: UNTITLED.contains(&opening.source.as_str()),
             stock: Some(Arc::clone(&stock)),
             ..Place::default()

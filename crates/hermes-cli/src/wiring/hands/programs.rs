@@ -46,8 +46,10 @@ pub(super) fn jobs(
     config: &Config,
     router: &dyn ModelRouter,
     clock: Arc<dyn Clock>,
+    origin: Option<serde_json::Value>,
 ) -> Vec<Arc<dyn Tool>> {
     let mut deps = ScheduleDeps::from_config(&cx.home, config, clock);
+    deps.origin = origin;
     // A job that names no model notes which one was in use when it was made.
     deps.route = router.primary().ok().map(|client| {
         let route = client.route();

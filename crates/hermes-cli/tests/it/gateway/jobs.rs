@@ -210,3 +210,20 @@ fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
     );
     drop(life.stop());
 }
+
+#[test]
+fn a_job_that_is_made_in_a_chat_reports_there() {
+    let town = Town::new();
+    let job = json!({"action": "create", "schedule": "every 6h", "prompt": "look around", "name": "look"});
+    town.model.push(Reply::tool_call("c1", "cronjob", &job));
+    town.model.push_default(Reply::text("It is made."));
+    let life = Life::begin(&town.home, &[]);
+    town.telegram
+        .say(Says::text(ADA, "look around every six hours"));
+    town.see("It is made.");
+    let made = town.cron(&["list", "--json"]).ok().json();
+    assert_eq!(made[0]["deliver"], "origin");
+    assert_eq!(made[0]["origin"]["platform"], "telegram");
+    assert_eq!(made[0]["origin"]["chat_id"], ADA.to_string());
+    drop(life.stop());
+}
