@@ -13,7 +13,7 @@ use super::news::Turn;
 use super::{Chat, How, Job};
 use crate::program::Opening;
 use crate::seats::{Next, Seat};
-use crate::session::{Entry, ResetReason};
+use crate::session::{Entry, ResetReason, Source};
 use crate::spine::Ledger;
 use crate::turn::media_in::{self, Taken};
 use crate::turn::message::Msg;
@@ -253,6 +253,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             )],
             // The answer goes into the log or becomes a comment: there is nobody to ask.
             unattended: msg.target().platform == "webhook",
+            origin: origin(source, &msg.target().account),
             keep_open: true,
             ..Opening::default()
         }
@@ -276,4 +277,22 @@ fn again(msgs: &[Msg]) -> Taken {
     words::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
+}
+
+/// Where jobs that are made here report, in the shape of the original.
+fn origin(source: &Source, account: &str) -> Option<serde_json::Value> {
+    if source.platform == "webhook" {
+        return None;
+    }
+    let mut origin = json!({
+        "platform": source.platform,
+        "chat_id": source.chat_id,
+        "chat_name": source.chat_name,
+        "thread_id": source.thread_id,
+        "user_id": source.user_id,
+    });
+    if !account.is_empty() {
+        origin["account"] = json!(account);
+    }
+    Some(origin)
 }
