@@ -4,11 +4,14 @@ mod api;
 mod chaos;
 mod discord;
 mod email;
+mod flat;
 mod jobs;
+mod mcp_servers;
 mod people;
 mod process;
 mod slack;
 mod telegram;
+mod town;
 mod webhook;
 
 use std::os::unix::net::UnixDatagram;
