@@ -11,6 +11,8 @@ mod discord;
 #[cfg(test)]
 mod email;
 #[cfg(test)]
+mod idle;
+#[cfg(test)]
 mod original;
 #[cfg(test)]
 mod pairing;
