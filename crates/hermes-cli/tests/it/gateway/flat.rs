@@ -1,7 +1,9 @@
 //! Thousands of turns in hundreds of chats with MCP servers leave nothing behind.
 //!
 //! `cargo xtask flat` runs the long one; `HERMES_FLAT_PROGRAM` is the program to look at, and
-//! `HERMES_FLAT_TURNS` how many turns there are.
+//! `HERMES_FLAT_TURNS` how many turns there are. So that memory at the end is compared with that of
+//! conversations of the same length, people begin anew as often as they did until the first look;
+//! `HERMES_FLAT_NEW=0`: never.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -74,7 +76,11 @@ fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<Run> {
     let kept = TURNS.min(chats) * PEERS + OTHERS;
     let mut most: Option<Weight> = None;
     let mut warm = None;
+    let renews = std::env::var("HERMES_FLAT_NEW").ok() != Some("0".to_owned());
     for round in 1..=rounds {
+        if renews && round > warm_up && (round - 1).is_multiple_of(warm_up) {
+            town.renew();
+        }
         town.say(round, "echo");
         town.hear(round);
         let now = town.weight();
