@@ -25,8 +25,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-/// Sockets that nobody used for so long are closed: servers and proxies drop them silently.
-const IDLE_SOCKETS: Duration = Duration::from_secs(20);
+/// Sockets that nobody used for so long are closed: servers and proxies drop them silently. Node
+/// and uvicorn do so after five seconds, and a call on its way at that moment is of unknown fate.
+const IDLE_SOCKETS: Duration = Duration::from_secs(4);
 
 /// What ways to servers are made from.
 pub(crate) struct Workshop {
