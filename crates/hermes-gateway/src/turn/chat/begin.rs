@@ -205,7 +205,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             Some(seat) => seat.wish(Wish::Say(taken.input)).await,
             None => false,
         };
-        if !said {
+        if said {
+            self.join_waiting().await;
+        } else {
             self.broke().await;
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::switch::Switch;
-use super::{Chat, news};
+use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
 use crate::platform::{LinkState, Offer};
 use crate::settings::BusyMode;
@@ -139,7 +139,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if self.turn.is_some() {
             self.busy(msg, mode).await;
         } else {
-            self.enqueue(msg);
+            let apart = mode == BusyMode::Queue;
+            self.enqueue(msg, if apart { How::Apart } else { How::Fresh });
         }
     }
 

@@ -61,6 +61,8 @@ pub(super) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Fresh,
+    /// Wants a turn of its own.
+    Apart,
     /// The transcript has them; the turn was cut.
     Resume,
 }
@@ -308,25 +310,32 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             };
             return self.busy(msg, mode).await;
         }
-        self.enqueue(msg);
+        self.enqueue(msg, How::Fresh);
     }
 
     /// A message while a turn runs.
     async fn busy(&mut self, msg: Msg, mode: BusyMode) {
         let stopping = self.turn.as_ref().is_some_and(Turn::is_stopping);
         match mode {
-            BusyMode::Steer if !stopping && msg.incoming.media.is_empty() => {
+            // None overtakes those that wait already.
+            BusyMode::Steer
+                if !stopping && self.queue.is_empty() && msg.incoming.media.is_empty() =>
+            {
                 self.ack(&msg, "⏩").await;
                 self.steer(msg).await;
             }
             BusyMode::Interrupt => {
                 self.ack(&msg, "⚡").await;
-                self.enqueue(msg);
+                self.enqueue(msg, How::Fresh);
                 self.interrupt(news::Why::Message).await;
             }
-            BusyMode::Steer | BusyMode::Queue => {
+            BusyMode::Steer => {
                 self.ack(&msg, "⏳").await;
-                self.enqueue(msg);
+                self.enqueue(msg, How::Fresh);
+            }
+            BusyMode::Queue => {
+                self.ack(&msg, "⏳").await;
+                self.enqueue(msg, How::Apart);
             }
         }
     }
@@ -356,7 +365,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The message joins the turn that runs.
     async fn steer(&mut self, mut msg: Msg) {
         let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
-            return self.enqueue(msg);
+            return self.enqueue(msg, How::Fresh);
         };
         if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
             return;
@@ -370,6 +379,31 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         seat.wish(Wish::Order(AgentCommand::Steer(words))).await;
     }
 
+    /// Those that came while the turn was being made ready join it as well.
+    async fn join_waiting(&mut self) {
+        if self.hub.settings.busy != BusyMode::Steer {
+            return;
+        }
+        for _ in 0..JOINED {
+            let joins = self.queue.front().is_some_and(|job| {
+                let plain = |msg: &Msg| msg.incoming.media.is_empty();
+                job.how == How::Fresh && job.msgs.iter().all(plain)
+            });
+            let open = self.open_until.is_some() && self.queue.len() == 1;
+            if !joins || open || self.turn.is_none() {
+                return;
+            }
+            for msg in self
+                .queue
+                .pop_front()
+                .map(|job| job.msgs)
+                .unwrap_or_default()
+            {
+                self.steer(msg).await;
+            }
+        }
+    }
+
     async fn interrupt(&mut self, why: news::Why) {
         let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
             return;
@@ -381,7 +415,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Puts a message at the end of the queue, or to the one before it where both are parts of
     /// one.
-    fn enqueue(&mut self, msg: Msg) {
+    fn enqueue(&mut self, msg: Msg, how: How) {
         let style = Style::of(&self.hub.settings, &msg.source().platform);
         let limit = self.hub.capabilities(&msg.target()).limits.text;
         let chars = msg.incoming.text.chars().count();
@@ -391,7 +425,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let until = (!wait.is_zero()).then(|| Instant::now() + wait);
         if self.open_until.is_some()
             && let Some(last) = self.queue.back_mut()
-            && last.how == How::Fresh
+            && (last.how, how) == (How::Fresh, How::Fresh)
             && last.msgs.len() < JOINED
             && last
                 .msgs
@@ -400,7 +434,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         {
             last.msgs.push(msg);
         } else {
-            let (msgs, how) = (vec![msg], How::Fresh);
+            let msgs = vec![msg];
             self.queue.push_back(Job { msgs, how });
         }
         self.open_until = until;

@@ -144,9 +144,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
             Progress::Untouched => self.again(mine, How::Fresh).await,
         }
-        for msg in others {
-            self.again(vec![msg], How::Fresh).await;
+        if others.is_empty() {
+            return;
         }
+        // They may have begun a turn of their own since.
+        Box::pin(self.recover(others)).await;
     }
 
     /// How far a turn got, which messages are its own, and which it has not read.

@@ -201,21 +201,18 @@ fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress,
     let Some(asked) = asked else {
         return Ok(Progress::Untouched);
     };
-    let answer = conn
+    // The first one: what follows it belongs to a turn that began after this one.
+    let answer: Option<String> = conn
         .prepare_cached(
-            "SELECT CASE WHEN role = 'assistant' AND COALESCE(tool_calls, '') = ''
-                THEN content END
-             FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
-             ORDER BY id DESC LIMIT 1",
+            "SELECT content FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
+                AND role = 'assistant' AND COALESCE(tool_calls, '') = ''
+                AND COALESCE(content, '') <> '' ORDER BY id LIMIT 1",
         )?
-        .query_row(params![session, asked], |row| {
-            row.get::<_, Option<String>>(0)
-        })
-        .optional()?
-        .flatten();
+        .query_row(params![session, asked], |row| row.get(0))
+        .optional()?;
     Ok(match answer {
-        Some(text) if !text.is_empty() => Progress::Answered(text),
-        _ => Progress::Cut,
+        Some(text) => Progress::Answered(text),
+        None => Progress::Cut,
     })
 }
 

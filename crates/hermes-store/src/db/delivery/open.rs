@@ -74,6 +74,22 @@ impl Delivery {
             .await
     }
 
+    /// How many chunks a platform is owed.
+    pub async fn owed(&self, platform: &str) -> Result<usize, StoreError> {
+        let platform = platform.to_owned();
+        self.store
+            .read("counting chunks that are owed", move |conn, _| {
+                let count: i64 = conn
+                    .prepare_cached(
+                        "SELECT COUNT(*) FROM hermes_outbox JOIN delivery_obligations
+                         USING (obligation_id) WHERE open = 1 AND platform = ?1",
+                    )?
+                    .query_row([&platform], |row| row.get(0))?;
+                Ok(count as usize)
+            })
+            .await
+    }
+
     /// Remembers something about a message until it is answered; `None` forgets it.
     pub async fn note(
         &self,
@@ -168,11 +184,15 @@ impl Delivery {
     }
 }
 
-/// What people and tools said after a row.
+/// What people and tools said after a row and before the answer to it.
 fn spoken(conn: &Connection, session: &str, after: Option<i64>) -> Result<Vec<Spoken>, Fault> {
     let mut statement = conn.prepare_cached(
         "SELECT role, COALESCE(content, '') FROM messages
-         WHERE session_id = ?1 AND role IN ('user', 'tool') AND id > ?2 ORDER BY id",
+         WHERE session_id = ?1 AND role IN ('user', 'tool') AND id > ?2 AND NOT EXISTS (
+            SELECT 1 FROM messages a WHERE a.session_id = ?1 AND a.id > ?2 AND a.id < messages.id
+                AND a.active = 1 AND a.role = 'assistant' AND COALESCE(a.tool_calls, '') = ''
+                AND COALESCE(a.content, '') <> '')
+         ORDER BY id",
     )?;
     let rows = statement.query_map(params![session, after], |row| {
         Ok(Spoken {
