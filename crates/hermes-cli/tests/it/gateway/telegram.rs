@@ -238,3 +238,81 @@ fn words_are_seen_while_they_are_written() {
     story.see_text("Slowly, word by word it comes.");
     assert_eq!(story.telegram.shown(ADA).len(), 1);
 }
+
+const LISTENER: &str = "import sys, wave
+from pocketsphinx import Decoder
+with wave.open(sys.argv[1]) as memo:
+    decoder = Decoder(samprate=memo.getframerate())
+    decoder.start_utt()
+    decoder.process_raw(memo.readframes(memo.getnframes()), full_utt=True)
+    decoder.end_utt()
+    print(decoder.hyp().hypstr if decoder.hyp() else '')
+";
+
+/// What `cargo xtask setup` put there.
+fn unpacked(path: &str) -> std::path::PathBuf {
+    let target = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let found = target.join(path);
+    assert!(found.exists(), "{path} is missing; run: cargo xtask setup");
+    found
+}
+
+/// flite speaks, pocketsphinx listens: the memo is a real one, and so is the answer.
+#[test]
+fn a_voice_memo_is_heard_and_answered_by_voice() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let root = unpacked("exec/root");
+    let flite = format!(
+        "LD_LIBRARY_PATH={} {} -voice slt -f {{input_path}} -o {{output_path}}",
+        root.join("usr/lib/x86_64-linux-gnu").display(),
+        root.join("usr/bin/flite").display(),
+    );
+    let script = story.home.write("listen.py", LISTENER);
+    let ears = format!(
+        "{} {} {{input_path}} 2>/dev/null",
+        unpacked("voice-sdk/bin/python").display(),
+        script.display()
+    );
+    let mut config: serde_json::Value =
+        serde_json::from_str(&story.home.read("config.yaml")).unwrap();
+    config["stt"] = json!({"provider": "mine", "providers": {"mine": {"command": ears}}});
+    config["tts"] = json!({
+        "provider": "mine",
+        "providers": {"mine": {"command": flite, "output_format": "wav"}}
+    });
+    story.home.write("config.yaml", config.to_string());
+    story.model.push_default(Reply::text("The door is open."));
+    story.start();
+    story.say("/voice on");
+    story.see("that it speaks from now on", |shown| {
+        shown.text.to_lowercase().contains("voice")
+    });
+    let words = story
+        .home
+        .write("words.txt", "Hello, please open the door.");
+    let memo = story.home.work().join("memo.wav");
+    let spoken = std::process::Command::new("bash")
+        .args([
+            "-c",
+            &flite
+                .replace("{input_path}", "$0")
+                .replace("{output_path}", "$1"),
+        ])
+        .args([&words, &memo])
+        .status()
+        .unwrap();
+    assert!(spoken.success());
+    let bytes = std::fs::read(&memo).unwrap();
+    let says = Says::text(ADA, "").with_file("voice", "memo.wav", "audio/wav", &bytes);
+    story.telegram.say(says);
+    let echo = story.see("the echo", |shown| shown.text.contains("🎙"));
+    assert!(echo.text.contains("hello please open the"), "{}", echo.text);
+    story.see("the answer, spoken", |shown| {
+        let media = shown.media.as_ref();
+        media.is_some_and(|(_, file)| file.bytes.starts_with(b"RIFF"))
+    });
+    let asked = story.model.last_request();
+    let asked = asked.messages();
+    let asked = asked.last().unwrap()["content"].to_string();
+    assert!(asked.contains("hello please open the"), "{asked}");
+}
