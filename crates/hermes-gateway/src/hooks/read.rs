@@ -15,12 +15,9 @@ const TIMEOUT: u64 = 60;
 const LONGEST: u64 = 300;
 
 /// Events that commands of config.yaml can be on; those with a colon are the gateway's.
-const EVENTS: [&str; 14] = [
+const EVENTS: [&str; 10] = [
     "pre_tool_call",
     "post_tool_call",
-    "on_session_start",
-    "on_session_end",
-    "subagent_stop",
     "gateway:startup",
     "gateway:shutdown",
     "session:start",
@@ -28,7 +25,6 @@ const EVENTS: [&str; 14] = [
     "session:reset",
     "agent:start",
     "agent:end",
-    "agent:step",
     "command:*",
 ];
 

@@ -54,7 +54,7 @@ async fn a_hook_reads_the_event_and_its_failure_stops_nothing() {
             {"command": format!("cat > {}", seen.display())},
         ],
         "agent:ends": [{"command": "true"}],
-        "on_session_start": [{"matcher": "("}, {"command": "true", "timeout": "soon"}],
+        "session:start": [{"matcher": "("}, {"command": "true", "timeout": "soon"}],
     });
     let (list, problems) = load(&home, Some(&config), true);
     assert_eq!(problems.len(), 3, "{problems:?}");
