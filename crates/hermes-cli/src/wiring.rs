@@ -362,7 +362,13 @@ impl Chat {
         let client = router.primary()?;
         let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
         store_tools.declare = commands.as_deref().map(Commands::declare);
-        let prompt = home_prompt(args, cx, &config, (&*source, commands.as_deref(), &place), &clock)?;
+        let prompt = home_prompt(
+            args,
+            cx,
+            &config,
+            (&*source, commands.as_deref(), &place),
+            &clock,
+        )?;
         let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();

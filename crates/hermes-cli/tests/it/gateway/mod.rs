@@ -42,11 +42,11 @@ impl Life {
 
     pub(crate) fn with(home: &TempHome, set: impl FnOnce(Program) -> Program) -> Self {
         let mut life = Self::unready(home, set);
-        if !life.says("READY=1") {
-            let finished = finish(life.child.take().unwrap());
-            panic!("it ended: {finished:?}");
+        if life.says("READY=1") {
+            return life;
         }
-        life
+        let finished = finish(life.child.take().unwrap());
+        unreachable!("it ended: {finished:?}");
     }
 
     fn unready(home: &TempHome, set: impl FnOnce(Program) -> Program) -> Self {

@@ -283,10 +283,6 @@ fn a_voice_memo_is_heard_and_answered_by_voice() {
     story.home.write("config.yaml", config.to_string());
     story.model.push_default(Reply::text("The door is open."));
     story.start();
-    story.say("/voice on");
-    story.see("that it speaks from now on", |shown| {
-        shown.text.to_lowercase().contains("voice")
-    });
     let words = story
         .home
         .write("words.txt", "Hello, please open the door.");
