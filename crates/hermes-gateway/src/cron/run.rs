@@ -46,7 +46,7 @@ impl Inner {
     pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> Outcome {
         let work = async {
             let at = self.here();
-            if job.fields().get("no_agent") == Some(&Value::Bool(true)) {
+            if is_script_only(job) {
                 self.script_only(job, at, cancel).await
             } else {
                 self.with_agent(job, at, cancel).await
@@ -354,6 +354,11 @@ impl Inner {
             tracing::debug!("the session of a job has no title: {error}");
         }
     }
+}
+
+/// No agent: what the script prints is the result.
+pub(super) fn is_script_only(job: &Job) -> bool {
+    job.fields().get("no_agent") == Some(&Value::Bool(true))
 }
 
 fn workdir(job: &Job) -> Option<PathBuf> {

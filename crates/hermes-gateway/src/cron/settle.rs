@@ -10,7 +10,7 @@ use hermes_core::store::StoreError;
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{After, Finished, Job, RunEnd};
 
-use super::run::Outcome;
+use super::run::{Outcome, is_script_only};
 use super::{Inner, Report, Told, target, words};
 use crate::spine::Ledger;
 use crate::turn::{Post, PostError, Posting, Voice};
@@ -163,6 +163,8 @@ impl Inner {
             error: None,
             left: false,
         };
+        // What a script prints, and what goes wrong, may be words of anybody.
+        let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
             Some(error) => words::failure(job, error),
             None if words::is_silent(&run.response) => return nothing(Told::Silent),
@@ -201,6 +203,7 @@ impl Inner {
                 mirror: (mirror && origin.as_ref() == Some(&target)).then_some(Voice::User),
                 target,
                 text: text.clone(),
+                files,
             };
             match courier.post(posting).await {
                 Ok(_) | Err(PostError::Store(StoreError::Ended(_))) => owed += 1,

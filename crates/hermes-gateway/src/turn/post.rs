@@ -23,8 +23,11 @@ pub struct Posting {
     /// Unique for ever: the same one again is refused, so that nothing is said twice.
     pub id: String,
     pub target: Target,
-    /// Markdown; `MEDIA:` lines are files.
+    /// Markdown.
     pub text: String,
+    /// `MEDIA:` lines are files of this machine. Only for words of the agent: words of strangers,
+    /// which templates and scripts pass on, would name any file.
+    pub files: bool,
     /// The transcript of the chat that it goes to learns of it, by this voice. That waits for a
     /// turn of the chat to end, so it is not for a tool of that turn.
     pub mirror: Option<Voice>,
@@ -70,7 +73,11 @@ impl<L: Ledger + Clone> Post<L> {
     /// Stores a message. Returns how many chunks it is.
     pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
         let hub = &self.hub;
-        let chunks = hub.chunks_with_files(&posting.target, &posting.text);
+        let chunks = if posting.files {
+            hub.chunks_with_files(&posting.target, &posting.text)
+        } else {
+            hub.chunks(&posting.target, &posting.text)
+        };
         let entry = self.entry(&posting.target);
         let session_key = entry
             .as_ref()

@@ -156,6 +156,7 @@ impl<L: Ledger + Clone + 'static> SendMessage<L> {
             id,
             target,
             text: message.to_owned(),
+            files: true,
             mirror,
         };
         match self.post.send(posting).await {

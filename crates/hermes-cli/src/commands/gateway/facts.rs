@@ -93,6 +93,7 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
                 thread_id: field("thread_id"),
             },
             text: "♻️ The gateway is back. Your conversation goes on.".to_owned(),
+            files: false,
             mirror: None,
         };
         if let Err(error) = gateway.post().send(posting).await {

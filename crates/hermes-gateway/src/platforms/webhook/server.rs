@@ -404,6 +404,7 @@ impl Shared {
                 id: format!("webhook-{}-{}", call.name, call.id),
                 target,
                 text,
+                files: false,
                 mirror: None,
             };
             return match self.desk.post(posting).await {
