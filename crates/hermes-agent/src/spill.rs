@@ -1,7 +1,9 @@
 //! Results too long for the conversation go to a file; the model gets the beginning and is told
 //! how to read on.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::fence;
@@ -14,6 +16,9 @@ const SMALLEST_RESULT: usize = 8_000;
 const SMALLEST_STEP: usize = 16_000;
 /// Spilled files are kept this long.
 pub const KEEP: Duration = Duration::from_hours(24 * 7);
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
+/// Directories that are remembered as swept.
+const SWEPT: usize = 16;
 
 /// How many characters may enter the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,24 @@ pub(crate) async fn write(dir: &Path, path: &Path, text: String) -> std::io::Res
     tokio::io::AsyncWriteExt::flush(&mut file).await
 }
 
+/// Whether this process has not swept this directory for a while. Sessions begin by the thousand
+/// in a gateway; the first one of an hour sweeps for all.
+pub(crate) fn is_due(root: &Path, now: SystemTime) -> bool {
+    static LAST: Mutex<VecDeque<(PathBuf, SystemTime)>> = Mutex::new(VecDeque::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let recent = last.iter().any(|(dir, at)| {
+        let age = now.duration_since(*at);
+        dir == root && age.is_ok_and(|age| age < SWEEP_EVERY)
+    });
+    if !recent {
+        last.push_back((root.to_owned(), now));
+        while last.len() > SWEPT {
+            last.pop_front();
+        }
+    }
+    !recent
+}
+
 /// Removes spilled files of sessions that nobody touched for [`KEEP`]. Blocking.
 pub fn sweep(root: &Path, now: SystemTime) {
     let Ok(sessions) = std::fs::read_dir(root) else {
@@ -218,5 +241,14 @@ mod tests {
             SystemTime::now() + KEEP + Duration::from_hours(1),
         );
         assert!(!session.exists());
+    }
+
+    #[test]
+    fn a_directory_is_swept_once_an_hour() {
+        let root = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        assert!(is_due(root.path(), now));
+        assert!(!is_due(root.path(), now + SWEEP_EVERY / 2));
+        assert!(is_due(root.path(), now + SWEEP_EVERY));
     }
 }

@@ -541,6 +541,9 @@ impl Actor {
             return;
         };
         let now = self.deps.clock.now().into();
+        if !spill::is_due(&dir, now) {
+            return;
+        }
         let work = async move {
             let _ = tokio::task::spawn_blocking(move || spill::sweep(&dir, now)).await;
         };
