@@ -17,7 +17,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{
     Accepted, Delivery, Due, Final, Foreign, Inbound as Stored, NewChunk, Processes, Progress,
-    Settled, Spoken, Waiting,
+    Settled, Spoken, Target, Waiting,
 };
 
 pub use heart::beat;
@@ -92,6 +92,11 @@ pub trait Ledger: Send + Sync {
         words: &str,
         since: f64,
     ) -> impl Future<Output = Result<Vec<Spoken>, StoreError>> + Send;
+    /// Whether a chat waits for a chunk.
+    fn is_owed(&self, target: &Target) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = target;
+        std::future::ready(Ok(false))
+    }
     fn sent(&self, turn: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
     fn foreign(
         &self,
@@ -192,6 +197,10 @@ impl Ledger for Delivery {
         since: f64,
     ) -> Result<Vec<Spoken>, StoreError> {
         Delivery::spoken_after_words(self, session, words, since).await
+    }
+
+    async fn is_owed(&self, target: &Target) -> Result<bool, StoreError> {
+        Delivery::is_owed(self, target).await
     }
 
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {

@@ -38,6 +38,8 @@ pub(super) struct Stage {
     pub(super) rng: Arc<dyn Rng>,
     /// The message that an earlier life showed.
     pub(super) earlier: Option<String>,
+    /// Whether everything that was said before has been sent: a preview must not overtake it.
+    pub(super) clear: Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>,
     /// Stores the id of the message before anything else is done with it.
     pub(super) store: Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>,
 }
@@ -185,6 +187,9 @@ impl Player {
 
     async fn show(&mut self, text: &str) {
         let text = text.trim();
+        if self.message.is_none() && self.draft.is_none() && !(self.stage.clear)().await {
+            return;
+        }
         let result = tokio::time::timeout(CALL, self.call(text)).await;
         match result {
             Ok(Ok(())) => {

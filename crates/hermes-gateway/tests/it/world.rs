@@ -287,6 +287,10 @@ impl Ledger for Mortal {
         self.inner.spoken_after_words(session, words, since).await
     }
 
+    async fn is_owed(&self, target: &Target) -> Result<bool, StoreError> {
+        self.inner.is_owed(target).await
+    }
+
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
         self.inner.sent(turn).await
     }

@@ -142,6 +142,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
         }
         let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
         let reply = self.hub.reply_to(&self.target, 0);
+        let (looker, place) = (Arc::clone(&self.hub), self.target.clone());
         self.show = Some(Show::begin(Stage {
             outbound,
             target: self.target.clone(),
@@ -150,6 +151,10 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             typing,
             rng: Arc::clone(&self.hub.rng),
             earlier,
+            clear: Box::new(move || {
+                let (hub, place) = (Arc::clone(&looker), place.clone());
+                Box::pin(async move { hub.ledger.is_owed(&place).await.is_ok_and(|owed| !owed) })
+            }),
             store: Box::new(move |message| {
                 let hub = Arc::clone(&hub);
                 Box::pin(async move {

@@ -6,7 +6,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, params};
 
-use super::{Delivery, Waiting, inbox};
+use super::{Delivery, Target, Waiting, inbox};
 use crate::db::connection::Fault;
 use crate::db::lineage;
 
@@ -86,6 +86,27 @@ impl Delivery {
                     )?
                     .query_row([&platform], |row| row.get(0))?;
                 Ok(count as usize)
+            })
+            .await
+    }
+
+    /// Whether a place is owed something: what is sent there by other ways would overtake it.
+    pub async fn is_owed(&self, target: &Target) -> Result<bool, StoreError> {
+        let target = target.clone();
+        self.store
+            .read("looking for chunks of a chat", move |conn, _| {
+                Ok(conn
+                    .prepare_cached(
+                        "SELECT 1 FROM hermes_outbox o JOIN delivery_obligations d
+                         USING (obligation_id) WHERE o.open = 1 AND d.platform = ?1
+                            AND o.account = ?2 AND d.chat_id = ?3 AND d.thread_id IS ?4 LIMIT 1",
+                    )?
+                    .exists(params![
+                        target.platform,
+                        target.account,
+                        target.chat_id,
+                        target.thread_id
+                    ])?)
             })
             .await
     }
