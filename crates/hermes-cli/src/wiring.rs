@@ -394,7 +394,7 @@ impl Chat {
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: hooks::around(Arc::clone(&tools), &hooks::of(cx, &config)),
+            tools: hooks::around(Arc::clone(&tools), &hooks::of(cx, &config, stock.is_some())),
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),

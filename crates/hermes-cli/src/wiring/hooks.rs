@@ -27,9 +27,12 @@ pub(crate) fn load(cx: &Context, config: &Config) -> (Vec<Hook>, Vec<String>) {
     hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
 }
 
-/// The same for whoever only runs them: what is wrong is in the log.
-pub(crate) fn of(cx: &Context, config: &Config) -> Hooks {
+/// The same for whoever only runs them. `told`: what is wrong was said when the process began.
+pub(crate) fn of(cx: &Context, config: &Config, told: bool) -> Hooks {
     let (list, problems) = load(cx, config);
+    if told {
+        return Hooks::new(list);
+    }
     for problem in problems {
         tracing::warn!("{problem}");
     }

@@ -299,7 +299,7 @@ fn calls(
             })
         },
         happened: {
-            let hooks = wiring::hooks::of(cx, &settings.config);
+            let hooks = wiring::hooks::of(cx, &settings.config, false);
             Arc::new(move |event, about| facts::happened(&hooks, event, about))
         },
     };
