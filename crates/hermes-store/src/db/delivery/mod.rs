@@ -137,6 +137,8 @@ pub struct Chunk {
     pub phase: Phase,
     /// Attempts so far.
     pub tries: u32,
+    /// How many of them ended without anybody knowing whether it arrived.
+    pub unclear: u32,
     pub first_attempt_at: Option<f64>,
     pub last_attempt_at: Option<f64>,
 }

@@ -1,6 +1,5 @@
 //! Chunks that are owed.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use hermes_core::store::StoreError;
@@ -28,32 +27,13 @@ impl Delivery {
         let now = self.store.now();
         self.store
             .read("reading chunks that are due", move |conn, _| {
-                let mut statement = conn.prepare_cached(
-                    "SELECT o.seq, o.obligation_id, d.session_key, d.platform, o.account, d.chat_id,
-                            d.thread_id, o.turn, o.part, d.content, o.extra, d.state, o.ambiguous,
-                            o.tries, o.first_attempt_at, o.last_attempt_at, o.due_at
-                     FROM hermes_outbox o JOIN delivery_obligations d USING (obligation_id)
-                     WHERE o.open = 1 ORDER BY o.seq",
-                )?;
-                let mut rows = statement.query([])?;
-                let within = |target: &Target| {
-                    reachable.iter().any(|(platform, account)| {
-                        *platform == target.platform && *account == target.account
-                    })
-                };
-                let (mut lanes, mut due) = (HashSet::new(), Due::default());
-                while let Some(row) = rows.next()? {
-                    let (lane, at, chunk) = chunk(row)?;
-                    let reachable = within(&lane);
-                    if !lanes.insert(lane) || !reachable {
-                        continue;
-                    }
-                    let Some(chunk) = chunk else { continue };
-                    if at > now || due.chunks.len() >= limit {
-                        due.next_at = Some(due.next_at.map_or(at, |next| next.min(at)));
-                    } else {
-                        due.chunks.push(chunk);
-                    }
+                let mut due = Due::default();
+                for (platform, account) in &reachable {
+                    let next = heads(conn, platform, account, now, limit, &mut due.chunks)?;
+                    due.next_at = match (due.next_at, next) {
+                        (Some(one), Some(other)) => Some(one.min(other)),
+                        (one, other) => one.or(other),
+                    };
                 }
                 Ok(due)
             })
@@ -269,7 +249,8 @@ fn settle(conn: &Connection, seq: i64, settled: &Settled, now: f64) -> Result<()
         return Err(not_open(seq));
     }
     conn.prepare_cached(
-        "UPDATE hermes_outbox SET open = ?2, ambiguous = ?3, due_at = ?4, marked = ?5,
+        "UPDATE hermes_outbox SET open = ?2, unclear = unclear + (?3 AND NOT ambiguous),
+            ambiguous = ?3, due_at = ?4, marked = ?5,
             platform_message_id = COALESCE(?6, platform_message_id) WHERE seq = ?1",
     )?
     .execute(params![seq, open, ambiguous, due, marked, id])?;
@@ -294,38 +275,80 @@ fn not_open(seq: i64) -> Fault {
     StoreError::Invalid(format!("chunk {seq} is not in a state for that")).into()
 }
 
-/// The place, when it is due, and the chunk; `None`: it is being sent right now, and holds the
-/// place.
-fn chunk(row: &Row<'_>) -> Result<(Target, f64, Option<Chunk>), rusqlite::Error> {
-    let target = Target {
-        platform: row.get(3)?,
-        account: row.get(4)?,
-        chat_id: row.get(5)?,
-        thread_id: row.get(6)?,
-    };
+/// The first open chunk of each chat of an account, without its text: texts are read only of
+/// those that leave now.
+const HEADS: &str = "
+    WITH heads AS (
+        SELECT MIN(o.seq) AS seq
+        FROM hermes_outbox o JOIN delivery_obligations d USING (obligation_id)
+        WHERE o.open = 1 AND o.account = ?2 AND d.platform = ?1
+        GROUP BY d.chat_id, d.thread_id)";
+
+/// Those that can be looked at now. One that is being sent holds its chat.
+const READY: &str = "
+    FROM heads JOIN hermes_outbox o USING (seq) JOIN delivery_obligations d USING (obligation_id)
+    WHERE (d.state IN ('pending', 'failed') OR o.ambiguous = 1)";
+
+/// Adds what is due, up to `limit` in all. Returns when the first of the others is due.
+fn heads(
+    conn: &Connection,
+    platform: &str,
+    account: &str,
+    now: f64,
+    limit: usize,
+    due: &mut Vec<Chunk>,
+) -> Result<Option<f64>, Fault> {
+    let mut statement = conn.prepare_cached(&format!(
+        "{HEADS} SELECT o.seq, o.obligation_id, d.session_key, d.platform, o.account, d.chat_id,
+            d.thread_id, o.turn, o.part, d.content, o.extra, d.state, o.ambiguous, o.tries,
+            o.first_attempt_at, o.last_attempt_at, o.unclear
+         {READY} AND o.due_at <= ?3 ORDER BY o.seq LIMIT ?4"
+    ))?;
+    let room = limit.saturating_sub(due.len());
+    // One more tells whether there are others.
+    let asked = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1);
+    let mut rows = statement.query(params![platform, account, now, asked])?;
+    for _ in 0..room {
+        let Some(row) = rows.next()? else { break };
+        due.push(chunk(row)?);
+    }
+    if rows.next()?.is_some() {
+        return Ok(Some(now));
+    }
+    let later = conn
+        .prepare_cached(&format!(
+            "{HEADS} SELECT MIN(o.due_at) {READY} AND o.due_at > ?3"
+        ))?
+        .query_row(params![platform, account, now], |row| row.get(0))?;
+    Ok(later)
+}
+
+fn chunk(row: &Row<'_>) -> Result<Chunk, rusqlite::Error> {
     let state: String = row.get(11)?;
-    let ambiguous: bool = row.get(12)?;
-    let due_at = row.get(16)?;
     let phase = match state.as_str() {
         "pending" => Phase::Pending { marked: false },
         "failed" => Phase::Pending { marked: true },
-        _ if ambiguous => Phase::Ambiguous,
-        _ => return Ok((target, due_at, None)),
+        _ => Phase::Ambiguous,
     };
     let extra: Option<String> = row.get(10)?;
-    let chunk = Chunk {
+    Ok(Chunk {
         seq: row.get(0)?,
         key: row.get(1)?,
         session_key: row.get(2)?,
-        target: target.clone(),
+        target: Target {
+            platform: row.get(3)?,
+            account: row.get(4)?,
+            chat_id: row.get(5)?,
+            thread_id: row.get(6)?,
+        },
         turn: row.get(7)?,
         part: row.get(8)?,
         text: row.get(9)?,
         extra: extra.and_then(|text| serde_json::from_str(&text).ok()),
         phase,
         tries: row.get(13)?,
+        unclear: row.get(16)?,
         first_attempt_at: row.get(14)?,
         last_attempt_at: row.get(15)?,
-    };
-    Ok((target, due_at, Some(chunk)))
+    })
 }

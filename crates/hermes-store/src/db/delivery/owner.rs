@@ -161,7 +161,7 @@ fn resume(conn: &Connection, me: &Owner, now: f64) -> Result<Left, Fault> {
         [],
     )?;
     conn.execute(
-        "UPDATE hermes_outbox SET ambiguous = 1, due_at = ?1 WHERE open = 1 AND ambiguous = 0
+        "UPDATE hermes_outbox SET ambiguous = 1, unclear = unclear + 1, due_at = ?1 WHERE open = 1 AND ambiguous = 0
            AND EXISTS (SELECT 1 FROM delivery_obligations d
                        WHERE d.obligation_id = hermes_outbox.obligation_id AND d.state = 'attempting')",
         [now],

@@ -65,6 +65,7 @@ CREATE TABLE IF NOT EXISTS hermes_outbox (
     ambiguous INTEGER NOT NULL DEFAULT 0,
     marked INTEGER NOT NULL DEFAULT 0,
     tries INTEGER NOT NULL DEFAULT 0,
+    unclear INTEGER NOT NULL DEFAULT 0,
     first_attempt_at REAL,
     last_attempt_at REAL,
     due_at REAL NOT NULL,
@@ -75,5 +76,14 @@ CREATE INDEX IF NOT EXISTS idx_hermes_outbox_open ON hermes_outbox(seq) WHERE op
 
 pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
     conn.execute_batch(TABLES)?;
+    // Tables of an earlier version lack it.
+    let counts = conn
+        .prepare("SELECT 1 FROM pragma_table_info('hermes_outbox') WHERE name = 'unclear'")?
+        .exists([])?;
+    if !counts {
+        conn.execute_batch(
+            "ALTER TABLE hermes_outbox ADD COLUMN unclear INTEGER NOT NULL DEFAULT 0",
+        )?;
+    }
     Ok(())
 }

@@ -309,6 +309,88 @@ async fn what_was_being_sent_is_ambiguous_and_a_mark_stays() {
 }
 
 #[tokio::test]
+async fn only_what_leaves_now_is_read() {
+    let home = Home::new();
+    let (delivery, _) = home.own(1, &[]).await.unwrap();
+    let chats = ["5", "6", "7"].map(|chat| reply(chat, &["first", "second"]));
+    delivery
+        .finish(end("t1", &[], chats.to_vec()))
+        .await
+        .unwrap();
+    // Whoever reads these stumbles.
+    let path = home.dir.path().join("state.db");
+    rusqlite::Connection::open(path)
+        .unwrap()
+        .execute_batch(
+            "UPDATE delivery_obligations SET content = x'ff' WHERE content = 'second' OR chat_id = '7'",
+        )
+        .unwrap();
+    let here = vec![("telegram".to_owned(), String::new())];
+    let found = delivery.due(here.clone(), 2).await.unwrap();
+    let texts: Vec<&str> = found
+        .chunks
+        .iter()
+        .map(|chunk| chunk.text.as_str())
+        .collect();
+    assert_eq!(texts, ["first", "first"]);
+    assert_eq!(found.next_at, Some(home.store_now()), "there is more");
+}
+
+#[tokio::test]
+async fn attempts_that_nobody_knows_the_end_of_are_counted() {
+    let home = Home::new();
+    let (delivery, _) = home.own(1, &[]).await.unwrap();
+    delivery
+        .finish(end("t1", &[], vec![reply("5", &["one"])]))
+        .await
+        .unwrap();
+    let seq = only(&delivery).await.seq;
+    let unknown = Settled::Ambiguous {
+        error: "reset".to_owned(),
+        at: 0.0,
+    };
+    let retry = Settled::Retry {
+        error: "offline".to_owned(),
+        at: 0.0,
+    };
+    delivery.begin_send(seq).await.unwrap();
+    delivery.settle(seq, retry).await.unwrap();
+    assert_eq!(only(&delivery).await.unclear, 0, "that one was clear");
+    delivery.begin_send(seq).await.unwrap();
+    delivery.settle(seq, unknown.clone()).await.unwrap();
+    // Looking into it is no attempt.
+    delivery.settle(seq, unknown).await.unwrap();
+    assert_eq!(only(&delivery).await.unclear, 1);
+    let resend = Settled::Resend { marked: true };
+    delivery.settle(seq, resend).await.unwrap();
+    delivery.begin_send(seq).await.unwrap();
+    let (delivery, _) = home.own(2, &[]).await.unwrap();
+    let chunk = only(&delivery).await;
+    assert_eq!(
+        (chunk.unclear, chunk.tries),
+        (2, 3),
+        "nor was the last life sure"
+    );
+}
+
+#[tokio::test]
+async fn tables_of_an_earlier_version_are_completed() {
+    let home = Home::new();
+    let (delivery, _) = home.own(1, &[]).await.unwrap();
+    delivery
+        .finish(end("t1", &[], vec![reply("5", &["one"])]))
+        .await
+        .unwrap();
+    let path = home.dir.path().join("state.db");
+    rusqlite::Connection::open(path)
+        .unwrap()
+        .execute_batch("ALTER TABLE hermes_outbox DROP COLUMN unclear")
+        .unwrap();
+    let (delivery, _) = home.own(2, &[]).await.unwrap();
+    assert_eq!(only(&delivery).await.unclear, 0);
+}
+
+#[tokio::test]
 async fn plain_use_of_a_home_adds_no_tables_and_old_rows_go() {
     let home = Home::new();
     let tables = |home: &Home| -> i64 {
