@@ -364,6 +364,10 @@ async fn some_routes_only_deliver() {
         (posted[0].text.as_str(), posted[0].target.chat_id.as_str()),
         ("Down: a", "home")
     );
+    assert!(
+        !posted[0].files,
+        "a caller could name any file of this machine"
+    );
     assert_eq!(life.github("lost", "2", "{}").await.0, 502);
     assert_eq!(
         life.github("gh", "3", r#"{"repo": "a/b; rm", "n": 1}"#)
@@ -404,4 +408,79 @@ async fn subscriptions_take_effect_while_it_runs() {
         .call("new", &[("X-Hub-Signature-256", &signature)], "{}")
         .await;
     assert_eq!(status, 202);
+}
+
+/// A script that waits until it is told to go on.
+const WAITING: &str = "touch started; while [ ! -e go ]; do sleep 0.01; done; cat";
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_has_called_all_the_same() {
+    use tokio::io::AsyncWriteExt as _;
+    let home = tempfile::tempdir().unwrap();
+    let scripts = home.path().join("scripts");
+    std::fs::create_dir(&scripts).unwrap();
+    std::fs::write(scripts.join("s.sh"), WAITING).unwrap();
+    let mut life = Life::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
+    let address = life.url.strip_prefix("http://").unwrap().to_owned();
+    let mut caller = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let request = format!(
+        "POST /webhooks/r HTTP/1.1\r\nHost: {address}\r\nX-Gitlab-Token: s3cret\r\n\
+         X-Request-ID: d-1\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
+    caller.write_all(request.as_bytes()).await.unwrap();
+    let started = async {
+        while !scripts.join("started").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), started)
+        .await
+        .unwrap();
+    drop(caller);
+    // The server has seen the end of the connection when it has answered another.
+    life.healthy().await;
+    std::fs::write(scripts.join("go"), "").unwrap();
+    let stored = tokio::time::timeout(Duration::from_secs(20), life.stored.recv()).await;
+    assert!(stored.expect("the call is not lost").is_some());
+    let again = [("X-Gitlab-Token", "s3cret"), ("X-Request-ID", "d-1")];
+    let (status, answer) = life.call("r", &again, "{}").await;
+    assert_eq!((status, &answer["status"]), (200, &json!("duplicate")));
+    assert_eq!(life.waiting().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_script_that_breaks_or_takes_too_long_loses_no_call() {
+    let home = tempfile::tempdir().unwrap();
+    let script = home.path().join("scripts/s.sh");
+    std::fs::create_dir(home.path().join("scripts")).unwrap();
+    let mut extra = routes(&json!({"script": "s.sh"}));
+    extra["script_timeout_seconds"] = json!(1);
+    let life = Life::new(home.path(), extra).await;
+    for broken in [None, Some("kill -9 $$"), Some("exec sleep 600")] {
+        if let Some(text) = broken {
+            std::fs::write(&script, text).unwrap();
+        }
+        let (status, answer) = life.github("r", "d-1", "{}").await;
+        assert_eq!(status, 500, "{broken:?} {answer}");
+    }
+    std::fs::write(&script, "cat").unwrap();
+    assert_eq!(life.github("r", "d-1", "{}").await.0, 202);
+}
+
+#[tokio::test]
+async fn whoever_connects_and_says_nothing_is_let_go() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let address = life.url.strip_prefix("http://").unwrap();
+    let mut caller = tokio::net::TcpStream::connect(address).await.unwrap();
+    caller
+        .write_all(b"POST /webhooks/r HTTP/1.1\r\nX: ")
+        .await
+        .unwrap();
+    tokio::time::pause();
+    let mut answer = Vec::new();
+    let ended = caller.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_mins(2), ended).await;
+    assert!(ended.is_ok(), "the connection stays open");
 }

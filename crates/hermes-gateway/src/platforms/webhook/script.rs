@@ -10,6 +10,8 @@ use tokio::process::Command;
 
 /// The most that a script may say.
 const OUTPUT: u64 = 1 << 20;
+/// What is read of its complaints.
+const COMPLAINTS: u64 = 8 << 10;
 /// What it sees of the environment: nothing that is secret.
 const VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL",
@@ -34,12 +36,12 @@ pub(super) async fn run(
         .env("HERMES_HOME", home)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let input = payload.to_string();
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let talk = async {
         let write = async {
             if let Some(mut stdin) = stdin {
@@ -54,10 +56,18 @@ pub(super) async fn run(
             }
             said
         };
-        let ((), said) = tokio::join!(write, read);
-        (said, child.wait().await)
+        let complain = async {
+            let mut said = Vec::new();
+            if let Some(mut stderr) = stderr {
+                let _ = (&mut stderr).take(COMPLAINTS).read_to_end(&mut said).await;
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            }
+            String::from_utf8_lossy(&said).trim().to_owned()
+        };
+        let ((), said, complaints) = tokio::join!(write, read, complain);
+        (said, complaints, child.wait().await)
     };
-    let (said, status) = tokio::time::timeout(patience, talk).await.map_err(|_| {
+    let (said, complaints, status) = tokio::time::timeout(patience, talk).await.map_err(|_| {
         format!(
             "{}: not done within {} s",
             path.display(),
@@ -66,10 +76,20 @@ pub(super) async fn run(
     })?;
     let status = status.map_err(|error| format!("{}: {error}", path.display()))?;
     if !status.success() {
-        tracing::info!("webhook: {} dropped a call ({status})", path.display());
+        let about = format!("{}: {status}: {complaints}", path.display());
+        if is_broken(status.code(), &complaints) {
+            return Err(about);
+        }
+        tracing::info!("webhook: a script dropped a call: {about}");
         return Ok(None);
     }
     Ok(read(String::from_utf8_lossy(&said).trim(), payload))
+}
+
+/// A status other than 0 drops the call, unless it is not the script that says so: it was killed,
+/// a program in it cannot be run, or Python gave it up.
+fn is_broken(code: Option<i32>, complaints: &str) -> bool {
+    matches!(code, None | Some(126 | 127)) || complaints.contains("Traceback (most recent call")
 }
 
 fn read(said: &str, payload: &Value) -> Option<Value> {
@@ -153,6 +173,15 @@ mod tests {
             std::fs::write(scripts.join("s.sh"), text).unwrap();
             let got = run(home.path(), "s.sh", &payload, Duration::from_secs(20)).await;
             assert_eq!(got, expected, "{text}");
+        }
+        for broken in [
+            "no-such-program",
+            "kill -9 $$",
+            "python3 -c 'raise ValueError'",
+        ] {
+            std::fs::write(scripts.join("s.sh"), broken).unwrap();
+            let got = run(home.path(), "s.sh", &payload, Duration::from_secs(20)).await;
+            assert!(got.is_err(), "{broken}: {got:?}");
         }
         std::fs::write(scripts.join("s.sh"), "exec sleep 600").unwrap();
         let slow = run(home.path(), "s.sh", &payload, Duration::from_millis(50)).await;

@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
+use hermes_core::task;
 use hermes_store::db::delivery::Target;
 use hermes_store::skills::{Library, View};
 use serde_json::{Value, json};
@@ -170,13 +171,11 @@ impl Inbound for Server {
                 pause = Duration::from_secs(1);
                 link.health.received(self.shared.clock.epoch_seconds());
                 let app = app(Arc::clone(&self.shared), link.clone());
-                let serve = listeners.into_iter().map(|listener| {
-                    let served = axum::serve(listener, app.clone());
-                    let cancel = link.cancel.clone();
-                    served
-                        .with_graceful_shutdown(async move { cancel.cancelled().await })
-                        .into_future()
-                });
+                let stop = link.cancel.child_token();
+                let _stop_when_dropped = stop.clone().drop_guard();
+                let serve = listeners
+                    .into_iter()
+                    .map(|listener| crate::api::server::run(listener, app.clone(), stop.clone()));
                 let ended = tokio::select! {
                     ended = futures_util::future::join_all(serve) => ended,
                     never = self.shared.tidy() => match never {},
@@ -210,7 +209,7 @@ async fn called(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    shared.call(&link, &route, &headers, body).await
+    shared.call(link, route, headers, body).await
 }
 
 async fn called_with_profile(
@@ -219,7 +218,7 @@ async fn called_with_profile(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    shared.call(&link, &route, &headers, body).await
+    shared.call(link, route, headers, body).await
 }
 
 fn refuse(status: StatusCode, error: &str) -> Response {
@@ -247,11 +246,17 @@ impl Shared {
         }
     }
 
-    async fn call(&self, link: &Link, name: &str, headers: &HeaderMap, body: Body) -> Response {
+    async fn call(
+        self: Arc<Self>,
+        link: Link,
+        name: String,
+        headers: HeaderMap,
+        body: Body,
+    ) -> Response {
         let (route, secret) = {
             let mut routes = lock(&self.routes);
             routes.refresh();
-            let Some(route) = routes.get(name).cloned() else {
+            let Some(route) = routes.get(&name).cloned() else {
                 return refuse(StatusCode::NOT_FOUND, "Unknown route");
             };
             let secret = routes.secret_of(&route).map(str::to_owned);
@@ -273,8 +278,8 @@ impl Shared {
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "The body did not come"),
         };
         if secret != NO_SECRET {
-            match verify(headers, &body, &secret, self.clock.now().timestamp()) {
-                Ok(Scheme::V1) => self.warn_of_v1(name),
+            match verify(&headers, &body, &secret, self.clock.now().timestamp()) {
+                Ok(Scheme::V1) => self.warn_of_v1(&name),
                 Ok(_) => {}
                 Err(why) => {
                     tracing::warn!(route = name, "webhook: a call is refused: {why}");
@@ -282,44 +287,48 @@ impl Shared {
                 }
             }
         }
+        // Not cut when the client goes away: some wait for less than a script takes, and never
+        // come again.
+        let rest = async move { self.once(&link, (&name, route), &headers, &body).await };
+        match task::spawn("webhook call", rest).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(_)) | Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "Try again later"),
+        }
+    }
+
+    /// A call whose sender is known, unless it is known itself.
+    async fn once(
+        &self,
+        link: &Link,
+        route: (&str, Route),
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Response {
         let id = delivery_id(headers);
-        let key = format!("{name}\n{id}");
-        match self.is_repeated(name, &id, &key).await {
+        let duplicate = say(
+            StatusCode::OK,
+            json!({"status": "duplicate", "delivery_id": id}),
+        );
+        let Some(mark) = Mark::set(&self.recent, format!("{}\n{id}", route.0)) else {
+            return duplicate;
+        };
+        // By an earlier life, or longer ago than is remembered here.
+        match self.desk.received(&chat_id(route.0, &id), &id).await {
             Ok(false) => {}
             Ok(true) => {
-                return say(
-                    StatusCode::OK,
-                    json!({"status": "duplicate", "delivery_id": id}),
-                );
+                mark.keep();
+                return duplicate;
             }
             Err(error) => {
                 tracing::error!("webhook: {error}");
                 return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
             }
         }
-        let response = self.admitted(link, (name, route), headers, &body, id).await;
-        if response.status() != StatusCode::ACCEPTED {
-            // Whoever was turned away may come again.
-            lock(&self.recent).forget(&key);
+        let response = self.admitted(link, route, headers, body, id).await;
+        if response.status() == StatusCode::ACCEPTED {
+            mark.keep();
         }
         response
-    }
-
-    /// Known here, or stored by an earlier life.
-    async fn is_repeated(
-        &self,
-        name: &str,
-        id: &str,
-        key: &str,
-    ) -> Result<bool, hermes_core::store::StoreError> {
-        if !lock(&self.recent).remember(key) {
-            return Ok(true);
-        }
-        let stored = self.desk.received(&chat_id(name, id), id).await;
-        if stored.is_err() {
-            lock(&self.recent).forget(key);
-        }
-        stored
     }
 
     async fn admitted(
@@ -366,8 +375,8 @@ impl Shared {
                     Ok(Some(changed)) => changed,
                     Ok(None) => return ignored("script"),
                     Err(error) => {
-                        tracing::error!(route = name, "webhook: a call is dropped: {error}");
-                        return ignored("script");
+                        tracing::error!(route = name, "webhook: a call is not taken: {error}");
+                        return refuse(StatusCode::INTERNAL_SERVER_ERROR, "The script failed");
                     }
                 }
             }
@@ -549,6 +558,33 @@ impl Shared {
                 route,
                 "webhook: signatures without a time: whoever saw a call can repeat it. X-Webhook-Signature-V2 with X-Webhook-Timestamp prevents that"
             );
+        }
+    }
+}
+
+/// Says that a call is known. Taken back when it is dropped: whoever was turned away, or whose call
+/// broke, may come again.
+struct Mark<'a> {
+    recent: &'a Mutex<Recent>,
+    key: String,
+}
+
+impl<'a> Mark<'a> {
+    /// `None`: it was known.
+    fn set(recent: &'a Mutex<Recent>, key: String) -> Option<Self> {
+        let new = lock(recent).remember(&key);
+        new.then_some(Self { recent, key })
+    }
+
+    fn keep(mut self) {
+        self.key.clear();
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        if !self.key.is_empty() {
+            lock(self.recent).forget(&self.key);
         }
     }
 }

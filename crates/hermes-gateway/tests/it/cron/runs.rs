@@ -97,6 +97,7 @@ async fn a_message_says_whose_it_is_and_belongs_where_the_job_was_made() {
         "{}",
         posted[0].text
     );
+    assert!(posted.iter().all(|one| one.files));
     let mirrored: Vec<bool> = posted.iter().map(|one| one.mirror.is_some()).collect();
     assert_eq!(mirrored, [true, false, false]);
     assert_eq!(
@@ -255,6 +256,11 @@ async fn a_script_alone_is_a_job_too() {
         let life = ground.life(Act::Panic, Wall::at(NOON));
         life.program.script("watch.sh", status, printed);
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
+        let posted = ground.mail.posted.lock().unwrap().clone();
+        assert!(
+            posted.iter().all(|one| !one.files),
+            "a script passes on words of others"
+        );
         (
             reports[0].error.clone(),
             ground.mail(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
+use hermes_gateway::gateway::Posting;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -64,5 +65,39 @@ async fn where_nobody_reads_nobody_is_asked() {
     life.send(message).await;
     life.rest().await;
     assert!(life.program.opened.lock().unwrap()[0].unattended);
+    life.end().await;
+}
+
+#[tokio::test]
+async fn words_of_others_name_no_files() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    life.say("other", "m1", "hello").await;
+    life.rest().await;
+    // Hidden places are refused to everybody.
+    let dir = tempfile::Builder::new().prefix("files").tempdir().unwrap();
+    let file = dir.path().canonicalize().unwrap().join("report.txt");
+    std::fs::write(&file, "numbers").unwrap();
+    let text = format!("Here:\nMEDIA:{}", file.display());
+    let post = life.gateway.post();
+    for (id, files) in [("strangers", false), ("ours", true)] {
+        let posting = Posting {
+            id: id.to_owned(),
+            target: post.target(&format!("fake:{id}"), None).unwrap(),
+            text: text.clone(),
+            files,
+            mirror: None,
+        };
+        post.send(posting).await.unwrap();
+    }
+    life.rest().await;
+    assert_eq!(house.screen.texts("strangers"), [text.as_str()]);
+    let bubbles = house.screen.bubbles.lock().unwrap().clone();
+    let sent: Vec<&str> = bubbles
+        .iter()
+        .filter(|one| one.media.is_some())
+        .map(|one| one.chat.as_str())
+        .collect();
+    assert_eq!(sent, ["ours"]);
     life.end().await;
 }
