@@ -12,7 +12,7 @@ use hermes_gateway::platform::{
 use hermes_gateway::platforms::email;
 use hermes_gateway::settings::PlatformSettings;
 use hermes_store::db::delivery::Target;
-use hermes_testkit::mail::{Letter, MailServer, PASSWORD, Proxy, RECORDED, Weather};
+use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD, Proxy, RECORDED, Weather};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,7 @@ impl Bed {
             ("EMAIL_SMTP_HOST", "localhost".to_owned()),
             ("EMAIL_IMAP_PORT", ports.imaps.to_string()),
             ("EMAIL_SMTP_PORT", ports.smtp.to_string()),
+            ("EMAIL_AUTHSERV_ID", AUTHSERV_ID.to_owned()),
             ("EMAIL_CA_FILE", self.server.ca_file().display().to_string()),
         ];
         vars.extend(self.vars.iter().cloned());
@@ -330,6 +331,14 @@ async fn only_people_that_are_proven_are_heard() {
             .unproven()
             .send(&bed.server);
         letter("unstamped", "x").unstamped().send(&bed.server);
+        // A server that writes none lets the sender's stand on top.
+        letter("forged by another", "x")
+            .header(
+                "Authentication-Results",
+                "mx.evil.test; dmarc=pass header.from=example.test",
+            )
+            .unstamped()
+            .send(&bed.server);
         letter("away", "x")
             .header("Auto-Submitted", "auto-replied")
             .send(&bed.server);
@@ -345,7 +354,47 @@ async fn only_people_that_are_proven_are_heard() {
         letter("real", "hello").send(&bed.server);
         assert_eq!(life.next().await.text, "[Subject: real]\n\nhello");
         life.end().await;
-        assert_eq!(bed.server.flags(HERMES), ["", "", "", "", "", "", "", "S"]);
+        assert_eq!(
+            bed.server.flags(HERMES),
+            ["", "", "", "", "", "", "", "", "S"]
+        );
+    })
+    .await;
+}
+
+/// Without the name of a server that confirms, on a host that tells nothing, nobody is proven.
+#[tokio::test]
+async fn where_no_server_is_known_to_confirm_nobody_is_heard() {
+    let Some(mut bed) = Bed::new("where_no_server_is_known_to_confirm_nobody_is_heard") else {
+        return;
+    };
+    bed.set("EMAIL_AUTHSERV_ID", "");
+    local(async {
+        let life = bed.live().await;
+        letter("stamped", "x").send(&bed.server);
+        letter("forged", "x")
+            .header(
+                "Authentication-Results",
+                "mx.evil.test; dmarc=pass header.from=example.test",
+            )
+            .unstamped()
+            .send(&bed.server);
+        // Both are dealt with.
+        within("the second mail", async {
+            let kept = bed.home.path().join("gateway/email.json");
+            loop {
+                let text = std::fs::read(&kept).unwrap_or_default();
+                let kept: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+                let mut boxes = kept.as_object().into_iter().flat_map(|all| all.values());
+                if boxes.any(|one| one["cursor"]["uid"] == 2) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        life.end().await;
+        assert_eq!(bed.server.flags(HERMES), ["", ""]);
     })
     .await;
 }

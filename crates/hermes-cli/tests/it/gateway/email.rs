@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::mail::{Letter, MailServer, PASSWORD};
+use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD};
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -38,7 +38,7 @@ impl Story {
         home.env_file(&format!(
             "EMAIL_ADDRESS={HERMES}\nEMAIL_PASSWORD={PASSWORD}\nEMAIL_ALLOWED_USERS={ANN}\n\
              EMAIL_IMAP_HOST=localhost\nEMAIL_IMAP_PORT={}\nEMAIL_SMTP_HOST=localhost\nEMAIL_SMTP_PORT={}\n\
-             EMAIL_CA_FILE={}\n",
+             EMAIL_AUTHSERV_ID={AUTHSERV_ID}\nEMAIL_CA_FILE={}\n",
             ports.imaps,
             ports.smtp,
             mail.ca_file().display()

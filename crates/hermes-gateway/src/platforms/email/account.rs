@@ -35,7 +35,8 @@ pub struct Account {
 /// Senders must be proven by our own mail server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// What our server calls itself in `Authentication-Results`. `None`: the topmost is ours.
+    /// What our server calls itself in `Authentication-Results`, or the domain that it is in.
+    /// `None`: nobody knows, so that nobody is proven. Whoever stands on top may be the sender's.
     pub authserv_id: Option<String>,
 }
 
@@ -103,6 +104,10 @@ impl Account {
                 None => flag(settings, "trust_from_header")?.unwrap_or(false),
             },
         );
+        let authserv_id = match settings.text("authserv_id") {
+            Some(id) => Some(id.to_lowercase()),
+            None => witness(&imap_host),
+        };
         Ok(Self {
             address: address.to_lowercase(),
             user: settings.text("username").unwrap_or(address),
@@ -114,9 +119,7 @@ impl Account {
             idle: Duration::from_secs(number(settings, "idle_seconds", 240, 1, 1_740)?),
             mark_seen: flag(settings, "mark_seen")?.unwrap_or(true),
             attachments: !flag(settings, "skip_attachments")?.unwrap_or(false),
-            proof: (!allow_all && !trust).then(|| Proof {
-                authserv_id: settings.text("authserv_id").map(|id| id.to_lowercase()),
-            }),
+            proof: (!allow_all && !trust).then_some(Proof { authserv_id }),
             max_bytes: u32::try_from(number(
                 settings,
                 "max_message_bytes",
@@ -139,6 +142,22 @@ impl Account {
         self.address
             .rsplit_once('@')
             .map_or("localhost", |(_, domain)| domain)
+    }
+
+    /// What the person should know at the start about who is believed.
+    pub(super) fn caution(&self) -> Option<String> {
+        let Some(proof) = &self.proof else {
+            return Some(
+                "senders are believed as written: anybody can pretend to be one".to_owned(),
+            );
+        };
+        let host = &self.imap.host;
+        proof.authserv_id.is_none().then(|| {
+            format!(
+                "every mail is left alone: {host} does not say which mail server confirms senders. \
+                 Set EMAIL_AUTHSERV_ID to the name with which Authentication-Results begins in mail that you get"
+            )
+        })
     }
 
     /// What no other process may use at the same time.
@@ -184,6 +203,29 @@ fn server(
         host,
         port,
         security,
+    })
+}
+
+/// The domain in which the mail server is that confirms senders, as far as the server that we read
+/// from tells.
+fn witness(imap_host: &str) -> Option<String> {
+    let host = imap_host.trim_end_matches('.').to_lowercase();
+    let labels: Vec<&str> = host.split('.').collect();
+    if labels.len() < 2 || labels.contains(&"") || host.parse::<std::net::IpAddr>().is_ok() {
+        return None;
+    }
+    // `example.co.uk` is somebody's, `co.uk` is not.
+    let shared = ["co", "com", "net", "org", "ac", "edu", "gov", "or", "ne"];
+    let wide = match labels.as_slice() {
+        [.., second, top] => top.len() == 2 && shared.contains(second),
+        _ => false,
+    };
+    let count = if wide { 3 } else { 2 };
+    let domain = labels.get(labels.len().checked_sub(count)?..)?.join(".");
+    Some(match domain.as_str() {
+        "gmail.com" | "googlemail.com" => "google.com".to_owned(),
+        "fastmail.com" => "messagingengine.com".to_owned(),
+        _ => domain,
     })
 }
 
@@ -264,7 +306,13 @@ mod tests {
             (account.smtp.port, account.smtp.security),
             (587, Security::StartTls)
         );
-        assert_eq!(account.proof, Some(Proof::default()));
+        let proof = Proof {
+            authserv_id: Some("example.test".to_owned()),
+        };
+        assert_eq!(
+            (account.proof.as_ref(), account.caution()),
+            (Some(&proof), None)
+        );
         let other = Account::new(&settings(&[
             ("EMAIL_SMTP_PORT", "465"),
             ("EMAIL_IMAP_PORT", "143"),
@@ -274,7 +322,36 @@ mod tests {
         assert_eq!(other.smtp.security, Security::Implicit);
         assert_eq!(other.imap.security, Security::StartTls);
         assert_eq!(other.proof, None);
+        assert!(other.caution().unwrap().contains("as written"));
         assert!(!format!("{other:?}").contains("pw"));
+    }
+
+    #[test]
+    fn who_confirms_senders_is_in_the_domain_of_the_server_or_is_named() {
+        for (host, domain) in [
+            ("imap.example.test", Some("example.test")),
+            ("Imap.Mail.Example.com.", Some("example.com")),
+            ("example.com", Some("example.com")),
+            ("imap.example.co.uk", Some("example.co.uk")),
+            ("imap.gmx.de", Some("gmx.de")),
+            ("imap.gmail.com", Some("google.com")),
+            ("co.uk", None),
+            ("localhost", None),
+            ("127.0.0.1", None),
+            ("::1", None),
+            ("a..b", None),
+        ] {
+            assert_eq!(witness(host).as_deref(), domain, "{host}");
+        }
+        let bridge = [("EMAIL_IMAP_HOST", "127.0.0.1")];
+        let account = Account::new(&settings(&bridge)).unwrap();
+        assert_eq!(account.proof, Some(Proof { authserv_id: None }));
+        let caution = account.caution().unwrap();
+        assert!(caution.contains("EMAIL_AUTHSERV_ID"), "{caution}");
+        let named = [bridge[0], ("EMAIL_AUTHSERV_ID", "MX.example.org")];
+        let account = Account::new(&settings(&named)).unwrap();
+        let id = account.proof.as_ref().unwrap().authserv_id.as_deref();
+        assert_eq!((id, account.caution()), (Some("mx.example.org"), None));
     }
 
     #[test]

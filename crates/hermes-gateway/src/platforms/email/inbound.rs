@@ -81,6 +81,9 @@ impl Inbox {
 
     /// One connection after the other, until cancelled.
     async fn supervise(mut self, link: Link) -> Result<(), Hopeless> {
+        if let Some(caution) = self.account.caution() {
+            tracing::warn!("email: {caution}");
+        }
         let (mut failures, mut refusals, mut was_in) = (0_u32, 0_u32, false);
         loop {
             let mut connected = false;

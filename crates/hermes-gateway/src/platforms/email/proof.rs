@@ -2,7 +2,8 @@
 //!
 //! `From` is what the sender wrote. The one witness is our own mail server, which writes what it
 //! found out (SPF, DKIM, DMARC) into `Authentication-Results` (RFC 8601) above everything that
-//! came from outside. The header is parsed, not searched: parts of it are the sender's words.
+//! came from outside, under its own name. A header of any other name, on top or not, may have come
+//! with the mail. The header is parsed, not searched: parts of it are the sender's words.
 
 use super::account::Proof;
 
@@ -13,18 +14,17 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
     if from.is_empty() {
         return Err("the sender has no domain".to_owned());
     }
-    let mut parsed = headers.iter().map(|header| parse(header));
-    let results = match &wanted.authserv_id {
-        None => parsed.next().flatten(),
-        Some(id) => parsed
-            .flatten()
-            .find(|results| is_under(&results.server, id)),
-    };
-    let Some(results) = results else {
+    let Some(id) = &wanted.authserv_id else {
         return Err(
-            "our mail server says nothing about the sender (no Authentication-Results that counts)"
-                .to_owned(),
+            "nobody knows what our mail server calls itself (EMAIL_AUTHSERV_ID)".to_owned(),
         );
+    };
+    let mut parsed = headers.iter().filter_map(|header| parse(header));
+    let Some(results) = parsed.find(|results| is_under(&results.server, id)) else {
+        return Err(format!(
+            "our mail server says nothing about the sender (no Authentication-Results of {id}; \
+             EMAIL_AUTHSERV_ID if it calls itself otherwise)"
+        ));
     };
     let pass = |method: &str| {
         let method = method.to_owned();
@@ -191,9 +191,15 @@ fn is_under(domain: &str, upper: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn ours(id: &str) -> Proof {
+        Proof {
+            authserv_id: Some(id.to_owned()),
+        }
+    }
+
     fn proven(from: &str, headers: &[&str]) -> bool {
         let headers: Vec<String> = headers.iter().map(|header| (*header).to_owned()).collect();
-        check(&Proof::default(), from, &headers).is_ok()
+        check(&ours("mx.test"), from, &headers).is_ok()
     }
 
     #[test]
@@ -231,11 +237,16 @@ mod tests {
             &["mx.test; dkim=pass header.d=notexample.com"],
             &["mx.test; dkim=pass (unclosed header.d=example.com"],
             &["dmarc=pass header.from=example.com"],
+            // Our server writes none, and the sender does.
+            &["mx.evil.org; dmarc=pass header.from=example.com"],
+            &["mx.test.evil.org; dmarc=pass header.from=example.com"],
             &[""],
         ] {
             assert!(!proven("ann@example.com", headers), "{headers:?}");
         }
         assert!(!proven("ann", &[forged]));
+        let nobody = Proof { authserv_id: None };
+        assert!(check(&nobody, "ann@example.com", &[forged.to_owned()]).is_err());
     }
 
     proptest::proptest! {
@@ -264,9 +275,6 @@ mod tests {
             "store.test; none".to_owned(),
             "mx2.google.com; dmarc=pass header.from=example.com".to_owned(),
         ];
-        let ours = |id: &str| Proof {
-            authserv_id: Some(id.to_owned()),
-        };
         assert!(check(&ours("google.com"), "ann@example.com", &headers).is_ok());
         assert!(check(&ours("mx2.google.com"), "ann@example.com", &headers).is_ok());
         for other in [
