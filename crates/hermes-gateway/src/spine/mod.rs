@@ -7,6 +7,7 @@
 
 mod heart;
 mod inbox;
+mod lanes;
 mod outbox;
 
 use std::collections::HashMap;
@@ -22,7 +23,8 @@ use hermes_store::db::delivery::{
 
 pub use heart::beat;
 pub use inbox::Inbox;
-pub use outbox::{Extra, MARK, Outbox, Policy, Pumped};
+pub use lanes::Pumped;
+pub use outbox::{Extra, MARK, Outbox, Policy};
 
 /// What the spine writes to and reads from. [`Delivery`] is the real one; tests kill theirs.
 pub trait Ledger: Send + Sync {

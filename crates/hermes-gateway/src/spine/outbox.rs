@@ -1,16 +1,13 @@
-//! From the store to the platforms.
+//! From the store to the platforms: one chunk. When which one is sent: [`super::lanes`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::{Chunk, Phase, Settled};
+use hermes_store::db::delivery::{Chunk, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::Ledger;
 use crate::platform::{Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
@@ -18,6 +15,9 @@ use crate::render::render;
 
 /// Put before a text that the person may have already. Splitting leaves room for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
+
+/// Begins the turn of a notice about a turn that could not be delivered whole.
+const NOTICE: &str = "undelivered-";
 
 /// What a chunk carries besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,15 +35,20 @@ pub struct Extra {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Chats that are sent to at the same time.
+    /// Chats of one account that are sent to at the same time.
     pub parallel: usize,
     /// After this long a send has no answer.
     pub deadline: Duration,
+    /// The same with a file: longer than any platform gives its own uploads.
+    pub upload: Duration,
     /// The first pause after a failure; it doubles.
     pub pause: Duration,
     pub longest_pause: Duration,
     /// How long a platform is asked about a message before it is sent again with the mark.
     pub patience: Duration,
+    /// A chunk of which nobody knows after so many attempts, and after `patience`, whether it
+    /// arrived is given up: it holds its chat, and each attempt may be one more copy.
+    pub unclear: u32,
 }
 
 impl Default for Policy {
@@ -51,30 +56,26 @@ impl Default for Policy {
         Self {
             parallel: 16,
             deadline: Duration::from_mins(1),
+            upload: Duration::from_mins(10),
             pause: Duration::from_secs(2),
             longest_pause: Duration::from_mins(5),
             patience: Duration::from_mins(10),
+            unclear: 5,
         }
     }
 }
 
+/// A platform and one of its accounts.
+pub(super) type Place = (String, String);
+
 /// Sends what is owed.
 pub struct Outbox<L> {
-    ledger: L,
-    /// By platform and account. Those that are not connected are not in it.
-    platforms: Mutex<HashMap<(String, String), Arc<dyn Outbound>>>,
-    clock: Arc<dyn Clock>,
+    pub(super) ledger: L,
+    /// Those that are not connected are not in it.
+    platforms: Mutex<HashMap<Place, Arc<dyn Outbound>>>,
+    pub(super) clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    policy: Policy,
-}
-
-/// What a round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pumped {
-    /// Chunks that were due. After a round with some there may be more.
-    pub due: usize,
-    /// When the first of the others is due (seconds since the epoch).
-    pub next_at: Option<f64>,
+    pub(super) policy: Policy,
 }
 
 impl<L: Ledger> Outbox<L> {
@@ -106,62 +107,19 @@ impl<L: Ledger> Outbox<L> {
         self.platforms().get(&place).cloned()
     }
 
-    fn platforms(&self) -> MutexGuard<'_, HashMap<(String, String), Arc<dyn Outbound>>> {
+    pub(super) fn places(&self) -> Vec<Place> {
+        self.platforms().keys().cloned().collect()
+    }
+
+    fn platforms(&self) -> MutexGuard<'_, HashMap<Place, Arc<dyn Outbound>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.platforms
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
-    /// another process delivers now; other failures of the store pass, and are tried again.
-    pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
-        while !cancel.is_cancelled() {
-            let pause = match self.pump().await {
-                Ok(round) if round.due > 0 => continue,
-                Ok(round) => self.until(round.next_at),
-                Err(error @ StoreError::NotOwner { .. }) => return Err(error),
-                Err(error) => {
-                    tracing::error!("delivery: {error}");
-                    Some(self.policy.pause)
-                }
-            };
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                () = wake.notified() => {}
-                () = sleep(pause) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn until(&self, at: Option<f64>) -> Option<Duration> {
-        let seconds = at? - self.clock.epoch_seconds();
-        // Bounded: the wall clock may be set back.
-        Some(Duration::from_secs_f64(seconds.max(0.0)).min(self.policy.longest_pause))
-    }
-
-    /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
-    /// with the chunk; an error of the store ends the round.
-    pub async fn pump(&self) -> Result<Pumped, StoreError> {
-        const ROUND: usize = 256;
-        let reachable = self.platforms().keys().cloned().collect();
-        let due = self.ledger.due(reachable, ROUND).await?;
-        let pumped = Pumped {
-            due: due.chunks.len(),
-            next_at: due.next_at,
-        };
-        let mut steps =
-            futures_util::stream::iter(due.chunks.into_iter().map(|chunk| self.step(chunk)))
-                .buffer_unordered(self.policy.parallel.max(1));
-        let mut result = Ok(());
-        while let Some(step) = steps.next().await {
-            result = result.and(step);
-        }
-        result.map(|()| pumped)
-    }
-
-    async fn step(&self, chunk: Chunk) -> Result<(), StoreError> {
+    /// The next thing to do about a chunk. Errors of the platform are recorded with it.
+    pub(super) async fn step(&self, chunk: Chunk) -> Result<(), StoreError> {
         let place = (chunk.target.platform.clone(), chunk.target.account.clone());
         let Some(platform) = self.platforms().get(&place).cloned() else {
             return Ok(());
@@ -170,20 +128,69 @@ impl<L: Ledger> Outbox<L> {
             None => Ok(Extra::default()),
             Some(value) => Extra::deserialize(value),
         };
-        let settled = match (chunk.phase, extra) {
-            (Phase::Ambiguous, Ok(extra)) => {
-                self.look_into(platform.as_ref(), &chunk, &extra).await
-            }
-            (Phase::Ambiguous, Err(error)) => unreadable(&chunk, &error),
+        let settled = match (chunk.phase, &extra) {
+            (Phase::Ambiguous, Ok(extra)) => self.look_into(platform.as_ref(), &chunk, extra).await,
+            (Phase::Ambiguous, Err(error)) => unreadable(&chunk, error),
             (Phase::Pending { marked }, extra) => {
                 self.ledger.begin_send(chunk.seq).await?;
                 match extra {
-                    Ok(extra) => self.send(platform.as_ref(), &chunk, &extra, marked).await,
-                    Err(error) => unreadable(&chunk, &error),
+                    Ok(extra) => self.send(platform.as_ref(), &chunk, extra, marked).await,
+                    Err(error) => unreadable(&chunk, error),
                 }
             }
         };
-        self.ledger.settle(chunk.seq, settled).await
+        if let Settled::GiveUp { error } = &settled {
+            tracing::warn!(
+                platform = chunk.target.platform,
+                chat = chunk.target.chat_id,
+                "a message cannot be delivered: {error}"
+            );
+            self.tell(&chunk, &extra.unwrap_or_default()).await?;
+        }
+        self.record(|| self.ledger.settle(chunk.seq, settled.clone()))
+            .await
+    }
+
+    /// Tries until the store takes it: a chunk that stays in the middle would hold its chat.
+    async fn record<T, F>(&self, write: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut tries = 0;
+        loop {
+            match write().await {
+                Err(error @ (StoreError::Busy { .. } | StoreError::Database { .. })) => {
+                    tracing::error!("delivery: {error}");
+                    tokio::time::sleep(self.pause(tries)).await;
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Owes the person a word about a chunk that is given up, once for each turn. It is stored
+    /// first: after a crash in between the chunk is given up again, and the word is there already.
+    async fn tell(&self, chunk: &Chunk, extra: &Extra) -> Result<(), StoreError> {
+        if chunk.turn.starts_with(NOTICE) {
+            return Ok(());
+        }
+        let end = Final {
+            turn: format!("{NOTICE}{}", chunk.turn),
+            replies: vec![Reply {
+                session_key: chunk.session_key.clone(),
+                target: chunk.target.clone(),
+                chunks: vec![NewChunk {
+                    text: notice(chunk, extra),
+                    extra: None,
+                }],
+            }],
+            ..Final::default()
+        };
+        match self.record(|| self.ledger.finish(end.clone())).await {
+            Ok(_) | Err(StoreError::Ended(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn send(
@@ -193,13 +200,18 @@ impl<L: Ledger> Outbox<L> {
         extra: &Extra,
         marked: bool,
     ) -> Settled {
-        let markup = platform.capabilities().markup;
-        let mut message = outgoing(chunk, extra, markup, marked);
-        let mut result = self.attempt(platform, &message, extra).await;
-        if let Err(SendError::Markup(error)) = &result {
-            tracing::debug!(chunk = chunk.seq, "sent plain: {error}");
-            message = outgoing(chunk, extra, Markup::Plain, marked);
-            result = self.attempt(platform, &message, extra).await;
+        // A file cannot become part of a message that is there.
+        let edits = extra.edits.as_deref().filter(|_| extra.media.is_none());
+        let mut result = self.deliver(platform, chunk, extra, edits, marked).await;
+        if let (Some(_), Err(SendError::Refused(error) | SendError::Markup(error))) =
+            (edits, &result)
+        {
+            tracing::debug!(chunk = chunk.seq, "sent as a new message: {error}");
+            let marked = match self.may_be_new(platform, chunk, extra).await {
+                Settled::Resend { marked: again } => marked || again,
+                known => return known,
+            };
+            result = self.deliver(platform, chunk, extra, None, marked).await;
         }
         match result {
             Ok(id) => Settled::Sent { id },
@@ -210,83 +222,124 @@ impl<L: Ledger> Outbox<L> {
                     at: self.clock.epoch_seconds() + pause.as_secs_f64(),
                 }
             }
-            Err(SendError::Refused(error) | SendError::Markup(error)) => {
-                tracing::warn!(
-                    platform = chunk.target.platform,
-                    chat = chunk.target.chat_id,
-                    "a message cannot be delivered: {error}"
-                );
-                Settled::GiveUp { error }
-            }
+            Err(SendError::Refused(error) | SendError::Markup(error)) => Settled::GiveUp { error },
+            // Each time four times as long: what comes next may be a copy.
             Err(SendError::Unclear(error)) => Settled::Ambiguous {
                 error,
-                at: self.clock.epoch_seconds(),
+                at: self.clock.epoch_seconds()
+                    + self.pause(chunk.unclear.saturating_mul(2)).as_secs_f64(),
             },
         }
+    }
+
+    /// Whether an earlier attempt at a chunk whose edit is refused may be there: as the edit, or
+    /// as a message of its own.
+    async fn may_be_new(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+        if chunk.unclear == 0 {
+            return Settled::Resend { marked: false };
+        }
+        self.look_for(platform, chunk, extra).await
+    }
+
+    /// One attempt, in the platform's markup or else plain.
+    async fn deliver(
+        &self,
+        platform: &dyn Outbound,
+        chunk: &Chunk,
+        extra: &Extra,
+        edits: Option<&str>,
+        marked: bool,
+    ) -> Result<Option<String>, SendError> {
+        let markup = platform.capabilities().markup;
+        let message = outgoing(chunk, extra, markup, marked);
+        let result = self.attempt(platform, &message, edits).await;
+        let Err(SendError::Markup(error)) = &result else {
+            return result;
+        };
+        tracing::debug!(chunk = chunk.seq, "sent plain: {error}");
+        let message = outgoing(chunk, extra, Markup::Plain, marked);
+        self.attempt(platform, &message, edits).await
     }
 
     async fn attempt(
         &self,
         platform: &dyn Outbound,
         message: &Outgoing,
-        extra: &Extra,
+        edits: Option<&str>,
     ) -> Result<Option<String>, SendError> {
         let call = async {
-            match &extra.edits {
-                Some(id) => platform.edit(id, message).await.map(|()| Some(id.clone())),
+            match edits {
+                Some(id) => (platform.edit(id, message).await).map(|()| Some(id.to_owned())),
                 None => platform.send(message).await,
             }
         };
-        tokio::time::timeout(self.policy.deadline, call)
-            .await
-            .unwrap_or_else(|_| {
-                Err(SendError::Unclear(format!(
-                    "nothing within {:?}",
-                    self.policy.deadline
-                )))
-            })
+        let deadline = match message.media {
+            Some(_) => self.policy.upload.max(self.policy.deadline),
+            None => self.policy.deadline,
+        };
+        within(deadline, call).await
     }
 
     /// Decides about a chunk of which nobody knows whether it arrived.
     async fn look_into(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
-        let now = self.clock.epoch_seconds();
-        let since = |at: Option<f64>| Duration::from_secs_f64((now - at.unwrap_or(now)).max(0.0));
-        if extra.edits.is_some() {
+        let settled = if extra.edits.is_some() && extra.media.is_none() {
             // The same text in the same message, twice, is once.
-            return Settled::Resend { marked: false };
-        }
-        match platform.capabilities().recourse {
-            Recourse::Idempotent { window } => Settled::Resend {
-                marked: since(chunk.first_attempt_at) > window,
+            Settled::Resend { marked: false }
+        } else {
+            self.look_for(platform, chunk, extra).await
+        };
+        let age = self.since(chunk.first_attempt_at);
+        let enough = chunk.unclear >= self.policy.unclear && age >= self.policy.patience;
+        match settled {
+            Settled::Resend { .. } if enough => Settled::GiveUp {
+                error: format!(
+                    "{} attempts, and nobody knows whether it arrived",
+                    chunk.unclear
+                ),
             },
-            Recourse::Mark => Settled::Resend { marked: true },
-            Recourse::History { grace } => {
-                let age = since(chunk.last_attempt_at);
-                if age < grace {
-                    return Settled::Ambiguous {
-                        error: "waiting for a request that may be on its way".to_owned(),
-                        at: now + grace.saturating_sub(age).as_secs_f64(),
-                    };
-                }
-                let message = outgoing(chunk, extra, platform.capabilities().markup, false);
-                match platform.look_up(&message).await {
-                    Ok(Found::Yes(id)) => Settled::Sent { id },
-                    Ok(Found::No) => Settled::Resend { marked: false },
-                    Ok(Found::Unknown) => Settled::Resend { marked: true },
-                    Err(_) if age > grace + self.policy.patience => {
-                        Settled::Resend { marked: true }
-                    }
-                    Err(error) => Settled::Ambiguous {
-                        error: error.to_string(),
-                        at: now + self.pause(chunk.tries).as_secs_f64(),
-                    },
-                }
-            }
+            settled => settled,
         }
     }
 
+    /// Looks for what may have arrived as a message of its own.
+    async fn look_for(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+        let grace = match platform.capabilities().recourse {
+            Recourse::Idempotent { window } => {
+                return Settled::Resend {
+                    marked: self.since(chunk.first_attempt_at) > window,
+                };
+            }
+            Recourse::Mark => return Settled::Resend { marked: true },
+            Recourse::History { grace } => grace,
+        };
+        let now = self.clock.epoch_seconds();
+        let age = self.since(chunk.last_attempt_at);
+        if age < grace {
+            return Settled::Ambiguous {
+                error: "waiting for a request that may be on its way".to_owned(),
+                at: now + grace.saturating_sub(age).as_secs_f64(),
+            };
+        }
+        let message = outgoing(chunk, extra, platform.capabilities().markup, false);
+        match within(self.policy.deadline, platform.look_up(&message)).await {
+            Ok(Found::Yes(id)) => Settled::Sent { id },
+            Ok(Found::No) => Settled::Resend { marked: false },
+            Ok(Found::Unknown) => Settled::Resend { marked: true },
+            Err(_) if age > grace + self.policy.patience => Settled::Resend { marked: true },
+            Err(error) => Settled::Ambiguous {
+                error: error.to_string(),
+                at: self.clock.epoch_seconds() + self.pause(chunk.tries).as_secs_f64(),
+            },
+        }
+    }
+
+    fn since(&self, at: Option<f64>) -> Duration {
+        let now = self.clock.epoch_seconds();
+        Duration::from_secs_f64((now - at.unwrap_or(now)).max(0.0))
+    }
+
     /// Doubles with every attempt, with jitter so that chats do not come back all at once.
-    fn pause(&self, tries: u32) -> Duration {
+    pub(super) fn pause(&self, tries: u32) -> Duration {
         let doubled = self.policy.pause.saturating_mul(1 << tries.min(16));
         doubled
             .min(self.policy.longest_pause)
@@ -294,10 +347,32 @@ impl<L: Ledger> Outbox<L> {
     }
 }
 
-async fn sleep(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
+/// A call that does not come back has no answer.
+async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    tokio::time::timeout(deadline, call)
+        .await
+        .unwrap_or_else(|_| Err(SendError::Unclear(format!("nothing within {deadline:?}"))))
+}
+
+/// Says what is missing, and not why: the reason may be about this machine.
+fn notice(chunk: &Chunk, extra: &Extra) -> String {
+    let file = extra
+        .media
+        .as_ref()
+        .and_then(|media| media.path.file_name());
+    let what = match file {
+        Some(name) => format!("The file {}", name.to_string_lossy()),
+        None => "A part of my answer".to_owned(),
+    };
+    if chunk.unclear > 0 {
+        format!(
+            "⚠️ {what} may not have arrived; I gave up trying. The log of the gateway says why."
+        )
+    } else {
+        format!("⚠️ {what} could not be delivered here. The log of the gateway says why.")
     }
 }
 

@@ -105,6 +105,8 @@ impl Scene {
         let platform = FakePlatform::new(self.world.clone(), fuse.clone(), self.recourse);
         let policy = Policy {
             parallel: self.parallel,
+            // Nothing is given up, however bad it gets.
+            unclear: u32::MAX,
             ..Policy::default()
         };
         let outbox = Outbox::new(

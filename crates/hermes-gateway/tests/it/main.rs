@@ -15,6 +15,8 @@ mod idle;
 #[cfg(test)]
 mod original;
 #[cfg(test)]
+mod outbox;
+#[cfg(test)]
 mod pairing;
 #[cfg(test)]
 mod slack;

@@ -1,0 +1,166 @@
+//! When which chunk is sent. Every account has a lane of its own that another's troubles do not
+//! touch; in a lane each chat has one chunk on its way, so that order is kept.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use hermes_core::store::StoreError;
+use hermes_store::db::delivery::Chunk;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Ledger;
+use super::outbox::{Outbox, Place};
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pumped {
+    /// Chunks that were due. After a round with some there may be more.
+    pub due: usize,
+    /// When the first of the others is due (seconds since the epoch).
+    pub next_at: Option<f64>,
+}
+
+/// What an account has on its way.
+struct Lane {
+    busy: HashSet<i64>,
+    /// When the store is asked for more. `None`: when something changes.
+    ask_at: Option<Instant>,
+}
+
+impl<L: Ledger> Outbox<L> {
+    /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
+    /// another process delivers now; other failures of the store pass, and are tried again.
+    pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
+        let mut lanes: HashMap<Place, Lane> = HashMap::new();
+        let mut steps = FuturesUnordered::new();
+        loop {
+            let places: HashSet<Place> = self.places().into_iter().collect();
+            lanes.retain(|place, lane| places.contains(place) || !lane.busy.is_empty());
+            for place in places {
+                let now = Instant::now();
+                let lane = lanes.entry(place.clone()).or_insert_with(|| Lane {
+                    busy: HashSet::new(),
+                    ask_at: Some(now),
+                });
+                if lane.ask_at.is_none_or(|at| at > now) {
+                    continue;
+                }
+                for chunk in self.ask(&place, lane).await? {
+                    let (seq, place) = (chunk.seq, place.clone());
+                    steps.push(self.step(chunk).map(move |result| (place, seq, result)));
+                }
+            }
+            let next = lanes.values().filter_map(|lane| lane.ask_at).min();
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = wake.notified() => {
+                    for lane in lanes.values_mut() {
+                        lane.ask_at = Some(Instant::now());
+                    }
+                }
+                () = sleep_until(next) => {}
+                Some((place, seq, result)) = steps.next() => {
+                    let pause = self.failed(result)?;
+                    if let Some(lane) = lanes.get_mut(&place) {
+                        lane.busy.remove(&seq);
+                        lane.ask_at = Some(Instant::now() + pause);
+                    }
+                }
+            }
+        }
+        // What is on its way comes to its end.
+        while let Some((_, _, result)) = steps.next().await {
+            self.failed(result)?;
+        }
+        Ok(())
+    }
+
+    /// What a lane can begin now.
+    async fn ask(&self, place: &Place, lane: &mut Lane) -> Result<Vec<Chunk>, StoreError> {
+        let parallel = self.policy.parallel.max(1);
+        if lane.busy.len() >= parallel {
+            // The end of one of them asks again.
+            lane.ask_at = None;
+            return Ok(Vec::new());
+        }
+        // Those that are being looked into are in the answer, too.
+        let limit = parallel + lane.busy.len();
+        let due = match self.ledger.due(vec![place.clone()], limit).await {
+            Ok(due) => due,
+            Err(error) => {
+                lane.ask_at = Some(Instant::now() + self.failed(Err(error))?);
+                return Ok(Vec::new());
+            }
+        };
+        let mut chunks = due.chunks;
+        chunks.retain(|chunk| !lane.busy.contains(&chunk.seq));
+        chunks.truncate(parallel - lane.busy.len());
+        lane.busy.extend(chunks.iter().map(|chunk| chunk.seq));
+        let full = lane.busy.len() >= parallel;
+        let pause = due.next_at.filter(|_| !full).map(|at| self.until(at));
+        lane.ask_at = pause.map(|pause| Instant::now() + pause);
+        Ok(chunks)
+    }
+
+    /// How long to wait after this. `Err`: for ever.
+    fn failed(&self, result: Result<(), StoreError>) -> Result<Duration, StoreError> {
+        match result {
+            Ok(()) => Ok(Duration::ZERO),
+            Err(error @ StoreError::NotOwner { .. }) => Err(error),
+            Err(error) => {
+                tracing::error!("delivery: {error}");
+                Ok(self.policy.pause)
+            }
+        }
+    }
+
+    fn until(&self, at: f64) -> Duration {
+        let seconds = at - self.clock.epoch_seconds();
+        // Bounded: the wall clock may be set back.
+        Duration::from_secs_f64(seconds.max(0.0)).min(self.policy.longest_pause)
+    }
+
+    /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
+    /// with the chunk; an error of the store ends the round.
+    pub async fn pump(&self) -> Result<Pumped, StoreError> {
+        const ROUND: usize = 256;
+        let rounds = join_all(self.places().into_iter().map(|place| async {
+            let due = self.ledger.due(vec![place], ROUND).await?;
+            let mut pumped = Pumped {
+                due: 0,
+                next_at: due.next_at,
+            };
+            let steps = due.chunks.into_iter().map(|chunk| self.step(chunk));
+            let mut steps =
+                futures_util::stream::iter(steps).buffer_unordered(self.policy.parallel.max(1));
+            let mut result = Ok(());
+            while let Some(step) = steps.next().await {
+                pumped.due += 1;
+                result = result.and(step);
+            }
+            result.map(|()| pumped)
+        }));
+        let mut all = Pumped::default();
+        for round in rounds.await {
+            let round: Pumped = round?;
+            all.due += round.due;
+            all.next_at = match (all.next_at, round.next_at) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+        Ok(all)
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,443 @@
+//! What the outbox does with platforms that refuse, hang and leave it in the dark.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_core::store::StoreError;
+use hermes_gateway::platform::{
+    Capabilities, Found, MediaKind, MediaRef, OutMedia, Outbound, Outgoing, Recourse, SendError,
+};
+use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
+use hermes_store::Store;
+use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
+use hermes_testkit::clock::{FixedRng, ManualClock};
+use pretty_assertions::assert_eq;
+use tempfile::TempDir;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{FakePlatform, Fuse, World};
+
+struct NobodyLives;
+
+impl Processes for NobodyLives {
+    fn alive(&self, _: u32, _: Option<i64>) -> bool {
+        false
+    }
+}
+
+/// What a platform does with the next call.
+#[derive(Clone, Debug)]
+enum Act {
+    Refuse,
+    Unclear,
+    /// It is done after this long.
+    Takes(Duration),
+}
+
+/// A platform that does as it is told, and what it was asked to do: `send text`, `edit id text`.
+/// Whatever goes to the chat `stuck` hangs for ever.
+struct Desk {
+    capabilities: Capabilities,
+    acts: Mutex<VecDeque<Act>>,
+    calls: watch::Sender<Vec<String>>,
+}
+
+impl Desk {
+    fn new(recourse: Recourse, acts: &[Act]) -> Arc<Self> {
+        let like = FakePlatform::new(Arc::new(World::default()), Fuse::new(1), recourse);
+        Arc::new(Self {
+            capabilities: like.capabilities,
+            acts: Mutex::new(acts.to_vec().into()),
+            calls: watch::Sender::new(Vec::new()),
+        })
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.calls.borrow().clone()
+    }
+
+    async fn called(&self, what: &str) {
+        let mut calls = self.calls.subscribe();
+        let heard = calls.wait_for(|calls| calls.iter().any(|call| call == what));
+        tokio::time::timeout(Duration::from_secs(20), heard)
+            .await
+            .unwrap_or_else(|_| panic!("no {what:?} in {:?}", self.calls()))
+            .unwrap();
+    }
+
+    async fn act(&self, message: &Outgoing, call: String) -> Result<(), SendError> {
+        self.calls.send_modify(|calls| calls.push(call));
+        if message.target.chat_id == "stuck" {
+            std::future::pending::<()>().await;
+        }
+        let act = self.acts.lock().unwrap().pop_front();
+        match act {
+            None => Ok(()),
+            Some(Act::Refuse) => Err(SendError::Refused("no".to_owned())),
+            Some(Act::Unclear) => Err(SendError::Unclear("reset".to_owned())),
+            Some(Act::Takes(time)) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Outbound for Desk {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send<'a>(
+        &'a self,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            let done = self.act(message, format!("send {}", message.text)).await;
+            done.map(|()| None)
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        id: &'a str,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(self.act(message, format!("edit {id} {}", message.text)))
+    }
+
+    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn fetch_media<'a>(
+        &'a self,
+        _: &'a MediaRef,
+        _: &'a std::path::Path,
+        _: u64,
+    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
+        Box::pin(std::future::ready(Err(SendError::Refused(
+            "no files".to_owned(),
+        ))))
+    }
+
+    fn look_up<'a>(&'a self, _: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Scene {
+    _dir: TempDir,
+    clock: Arc<ManualClock>,
+    store: Store,
+    ledger: Delivery,
+    outbox: Arc<Outbox<Delivery>>,
+}
+
+impl Scene {
+    async fn new(policy: Policy) -> Self {
+        let dir = TempDir::new().unwrap();
+        let clock = Arc::new(ManualClock::default());
+        let store = Store::open(dir.path().join("state.db"), clock.clone()).unwrap();
+        let ledger = own(&store, 1).await;
+        let rng = Arc::new(FixedRng(0));
+        let outbox = Arc::new(Outbox::new(ledger.clone(), clock.clone(), rng, policy));
+        Self {
+            _dir: dir,
+            clock,
+            store,
+            ledger,
+            outbox,
+        }
+    }
+
+    /// One account named like its platform, and what it shows.
+    fn with(&self, platform: &str, desk: &Arc<Desk>) {
+        let outbound: Arc<dyn Outbound> = desk.clone();
+        self.outbox.connect(platform, "", outbound);
+    }
+
+    async fn owe(&self, platform: &str, chat: &str, chunks: Vec<(&str, Extra)>) {
+        let end = Final {
+            turn: format!("turn-{platform}-{chat}"),
+            replies: vec![Reply {
+                session_key: format!("agent:main:{platform}:dm:{chat}"),
+                target: Target {
+                    platform: platform.to_owned(),
+                    account: String::new(),
+                    chat_id: chat.to_owned(),
+                    thread_id: None,
+                },
+                chunks: (chunks.into_iter())
+                    .map(|(text, extra)| NewChunk {
+                        text: text.to_owned(),
+                        extra: (extra != Extra::default())
+                            .then(|| serde_json::to_value(extra).unwrap()),
+                    })
+                    .collect(),
+            }],
+            ..Final::default()
+        };
+        self.ledger.finish(end).await.unwrap();
+    }
+
+    /// Sends all that is due now, and returns in how many seconds more is.
+    async fn pump(&self) -> Option<f64> {
+        for _ in 0..100 {
+            let round = self.outbox.pump().await.unwrap();
+            if round.due == 0 {
+                let now = hermes_core::clock::Clock::epoch_seconds(self.clock.as_ref());
+                return round.next_at.map(|at| at - now);
+            }
+        }
+        panic!("it does not come to rest");
+    }
+}
+
+async fn own(store: &Store, pid: u32) -> Delivery {
+    let owner = Owner {
+        pid,
+        started_at: None,
+        instance: pid.to_string(),
+    };
+    let lease = Duration::from_mins(1);
+    let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
+    owned.await.unwrap().0
+}
+
+fn completes(preview: &str) -> Extra {
+    Extra {
+        edits: Some(preview.to_owned()),
+        ..Extra::default()
+    }
+}
+
+fn file(name: &str) -> Extra {
+    Extra {
+        media: Some(OutMedia {
+            path: PathBuf::from("/srv/secret").join(name),
+            kind: MediaKind::Document,
+        }),
+        ..Extra::default()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_preview_is_gone_is_a_message_of_its_own() {
+    let scene = Scene::new(Policy::default()).await;
+    let desk = Desk::new(Recourse::Mark, &[Act::Refuse]);
+    scene.with("fake", &desk);
+    scene
+        .owe("fake", "c", vec![("hello", completes("p1"))])
+        .await;
+    assert_eq!(scene.pump().await, None);
+    assert_eq!(desk.calls(), ["edit p1 hello", "send hello"]);
+}
+
+#[tokio::test]
+async fn one_that_may_have_been_seen_says_so() {
+    let scene = Scene::new(Policy::default()).await;
+    // The answer to the first is lost: perhaps it was seen before somebody deleted it.
+    let desk = Desk::new(Recourse::Mark, &[Act::Unclear, Act::Refuse, Act::Unclear]);
+    scene.with("fake", &desk);
+    scene
+        .owe("fake", "c", vec![("hello", completes("p1"))])
+        .await;
+    while scene.pump().await.is_some() {
+        scene.clock.advance(Duration::from_secs(1));
+    }
+    let marked = format!("send {MARK}hello");
+    assert_eq!(
+        desk.calls(),
+        ["edit p1 hello", "edit p1 hello", &marked, "edit p1 hello"],
+        "an edit that works at last is no copy"
+    );
+}
+
+#[tokio::test]
+async fn copies_that_may_be_copies_come_ever_more_slowly_and_end_with_a_word() {
+    let scene = Scene::new(Policy::default()).await;
+    let desk = Desk::new(Recourse::Mark, &vec![Act::Unclear; 100]);
+    scene.with("fake", &desk);
+    scene
+        .owe("fake", "c", vec![("hello", Extra::default())])
+        .await;
+    let mut pauses = Vec::new();
+    while let Some(pause) = scene.pump().await {
+        if desk.calls().last().is_some_and(|call| call.contains("⚠️")) {
+            break;
+        }
+        pauses.push(pause.round());
+        scene.clock.advance(Duration::from_secs_f64(pause + 0.01));
+    }
+    // With the least jitter: half.
+    assert_eq!(pauses, [1.0, 4.0, 16.0, 64.0, 150.0, 150.0, 150.0, 150.0]);
+    let calls = desk.calls();
+    assert_eq!(calls.len(), pauses.len() + 1, "{calls:?}");
+    assert!(
+        calls[8].starts_with("send ⚠️ A part of my answer may not"),
+        "{calls:?}"
+    );
+}
+
+#[tokio::test]
+async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
+    let scene = Scene::new(Policy {
+        patience: Duration::ZERO,
+        ..Policy::default()
+    })
+    .await;
+    let world = Arc::new(World::default());
+    let sky = [
+        vec![crate::world::Weather::Offline; 20],
+        vec![crate::world::Weather::RequestLost],
+    ];
+    *world.weather.lock().unwrap() = sky.concat().into();
+    let fuse = Fuse::new(1_000_000);
+    let platform = FakePlatform::new(world.clone(), fuse, Recourse::Mark);
+    scene.outbox.connect("fake", "", Arc::new(platform));
+    scene
+        .owe("fake", "c", vec![("hello", Extra::default())])
+        .await;
+    while scene.pump().await.is_some() {
+        scene.clock.advance(Duration::from_mins(5));
+    }
+    let seen = world.seen.lock().unwrap();
+    let texts: Vec<&str> = seen.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(texts, [format!("{MARK}hello")]);
+}
+
+#[tokio::test]
+async fn a_refused_file_is_told_once_and_without_its_place() {
+    let scene = Scene::new(Policy::default()).await;
+    let desk = Desk::new(Recourse::Mark, &[Act::Refuse, Act::Refuse]);
+    scene.with("fake", &desk);
+    let chunks = vec![
+        ("", file("a.pdf")),
+        ("", file("b.pdf")),
+        ("end", Extra::default()),
+    ];
+    scene.owe("fake", "c", chunks).await;
+    assert_eq!(scene.pump().await, None);
+    let told =
+        "send ⚠️ The file a.pdf could not be delivered here. The log of the gateway says why.";
+    assert_eq!(desk.calls(), ["send ", "send ", "send end", told]);
+}
+
+#[tokio::test]
+async fn a_refused_word_about_a_refusal_is_the_last() {
+    let scene = Scene::new(Policy::default()).await;
+    let desk = Desk::new(Recourse::Mark, &vec![Act::Refuse; 10]);
+    scene.with("fake", &desk);
+    scene
+        .owe("fake", "c", vec![("hello", Extra::default())])
+        .await;
+    assert_eq!(scene.pump().await, None);
+    assert_eq!(desk.calls().len(), 2, "{:?}", desk.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_may_take_as_long_as_its_platform_lets_it() {
+    let scene = Scene::new(Policy::default()).await;
+    let upload = Duration::from_mins(5) + Duration::from_secs(30);
+    let desk = Desk::new(Recourse::Mark, &[Act::Takes(upload), Act::Takes(upload)]);
+    scene.with("fake", &desk);
+    let chunks = vec![("", file("a.pdf")), ("hello", Extra::default())];
+    scene.owe("fake", "c", chunks).await;
+    scene.outbox.pump().await.unwrap();
+    scene.outbox.pump().await.unwrap();
+    assert_eq!(
+        desk.calls(),
+        ["send ", "send hello"],
+        "the file was sent once"
+    );
+    assert!(scene.pump().await.is_some(), "a text has no such time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_platform_that_does_not_say_what_it_has_holds_nothing_up() {
+    let scene = Scene::new(Policy::default()).await;
+    let grace = Duration::from_secs(5);
+    let desk = Desk::new(Recourse::History { grace }, &[Act::Unclear]);
+    scene.with("fake", &desk);
+    scene
+        .owe("fake", "c", vec![("hello", Extra::default())])
+        .await;
+    // The lookup never comes back. It is asked for a while, and then the text is sent again.
+    while let Some(pause) = scene.pump().await {
+        scene.clock.advance(Duration::from_secs_f64(pause + 0.01));
+    }
+    assert_eq!(
+        desk.calls(),
+        ["send hello".to_owned(), format!("send {MARK}hello")]
+    );
+}
+
+/// Whoever waits for ever keeps the others waiting for ever, where one waits for the other.
+fn for_ever() -> Policy {
+    Policy {
+        deadline: Duration::from_hours(24),
+        parallel: 3,
+        ..Policy::default()
+    }
+}
+
+#[tokio::test]
+async fn one_that_hangs_holds_up_no_other() {
+    let scene = Scene::new(for_ever()).await;
+    let (hung, fine) = (
+        Desk::new(Recourse::Mark, &[]),
+        Desk::new(Recourse::Mark, &[]),
+    );
+    scene.with("hung", &hung);
+    scene.with("fine", &fine);
+    let texts = |names: [&'static str; 3]| names.map(|name| (name, Extra::default())).to_vec();
+    scene.owe("hung", "stuck", texts(["s1", "s2", "s3"])).await;
+    scene.owe("fine", "stuck", texts(["x1", "x2", "x3"])).await;
+    scene.owe("fine", "one", texts(["a1", "a2", "a3"])).await;
+    let (wake, cancel) = (Arc::new(Notify::new()), CancellationToken::new());
+    let running = {
+        let (outbox, wake, cancel) = (scene.outbox.clone(), wake.clone(), cancel.clone());
+        hermes_core::task::spawn("outbox", async move { outbox.run(&wake, &cancel).await })
+    };
+    fine.called("send a3").await;
+    scene.owe("fine", "two", texts(["b1", "b2", "b3"])).await;
+    wake.notify_one();
+    fine.called("send b3").await;
+    let order: Vec<String> = fine
+        .calls()
+        .into_iter()
+        .filter(|call| !call.contains('x'))
+        .collect();
+    let expected = ["a1", "a2", "a3", "b1", "b2", "b3"].map(|text| format!("send {text}"));
+    assert_eq!(order, expected);
+    assert_eq!(hung.calls(), ["send s1"], "in order, and once");
+
+    // And who is not the owner any more ends, whatever hangs.
+    own(&scene.store, 2).await;
+    scene.store_for_another().await;
+    wake.notify_one();
+    let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
+    let error = ended.unwrap().unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");
+}
+
+impl Scene {
+    /// The new owner owes something, which the old one finds.
+    async fn store_for_another(&self) {
+        let other = Self {
+            _dir: TempDir::new().unwrap(),
+            clock: self.clock.clone(),
+            store: self.store.clone(),
+            ledger: own(&self.store, 2).await,
+            outbox: self.outbox.clone(),
+        };
+        other
+            .owe("fine", "three", vec![("c1", Extra::default())])
+            .await;
+    }
+}
