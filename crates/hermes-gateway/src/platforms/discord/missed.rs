@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reqwest::Method;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::Shared;
@@ -164,32 +165,82 @@ fn is_answered(message: &Message, later: &[Message], me: Id) -> bool {
 async fn history(shared: &Shared, channel: Id, after: Id) -> Result<Vec<Message>, CallError> {
     let limit = shared.settings.missed.limit;
     let mut newest_first: Vec<Message> = Vec::new();
-    while newest_first.len() < limit {
-        let count = PAGE.min(limit - newest_first.len());
-        let before = newest_first
-            .last()
-            .map(|last| format!("&before={}", last.id));
+    let (mut read, mut before) = (0, None);
+    while read < limit {
+        let count = PAGE.min(limit - read);
+        let from = before.map(|id: Id| format!("&before={id}"));
         let path = format!(
             "/channels/{channel}/messages?limit={count}{}",
-            before.unwrap_or_default()
+            from.unwrap_or_default()
         );
         let within = shared.timing.details * 6;
         let page = shared
             .api
             .patiently(Method::GET, &path, None, within)
             .await?;
-        let page: Vec<Value> = serde_json::from_value(page).unwrap_or_default();
-        let full = page.len() == count;
-        let read = page
-            .into_iter()
-            .filter_map(|one| serde_json::from_value(one).ok());
-        let new: Vec<Message> = read.filter(|one: &Message| one.id > after).collect();
-        let all_new = new.len() == count;
+        let Value::Array(page) = page else {
+            return Err(CallError::Unclear("a list of messages is none".to_owned()));
+        };
+        read += page.len();
+        let (new, next) = sift(page, count, after);
         newest_first.extend(new);
-        if !full || !all_new {
+        before = next;
+        if before.is_none() {
             break;
         }
     }
     newest_first.reverse();
     Ok(newest_first)
+}
+
+/// The messages of a page that are later than one, and before which the next page begins. How far
+/// a page goes back is told by all that is in it, readable or not; what cannot be read is said in
+/// the log, since no later attempt would read it.
+fn sift(page: Vec<Value>, asked: usize, after: Id) -> (Vec<Message>, Option<Id>) {
+    let full = page.len() >= asked;
+    let mut oldest = None;
+    let mut new = Vec::new();
+    for one in page {
+        let id = Id::deserialize(&one["id"]).ok();
+        oldest = [oldest, id].into_iter().flatten().min();
+        if id.is_some_and(|id| id <= after) {
+            continue;
+        }
+        match Message::deserialize(&one) {
+            Ok(message) => new.push(message),
+            Err(error) => {
+                let id = id.map_or_else(|| "without an id".to_owned(), |id| id.to_string());
+                tracing::warn!("discord: missed message {id} cannot be read: {error}");
+            }
+        }
+    }
+    (new, oldest.filter(|oldest| full && *oldest > after))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_cannot_be_read_neither_hides_others_nor_ends_the_search() {
+        let message = |id: u64| json!({"id": id.to_string(), "channel_id": "7", "content": "x"});
+        let mut page: Vec<Value> = (11..=20).rev().map(message).collect();
+        page[3]["channel_id"] = json!({"not": "an id"});
+        let ids = |(new, next): (Vec<Message>, Option<Id>)| {
+            let ids: Vec<u64> = new.iter().map(|one| one.id.0).collect();
+            (ids, next.map(|id| id.0))
+        };
+        let (new, next) = ids(sift(page.clone(), 10, Id(5)));
+        assert_eq!(new, [20, 19, 18, 16, 15, 14, 13, 12, 11]);
+        assert_eq!(next, Some(11), "a full page of news: there may be more");
+        let (new, next) = ids(sift(page.clone(), 10, Id(15)));
+        assert_eq!((new, next), (vec![20, 19, 18, 16], None));
+        assert_eq!(
+            ids(sift(page, 100, Id(5))).1,
+            None,
+            "that was the last page"
+        );
+    }
 }

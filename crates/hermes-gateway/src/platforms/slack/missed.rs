@@ -22,12 +22,16 @@ const OLDEST: f64 = 24.0 * 3600.0;
 const CONVERSATIONS: usize = 200;
 const THREADS: usize = 50;
 
+/// Messages of one conversation or thread, and how many of them one request brings.
+const MESSAGES: usize = 5000;
+const PAGE: usize = 200;
+
 /// The clocks of Slack and of this machine may differ, and what came twice is stored once.
 const OVERLAP: f64 = 120.0;
 
 impl Shared {
-    /// Starts to ask history, if nobody listened for long, or if an earlier life did not finish
-    /// asking.
+    /// Starts to ask history, if nobody listened for long, or if asking did not come to its end
+    /// before.
     pub(super) fn fill_gap(self: &Arc<Self>, link: &Link, lanes: &Lanes, tasks: &TaskTracker) {
         let now = self.clock.epoch_seconds();
         let Some(since) = self.memory.gap(now, self.timing.gap.as_secs_f64()) else {
@@ -37,10 +41,14 @@ impl Shared {
         let (shared, link, lanes) = (Arc::clone(self), link.clone(), lanes.clone());
         let asked = async move {
             let asking = async {
+                let mut whole = true;
                 for team in shared.teams.all() {
-                    shared.ask_team(&team, since, &lanes).await;
+                    whole &= shared.ask_team(&team, since, &lanes).await;
                 }
-                shared.memory.filled(now);
+                // Or else the next connection asks again; what is known already is stored once.
+                if whole {
+                    shared.memory.filled(now);
+                }
             };
             tokio::select! {
                 () = link.cancel.cancelled() => {}
@@ -50,14 +58,17 @@ impl Shared {
         drop(task::spawn("slack-missed", tasks.track_future(asked)));
     }
 
-    async fn ask_team(&self, team: &Team, since: f64, lanes: &Lanes) {
+    /// Whether everything was asked for that there is to ask.
+    async fn ask_team(&self, team: &Team, since: f64, lanes: &Lanes) -> bool {
         let oldest = format!("{since:.6}");
-        for (channel, kind) in self.conversations(team).await {
+        let (conversations, mut whole) = self.conversations(team).await;
+        for (channel, kind) in conversations {
             self.memory.learn(&channel, &team.id, kind);
-            let args = json!({"channel": channel, "oldest": oldest, "limit": 200});
-            let found = self.patiently(team, "conversations.history", &args).await;
+            let args = json!({"channel": channel, "oldest": oldest, "limit": PAGE});
+            let method = "conversations.history";
+            let (messages, all) = self.pages(team, method, args, "messages", MESSAGES).await;
+            whole &= all;
             // Newest first; they are told in order.
-            let messages = found["messages"].as_array().cloned().unwrap_or_default();
             for message in messages.into_iter().rev() {
                 tell(team, &channel, kind, message, lanes).await;
             }
@@ -69,9 +80,11 @@ impl Shared {
             if place.team != team.id {
                 continue;
             }
-            let args = json!({"channel": channel, "ts": thread, "oldest": oldest, "limit": 200});
-            let found = self.patiently(team, "conversations.replies", &args).await;
-            for message in found["messages"].as_array().cloned().unwrap_or_default() {
+            let args = json!({"channel": channel, "ts": thread, "oldest": oldest, "limit": PAGE});
+            let method = "conversations.replies";
+            let (messages, all) = self.pages(team, method, args, "messages", MESSAGES).await;
+            whole &= all;
+            for message in messages {
                 let fresh = message["ts"].as_str().and_then(|ts| ts.parse().ok());
                 // The first message of a thread comes whatever was asked for.
                 if fresh.is_some_and(|ts: f64| ts > since) {
@@ -79,43 +92,69 @@ impl Shared {
                 }
             }
         }
+        whole
     }
 
-    async fn conversations(&self, team: &Team) -> Vec<(String, &'static str)> {
-        let mut conversations = Vec::new();
-        let mut cursor = String::new();
-        while conversations.len() < CONVERSATIONS {
-            let args = json!({
-                "types": "im,mpim,public_channel,private_channel", "exclude_archived": true,
-                "limit": CONVERSATIONS, "cursor": cursor,
-            });
-            let page = self.patiently(team, "users.conversations", &args).await;
-            for channel in page["channels"].as_array().into_iter().flatten() {
-                if let Some(id) = channel["id"].as_str() {
-                    conversations.push((id.to_owned(), kind_of(channel)));
-                }
+    async fn conversations(&self, team: &Team) -> (Vec<(String, &'static str)>, bool) {
+        let args = json!({
+            "types": "im,mpim,public_channel,private_channel", "exclude_archived": true,
+            "limit": CONVERSATIONS,
+        });
+        let method = "users.conversations";
+        let (channels, whole) = self
+            .pages(team, method, args, "channels", CONVERSATIONS)
+            .await;
+        let known = channels.iter().filter_map(|channel| {
+            let id = channel["id"].as_str()?;
+            Some((id.to_owned(), kind_of(channel)))
+        });
+        (known.collect(), whole)
+    }
+
+    /// What the pages of an answer list under a name, up to a number, and whether Slack answered
+    /// for all of them.
+    async fn pages(
+        &self,
+        team: &Team,
+        method: &str,
+        mut args: Value,
+        name: &str,
+        most: usize,
+    ) -> (Vec<Value>, bool) {
+        let mut found = Vec::new();
+        loop {
+            let Some(mut page) = self.patiently(team, method, &args).await else {
+                return (found, false);
+            };
+            if let Value::Array(list) = page[name].take() {
+                found.extend(list);
             }
             let next = page["response_metadata"]["next_cursor"].as_str();
-            match next.filter(|next| !next.is_empty()) {
-                Some(next) => next.clone_into(&mut cursor),
-                None => break,
+            let Some(next) = next.filter(|next| !next.is_empty()) else {
+                break;
+            };
+            if found.len() >= most {
+                tracing::warn!("slack: more was missed than is made good: {method}: {most} read");
+                break;
             }
+            args["cursor"] = json!(next);
         }
-        conversations.truncate(CONVERSATIONS);
-        conversations
+        found.truncate(most);
+        (found, true)
     }
 
-    /// As often as it takes, within reason; what cannot be had is left out, and said in the log.
-    async fn patiently(&self, team: &Team, method: &str, args: &Value) -> Value {
+    /// As often as it takes, within reason. `None`: no answer came. What Slack refuses is left
+    /// out, and said in the log: it would refuse again.
+    async fn patiently(&self, team: &Team, method: &str, args: &Value) -> Option<Value> {
         for attempt in 0..5 {
             let error = match self.api.call(&team.token, method, args).await {
-                Ok(fields) => return fields,
+                Ok(fields) => return Some(fields),
                 Err(error) => error,
             };
             let pause = match &error {
                 CallError::Refused(_) => {
                     tracing::warn!("slack: what was missed cannot be asked: {method}: {error}");
-                    return Value::Null;
+                    return Some(Value::Null);
                 }
                 CallError::NotDone { retry_after, .. } => *retry_after,
                 CallError::Unclear(_) => None,
@@ -123,8 +162,8 @@ impl Shared {
             let pause: Duration = pause.unwrap_or_else(|| self.pause(attempt));
             tokio::time::sleep(pause).await;
         }
-        tracing::warn!("slack: {method} did not answer; messages may have been missed");
-        Value::Null
+        tracing::warn!("slack: {method} did not answer; it is asked again later");
+        None
     }
 }
 

@@ -301,6 +301,42 @@ async fn what_was_said_during_a_long_absence_is_asked_for() {
 }
 
 #[tokio::test]
+async fn more_than_a_page_is_asked_for_and_what_got_no_answer_is_asked_again() {
+    let mut scene = Scene::new();
+    scene.timing.gap = Duration::ZERO;
+    scene.timing.pause = Duration::from_millis(1);
+    let mut life = scene.live().await;
+    scene.slack.say("T1", "D1", "U1", "hello");
+    life.hear().await;
+    life.end().await;
+    let missed: Vec<String> = (0..230).map(|number| format!("number {number}")).collect();
+    for text in &missed {
+        scene.slack.say_unheard(&Said::new("T1", "D1", "U1", text));
+    }
+    // No conversation is known, so nothing is asked about any.
+    for _ in 0..5 {
+        let cut = hermes_testkit::slack::Fault::CutBefore;
+        scene.slack.fail_next("users.conversations", cut);
+    }
+    let asked = scene.slack.calls_of("users.conversations").len();
+    let mut life = scene.live().await;
+    let all = |slack: &hermes_testkit::slack::FakeSlack| {
+        slack.calls_of("users.conversations").len() >= asked + 5
+    };
+    soon(scene.slack.wait_for(all)).await;
+    scene.slack.say("T1", "D1", "U1", "live");
+    assert_eq!(life.hear().await.text, "live");
+    life.end().await;
+    // From here on no absence is long enough: only what is left open is asked for.
+    scene.timing.gap = Duration::from_hours(1);
+    let mut life = scene.live().await;
+    for text in &missed {
+        assert_eq!(life.hear().await.text, *text);
+    }
+    life.end().await;
+}
+
+#[tokio::test]
 async fn other_events_are_acknowledged_and_passed_over() {
     let mut scene = Scene::new();
     let mut life = scene.live().await;
