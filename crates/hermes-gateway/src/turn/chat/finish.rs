@@ -88,9 +88,6 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             None => Shown::default(),
         };
         let (chunks, used) = self.final_chunks(&turn, text.as_deref(), &shown).await;
-        if let Some(message) = shown.message.filter(|_| !used) {
-            self.delete(&turn.target, &message).await;
-        }
         let answered = !chunks.is_empty();
         let end = Final {
             turn: turn.id.clone(),
@@ -100,6 +97,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         if !end.answers.is_empty() || answered {
             self.hub.settle(end, &self.cancel).await;
+        }
+        // After that: until the answer is stored, the preview is all there is of it.
+        if let Some(message) = shown.message.filter(|_| !used) {
+            self.delete(&turn.target, &message).await;
         }
         self.sign(&turn);
         drop(turn.permit.take());
