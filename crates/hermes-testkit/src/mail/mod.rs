@@ -82,7 +82,7 @@ impl MailServer {
             dovecot: None,
             exim: None,
         };
-        server.start_imap();
+        server.spawn_imap();
         server.start_smtp();
         let deadline = Instant::now() + Duration::from_secs(20);
         let listening = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
@@ -132,7 +132,20 @@ impl MailServer {
         .collect()
     }
 
+    /// Returns when it can be reached.
     pub fn start_imap(&mut self) {
+        self.spawn_imap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let lmtp = self.dir.path().join("run/lmtp");
+        while TcpStream::connect(("127.0.0.1", self.ports.imaps)).is_err()
+            || std::os::unix::net::UnixStream::connect(&lmtp).is_err()
+        {
+            assert!(Instant::now() < deadline, "no dovecot:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn spawn_imap(&mut self) {
         let conf = self.dir.path().join("dovecot.conf");
         let child = self
             .command("usr/bin/doveconf")
@@ -194,7 +207,7 @@ impl MailServer {
                 found.push((entry.file_name(), entry.path()));
             }
         }
-        found.sort();
+        found.sort_by_key(|(name, _)| delivered(&name.to_string_lossy()));
         let read = |path: &Path| {
             let bytes = std::fs::read(path).unwrap_or_default();
             String::from_utf8_lossy(&bytes).replace("\r\n", "\n")
@@ -215,7 +228,7 @@ impl MailServer {
             })
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
-        names.sort();
+        names.sort_by_key(|name| delivered(name));
         let flags = |name: &String| {
             name.split_once(":2,")
                 .map_or(String::new(), |(_, flags)| flags.to_owned())
@@ -255,6 +268,17 @@ impl MailServer {
             .expect("a file for output")
             .into()
     }
+}
+
+/// When a mail came, by the name of its file (`seconds.MmicrosecondsP…`): the numbers have no
+/// leading zeros, so that the names do not sort by it.
+fn delivered(name: &str) -> (u64, u64, String) {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    };
+    let micros = name.split_once(".M").map_or(0, |(_, rest)| number(rest));
+    (number(name), micros, name.to_owned())
 }
 
 impl Drop for MailServer {
