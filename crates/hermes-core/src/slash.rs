@@ -195,9 +195,9 @@ pub fn parse(line: &str) -> Parsed<'_> {
     }
 }
 
-/// The command of that name or alias, however it is spelled.
+/// The command of that name or alias, however it is spelled: menus have no dashes.
 pub fn find(name: &str) -> Option<&'static CommandDef> {
-    let lower = name.to_ascii_lowercase();
+    let lower = name.to_ascii_lowercase().replace('_', "-");
     COMMANDS
         .iter()
         .find(|command| command.name == lower || command.aliases.contains(&lower.as_str()))
@@ -351,6 +351,8 @@ mod tests {
         };
         assert_eq!(verb("/undo 2"), Some((Verb::Undo, "2")));
         assert_eq!(verb("  /EXIT "), Some((Verb::Quit, "")));
+        assert_eq!(verb("/reload_mcp"), verb("/reload-mcp"));
+        assert!(verb("/reload_mcp").is_some());
         assert_eq!(verb("/q then commit"), Some((Verb::Queue, "then commit")));
         assert_eq!(parse("/etc/hosts is odd"), Parsed::Text);
         assert_eq!(parse("what is /help"), Parsed::Text);

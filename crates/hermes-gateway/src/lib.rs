@@ -19,6 +19,7 @@
 
 pub mod api;
 pub mod authorize;
+mod bytes;
 mod child;
 pub mod cron;
 pub mod gateway;

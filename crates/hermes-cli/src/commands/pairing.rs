@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use hermes_config::env::writer;
 use hermes_core::clock::SystemClock;
 use hermes_gateway::authorize::pairing::{Approval, Approved, Pairing, PairingError, Pending};
+use hermes_gateway::authorize::{allow_list_var, list_with};
 use serde_json::json;
 
 use super::{Context, counted};
@@ -231,25 +232,12 @@ fn clear(args: &ClearArgs, pairing: &Pairing, cx: &Context) -> Outcome {
 /// Where `.env` has a list of people, it says the same. A list that is not there is not made: it
 /// would lock out everybody who is on none. Returns whether it was changed.
 fn mirror(platform: &str, user: &str, add: bool, cx: &Context) -> Result<bool, Failure> {
-    let var = format!("{}_ALLOWED_USERS", platform.to_uppercase());
-    let Some(list) = cx.env.get(&var).filter(|list| !list.trim().is_empty()) else {
+    let var = allow_list_var(platform);
+    let list = cx.env.get(&var).unwrap_or_default();
+    let Some(list) = list_with(list, user, add) else {
         return Ok(false);
     };
-    let mut ids: Vec<&str> = list
-        .split(',')
-        .map(str::trim)
-        .filter(|id| !id.is_empty())
-        .collect();
-    let there = ids.contains(&user);
-    if ids.contains(&"*") || there == add {
-        return Ok(false);
-    }
-    if add {
-        ids.push(user);
-    } else {
-        ids.retain(|id| *id != user);
-    }
-    writer::set(&cx.home.env_path(), &var, &ids.join(","))
+    writer::set(&cx.home.env_path(), &var, &list)
         .map_err(|error| Failure::failed(error.to_string()))?;
     Ok(true)
 }

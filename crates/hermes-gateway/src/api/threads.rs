@@ -70,11 +70,7 @@ impl Mark {
     }
 
     pub(super) fn hex(self, digits: usize) -> String {
-        use std::fmt::Write as _;
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            let _ = write!(text, "{byte:02x}");
-        }
+        let mut text = crate::bytes::hex(&self.0);
         text.truncate(digits);
         text
     }

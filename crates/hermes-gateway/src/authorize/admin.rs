@@ -41,7 +41,7 @@ impl Tier {
             return Self::Admin;
         }
         let names = list("user_allowed_commands").into_iter();
-        let names = names.map(|name| name.trim_start_matches('/').to_ascii_lowercase());
+        let names = names.map(|name| spelled(name.trim_start_matches('/')));
         Self::User(names.collect())
     }
 
@@ -49,7 +49,9 @@ impl Tier {
         match self {
             Self::Ungated | Self::Admin => true,
             Self::User(allowed) => {
-                FLOOR.contains(&command) || allowed.iter().any(|one| one == command || one == "*")
+                let command = spelled(command);
+                FLOOR.contains(&command.as_str())
+                    || allowed.iter().any(|one| *one == command || one == "*")
             }
         }
     }
@@ -68,6 +70,11 @@ impl Tier {
     }
 }
 
+/// Menus have no dashes.
+fn spelled(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +83,7 @@ mod tests {
     #[test]
     fn users_have_what_they_were_given() {
         let extra = json!({
-            "allow_admin_from": ["1"], "user_allowed_commands": ["/model"],
+            "allow_admin_from": ["1"], "user_allowed_commands": ["/model", "reload_mcp"],
             "group_allow_admin_from": "2",
         });
         let platform = PlatformSettings {
@@ -96,6 +103,7 @@ mod tests {
         assert!(of("1", "dm").may("restart"));
         let user = of("2", "dm");
         assert!(user.may("model") && user.may("help") && user.may("stop"));
+        assert!(user.may("reload-mcp") && user.may("Reload_MCP"));
         assert!(!user.may("restart") && !user.is_admin());
         assert_eq!(of("2", "group"), Tier::Admin);
         assert!(!of("1", "group").may("restart"));

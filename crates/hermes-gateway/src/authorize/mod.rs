@@ -7,7 +7,10 @@ pub mod admin;
 pub mod limits;
 pub mod pairing;
 
+use std::collections::HashMap;
+
 use crate::session::Source;
+use crate::settings::PlatformSettings;
 
 /// Reads a variable of the home. Empty means not set.
 pub trait Vars {
@@ -20,13 +23,42 @@ impl<F: Fn(&str) -> Option<String>> Vars for F {
     }
 }
 
+/// The variables of a home; where one of a platform is not set, what the configuration says under
+/// the same name counts: `TELEGRAM_ALLOWED_USERS`, else `telegram: allowed_users` and the
+/// original's name for the same, `allow_from`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights<'a> {
+    pub env: &'a HashMap<String, String>,
+    pub platform: Option<&'a PlatformSettings>,
+}
+
+impl Vars for Rights<'_> {
+    fn var(&self, name: &str) -> Option<String> {
+        let set = self.env.get(name).filter(|value| !value.trim().is_empty());
+        if set.is_some() {
+            return set.cloned();
+        }
+        let platform = self.platform?;
+        let key = name.strip_prefix(&prefix(&platform.name))?;
+        let key = key.strip_prefix('_')?.to_ascii_lowercase();
+        let also = match key.as_str() {
+            "allowed_users" => "allow_from",
+            "group_allowed_users" => "group_allow_from",
+            _ => return platform.written(&key),
+        };
+        let both = [key.as_str(), also].map(|key| platform.written(key));
+        let both: Vec<String> = both.into_iter().flatten().collect();
+        Some(both.join(",")).filter(|list| !list.is_empty())
+    }
+}
+
 /// What a platform's own settings say about who is let through (`dm_policy`, `group_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Not set: unknown people may pair.
     #[default]
     Pairing,
-    /// The platform let through only whom its own list names.
+    /// Only who is on a list. Where there is none, nobody.
     AllowList,
     Disabled,
     /// Everyone reaches us; that alone lets nobody in.
@@ -104,17 +136,19 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
     let mut users = list("ALLOWED_USERS");
     users.extend(List::read(vars, "GATEWAY_ALLOWED_USERS"));
     let scoped = matches!(source.chat_type.as_str(), "group" | "forum");
-    if platform == "telegram" && scoped {
+    // There it holds chats.
+    if source.chat_type != "dm" && platform != "qqbot" {
         let here = list("GROUP_ALLOWED_USERS");
         // Once this list held chats; their ids begin with a minus.
-        if source.chat_id.starts_with('-') && here.0.contains(&source.chat_id) {
+        let chat = platform == "telegram" && scoped && source.chat_id.starts_with('-');
+        if chat && here.0.contains(&source.chat_id) {
             return Some("the chat is on the list");
         }
         users.extend(here);
     }
     if users.0.is_empty() && (chats.0.is_empty() || !scoped) {
         if visitor.policy == Policy::AllowList {
-            return Some("the platform's own list");
+            return None;
         }
         return is_on(vars, "GATEWAY_ALLOW_ALL_USERS").then_some("the gateway is open to all");
     }
@@ -176,46 +210,25 @@ pub fn stranger(
     }
 }
 
-/// Why the gateway does not start: a platform that is open without anyone having said that all
-/// may use it.
-pub fn refuse_open<'a>(
-    platforms: impl IntoIterator<Item = (&'a str, Policy, Policy)>,
-    vars: &impl Vars,
-) -> Option<String> {
-    for (platform, private, groups) in platforms {
-        let prefix = prefix(platform);
-        let said = is_on(vars, "GATEWAY_ALLOW_ALL_USERS")
-            || is_on(vars, &format!("{prefix}_ALLOW_ALL_USERS"));
-        if !said && (private == Policy::Open || groups == Policy::Open) {
-            return Some(format!(
-                "{platform} is set to open, which lets anyone use this agent. If that is meant, set {prefix}_ALLOW_ALL_USERS=true; else set dm_policy and group_policy to pairing or allowlist"
-            ));
-        }
-    }
-    None
-}
-
 /// The variable with the people who may use a platform.
 pub fn allow_list_var(platform: &str) -> String {
     format!("{}_ALLOWED_USERS", prefix(platform))
 }
 
-/// An allow-list with one more person. `None`: nothing to change. Where there is no list none is
-/// begun: that would shut out everyone who came in otherwise.
-pub fn list_with(list: &str, user: &str) -> Option<String> {
-    let mut users = List::parse(list);
-    if users.0.is_empty() || users.has(user) {
+/// An allow-list with one more person, or without one. `None`: nothing to change. Where there is
+/// no list none is begun: that would shut out everyone who came in otherwise.
+pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
+    let mut users = List::parse(list).0;
+    let there = users.iter().any(|one| one == user);
+    if users.is_empty() || there == listed || users.iter().any(|one| one == "*") {
         return None;
     }
-    users.0.push(user.to_owned());
-    Some(users.0.join(","))
-}
-
-/// An allow-list without a person. `None`: nothing to change.
-pub fn list_without(list: &str, user: &str) -> Option<String> {
-    let users = List::parse(list);
-    let left: Vec<String> = users.0.iter().filter(|one| *one != user).cloned().collect();
-    (left.len() < users.0.len()).then(|| left.join(","))
+    if listed {
+        users.push(user.to_owned());
+    } else {
+        users.retain(|one| one != user);
+    }
+    Some(users.join(","))
 }
 
 fn prefix(platform: &str) -> String {
@@ -333,11 +346,61 @@ mod tests {
         };
         assert_eq!(admit(&bot, &env), None);
         assert!(admit(&bot, &vars("DISCORD_ALLOW_BOTS=mentions")).is_some());
-        for (policy, expected) in [(Policy::AllowList, true), (Policy::Open, false)] {
-            assert_eq!(
-                admit(&Visitor { policy, ..nobody }, &vars("")).is_some(),
-                expected
-            );
+        for policy in [Policy::AllowList, Policy::Open] {
+            assert_eq!(admit(&Visitor { policy, ..nobody }, &vars("")), None);
+        }
+    }
+
+    fn person(platform: &str, kind: &str, user: &str) -> Source {
+        Source {
+            platform: platform.to_owned(),
+            chat_id: "-1".to_owned(),
+            chat_type: kind.to_owned(),
+            user_id: Some(user.to_owned()),
+            ..Source::default()
+        }
+    }
+
+    #[test]
+    fn an_allow_list_lets_in_whom_it_names_and_without_one_nobody_comes() {
+        let extra = |value: serde_json::Value| PlatformSettings {
+            name: "telegram".to_owned(),
+            extra: value.as_object().cloned().unwrap(),
+            ..PlatformSettings::default()
+        };
+        let written = extra(serde_json::json!({
+            "allow_from": [5], "allowed_users": "6", "group_allow_from": ["7"],
+        }));
+        let none = extra(serde_json::json!({}));
+        let all = HashMap::from([("GATEWAY_ALLOW_ALL_USERS".to_owned(), "true".to_owned())]);
+        let set = HashMap::from([("TELEGRAM_ALLOWED_USERS".to_owned(), "9".to_owned())]);
+        let empty = HashMap::new();
+        let cases = [
+            (&written, &empty, "dm", "5", true),
+            (&written, &empty, "dm", "6", true),
+            (&written, &empty, "dm", "7", false),
+            (&written, &empty, "dm", "8", false),
+            (&written, &empty, "group", "7", true),
+            (&written, &empty, "group", "8", false),
+            (&none, &empty, "dm", "5", false),
+            (&none, &all, "dm", "5", false),
+            // The variable wins.
+            (&written, &set, "dm", "9", true),
+            (&written, &set, "dm", "5", false),
+        ];
+        for (platform, env, kind, user, expected) in cases {
+            let source = person("telegram", kind, user);
+            let visitor = Visitor {
+                source: &source,
+                is_bot: false,
+                has_role: false,
+                policy: Policy::AllowList,
+                aliases: &[],
+                paired: false,
+            };
+            let platform = Some(platform);
+            let admitted = admit(&visitor, &Rights { env, platform });
+            assert_eq!(admitted.is_some(), expected, "{kind} {user} {env:?}");
         }
     }
 
@@ -384,31 +447,13 @@ mod tests {
     }
 
     #[test]
-    fn an_open_gateway_does_not_start_by_accident() {
-        let open = [
-            ("telegram", Policy::Pairing, Policy::Pairing),
-            ("whatsapp", Policy::Open, Policy::Pairing),
-        ];
-        let reason = refuse_open(open, &vars("")).unwrap();
-        assert!(reason.contains("WHATSAPP_ALLOW_ALL_USERS"), "{reason}");
-        assert_eq!(
-            refuse_open(open, &vars("WHATSAPP_ALLOW_ALL_USERS=true")),
-            None
-        );
-        assert_eq!(
-            refuse_open(open, &vars("GATEWAY_ALLOW_ALL_USERS=true")),
-            None
-        );
-        assert_eq!(refuse_open([open[0]], &vars("")), None);
-    }
-
-    #[test]
     fn lists_are_edited_only_where_there_is_one() {
-        assert_eq!(list_with("", "7"), None);
-        assert_eq!(list_with("*", "7"), None);
-        assert_eq!(list_with("5, 7", "7"), None);
-        assert_eq!(list_with("5, 6", "7").as_deref(), Some("5,6,7"));
-        assert_eq!(list_without("5, 7", "7").as_deref(), Some("5"));
-        assert_eq!(list_without("5", "7"), None);
+        for list in ["", "*", "5, 7"] {
+            assert_eq!(list_with(list, "7", true), None);
+        }
+        assert_eq!(list_with("5, 6", "7", true).as_deref(), Some("5,6,7"));
+        assert_eq!(list_with("5, 7", "7", false).as_deref(), Some("5"));
+        assert_eq!(list_with("5", "7", false), None);
+        assert_eq!(allow_list_var("qqbot"), "QQ_ALLOWED_USERS");
     }
 }

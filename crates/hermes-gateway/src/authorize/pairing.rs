@@ -3,7 +3,6 @@
 //! The files are the original's. Codes are stored as salted hashes; the list shows a handle for
 //! each request, and that handle can be approved as well as the code and the user id.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use hermes_core::clock::Clock;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::bytes::{hex, same, unhex};
 use crate::session::canonical_whatsapp_id;
 
 /// Without letters and digits that look alike.
@@ -409,14 +409,9 @@ fn write(path: &Path, data: &Map<String, Value>) -> Result<(), PairingError> {
 
 fn by_code(pending: &Map<String, Value>, code: &str) -> Option<String> {
     let fits = |entry: &Value| {
-        let salt = unhex(string(entry, "salt"))?;
-        // Every byte is compared, whichever differ.
+        let salt = unhex(string(entry, "salt")).filter(|salt| !salt.is_empty())?;
         let (ours, theirs) = (hash(&salt, code), string(entry, "hash"));
-        let differ = ours
-            .bytes()
-            .zip(theirs.bytes())
-            .fold(0, |differ, (a, b)| differ | (a ^ b));
-        (differ == 0 && ours.len() == theirs.len()).then_some(())
+        same(ours.as_bytes(), theirs.as_bytes()).then_some(())
     };
     let found = pending.iter().find(|(_, entry)| fits(entry).is_some());
     found.map(|(key, _)| key.clone())
@@ -434,23 +429,6 @@ fn hash(salt: &[u8], code: &str) -> String {
     digest.update(salt);
     digest.update(code.as_bytes());
     hex(&digest.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if text.is_empty() || !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
-        .collect()
 }
 
 fn string<'a>(entry: &'a Value, key: &str) -> &'a str {

@@ -82,7 +82,7 @@ pub(super) async fn run<L: Ledger + Clone + 'static>(
                 tracing::error!("{name}: {why}");
                 hub.outbox.disconnect(name, &account);
                 health.is(LinkState::Fatal, Some(why));
-                hub.pause(name, true);
+                hub.pause_account(name, &account);
                 failures = 0;
             }
             Life::Broken(why) => {

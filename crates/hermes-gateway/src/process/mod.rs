@@ -22,13 +22,3 @@ pub use record::{Record, is_gateway_command};
 pub use starts::{Storm, StormLimits, started};
 pub use state::{GatewayState, PlatformRow, Snapshot, StateFile, read as read_state};
 pub use tokens::{TokenError, TokenLock, TokenLocks};
-
-/// Two digits for each byte.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}

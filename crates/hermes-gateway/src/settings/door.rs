@@ -33,8 +33,7 @@ impl GatewaySettings {
                 continue;
             }
             people = true;
-            let prefix = platform.name.to_uppercase();
-            let own = on(&format!("{prefix}_ALLOW_ALL_USERS"));
+            let own = platform.flag("allow_all_users") == Some(true);
             let policy = |key: &str| platform.text(key).and_then(|word| Policy::parse(&word));
             let open = [policy("dm_policy"), policy("group_policy")].contains(&Some(Policy::Open));
             if open && !own && !all {
@@ -43,13 +42,15 @@ impl GatewaySettings {
             if own || all {
                 door.everybody.push(platform.name.clone());
             }
-            let lists = ["allowed_users", "allow_from", "group_allowed_users"];
-            if lists.iter().any(|list| !platform.list(list).is_empty())
-                || !platform.list("group_allowed_chats").is_empty()
-                || !platform.list("allowed_roles").is_empty()
-            {
-                door.nobody = false;
-            }
+            let lists = [
+                "allowed_users",
+                "allow_from",
+                "group_allowed_users",
+                "group_allow_from",
+                "group_allowed_chats",
+                "allowed_roles",
+            ];
+            door.nobody &= lists.iter().all(|list| platform.list(list).is_empty());
         }
         door.nobody &= people && door.everybody.is_empty();
         door

@@ -40,7 +40,6 @@ pub struct GatewaySettings {
     /// Conversations that run at the same time.
     pub max_sessions: Option<usize>,
     pub reset_triggers: Vec<String>,
-    pub quick_commands: Map<String, Value>,
     /// How long turns may go on when the process stops.
     pub drain: Duration,
     /// How often systemd wants a sign of life.
@@ -125,6 +124,9 @@ impl GatewaySettings {
                 problems.push(format!("{name} is configured, but cannot be run yet"));
             }
         }
+        if !written.map("quick_commands").is_empty() {
+            problems.push("quick_commands has no effect yet".to_owned());
+        }
         let (resets, quiet_resets) = resets(&written, &mut problems);
         let drain = loaded.tree.pointer("/agent/restart_drain_timeout");
         let drain = drain.and_then(Value::as_f64).unwrap_or_default();
@@ -148,7 +150,6 @@ impl GatewaySettings {
                 let usual = ["/new", "/reset"];
                 usual.map(str::to_owned).to_vec()
             }),
-            quick_commands: written.map("quick_commands"),
             drain: Duration::try_from_secs_f64(drain).unwrap_or_default(),
             watchdog: watchdog(&written, &mut problems),
             write_sessions_json: written.flag("write_sessions_json").unwrap_or(true),

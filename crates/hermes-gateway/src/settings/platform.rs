@@ -64,6 +64,11 @@ impl PlatformSettings {
         if let Some(value) = self.var(&var) {
             return Some(value.to_owned());
         }
+        self.written(name)
+    }
+
+    /// What the configuration says, whatever the environment says.
+    pub fn written(&self, name: &str) -> Option<String> {
         as_text(self.extra.get(name)?)
     }
 

@@ -13,7 +13,7 @@ use super::message::Msg;
 use crate::authorize::admin::Tier;
 use crate::authorize::limits::{Limits, Pace};
 use crate::authorize::pairing::Asked;
-use crate::authorize::{self, Policy, Stranger, Visitor};
+use crate::authorize::{self, Policy, Rights, Stranger, Visitor};
 use crate::settings::GatewaySettings;
 
 /// What is done about a message.
@@ -64,12 +64,22 @@ fn changed_at(settings: &GatewaySettings) -> Option<SystemTime> {
     data.modified().ok()
 }
 
+/// What stops the agent or answers it is heard however much somebody writes.
+fn never_too_much(msg: &Msg) -> bool {
+    let command = msg.command_line();
+    let command = command.as_deref().and_then(|line| line.split(' ').next());
+    msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
+}
+
 impl<L> Hub<L> {
     /// Whether the sender may talk. Blocks for the reading of small files.
     pub(super) fn door(&self, msg: &Msg) -> Door {
         let source = msg.source();
         if !self.admits(msg) {
             return Door::Out(self.stranger(msg));
+        }
+        if never_too_much(msg) {
+            return Door::In;
         }
         let limit = self.platform(&source.platform);
         let limit = limit.and_then(|platform| platform.number("rate_limit_per_minute"));
@@ -98,11 +108,10 @@ impl<L> Hub<L> {
 
     pub(super) fn admits(&self, msg: &Msg) -> bool {
         let source = msg.source();
-        let vars = self.keys.vars(&self.settings);
-        let vars = |name: &str| {
-            vars.get(name)
-                .filter(|value| !value.trim().is_empty())
-                .cloned()
+        let env = self.keys.vars(&self.settings);
+        let vars = Rights {
+            env: &env,
+            platform: self.platform(&source.platform),
         };
         let flag = |name: &str| {
             msg.incoming
@@ -164,11 +173,10 @@ impl<L> Hub<L> {
         });
         let policy = platform.and_then(|platform| platform.text("dm_policy"));
         let policy = policy.and_then(|word| Policy::parse(&word));
-        let vars = self.keys.vars(&self.settings);
-        let vars = |name: &str| {
-            vars.get(name)
-                .filter(|value| !value.trim().is_empty())
-                .cloned()
+        let env = self.keys.vars(&self.settings);
+        let vars = Rights {
+            env: &env,
+            platform: self.platform(&source.platform),
         };
         let done = authorize::stranger(
             &source.platform,

@@ -12,9 +12,9 @@ use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::chat::Press;
+use super::chat::{Open, Press};
 use super::door::Keys;
-use super::{media_in, media_out};
+use super::{media_in, media_out, words};
 use crate::authorize::pairing::Pairing;
 use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
 use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
@@ -77,8 +77,8 @@ pub(crate) struct Hub<L> {
     /// Conversations that are kept open here after their last turn.
     pub(crate) lingering: Arc<Semaphore>,
     pub(super) keys: Keys,
-    /// Open questions, and the chat that asked.
-    questions: Mutex<HashMap<String, mpsc::Sender<Press>>>,
+    /// Open questions.
+    questions: Mutex<HashMap<String, Open>>,
     /// Home channels that were set since the start.
     pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
     platforms: Mutex<BTreeMap<(String, String), Registered>>,
@@ -251,6 +251,7 @@ impl<L: Ledger + Clone> Hub<L> {
         };
         media_out::Guard {
             home: self.settings.home.root().to_owned(),
+            profiles: self.settings.home.profiles_root().to_owned(),
             user_home: self.settings.var("HOME").map(Into::into),
             max_bytes,
             strict: gateway.strict.then(|| media_out::Strict {
@@ -329,6 +330,14 @@ impl<L> Hub<L> {
         found
     }
 
+    /// Pauses one account.
+    pub(crate) fn pause_account(&self, name: &str, account: &str) {
+        let place = (name.to_owned(), account.to_owned());
+        if let Some(one) = self.platforms().get(&place) {
+            one.paused.send_replace(true);
+        }
+    }
+
     pub(crate) fn drain(&self) {
         self.hold(true);
     }
@@ -370,15 +379,15 @@ impl<L> Hub<L> {
         media_in::sweep(&self.settings.home.cache_dir());
     }
 
-    /// A question is open, asked by this chat; `None`: no longer.
-    pub(super) fn asked(&self, id: &str, chat: Option<mpsc::Sender<Press>>) {
+    /// A question is open; `None`: no longer.
+    pub(super) fn asked(&self, id: &str, open: Option<Open>) {
         let mut questions = self
             .questions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match chat {
-            Some(chat) => {
-                questions.insert(id.to_owned(), chat);
+        match open {
+            Some(open) => {
+                questions.insert(id.to_owned(), open);
             }
             None => {
                 questions.remove(id);
@@ -386,13 +395,27 @@ impl<L> Hub<L> {
         }
     }
 
-    /// Takes a question: it is answered once.
-    pub(super) fn who_asked(&self, id: &str) -> Option<mpsc::Sender<Press>> {
+    /// Brings an answer to the chat that asked, if it fits; then the question is no longer open.
+    /// `Err`: what the one who pressed is told.
+    pub(super) fn bring(
+        &self,
+        press: Press,
+        fits: impl FnOnce(&Open, &str) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
         let mut questions = self
             .questions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        questions.remove(id)
+        let id = press.id.clone();
+        let open = questions.get(&id).ok_or(words::EXPIRED)?;
+        fits(open, &press.choice)?;
+        match open.chat.try_send(press) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(words::AGAIN),
+            sent => {
+                questions.remove(&id);
+                sent.map_err(|_| words::EXPIRED)
+            }
+        }
     }
 
     /// Whether only admins may approve what the agent asks.

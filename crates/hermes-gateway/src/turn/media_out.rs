@@ -19,6 +19,8 @@ pub(super) struct Parted {
 pub(super) struct Guard {
     /// The home of this program: only what it keeps for sending leaves it.
     pub(super) home: PathBuf,
+    /// Where homes of other profiles are: nothing leaves those.
+    pub(super) profiles: PathBuf,
     pub(super) user_home: Option<PathBuf>,
     pub(super) max_bytes: u64,
     /// Only from here, or made a short while ago.
@@ -173,6 +175,9 @@ impl Guard {
         if !data.is_file() {
             return Err("it is not a file".to_owned());
         }
+        if self.max_bytes == 0 {
+            return Err("no files can be sent there".to_owned());
+        }
         if data.len() > self.max_bytes {
             return Err(format!("its {} bytes are too many here", data.len()));
         }
@@ -197,9 +202,7 @@ impl Guard {
     }
 
     fn home(&self) -> PathBuf {
-        self.home
-            .canonicalize()
-            .unwrap_or_else(|_| self.home.clone())
+        real(&self.home)
     }
 
     fn is_private(&self, file: &Path) -> bool {
@@ -216,33 +219,49 @@ impl Guard {
             "cron/output",
             "artifacts",
         ];
-        let home = self.home();
-        if let Ok(inside) = file.strip_prefix(&home) {
-            return !KEPT.iter().any(|dir| inside.starts_with(dir));
-        }
-        if SYSTEM.iter().any(|dir| file.starts_with(dir)) {
+        if is_secret_name(file) {
             return true;
         }
-        let user_home = self
-            .user_home
-            .as_ref()
-            .and_then(|home| home.canonicalize().ok());
-        let inside = user_home
-            .as_ref()
-            .and_then(|home| file.strip_prefix(home).ok());
-        if file.starts_with("/root") && inside.is_none() {
+        if let Ok(inside) = file.strip_prefix(self.home()) {
+            return !KEPT.iter().any(|dir| inside.starts_with(dir)) || has_hidden(inside);
+        }
+        if file.starts_with(real(&self.profiles)) || SYSTEM.iter().any(|dir| file.starts_with(dir))
+        {
             return true;
         }
-        // Directories of programs in the person's home: keys, tokens, settings.
-        let hidden = |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with('.');
-        inside.is_some_and(|inside| inside.components().any(hidden))
-            || file.file_name().is_some_and(|name| {
-                let name = name.to_string_lossy().to_lowercase();
-                name.starts_with(".env")
-                    || name.starts_with("id_rsa")
-                    || name.starts_with("id_ed25519")
-            })
+        let user_home = self.user_home.as_deref().map(real).unwrap_or_default();
+        if file.starts_with("/root") && !file.starts_with(&user_home) {
+            return true;
+        }
+        // Directories of programs, the person's and others': keys, tokens, settings. A hidden
+        // directory in which the person's own home is hides nothing from them.
+        let shared = file.components().zip(user_home.components());
+        let shared = shared.take_while(|(one, other)| one == other).count();
+        has_hidden(&file.components().skip(shared).collect::<PathBuf>())
+            || file.ancestors().skip(1).any(is_hermes_home)
     }
+}
+
+/// Links are followed.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn has_hidden(path: &Path) -> bool {
+    let hidden = |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with('.');
+    path.components().any(hidden)
+}
+
+/// The home of another one of these programs, wherever it is.
+fn is_hermes_home(dir: &Path) -> bool {
+    dir.join("config.yaml").is_file() && dir.join("state.db").is_file()
+}
+
+fn is_secret_name(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_lowercase();
+    let starts = [".env", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -252,12 +271,27 @@ mod tests {
 
     fn scene() -> (tempfile::TempDir, Guard) {
         let dir = tempfile::TempDir::new().unwrap();
-        for path in ["home/cache/images", "user/.ssh", "user/work"] {
+        for path in [
+            "home/cache/images",
+            "home/workspace/.git",
+            "homes/profiles/other/cache",
+            "other/.config/app",
+            "srv/hermes/cache",
+            "user/.ssh",
+            "user/work",
+        ] {
             std::fs::create_dir_all(dir.path().join(path)).unwrap();
         }
         for path in [
             "home/.env",
             "home/cache/images/a.png",
+            "home/workspace/.git/config",
+            "home/workspace/.env.local",
+            "homes/profiles/other/cache/a.png",
+            "other/.config/app/token.txt",
+            "srv/hermes/config.yaml",
+            "srv/hermes/state.db",
+            "srv/hermes/cache/a.png",
             "user/.ssh/id_rsa",
             "user/work/report.pdf",
             "user/work/note 1.mp3",
@@ -266,6 +300,7 @@ mod tests {
         }
         let guard = Guard {
             home: dir.path().join("home"),
+            profiles: dir.path().join("homes"),
             user_home: Some(dir.path().join("user")),
             max_bytes: 10,
             strict: None,
@@ -308,10 +343,17 @@ mod tests {
         let (dir, guard) = scene();
         let link = dir.path().join("user/work/innocent.txt");
         std::os::unix::fs::symlink(dir.path().join("user/.ssh/id_rsa"), &link).unwrap();
+        let at = |path: &str| dir.path().join(path).display().to_string();
         for path in [
             "/etc/passwd".to_owned(),
             "~/.ssh/id_rsa".to_owned(),
-            dir.path().join("home/.env").display().to_string(),
+            at("home/.env"),
+            at("home/workspace/.git/config"),
+            at("home/workspace/.env.local"),
+            at("homes/profiles/other/cache/a.png"),
+            at("other/.config/app/token.txt"),
+            at("srv/hermes/state.db"),
+            at("srv/hermes/cache/a.png"),
             link.display().to_string(),
             "/nowhere".to_owned(),
             dir.path().display().to_string(),

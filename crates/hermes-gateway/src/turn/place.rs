@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::bytes::hex;
 use crate::session::{Sharing, Source};
 use crate::settings::GatewaySettings;
 
@@ -100,9 +101,5 @@ fn quoted(text: &str) -> String {
 
 fn hashed(id: &str) -> String {
     let digest = Sha256::digest(id.as_bytes());
-    let hex = digest.iter().take(6).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    format!("{hex:?}")
+    format!("{:?}", hex(&digest[..6]))
 }

@@ -17,6 +17,7 @@ pub(super) const ABANDONED: &str =
 pub(super) const NOTHING_RUNS: &str = "Nothing runs here.";
 pub(super) const EXPIRED: &str =
     "This question is no longer open. If it still matters, it is asked again.";
+pub(super) const AGAIN: &str = "That was too much at once; press it again.";
 
 /// The text of a final. `None`: there is nothing to say.
 pub(super) fn of(summary: &TurnSummary, stopped: bool) -> Option<String> {

@@ -216,7 +216,7 @@ impl Run {
     /// Events after number `seen`, up to about `bytes` of them.
     pub(super) fn after(&self, seen: u64, bytes: usize) -> Excerpt {
         let log = self.log();
-        let next = seen + 1;
+        let next = seen.saturating_add(1);
         let lost = (next < log.first).then(|| (next, log.first - 1));
         let skip = next.saturating_sub(log.first) as usize;
         let mut left = bytes;
@@ -285,7 +285,9 @@ mod tests {
         assert!(!all.over && all.lost.is_none());
         let rest = run.after(3, usize::MAX);
         assert_eq!(rest.events.len(), 2);
-        assert_eq!(run.after(9, usize::MAX).events.len(), 0);
+        for beyond in [9, u64::MAX] {
+            assert_eq!(run.after(beyond, usize::MAX).events.len(), 0);
+        }
         run.end(Status::Completed, json!({"output": "01234"}), 3.0);
         assert!(!run.after(3, 1).over, "there is more to tell");
         assert!(run.after(3, usize::MAX).over);

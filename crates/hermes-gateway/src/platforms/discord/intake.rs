@@ -246,10 +246,10 @@ impl Intake<'_> {
 
     /// What the door will probably say; it has the last word.
     async fn admits(&self, source: &Source, is_bot: bool, has_role: bool) -> bool {
-        let env = &self.shared.settings.env;
-        let vars = |name: &str| {
-            let value = env.get(name).filter(|value| !value.trim().is_empty());
-            value.cloned()
+        let written = &self.shared.settings.written;
+        let vars = authorize::Rights {
+            env: &written.env,
+            platform: Some(written),
         };
         let visitor = Visitor {
             source,

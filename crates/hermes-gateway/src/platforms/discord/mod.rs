@@ -138,7 +138,7 @@ pub fn platform_with(
     rng: Arc<dyn Rng>,
     timing: Timing,
 ) -> Result<Platform, String> {
-    let http = Http::new(&settings.env, settings.proxy.as_deref());
+    let http = Http::new(&settings.written.env, settings.proxy.as_deref());
     let token = settings.token.clone();
     let api = Api::new(&settings.base, &token, http, timing.call, timing.transfer)
         .map_err(|error| error.to_string())?;

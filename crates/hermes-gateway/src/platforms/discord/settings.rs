@@ -1,6 +1,6 @@
 //! What the home says about Discord.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use url::Url;
@@ -16,7 +16,8 @@ pub struct DiscordSettings {
     /// Address of REST, without the last slash.
     pub base: String,
     pub proxy: Option<String>,
-    pub env: HashMap<String, String>,
+    /// All that is written about it: who is let in.
+    pub written: PlatformSettings,
     pub rules: Rules,
     pub missed: Missed,
     /// Messages before a mention that are told with it, at most; 0: none.
@@ -132,7 +133,7 @@ impl DiscordSettings {
             token,
             base,
             proxy: from.text("proxy").or_else(|| from.text("proxy_url")),
-            env: from.env.clone(),
+            written: from.clone(),
             rules: rules(from, &mut problems),
             missed: missed(from),
             history: history(from),

@@ -18,6 +18,7 @@ use super::polling::{CALL, Patience, Trouble, UPDATES, fresh};
 use super::read::{Read, Reader};
 use super::settings::WebhookSettings;
 use super::wire::{User, WebhookInfo};
+use crate::bytes::same;
 use crate::platform::{Hopeless, Link, LinkState};
 
 const SECRET: &str = "x-telegram-bot-api-secret-token";
@@ -157,12 +158,3 @@ async fn arrived(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes)
     StatusCode::OK
 }
 
-/// Takes the same time wherever they differ.
-fn same(given: &[u8], secret: &[u8]) -> bool {
-    given.len() == secret.len()
-        && given
-            .iter()
-            .zip(secret)
-            .fold(0, |differs, (one, other)| differs | (one ^ other))
-            == 0
-}

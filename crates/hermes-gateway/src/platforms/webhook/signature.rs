@@ -1,12 +1,13 @@
 //! Whether a call is from the service that it says: five ways to sign, tried in a fixed order. The
 //! first whose header is there decides; a call cannot choose a weaker one by leaving parts out.
 
-use std::fmt::Write as _;
-
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
+
+pub(super) use crate::bytes::hex;
+use crate::bytes::{same, unhex};
 
 /// How far the clock of a sender may be from ours.
 const TOLERANCE: i64 = 300;
@@ -52,7 +53,7 @@ pub(super) fn verify(
         return keyed(secret.as_bytes(), &[body], hex).map(|()| Scheme::GitHub);
     }
     if let Some(token) = header("x-gitlab-token") {
-        return same(token, secret)
+        return same(token.as_bytes(), secret.as_bytes())
             .then_some(Scheme::GitLab)
             .ok_or("another token");
     }
@@ -77,13 +78,6 @@ pub(super) fn verify(
 pub fn sign_github(secret: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     format!("sha256={}", hex(hmac::sign(&key, body).as_ref()))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn svix(
@@ -131,23 +125,6 @@ fn keyed(secret: &[u8], parts: &[&[u8]], hex: &str) -> Result<(), &'static str> 
     let tag = unhex(hex.trim()).ok_or("the signature is no hexadecimal number")?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     hmac::verify(&key, &parts.concat(), &tag).map_err(|_| "another signature")
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    let pairs = (0..text.len()).step_by(2);
-    pairs
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
-        .collect()
-}
-
-/// Takes as long for every guess: digests are compared, not the secrets.
-fn same(given: &str, secret: &str) -> bool {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, b"comparison");
-    let tag = hmac::sign(&key, given.as_bytes());
-    hmac::verify(&key, secret.as_bytes(), tag.as_ref()).is_ok()
 }
 
 #[cfg(test)]

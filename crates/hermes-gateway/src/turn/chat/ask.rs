@@ -13,6 +13,7 @@ use hermes_core::event::AgentCommand;
 use hermes_core::redact;
 use hermes_store::db::delivery::{Final, Target};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Chat;
@@ -20,7 +21,6 @@ use super::news::Turn;
 use crate::platform::{Button, Tone};
 use crate::spine::{Extra, Ledger};
 use crate::turn::message::Msg;
-use crate::turn::words;
 
 /// As much of a command as is shown.
 const ACTION: usize = 3800;
@@ -43,12 +43,22 @@ enum What {
 
 /// A button that somebody pressed, on its way to the chat that asked.
 pub(in crate::turn) struct Press {
-    pub(super) id: String,
-    pub(super) choice: String,
+    pub(in crate::turn) id: String,
+    pub(in crate::turn) choice: String,
     pub(super) by: String,
     pub(super) message: Option<String>,
-    pub(super) admin: bool,
 }
+
+/// A question as those see it who bring an answer from elsewhere.
+pub(in crate::turn) struct Open {
+    pub(in crate::turn) chat: mpsc::Sender<Press>,
+    pub(in crate::turn) permission: bool,
+    /// What its buttons say.
+    pub(in crate::turn) choices: Vec<String>,
+}
+
+const ADMINS: &str = "Only an admin may decide this.";
+const UNKNOWN: &str = "I do not know that button.";
 
 impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
@@ -135,7 +145,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             format!("{}\n\n{say}", asked.text)
         };
         let turn_id = format!("ask-{}", asked.id);
-        self.hub.asked(&asked.id, Some(self.presses.0.clone()));
+        let choices = buttons.iter().flatten();
+        let choices = choices.filter_map(|button| button.data.rsplit(':').next());
+        let open = Open {
+            chat: self.presses.0.clone(),
+            permission: matches!(asked.what, What::Permission(_)),
+            choices: choices.map(str::to_owned).collect(),
+        };
+        self.hub.asked(&asked.id, Some(open));
         turn.questions.push(asked);
         // What comes after stands below the question.
         turn.displaced = true;
@@ -174,23 +191,34 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             choice: choice.unwrap_or_default().to_owned(),
             by: by.unwrap_or_default(),
             message: pressed.and_then(|pressed| pressed.message_id),
-            admin: self.hub.tier(&msg).is_admin(),
         };
-        let note = if kind != Some("ap") {
-            Some("I do not know that button.".to_owned())
-        } else if self.hub.admins_decide() && !press.admin {
-            Some("Only an admin may decide this.".to_owned())
+        let note = if kind == Some("ap") {
+            // Only what answers the question takes it: it is answered once.
+            self.hub.bring(press, |open, choice| {
+                if !open.choices.iter().any(|one| one == choice) {
+                    return Err(UNKNOWN);
+                }
+                if open.permission && !self.may_decide(&msg, choice != "d") {
+                    return Err(ADMINS);
+                }
+                Ok(())
+            })
         } else {
-            match self.hub.who_asked(&press.id) {
-                Some(chat) if chat.try_send(press).is_ok() => None,
-                _ => Some(words::EXPIRED.to_owned()),
-            }
+            Err(UNKNOWN)
         };
+        let note = note.err();
         if let Some(outbound) = self.hub.outbound(&msg.target()) {
-            let told = outbound.pressed(&msg.incoming, note.as_deref());
+            let told = outbound.pressed(&msg.incoming, note);
             let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
         }
         self.answer(&msg, "ans", None).await;
+    }
+
+    /// Whether somebody may allow or refuse what the agent asks, in whatever way they say it.
+    fn may_decide(&self, msg: &Msg, allow: bool) -> bool {
+        let tier = self.hub.tier(msg);
+        let command = if allow { "approve" } else { "deny" };
+        tier.may(command) && (tier.is_admin() || !self.hub.admins_decide())
     }
 
     /// An answer to a question of this chat.
@@ -347,6 +375,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn take_answer(&mut self, msg: Msg) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
+        let allowed = self.may_decide(&msg, word != Some("no"));
         let Some(turn) = &mut self.turn else { return };
         let at = turn.questions.iter().position(|asked| match &asked.what {
             What::Permission(_) => word.is_some(),
@@ -356,9 +385,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let by = msg.source().user_name.clone().unwrap_or_default();
         match &turn.questions[at].what {
             What::Permission(request) => {
-                if self.hub.admins_decide() && !self.hub.tier(&msg).is_admin() {
-                    let text = "Only an admin may decide this.";
-                    return self.answer(&msg, "ans", Some(text)).await;
+                if !allowed {
+                    return self.answer(&msg, "ans", Some(ADMINS)).await;
                 }
                 let Some(verdict) = word.and_then(|word| verdict(word, request, None)) else {
                     let text = "That cannot be allowed for always; say yes, session or no.";
@@ -391,9 +419,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// `/approve [all] [session|always]`, `/deny [all] [reason]`.
     pub(super) async fn decide(&mut self, msg: Msg, approve: bool, args: &str) {
-        if self.hub.admins_decide() && !self.hub.tier(&msg).is_admin() {
-            let text = "Only an admin may decide this.";
-            return self.answer(&msg, "ans", Some(text)).await;
+        if !self.may_decide(&msg, approve) {
+            return self.answer(&msg, "ans", Some(ADMINS)).await;
         }
         let all = args.split_whitespace().any(|word| word == "all");
         let rest = args.split_whitespace().filter(|word| *word != "all");

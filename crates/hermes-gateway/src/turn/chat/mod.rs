@@ -34,7 +34,7 @@ use crate::seats::{Next, Seat};
 use crate::settings::BusyMode;
 use crate::spine::{Extra, Ledger};
 
-pub(super) use ask::Press;
+pub(super) use ask::{Open, Press};
 use begin::Preparing;
 pub(super) use command::offers;
 use news::Turn;

@@ -6,6 +6,7 @@ use hermes_store::db::ListFilter;
 use serde_json::json;
 
 use super::Chat;
+use crate::authorize::admin::Tier;
 use crate::session::{Entry, SessionKey};
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
@@ -144,9 +145,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             && owner == source.user_id.as_deref();
         let current = self.hub.index.get(&self.key);
         let mine = mine || current.is_some_and(|entry| entry.session_id == id.as_str());
-        // Where no admins are named, the one who is let in privately is the owner of the home.
-        let owner = self.hub.tier(msg).is_admin() && source.chat_type == "dm";
-        if mine || owner {
+        // Whoever is let in is not yet the owner of everything: an admin is named as one.
+        let admin = self.hub.tier(msg) == Tier::Admin && source.chat_type == "dm";
+        if mine || admin {
             Ok(id.as_str().to_owned())
         } else {
             Err(format!("no session {reference}"))

@@ -5,6 +5,7 @@ mod ask;
 mod busy;
 mod commands;
 mod crash;
+mod door;
 mod script;
 mod stage;
 mod stream;

@@ -255,6 +255,15 @@ impl Inbound for Line {
     }
 }
 
+/// An account whose token no longer counts.
+struct Revoked;
+
+impl Inbound for Revoked {
+    fn run(self: Box<Self>, _: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+        Box::pin(std::future::ready(Err(Hopeless("revoked".to_owned()))))
+    }
+}
+
 /// A home with its database. Lives come and go.
 pub(crate) struct House {
     pub dir: TempDir,
@@ -263,6 +272,10 @@ pub(crate) struct House {
     pub recourse: Recourse,
     pub capabilities: Capabilities,
     pub env: Vec<(&'static str, &'static str)>,
+    /// What the platform is called.
+    pub platform: &'static str,
+    /// It has another account, whose token was revoked.
+    pub revoked_sibling: bool,
     lives: u32,
 }
 
@@ -274,6 +287,7 @@ pub(crate) struct Life {
     pub ledger: Mortal,
     pub store: Store,
     pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
+    platform: &'static str,
     line: mpsc::Sender<Incoming>,
     said: AtomicUsize,
     stored: Arc<AtomicUsize>,
@@ -299,6 +313,8 @@ impl House {
             capabilities: capabilities(recourse),
             recourse,
             env: vec![("FAKE_ALLOW_ALL_USERS", "true")],
+            platform: "fake",
+            revoked_sibling: false,
             lives: 0,
         }
     }
@@ -355,20 +371,30 @@ impl House {
             fuse,
             capabilities: self.capabilities.clone(),
         };
+        let name = self.platform;
+        let outbound: Arc<dyn Outbound> = Arc::new(phone);
+        let sibling = self.revoked_sibling.then(|| Platform {
+            name,
+            account: "other".to_owned(),
+            exclusive: None,
+            inbound: Box::new(Revoked),
+            outbound: Arc::clone(&outbound),
+        });
         let platform = Platform {
-            name: "fake",
+            name,
             account: String::new(),
             exclusive: None,
             inbound: Box::new(Line {
                 incoming,
                 stored: Arc::clone(&stored),
             }),
-            outbound: Arc::new(phone),
+            outbound,
         };
+        let platforms = [platform].into_iter().chain(sibling).collect();
         let (running, token) = (gateway.clone(), cancel.clone());
         let ended = task::spawn("gateway", async move {
             running
-                .run(vec![platform], Vec::new(), token)
+                .run(platforms, Vec::new(), token)
                 .await
                 .unwrap();
         });
@@ -379,6 +405,7 @@ impl House {
             ledger,
             store,
             restarts,
+            platform: self.platform,
             line,
             said: AtomicUsize::new(0),
             stored,
@@ -394,7 +421,10 @@ impl Life {
         self.send(incoming(chat, id, text)).await;
     }
 
-    pub(crate) async fn send(&self, message: Incoming) {
+    pub(crate) async fn send(&self, mut message: Incoming) {
+        if message.source.platform == "fake" {
+            self.platform.clone_into(&mut message.source.platform);
+        }
         self.said.fetch_add(1, Ordering::SeqCst);
         self.line.send(message).await.unwrap();
     }
@@ -450,7 +480,7 @@ impl Life {
                 continue;
             }
             let open = self.ledger.inner.open_messages().await.unwrap();
-            if open == 0 && self.ledger.inner.owed("fake").await.unwrap() == 0 {
+            if open == 0 && self.ledger.inner.owed(self.platform).await.unwrap() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
