@@ -366,31 +366,11 @@ impl House {
         let gateway = Gateway::new(deps).await.unwrap();
         let (line, incoming) = mpsc::channel(64);
         let stored = Arc::<AtomicUsize>::default();
-        let phone = Phone {
-            screen: Arc::clone(&self.screen),
-            fuse,
-            capabilities: self.capabilities.clone(),
+        let inbound = Line {
+            incoming,
+            stored: Arc::clone(&stored),
         };
-        let name = self.platform;
-        let outbound: Arc<dyn Outbound> = Arc::new(phone);
-        let sibling = self.revoked_sibling.then(|| Platform {
-            name,
-            account: "other".to_owned(),
-            exclusive: None,
-            inbound: Box::new(Revoked),
-            outbound: Arc::clone(&outbound),
-        });
-        let platform = Platform {
-            name,
-            account: String::new(),
-            exclusive: None,
-            inbound: Box::new(Line {
-                incoming,
-                stored: Arc::clone(&stored),
-            }),
-            outbound,
-        };
-        let platforms = [platform].into_iter().chain(sibling).collect();
+        let platforms = self.platforms(inbound, fuse);
         let (running, token) = (gateway.clone(), cancel.clone());
         let ended = task::spawn("gateway", async move {
             running
@@ -412,6 +392,29 @@ impl House {
             cancel,
             ended,
         }
+    }
+}
+
+impl House {
+    fn platforms(&self, inbound: Line, fuse: Fuse) -> Vec<Platform> {
+        let phone = Phone {
+            screen: Arc::clone(&self.screen),
+            fuse,
+            capabilities: self.capabilities.clone(),
+        };
+        let outbound: Arc<dyn Outbound> = Arc::new(phone);
+        let one = |account: &str, inbound: Box<dyn Inbound>| Platform {
+            name: self.platform,
+            account: account.to_owned(),
+            exclusive: None,
+            inbound,
+            outbound: Arc::clone(&outbound),
+        };
+        let mut platforms = vec![one("", Box::new(inbound))];
+        if self.revoked_sibling {
+            platforms.push(one("other", Box::new(Revoked)));
+        }
+        platforms
     }
 }
 
