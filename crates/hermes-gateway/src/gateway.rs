@@ -8,9 +8,9 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_store::Store;
-use hermes_store::db::delivery::Delivery;
+use hermes_store::db::delivery::{Delivery, Target};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,7 +22,7 @@ use crate::seats::Seats;
 use crate::session::{Index, IndexError};
 use crate::settings::GatewaySettings;
 use crate::spine::{Inbox, Ledger, beat};
-use crate::turn::{Hub, runner};
+use crate::turn::{Hub, leaving, runner};
 pub use crate::turn::{Known, Post, PostError, Posting, Voice};
 use crate::voice::{Speaker, Transcriber};
 
@@ -84,6 +84,17 @@ pub struct RestartRequest {
     pub thread_id: Option<String>,
     /// The platform's id of the request. The same one again is not another request.
     pub message_id: String,
+}
+
+/// How the gateway goes down, for the chats that are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// It comes back at once.
+    pub restart: bool,
+    /// The chat that asked for it, and knows. Then it is no news for home channels.
+    pub asked: Option<Target>,
+    /// Home channels are told, too.
+    pub homes: bool,
 }
 
 /// Something that runs beside the platforms: the API server, the scheduler.
@@ -188,6 +199,13 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         sent.unwrap_or(Ok(()))
     }
 
+    /// Begins no new turns, and tells the chats that the gateway goes down: before [`Self::drain`],
+    /// while the platforms still run. Takes a few seconds at most.
+    pub async fn leave(&self, leaving: &Leaving) {
+        self.hub.drain();
+        leaving::tell(&self.hub, leaving).await;
+    }
+
     /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still
     /// run. They are taken up again by the next life.
     pub async fn drain(&self, patience: Duration) -> bool {
@@ -212,6 +230,8 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         let spawn = |name: &str, work: BoxFuture<'static, ()>| {
             drop(task::spawn(name, running.track_future(work)));
         };
+        let names: Vec<&str> = platforms.iter().map(|platform| platform.name).collect();
+        let started = json!({"platforms": names});
         for platform in platforms {
             let name = platform.name;
             let work = supervise::run(Arc::clone(hub), platform, arrivals.clone(), stop.clone());
@@ -238,7 +258,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
             };
             spawn(&one.name, Box::pin(work));
         }
-        (hub.calls.happened)("gateway:startup", Value::Null);
+        (hub.calls.happened)("gateway:startup", started);
         hub.adopt(Arc::new(Machine)).await;
         let outcome = tokio::select! {
             biased;

@@ -96,12 +96,20 @@ impl Marker {
 /// Somebody wants no new turns to begin: `.drain_request.json`. One that a machine which has been
 /// started anew since left behind means nothing.
 pub fn drain_requested(root: &Path) -> bool {
+    drain_request(root).is_some()
+}
+
+/// Whoever wants that also wants home channels not to hear of an end (`suppress_notification`).
+pub fn quiet_drain(root: &Path) -> bool {
+    drain_request(root).is_some_and(|word| word["suppress_notification"] == Value::Bool(true))
+}
+
+fn drain_request(root: &Path) -> Option<Value> {
     let path = root.join(".drain_request.json");
-    let Ok(text) = std::fs::read_to_string(path) else {
-        return false;
-    };
+    let text = std::fs::read_to_string(path).ok()?;
     let word: Value = serde_json::from_str(&text).unwrap_or_default();
     let theirs = word["epoch"].as_str().unwrap_or_default();
     let ours = machine::epoch();
-    theirs.is_empty() || ours.is_empty() || theirs == ours
+    let valid = theirs.is_empty() || ours.is_empty() || theirs == ours;
+    valid.then_some(word)
 }

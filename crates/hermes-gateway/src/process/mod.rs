@@ -16,7 +16,7 @@ mod tokens;
 
 pub use claim::{Claim, ClaimError, Running, running};
 pub use machine::{Machine, Process, exists, start_time, this_process, uptime};
-pub use marker::{Marker, drain_requested};
+pub use marker::{Marker, drain_requested, quiet_drain};
 pub use notify::Notifier;
 pub use record::{Record, is_gateway_command};
 pub use starts::{Storm, StormLimits, started};

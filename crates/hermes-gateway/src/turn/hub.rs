@@ -27,7 +27,7 @@ use crate::voice::{Speaker, Transcriber};
 
 /// Turns that run at the same time where the configuration does not say.
 const TURNS: usize = 64;
-/// A platform that is not there: what is written for it fits almost anywhere.
+/// A platform that is not there now: what is written for it fits almost anywhere.
 const NOWHERE: Capabilities = Capabilities {
     edit: false,
     typing: false,
@@ -39,7 +39,7 @@ const NOWHERE: Capabilities = Capabilities {
     limits: Limits {
         text: 2000,
         unit: Unit::Utf16,
-        file_bytes: 0,
+        file_bytes: 8 << 20,
     },
     recourse: Recourse::Mark,
 };
@@ -69,6 +69,8 @@ pub(crate) struct Hub<L> {
     /// One permit per turn that may run.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) active: AtomicUsize,
+    /// The chats of those turns, by turn.
+    working: Mutex<HashMap<String, Target>>,
     /// Told when a turn ends.
     pub(crate) ended: Notify,
     draining: AtomicBool,
@@ -126,6 +128,7 @@ impl<L: Ledger + Clone> Hub<L> {
             chats: Mutex::default(),
             turns: Arc::new(Semaphore::new(turns)),
             active: AtomicUsize::new(0),
+            working: Mutex::default(),
             ended: Notify::new(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
@@ -245,15 +248,11 @@ impl<L: Ledger + Clone> Hub<L> {
         let gateway = &self.settings.config.gateway;
         let recent = Duration::from_secs(gateway.trust_recent_files_seconds);
         let dirs = gateway.media_delivery_allow_dirs.iter();
-        let max_bytes = match self.capabilities(target).limits.file_bytes {
-            0 => gateway.max_inbound_media_bytes,
-            limit => limit,
-        };
         media_out::Guard {
             home: self.settings.home.root().to_owned(),
             profiles: self.settings.home.profiles_root().to_owned(),
             user_home: self.settings.var("HOME").map(Into::into),
-            max_bytes,
+            max_bytes: self.capabilities(target).limits.file_bytes,
             strict: gateway.strict.then(|| media_out::Strict {
                 dirs: dirs
                     .map(|dir| self.settings.home.expand_user(dir))
@@ -311,6 +310,21 @@ impl<L> Hub<L> {
         let place = (name.to_owned(), account.to_owned());
         self.platforms().insert(place, row);
         switch
+    }
+
+    /// A turn works for this chat; `None`: it has ended.
+    pub(super) fn at_work(&self, turn: &str, target: Option<&Target>) {
+        let mut working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        match target {
+            Some(target) => working.insert(turn.to_owned(), target.clone()),
+            None => working.remove(turn),
+        };
+    }
+
+    /// The chats in which turns run.
+    pub(super) fn working(&self) -> Vec<Target> {
+        let working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        working.values().cloned().collect()
     }
 
     pub(super) fn first_account(&self, platform: &str) -> Option<String> {

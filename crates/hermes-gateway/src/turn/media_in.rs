@@ -78,11 +78,8 @@ async fn fetch<L>(
     outbound: &dyn Outbound,
     media: &MediaRef,
 ) -> Result<PathBuf, String> {
+    // What a platform lets us send says nothing about what it brings; it knows that by itself.
     let most = hub.settings.config.gateway.max_inbound_media_bytes;
-    let most = match outbound.capabilities().limits.file_bytes {
-        0 => most,
-        limit => most.min(limit),
-    };
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
         return Err(format!(
             "{bytes} bytes are more than the {most} that are taken"
@@ -130,7 +127,9 @@ async fn present<L>(
             taken.spoken |= media.kind == MediaKind::Voice;
             match hear(hub, path).await {
                 Ok(text) => {
-                    taken.remarks.push(format!("🎙️ {}", text.trim()));
+                    if hub.transcriber.as_ref().is_some_and(|ears| ears.echoes()) {
+                        taken.remarks.push(format!("🎙️ {}", text.trim()));
+                    }
                     texts.push(text.trim().to_owned());
                     Some(format!(
                         "[The message was spoken; this is its transcript. The recording is at {}]",

@@ -9,6 +9,7 @@ mod background;
 mod chat;
 mod door;
 mod hub;
+pub(crate) mod leaving;
 mod media_in;
 mod media_out;
 mod message;

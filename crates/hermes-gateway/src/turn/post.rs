@@ -220,14 +220,18 @@ impl<L: Ledger + Clone> Post<L> {
         fits.next().is_none().then_some(found.target)
     }
 
+    /// The conversation of a place, where everybody there has the same one.
     fn entry(&self, target: &Target) -> Option<crate::session::Entry> {
-        self.hub.index.entries().into_iter().find(|entry| {
-            entry.origin.as_ref().is_some_and(|source| {
-                source.platform == target.platform
-                    && source.chat_id == target.chat_id
-                    && (source.thread_id == target.thread_id || target.thread_id.is_none())
-            })
-        })
+        let sharing = self.hub.settings.sharing;
+        let mut here = self.hub.index.entries().into_iter().filter(|entry| {
+            let common = entry
+                .origin
+                .as_ref()
+                .is_some_and(|source| source.chat_type == "dm" || source.is_shared(sharing));
+            common && target_of(entry).as_ref() == Some(target)
+        });
+        let found = here.next()?;
+        here.next().is_none().then_some(found)
     }
 }
 

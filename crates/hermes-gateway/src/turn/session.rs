@@ -34,6 +34,7 @@ impl<L> Hub<L> {
         let over = known
             .as_ref()
             .and_then(|entry| policy.over(entry.updated_at, now, None));
+        let left = known.as_ref().map(|entry| entry.session_id.clone());
         let fresh = known.filter(|entry| over.is_none() && !entry.suspended);
         if let Some(mut entry) = fresh {
             let stale = (now - entry.updated_at).num_seconds() >= STALE;
@@ -53,12 +54,28 @@ impl<L> Hub<L> {
         entry.auto_reset_reason = over.map(|reason| reason.as_str().to_owned());
         note_account(&mut entry, &msg.incoming.account);
         self.index.put(&entry).await?;
+        if let Some(left) = left {
+            self.left(key, &left, source);
+        }
         (self.calls.happened)(
             "session:start",
             json!({"session_key": key, "session_id": entry.session_id, "platform": source.platform}),
         );
         let quiet = self.settings.quiet_resets.contains(&source.platform);
         Ok((entry, over.filter(|_| policy.notify && !quiet)))
+    }
+
+    /// A chat has left a conversation.
+    pub(super) fn left(&self, key: &str, session: &str, source: &Source) {
+        (self.calls.happened)(
+            "session:end",
+            json!({
+                "session_key": key,
+                "session_id": session,
+                "platform": source.platform,
+                "user_id": source.user_id,
+            }),
+        );
     }
 
     pub(super) fn local_now(&self) -> NaiveDateTime {

@@ -196,6 +196,11 @@ impl Player {
                 text.clone_into(&mut self.shown);
                 self.strikes = 0;
             }
+            // Not every chat of a platform has drafts; messages can be edited in all.
+            Ok(Err(SendError::Refused(_))) if self.draft.is_some() => {
+                self.draft = None;
+                self.dead = !self.stage.outbound.capabilities().edit;
+            }
             Ok(Err(SendError::NotSent { retry_after, .. })) => {
                 self.strikes += 1;
                 let doubled = self.interval.saturating_mul(2);

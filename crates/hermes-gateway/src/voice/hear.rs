@@ -96,11 +96,6 @@ impl Ears {
         }
     }
 
-    /// Whether the words are shown to the person, too.
-    pub fn echoes(&self) -> bool {
-        self.block.flag("echo_transcripts").unwrap_or(true)
-    }
-
     fn way(&self) -> Result<Way, String> {
         if self.block.flag("enabled") == Some(false) {
             return Err("listening is switched off (stt.enabled)".to_owned());
@@ -336,5 +331,9 @@ fn mime(path: &Path) -> &'static str {
 impl Transcriber for Ears {
     fn transcribe<'a>(&'a self, recording: &'a Path) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(self.words(recording))
+    }
+
+    fn echoes(&self) -> bool {
+        self.block.flag("echo_transcripts").unwrap_or(true)
     }
 }

@@ -22,6 +22,11 @@ pub use tool::SpeakTool;
 pub trait Transcriber: Send + Sync {
     /// `Err`: why there are no words, for the person. It ends in bounded time.
     fn transcribe<'a>(&'a self, recording: &'a Path) -> BoxFuture<'a, Result<String, String>>;
+
+    /// Whether the words are shown to the person, too.
+    fn echoes(&self) -> bool {
+        true
+    }
 }
 
 /// Turns words into a recording.

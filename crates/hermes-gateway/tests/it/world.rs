@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub(crate) struct Fuse {
     left: Arc<AtomicI64>,
+    /// How often calls of the ledger fail, by name.
+    faults: Arc<Mutex<HashMap<&'static str, u32>>>,
     pub died: CancellationToken,
 }
 
@@ -30,6 +32,7 @@ impl Fuse {
     pub(crate) fn new(steps: i64) -> Self {
         Self {
             left: Arc::new(AtomicI64::new(steps)),
+            faults: Arc::default(),
             died: CancellationToken::new(),
         }
     }
@@ -38,6 +41,28 @@ impl Fuse {
         if self.left.fetch_sub(1, Ordering::SeqCst) <= 1 {
             self.died.cancel();
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// The life ends here.
+    pub(crate) fn blow(&self) {
+        self.left.store(0, Ordering::SeqCst);
+    }
+
+    /// The next calls of this name fail, so many.
+    pub(crate) fn fail(&self, call: &'static str, times: u32) {
+        self.faults.lock().unwrap().insert(call, times);
+    }
+
+    fn fault(&self, call: &str) -> Result<(), StoreError> {
+        let mut faults = self.faults.lock().unwrap();
+        match faults.get_mut(call) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                let waited = Duration::from_secs(1);
+                Err(StoreError::Busy { waited })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -238,6 +263,7 @@ impl Ledger for Mortal {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Waiting>, StoreError> {
+        self.fuse.fault("waiting_of")?;
         self.inner.waiting_of(key, after, limit).await
     }
 
@@ -258,6 +284,7 @@ impl Ledger for Mortal {
         session: &SessionId,
         message_id: &str,
     ) -> Result<Progress, StoreError> {
+        self.fuse.fault("progress")?;
         self.inner.progress(session, message_id).await
     }
 

@@ -47,7 +47,8 @@ pub(super) async fn prepared(preparing: &mut Option<Preparing>) -> Ready {
 impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Makes the next turn ready, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
-        if self.hub.is_draining() {
+        // What an earlier life began comes first.
+        if self.hub.is_draining() || !self.awake || !self.unsure.is_empty() {
             return;
         }
         let open = self.open_until.is_some_and(|until| until > Instant::now());
@@ -185,7 +186,6 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         let lead = &msgs[0];
         let target = lead.target();
-        let platform = target.platform.clone();
         if !taken.remarks.is_empty() {
             let remark = format!("heard-{id}");
             self.say(&target, &remark, &taken.remarks.join("\n")).await;
@@ -196,11 +196,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         turn.permit = permit;
         turn.spoken = taken.spoken;
         turn.asked = true;
-        self.turn = Some(turn);
-        (self.hub.calls.happened)(
-            "agent:start",
-            json!({"session_key": self.key, "platform": platform}),
-        );
+        self.unwanted = false;
+        self.take_up(turn);
         let said = match &self.seat {
             Some(seat) => seat.wish(Wish::Say(taken.input)).await,
             None => false,
@@ -224,7 +221,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
             Err(error) => {
                 tracing::error!("the conversation of {}: {error}", self.key);
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                self.try_again();
                 return None;
             }
         };

@@ -135,6 +135,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// The text behind a command, said in this way.
     async fn talk(&mut self, msg: Msg, mode: BusyMode) {
+        if self.leaves(&msg) {
+            return;
+        }
         let msg = msg.unwrapped();
         if self.turn.is_some() {
             self.busy(msg, mode).await;
@@ -158,7 +161,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Always works: what runs is told to stop and left behind if it does not; what waits is let
     /// go, and the person is told how much that was.
     async fn stop(&mut self, msg: Msg) {
-        let mut dropped = 0;
+        let mut dropped = self.let_go_of_left(msg.id).await;
+        if let Some(turn) = &mut self.turn {
+            // Words for the turn that it has not read.
+            for (one, _) in std::mem::take(&mut turn.steers) {
+                self.answer(&one, "cmd", None).await;
+                dropped += 1;
+            }
+        }
         let preparing = self.preparing.take().and_then(|preparing| preparing.job);
         let jobs: Vec<_> = preparing.into_iter().chain(self.queue.drain(..)).collect();
         self.open_until = None;
@@ -189,6 +199,40 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
+    /// Lets go of those that stayed in the ledger, before this one. Returns how many.
+    async fn let_go_of_left(&mut self, until: i64) -> usize {
+        let Some(mut after) = self.left.take() else {
+            return 0;
+        };
+        let mut dropped = 0;
+        loop {
+            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let page = match found.await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::error!("messages of {}: {error}", self.key);
+                    self.left = Some(after);
+                    return dropped;
+                }
+            };
+            let full = page.len() == super::PAGE;
+            for waiting in page {
+                after = after.max(waiting.id);
+                let ours = waiting.turn.is_none() && waiting.id < until;
+                if !ours || self.holds(waiting.id) {
+                    continue;
+                }
+                if let Ok(msg) = Msg::read(waiting) {
+                    self.answer(&msg, "cmd", None).await;
+                    dropped += 1;
+                }
+            }
+            if !full || after >= until {
+                return dropped;
+            }
+        }
+    }
+
     async fn background(&mut self, msg: Msg, text: String) {
         if text.is_empty() {
             let text = "Say what behind the command: /background <text>";
@@ -196,11 +240,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         let entry = self.hub.index.get(&self.key);
         let opening = match entry {
-            Some(entry) => self.opening_of(&msg, &entry),
-            None => match self.opening(&msg).await {
-                Some(opening) => opening,
-                None => return,
-            },
+            Some(entry) => Some(self.opening_of(&msg, &entry)),
+            None => self.opening(&msg).await,
+        };
+        let Some(opening) = opening else {
+            let text = "⚠️ The home cannot be written now; try again in a moment.";
+            return self.answer(&msg, "cmd", Some(text)).await;
         };
         let key = self.key.clone();
         background::begin(&self.hub, key, msg, text, opening, self.cancel.clone()).await;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
-use serde_json::json;
 
-use super::news::{Turn, Why};
+use super::news::{Turn, Why, told};
 use super::{Chat, How, Job};
 use crate::platform::{MediaKind, OutMedia};
 use crate::render::{is_silence, pieces};
@@ -23,14 +22,15 @@ const SPOKEN: usize = 4000;
 impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
         let Some(turn) = &mut self.turn else { return };
-        (self.hub.calls.happened)(
-            "agent:end",
-            json!({"session_key": self.key, "platform": turn.target.platform}),
-        );
         if turn.foreign {
             return self.foreign_finished(&summary).await;
         }
         let why = turn.stopping.map(|(why, _)| why);
+        // It was over before it heard, and goes on with words that were let go.
+        self.unwanted = why == Some(Why::Stop)
+            && turn.steers.is_empty()
+            && summary.pending_steer.is_some()
+            && summary.exit != TurnExit::Interrupted;
         let text = match why {
             Some(Why::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
@@ -82,6 +82,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let Some(mut turn) = self.turn.take() else {
             return;
         };
+        let mut about = self.about(&turn);
+        about["response"] = told(text.as_deref().unwrap_or_default()).into();
+        (self.hub.calls.happened)("agent:end", about);
         self.close_questions(&mut turn).await;
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
@@ -134,7 +137,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             msg.turn = Some(id.clone());
         }
         let reply_to = Some(msgs[0].incoming.message_id.clone());
-        self.turn = Some(Turn::new(&self.hub, id, target, reply_to, msgs, None));
+        let turn = Turn::new(&self.hub, id, target, reply_to, msgs, None);
+        self.take_up(turn);
     }
 
     /// The chunks of a final, and whether the preview is one of them.
@@ -210,7 +214,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    async fn delete(&self, target: &Target, message: &str) {
+    pub(super) async fn delete(&self, target: &Target, message: &str) {
         let Some(outbound) = self.hub.outbound(target) else {
             return;
         };

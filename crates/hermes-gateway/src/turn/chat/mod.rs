@@ -51,6 +51,8 @@ const STOPPING: Duration = Duration::from_secs(10);
 const ACK_EVERY: Duration = Duration::from_secs(30);
 /// Messages that one turn takes together.
 const JOINED: usize = 16;
+/// After the store or the index failed.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Messages that become one turn.
 pub(super) struct Job {
@@ -72,6 +74,12 @@ pub(super) struct Chat<L> {
     key: String,
     handle: Arc<ChatHandle>,
     cancel: CancellationToken,
+    /// What earlier lives left was looked at.
+    awake: bool,
+    /// Groups of which the store could not say how far they got.
+    unsure: Vec<Vec<Msg>>,
+    /// The store or the index failed: it is tried again then.
+    retry_at: Option<Instant>,
     /// The last message that was looked at.
     cursor: i64,
     /// Some were left in the ledger, from after this one on.
@@ -85,6 +93,8 @@ pub(super) struct Chat<L> {
     linger: Option<(Instant, OwnedSemaphorePermit)>,
     preparing: Option<Preparing>,
     turn: Option<Turn<L>>,
+    /// The turn that the conversation begins by itself is of words that were let go.
+    unwanted: bool,
     /// Lines for the program that wait for the conversation.
     commands: VecDeque<Msg>,
     slash: Option<Slash>,
@@ -107,6 +117,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             key,
             handle,
             cancel,
+            awake: false,
+            unsure: Vec::new(),
+            retry_at: None,
             cursor: 0,
             left: None,
             queue: VecDeque::new(),
@@ -116,6 +129,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             linger: None,
             preparing: None,
             turn: None,
+            unwanted: false,
             commands: VecDeque::new(),
             slash: None,
             switching: None,
@@ -127,7 +141,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Until there is nothing to do.
     pub(super) async fn run(mut self) {
-        self.wake_up().await;
+        self.look_in().await;
         loop {
             self.advance().await;
             self.handle.queued.store(self.waiting(), Ordering::Relaxed);
@@ -138,7 +152,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return self.put_down().await,
-                () = self.handle.notify.notified() => self.read().await,
+                () = self.handle.notify.notified() => self.look_in().await,
                 Some(press) = self.presses.1.recv() => self.pressed(press).await,
                 next = hear(&mut self.seat) => self.heard(next).await,
                 ready = begin::prepared(&mut self.preparing) => self.ready(ready).await,
@@ -164,6 +178,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             && self.commands.is_empty()
             && self.switching.is_none()
             && self.left.is_none()
+            && self.retry_at.is_none()
     }
 
     /// `false`: something came just now.
@@ -182,7 +197,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let linger = self.linger.as_ref().map(|(until, _)| *until);
         let turn = self.turn.as_ref().and_then(Turn::deadline);
         let slash = self.slash.as_ref().and_then(Slash::deadline);
-        let times = [open, linger.filter(|_| !self.is_busy()), turn, slash];
+        let linger = linger.filter(|_| !self.is_busy());
+        let times = [open, linger, turn, slash, self.retry_at];
         times.into_iter().flatten().min()
     }
 
@@ -226,6 +242,38 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             .map(|permit| (Instant::now() + LINGER, permit));
     }
 
+    /// Looks for messages: first for what was begun, then for what is new.
+    async fn look_in(&mut self) {
+        if !self.awake {
+            self.wake_up().await;
+        }
+        if self.awake {
+            self.read().await;
+        }
+    }
+
+    fn try_again(&mut self) {
+        self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Whether a message waits here already.
+    fn holds(&self, id: i64) -> bool {
+        let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
+        let jobs = self.queue.iter().chain(preparing);
+        let mut msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands);
+        msgs.any(|msg| msg.id == id) || self.switching.as_ref().is_some_and(|(msg, _)| msg.id == id)
+    }
+
+    /// `true`: too many wait, and this one stays in the ledger, and is read again when there is
+    /// room. None that comes later overtakes it.
+    fn leaves(&mut self, msg: &Msg) -> bool {
+        let full = self.left.is_some() || self.waiting() >= QUEUE;
+        if full {
+            self.left.get_or_insert(msg.id - 1);
+        }
+        full
+    }
+
     /// Reads the messages that came since it last looked.
     async fn read(&mut self) {
         loop {
@@ -242,19 +290,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    return;
+                    return self.try_again();
                 }
             };
             let full = page.len() == PAGE;
             for waiting in page {
                 self.cursor = self.cursor.max(waiting.id);
                 // What was begun is looked after already.
-                let held = self.commands.iter().any(|msg| msg.id == waiting.id)
-                    || self
-                        .switching
-                        .as_ref()
-                        .is_some_and(|(msg, _)| msg.id == waiting.id);
-                if held || waiting.turn.is_some() {
+                if waiting.turn.is_some() || self.holds(waiting.id) {
                     continue;
                 }
                 match Msg::read(waiting) {
@@ -297,13 +340,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if self.answers_question(&msg) {
             return self.take_answer(msg).await;
         }
-        if self.waiting() >= QUEUE {
-            // It stays in the ledger, and is read again when there is room.
-            self.left.get_or_insert(msg.id - 1);
+        if self.leaves(&msg) {
             return;
         }
-        if self.turn.is_some() {
+        if let Some(turn) = &self.turn {
             let mode = match self.hub.settings.busy {
+                // Their work would be lost with the turn.
+                BusyMode::Interrupt if turn.delegates() => BusyMode::Queue,
                 // It would overtake those that wait.
                 BusyMode::Steer if !self.queue.is_empty() => BusyMode::Queue,
                 mode => mode,
@@ -511,6 +554,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Something is due.
     async fn time(&mut self) {
         let now = Instant::now();
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            let unsure = std::mem::take(&mut self.unsure);
+            self.recover_all(unsure).await;
+            self.look_in().await;
+        }
         if self.slash.as_ref().is_some_and(|slash| slash.is_over(now)) {
             self.end_slash().await;
         }

@@ -1,13 +1,15 @@
 //! What happens in a turn.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_agent::front::News;
+use hermes_agent::subagent;
 use hermes_core::event::{AgentEvent, NoticeLevel};
 use hermes_store::db::delivery::Target;
+use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -28,6 +30,8 @@ const LINES: usize = 8;
 const SHOWN: usize = 64 * 1024;
 /// Warnings of one turn that are passed on.
 const WARNINGS: usize = 8;
+/// Characters of a message or an answer that hooks are told.
+const TOLD: usize = 500;
 
 /// Why a turn was told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub(in crate::turn) struct Turn<L> {
     text: String,
     lines: Vec<String>,
     last_tool: Option<String>,
+    /// Calls that have subagents at work.
+    delegating: HashSet<String>,
     notice_at: Option<Instant>,
     warnings: usize,
     silence: Duration,
@@ -77,6 +83,7 @@ pub(in crate::turn) struct Turn<L> {
 
 impl<L> Drop for Turn<L> {
     fn drop(&mut self) {
+        self.hub.at_work(&self.id, None);
         self.hub.active.fetch_sub(1, Ordering::SeqCst);
         self.hub.ended.notify_waiters();
     }
@@ -95,6 +102,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
         let now = Instant::now();
         let limit = hub.settings.config.agent.gateway_timeout;
         hub.active.fetch_add(1, Ordering::SeqCst);
+        hub.at_work(&id, Some(&target));
         let mut turn = Self {
             id,
             target,
@@ -117,6 +125,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             text: String::new(),
             lines: Vec::new(),
             last_tool: None,
+            delegating: HashSet::new(),
             warnings: 0,
             silence: Duration::from_secs(limit),
             hub: Arc::clone(hub),
@@ -185,6 +194,11 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
         }
     }
 
+    /// Subagents work for it.
+    pub(super) fn delegates(&self) -> bool {
+        !self.delegating.is_empty()
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.is_some()
     }
@@ -237,6 +251,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
         self.text.clear();
         self.lines.clear();
         self.last_tool = None;
+        self.delegating.clear();
         self.displaced = false;
         self.begin_show(None);
     }
@@ -344,7 +359,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     async fn event(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::TurnStarted { .. } => self.turn_started(),
+            AgentEvent::TurnStarted { .. } => self.turn_started().await,
             AgentEvent::TurnFinished { summary } => self.turn_finished(summary).await,
             AgentEvent::ApprovalNeeded { request } => self.approval_needed(request).await,
             AgentEvent::QuestionAsked { question } => self.question_asked(question).await,
@@ -385,14 +400,24 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 turn.refresh();
             }
             AgentEvent::ToolStarted {
-                name, arguments, ..
-            } => turn.tool(&name, &arguments),
+                call_id,
+                name,
+                arguments,
+            } => {
+                turn.tool(&name, &arguments);
+                if name == subagent::NAME {
+                    turn.delegating.insert(call_id);
+                }
+            }
+            AgentEvent::ToolFinished { call_id, .. } => {
+                turn.delegating.remove(&call_id);
+            }
             AgentEvent::Steered { text } => turn.steered(&text),
             _ => {}
         }
     }
 
-    fn turn_started(&mut self) {
+    async fn turn_started(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.started = true;
             return;
@@ -417,7 +442,36 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         };
         turn.started = true;
+        self.take_up(turn);
+        if std::mem::take(&mut self.unwanted) {
+            self.interrupt(Why::Stop).await;
+        }
+    }
+
+    /// A turn begins here.
+    pub(super) fn take_up(&mut self, turn: Turn<L>) {
+        (self.hub.calls.happened)("agent:start", self.about(&turn));
         self.turn = Some(turn);
+    }
+
+    /// What hooks are told about a turn.
+    pub(super) fn about(&self, turn: &Turn<L>) -> Value {
+        let source = turn.msgs.first().map(Msg::source);
+        let entry = self.hub.index.get(&self.key);
+        let session = self.seat.as_ref().map(|seat| seat.id().to_owned());
+        let session = session.or_else(|| Some(entry?.session_id));
+        let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
+        let words = words.collect::<Vec<_>>().join("\n");
+        json!({
+            "session_key": self.key,
+            "session_id": session,
+            "platform": turn.target.platform,
+            "user_id": source.and_then(|source| source.user_id.clone()),
+            "chat_id": turn.target.chat_id,
+            "thread_id": turn.target.thread_id,
+            "chat_type": source.map(|source| source.chat_type.clone()),
+            "message": told(&words),
+        })
     }
 
     /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
@@ -462,4 +516,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         self.hub.place_of(&self.key)
     }
+}
+
+/// The beginning of a text, for hooks.
+pub(super) fn told(text: &str) -> String {
+    text.chars().take(TOLD).collect()
 }

@@ -25,7 +25,8 @@ const TRIES: u32 = 3;
 const BEGINNINGS: u32 = 6;
 
 impl<L: Ledger + Clone + 'static> Chat<L> {
-    /// The first look: what was begun comes before what is new.
+    /// The first look: what was begun comes before what is new. When the store fails, it is
+    /// looked again.
     pub(super) async fn wake_up(&mut self) {
         let mut begun: Vec<Vec<Msg>> = Vec::new();
         let mut after = 0;
@@ -35,7 +36,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    return;
+                    return self.try_again();
                 }
             };
             let full = page.len() == super::PAGE;
@@ -56,10 +57,22 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 break;
             }
         }
-        for group in begun {
-            self.recover(group).await;
+        self.awake = true;
+        self.recover_all(begun).await;
+    }
+
+    /// Turns that did not end come before everything that waits. One of which the store cannot
+    /// say how far it got keeps its place, and those after it theirs.
+    pub(super) async fn recover_all(&mut self, groups: Vec<Vec<Msg>>) {
+        let behind = std::mem::take(&mut self.queue);
+        for group in groups {
+            if self.unsure.is_empty() {
+                self.recover(group).await;
+            } else {
+                self.unsure.push(group);
+            }
         }
-        self.read().await;
+        self.queue.extend(behind);
     }
 
     /// The conversation ended in the middle of things.
@@ -94,7 +107,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         }
         if !group.is_empty() {
-            self.recover(group).await;
+            self.recover_all(vec![group]).await;
         }
     }
 
@@ -119,11 +132,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return self.again(group, How::Fresh).await;
         };
         let session = SessionId::new(entry.session_id);
-        let (progress, mine, others) = match self.look(&session, group).await {
+        let (progress, mine, others) = match self.look(&session, group.clone()).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!("how far a turn got: {error}");
-                return;
+                self.unsure.push(group);
+                return self.try_again();
             }
         };
         match progress {
@@ -214,29 +228,32 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         } else {
             self.hub.chunks_with_files(&target, text)
         };
+        let mut preview = notes.get(PREVIEW).cloned();
         if let Some(first) = chunks.first_mut() {
             let mut extra: Extra = first
                 .extra
                 .take()
                 .and_then(|value| serde_json::from_value(value).ok())
                 .unwrap_or_default();
-            extra.edits = notes.get(PREVIEW).cloned();
+            // A message of text cannot become a file.
+            if extra.media.is_none() {
+                extra.edits = preview.take();
+            }
             if self.hub.reply_to(&target, 0) {
                 extra.reply_to = Some(lead.incoming.message_id.clone());
             }
             first.extra = serde_json::to_value(extra).ok();
-        } else if let Some(message) = notes.get(PREVIEW)
-            && let Some(outbound) = self.hub.outbound(&target)
-        {
-            let _ = outbound.delete(&target, message).await;
         }
         let end = Final {
             turn,
             answers: ids,
             transcript: None,
-            replies: self.replies(target, chunks),
+            replies: self.replies(target.clone(), chunks),
         };
         self.hub.settle(end, &self.cancel).await;
+        if let Some(message) = preview {
+            self.delete(&target, &message).await;
+        }
     }
 
     /// Once more, but not for ever.

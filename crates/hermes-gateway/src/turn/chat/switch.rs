@@ -70,6 +70,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         let put = self.hub.index.put(&entry).await;
         put.map_err(|error| error.to_string())?;
+        if let Some(before) = before.filter(|before| before.session_id != id) {
+            let left = before.session_id.as_str();
+            self.hub.left(&self.key, left, msg.source());
+        }
         if let Switch::New { title: Some(title) } | Switch::Branch { title: Some(title) } = switch {
             let session = SessionId::new(id.clone());
             match self.hub.store.set_title(&session, title, false).await {

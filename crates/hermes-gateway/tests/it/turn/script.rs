@@ -266,6 +266,12 @@ impl Conversation {
         if words.contains("tool") || words.contains("slow") {
             self.tool().await;
         }
+        if let Some(path) = words.strip_prefix("give ") {
+            return Ok(format!("MEDIA:{path}"));
+        }
+        if words.contains("delegate") {
+            self.delegate().await?;
+        }
         if words.contains("permit") {
             extra = format!(" {:?}", self.permit().await?);
         }
@@ -353,6 +359,26 @@ impl Conversation {
         if !text.is_empty() {
             self.event(AgentEvent::Steered { text }).await;
         }
+    }
+
+    /// Subagents work until the gate opens.
+    async fn delegate(&mut self) -> Result<(), Early> {
+        self.event(AgentEvent::ToolStarted {
+            call_id: "d1".to_owned(),
+            name: "delegate_task".to_owned(),
+            arguments: "{}".to_owned(),
+        })
+        .await;
+        self.wait().await?;
+        self.event(AgentEvent::ToolFinished {
+            call_id: "d1".to_owned(),
+            name: "delegate_task".to_owned(),
+            error: None,
+            preview: String::new(),
+            millis: 1,
+        })
+        .await;
+        Ok(())
     }
 
     async fn permit(&mut self) -> Result<Verdict, Early> {

@@ -1,6 +1,6 @@
 //! A gateway, its home, and somebody who writes to it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use hermes_gateway::platform::{
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::session::Source;
 use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::voice::Transcriber;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Owner, Processes, Target};
 use hermes_testkit::clock::{ManualClock, SeqRng};
@@ -43,6 +44,8 @@ pub(crate) struct Screen {
     pub drafts: Mutex<Vec<String>>,
     /// Edits that are answered with a rate limit.
     pub floods: Mutex<u32>,
+    pub refuses_drafts: AtomicBool,
+    pub hangs_on_delete: AtomicBool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +188,9 @@ impl Outbound for Phone {
     }
 
     fn delete<'a>(&'a self, _: &'a Target, id: &'a str) -> BoxFuture<'a, Result<(), SendError>> {
+        if self.screen.hangs_on_delete.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         let mut bubbles = self.screen.bubbles.lock().unwrap();
         for bubble in bubbles.iter_mut().filter(|one| one.id == id) {
             bubble.gone = true;
@@ -198,6 +204,10 @@ impl Outbound for Phone {
         _: u64,
         text: &'a str,
     ) -> BoxFuture<'a, Result<(), SendError>> {
+        if self.screen.refuses_drafts.load(Ordering::SeqCst) {
+            let refused = SendError::Refused("not in this chat".to_owned());
+            return Box::pin(std::future::ready(Err(refused)));
+        }
         self.screen.drafts.lock().unwrap().push(text.to_owned());
         Box::pin(std::future::ready(Ok(())))
     }
@@ -276,8 +286,11 @@ pub(crate) struct House {
     pub platform: &'static str,
     /// It has another account, whose token was revoked.
     pub revoked_sibling: bool,
+    pub transcriber: Option<Arc<dyn Transcriber>>,
     lives: u32,
 }
+
+pub(crate) type Happened = Arc<Mutex<Vec<(&'static str, serde_json::Value)>>>;
 
 /// One life of a gateway.
 pub(crate) struct Life {
@@ -287,6 +300,7 @@ pub(crate) struct Life {
     pub ledger: Mortal,
     pub store: Store,
     pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
+    pub happened: Happened,
     platform: &'static str,
     line: mpsc::Sender<Incoming>,
     said: AtomicUsize,
@@ -313,6 +327,7 @@ impl House {
             capabilities: capabilities(recourse),
             recourse,
             env: vec![("FAKE_ALLOW_ALL_USERS", "true")],
+            transcriber: None,
             platform: "fake",
             revoked_sibling: false,
             lives: 0,
@@ -347,6 +362,8 @@ impl House {
         let cancel = CancellationToken::new();
         let restarts = Arc::<Mutex<Vec<RestartRequest>>>::default();
         let asked = Arc::clone(&restarts);
+        let happened = Happened::default();
+        let heard = Arc::clone(&happened);
         let deps = Deps {
             settings,
             store: store.clone(),
@@ -356,10 +373,11 @@ impl House {
             pairing: Pairing::new(&home, self.clock.clone()),
             clock: self.clock.clone(),
             rng: Arc::new(SeqRng::new(u64::from(self.lives) << 32)),
-            transcriber: None,
+            transcriber: self.transcriber.clone(),
             speaker: None,
             calls: Calls {
                 restart: Arc::new(move |request| asked.lock().unwrap().push(request)),
+                happened: Arc::new(move |event, about| heard.lock().unwrap().push((event, about))),
                 ..Calls::default()
             },
         };
@@ -373,10 +391,7 @@ impl House {
         let platforms = self.platforms(inbound, fuse);
         let (running, token) = (gateway.clone(), cancel.clone());
         let ended = task::spawn("gateway", async move {
-            running
-                .run(platforms, Vec::new(), token)
-                .await
-                .unwrap();
+            running.run(platforms, Vec::new(), token).await.unwrap();
         });
         Life {
             gateway,
@@ -385,6 +400,7 @@ impl House {
             ledger,
             store,
             restarts,
+            happened,
             platform: self.platform,
             line,
             said: AtomicUsize::new(0),

@@ -51,7 +51,8 @@ async fn a_preview_of_nothing_vanishes() {
         .await;
     life.program.gate.notify_one();
     life.rest().await;
-    assert_eq!(house.screen.texts("c"), Vec::<String>::new());
+    life.until("nothing", |screen| screen.texts("c").is_empty())
+        .await;
     life.end().await;
 }
 
@@ -81,5 +82,23 @@ async fn the_next_life_completes_the_preview_of_the_last() {
     life.sees("c", "re: stream and crash").await;
     life.rest().await;
     assert_eq!(house.screen.texts("c"), ["re: stream and crash"]);
+    life.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_without_drafts_sees_a_message_that_grows() {
+    let mut house = House::new(STREAMING);
+    house.capabilities.drafts = true;
+    house
+        .screen
+        .refuses_drafts
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let life = house.life().await;
+    life.say("c", "m1", "stream").await;
+    life.sees("c", "re: stream").await;
+    life.rest().await;
+    assert_eq!(house.screen.texts("c"), ["re: stream"]);
+    let bubble = house.screen.find("re: stream").unwrap();
+    assert!(!bubble.before.is_empty(), "{bubble:?}");
     life.end().await;
 }

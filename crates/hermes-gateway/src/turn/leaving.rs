@@ -1,0 +1,104 @@
+//! Telling chats that the gateway goes down.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hermes_store::db::delivery::{Final, Reply, Target};
+
+use super::hub::Hub;
+use crate::gateway::Leaving;
+use crate::platform::LinkState;
+use crate::spine::Ledger;
+
+/// How long the words may take to leave; nobody waits longer for the end.
+const SENDING: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Tells the chats in which turns run, and the homes of the platforms, each once. Only where that
+/// arrives now: the next life has other news.
+pub(crate) async fn tell<L: Ledger + Clone>(hub: &Hub<L>, leaving: &Leaving) {
+    let mut told: HashSet<Target> = leaving.asked.iter().cloned().collect();
+    let mut ids = Vec::new();
+    let homes = if leaving.asked.is_none() && leaving.homes {
+        homes(hub)
+    } else {
+        Vec::new()
+    };
+    let working = hub.working().into_iter().map(|target| (target, true));
+    for (target, works) in working.chain(homes.into_iter().map(|target| (target, false))) {
+        if is_wanted(hub, &target) && told.insert(target.clone()) {
+            ids.extend(say(hub, target, words(leaving.restart, works)).await);
+        }
+    }
+    let left = async {
+        for id in &ids {
+            while matches!(hub.ledger.sent(id).await, Ok(sent) if sent.is_empty()) {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    };
+    if tokio::time::timeout(SENDING, left).await.is_err() {
+        tracing::info!("some chats hear late that the gateway goes down");
+    }
+}
+
+fn homes<L: Ledger + Clone>(hub: &Hub<L>) -> Vec<Target> {
+    let platforms = hub.status().platforms.into_iter();
+    let homes = platforms.filter_map(|one| {
+        let (chat_id, thread_id) = hub.home_channel(&one.name)?;
+        let account = hub.account(&one.name, &chat_id);
+        Some(Target {
+            platform: one.name,
+            account,
+            chat_id,
+            thread_id,
+        })
+    });
+    homes.collect()
+}
+
+/// Whether a chat is told such things, and can be told now.
+fn is_wanted<L: Ledger + Clone>(hub: &Hub<L>, target: &Target) -> bool {
+    let settings = hub.platform(&target.platform);
+    let off = settings.and_then(|one| one.flag("gateway_restart_notification")) == Some(false);
+    let connected = hub.status().platforms.into_iter().any(|one| {
+        one.name == target.platform
+            && one.account == target.account
+            && one.condition.state == LinkState::Connected
+    });
+    // Nobody reads along with a webhook.
+    !off && connected && target.platform != "webhook"
+}
+
+fn words(restart: bool, works: bool) -> &'static str {
+    match (restart, works) {
+        (true, true) => "♻️ The gateway restarts. What I am working on goes on afterwards.",
+        (true, false) => "♻️ The gateway restarts.",
+        (false, true) => "⏸️ The gateway goes down. What I am working on goes on when it is back.",
+        (false, false) => "⏸️ The gateway goes down.",
+    }
+}
+
+async fn say<L: Ledger + Clone>(hub: &Hub<L>, target: Target, text: &str) -> Option<String> {
+    let id = format!("leaving-{}", super::show::key(&*hub.rng));
+    let chunks = hub.chunks(&target, text);
+    let end = Final {
+        turn: id.clone(),
+        replies: vec![Reply {
+            session_key: id.clone(),
+            target,
+            chunks,
+        }],
+        ..Final::default()
+    };
+    match hub.ledger.finish(end).await {
+        Ok(_) => {
+            hub.wake.notify_one();
+            Some(id)
+        }
+        Err(error) => {
+            tracing::warn!("a chat is not told that the gateway goes down: {error}");
+            None
+        }
+    }
+}
