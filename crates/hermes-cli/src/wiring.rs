@@ -394,7 +394,10 @@ impl Chat {
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: hooks::around(Arc::clone(&tools), &hooks::of(cx, &config, stock.is_some())),
+            tools: hooks::around(
+                Arc::clone(&tools),
+                &hooks::of(cx, &config, place.stock.is_some()),
+            ),
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),

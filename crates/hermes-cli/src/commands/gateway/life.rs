@@ -8,7 +8,8 @@ use chrono::Utc;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, RestartRequest};
+use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
+use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platform::{LinkState, Platform};
 use hermes_gateway::platforms::{self, Unusable, webhook};
 use hermes_gateway::process::{
@@ -19,7 +20,8 @@ use hermes_gateway::program::Program;
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Left};
+use hermes_store::db::delivery::{Delivery, Left, Target};
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,8 @@ const LEASE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// What hooks may take when it goes down.
+const HOOKS: Duration = Duration::from_secs(5);
 /// What closing the conversations may take.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -74,6 +78,7 @@ pub(super) async fn begin(
         unusable: parts.unusable,
         signals: Signals::new()?,
         restart: parts.restart,
+        asked: None,
         draining: false,
     };
     let cancel = CancellationToken::new();
@@ -90,6 +95,8 @@ pub(super) async fn begin(
         ended = &mut running => lost(ended),
     };
     watch.stopping(&end, &parts.gateway);
+    watch.tell_chats(&end, &parts.gateway).await;
+    shutting_down(&parts.hooks, &end).await;
     let patience = match &end {
         End::Lost(_) => Duration::ZERO,
         _ => settings.drain,
@@ -120,6 +127,24 @@ pub(super) async fn begin(
     Ok(end)
 }
 
+/// Hooks hear of the end while everything is still there.
+async fn shutting_down(hooks: &Hooks, end: &End) {
+    let reason = match end {
+        End::Planned => "stopped",
+        End::Unexpected => "signal",
+        End::Restart => "restart",
+        End::Lost(_) => "lost",
+    };
+    let happening = Happening {
+        extra: json!({"reason": reason}),
+        ..Happening::default()
+    };
+    let asking = hooks.ask("gateway:shutdown", &happening);
+    if tokio::time::timeout(HOOKS, asking).await.is_err() {
+        tracing::warn!("hooks on gateway:shutdown took too long");
+    }
+}
+
 fn lost(ended: Result<Result<Result<(), Ended>, task::Panicked>, tokio::task::JoinError>) -> End {
     match ended {
         Ok(Ok(Ok(()))) => End::Unexpected,
@@ -148,6 +173,7 @@ struct Parts {
     delivery: Delivery,
     locks: Vec<TokenLock>,
     restart: mpsc::Receiver<RestartRequest>,
+    hooks: Hooks,
 }
 
 async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Failure> {
@@ -166,7 +192,8 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let shared = Arc::clone(&program) as Arc<dyn Program>;
     let seats = Seats::new(shared, Bounds::default(), CancellationToken::new());
     let desk = Desk::default();
-    let (calls, restart) = calls(cx, settings, (&clock, &rng), &desk);
+    let hooks = wiring::hooks::of(cx, &settings.config, false);
+    let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),
         store: store.clone(),
@@ -188,7 +215,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         store: store_of_desk,
         post,
     }));
-    match hooks(settings, &desk, &clock) {
+    match webhooks(settings, &desk, &clock) {
         Ok(server) => platforms.extend(server),
         Err(why) => unusable.push(why),
     }
@@ -216,6 +243,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         delivery,
         locks,
         restart,
+        hooks,
     })
 }
 
@@ -257,7 +285,7 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
 type Desk = Arc<OnceLock<Arc<dyn webhook::Desk>>>;
 
 /// The server of webhooks, where it is switched on.
-fn hooks(
+fn webhooks(
     settings: &GatewaySettings,
     desk: &Desk,
     clock: &Arc<dyn Clock>,
@@ -275,10 +303,10 @@ fn hooks(
 
 /// What others do for the gateway; the receiver hears of restarts that are asked for in chats.
 fn calls(
-    cx: &Context,
     settings: &Arc<GatewaySettings>,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
     desk: &Desk,
+    hooks: Hooks,
 ) -> (Calls, mpsc::Receiver<RestartRequest>) {
     let (asks, restart) = mpsc::channel(4);
     let calls = Calls {
@@ -291,17 +319,14 @@ fn calls(
             let desk = Arc::clone(desk);
             Arc::new(move |name, account| {
                 if name == "webhook" {
-                    return hooks(&settings, &desk, &clock).ok().flatten();
+                    return webhooks(&settings, &desk, &clock).ok().flatten();
                 }
                 let (made, _) = platforms::all(&settings, &clock, &rng);
                 let same = |one: &Platform| one.name == name && one.account == account;
                 made.into_iter().find(same)
             })
         },
-        happened: {
-            let hooks = wiring::hooks::of(cx, &settings.config, false);
-            Arc::new(move |event, about| facts::happened(&hooks, event, about))
-        },
+        happened: Arc::new(move |event, about| facts::happened(&hooks, event, about)),
     };
     (calls, restart)
 }
@@ -360,6 +385,8 @@ struct Watch<'a> {
     unusable: Vec<Unusable>,
     signals: Signals,
     restart: mpsc::Receiver<RestartRequest>,
+    /// The chat that asked for the restart.
+    asked: Option<Target>,
     draining: bool,
 }
 
@@ -410,6 +437,12 @@ impl Watch<'_> {
                 _ = self.signals.restart.recv() => return End::Restart,
                 Some(request) = self.restart.recv() => {
                     facts::remember_restart(&root, &request);
+                    self.asked = Some(Target {
+                        platform: request.platform,
+                        account: request.account,
+                        chat_id: request.chat_id,
+                        thread_id: request.thread_id,
+                    });
                     return End::Restart;
                 }
             }
@@ -471,6 +504,20 @@ impl Watch<'_> {
             _ => self.notifier.stopping(),
         }
         self.tell(gateway, GatewayState::Draining, None);
+    }
+
+    /// Chats with work under way and home channels hear that it goes down. Whoever drained it may
+    /// want the homes left in peace.
+    async fn tell_chats(&mut self, end: &End, gateway: &Gateway) {
+        if matches!(end, End::Lost(_)) {
+            return;
+        }
+        let leaving = Leaving {
+            restart: matches!(end, End::Restart),
+            asked: self.asked.take(),
+            homes: !process::quiet_drain(self.cx.home.root()),
+        };
+        gateway.leave(&leaving).await;
     }
 
     /// An unexpected end leaves the state as it was: whoever starts the machine knows that the
