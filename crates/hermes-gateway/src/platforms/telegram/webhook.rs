@@ -157,4 +157,3 @@ async fn arrived(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes)
     door.link.health.received(now);
     StatusCode::OK
 }
-
