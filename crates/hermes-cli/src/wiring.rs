@@ -63,6 +63,11 @@ impl Mode {
     }
 }
 
+/// Time and chance as they are.
+fn sources() -> (Arc<dyn Clock>, Arc<dyn Rng>) {
+    (Arc::new(SystemClock), Arc::new(SystemRng))
+}
+
 /// The async runtime of the process. Two workers carry an agent; blocking work has its own threads.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
@@ -348,8 +353,7 @@ impl Chat {
         let answering = answering(args, cx, mode, &config, place.stock.as_ref())?;
         let router = answering.router;
         let store = shared.store(cx)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+        let (clock, rng) = sources();
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
         let who = Who {
             source: &source,
@@ -362,13 +366,8 @@ impl Chat {
         let client = router.primary()?;
         let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
         store_tools.declare = commands.as_deref().map(Commands::declare);
-        let prompt = home_prompt(
-            args,
-            cx,
-            &config,
-            (&*source, commands.as_deref(), &place),
-            &clock,
-        )?;
+        let told = (&*source, commands.as_deref(), &place);
+        let prompt = home_prompt(args, cx, &config, told, &clock)?;
         let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
@@ -394,10 +393,7 @@ impl Chat {
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: hooks::around(
-                Arc::clone(&tools),
-                &hooks::of(cx, &config, place.stock.is_some()),
-            ),
+            tools: hooks::around(&tools, (cx, &config), place.stock.is_some()),
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),

@@ -240,7 +240,7 @@ fn units_say_what_is_to_be_done() {
     assert!(unit.contains("/home/a/bin:/usr/bin"), "{unit}");
     assert!(!unit.contains("/tmp/x"), "{unit}");
     assert_eq!(systemd::stale(&unit, &service), None);
-    service.drain = Duration::from_secs(600);
+    service.drain = Duration::from_mins(10);
     assert!(systemd::stale(&unit, &service).is_some());
     let account = systemd::Account {
         user: "ana".to_owned(),

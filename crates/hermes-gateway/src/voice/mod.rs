@@ -31,6 +31,11 @@ pub trait Transcriber: Send + Sync {
 
 /// Turns words into a recording.
 pub trait Speaker: Send + Sync {
+    /// Whether somebody could speak at all.
+    fn can_speak(&self) -> bool {
+        true
+    }
+
     /// The recording, in a file below `into`. `Err`: why there is none. It ends in bounded time.
     fn speak<'a>(&'a self, text: &'a str, into: &'a Path)
     -> BoxFuture<'a, Result<PathBuf, String>>;

@@ -284,6 +284,10 @@ async fn by_command(way: Way, text: &str, output: PathBuf) -> Result<PathBuf, St
 }
 
 impl Speaker for Mouth {
+    fn can_speak(&self) -> bool {
+        self.way().is_ok()
+    }
+
     fn speak<'a>(
         &'a self,
         text: &'a str,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt as _;
 use hermes_agent::front::{Refusal, Wish};
 use hermes_core::BoxFuture;
+use hermes_core::tool::Tool;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ use crate::spine::Ledger;
 use crate::turn::media_in::{self, Taken};
 use crate::turn::message::Msg;
 use crate::turn::{place, tool, words};
+use crate::voice::SpeakTool;
 
 /// What is being made ready.
 pub(in crate::turn) struct Preparing {
@@ -245,17 +247,24 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 Some(prompt) => format!("{}\n{prompt}", place::block(&self.hub.settings, source)),
                 None => place::block(&self.hub.settings, source),
             }),
-            tools: vec![tool::send_message(
-                &self.hub,
-                msg.target(),
-                self.key.clone(),
-            )],
+            tools: self.tools(msg),
             // The answer goes into the log or becomes a comment: there is nobody to ask.
             unattended: msg.target().platform == "webhook",
             origin: origin(source, &msg.target().account),
             keep_open: true,
             ..Opening::default()
         }
+    }
+
+    /// What the agent can do in a chat and nowhere else.
+    fn tools(&self, msg: &Msg) -> Vec<Arc<dyn Tool>> {
+        let sends = tool::send_message(&self.hub, msg.target(), self.key.clone());
+        let mut tools = vec![sends];
+        if let Some(speaker) = self.hub.speaker.as_ref().filter(|one| one.can_speak()) {
+            let dir = self.hub.settings.home.cache_dir().join("audio");
+            tools.push(Arc::new(SpeakTool::new(Arc::clone(speaker), dir)));
+        }
+        tools
     }
 
     async fn tell_reset(&self, msg: &Msg, reason: ResetReason) {
