@@ -208,13 +208,18 @@ async fn an_interrupt_stops_the_children_and_the_result_says_so() {
         .tool(wait)
         .start();
     session.send(AgentCommand::Submit("go".into())).await;
-    for child in ["[1/2] wait", "[2/2] wait"] {
-        session
+    // Either may be the first.
+    let mut missing = vec!["[1/2] wait", "[2/2] wait"];
+    while !missing.is_empty() {
+        let place = session
             .until(|event| match event {
-                AgentEvent::ToolProgress { text, .. } if text.starts_with(child) => Some(()),
+                AgentEvent::ToolProgress { text, .. } => {
+                    missing.iter().position(|child| text.starts_with(child))
+                }
                 _ => None,
             })
             .await;
+        missing.remove(place);
     }
     session.send(AgentCommand::Interrupt).await;
     assert_eq!(session.finish().await.exit, TurnExit::Interrupted);

@@ -211,7 +211,7 @@ pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
     } else {
         Scope::User
     };
-    refuse_passing(&manager.service)?;
+    warn_of_passing(cx, &manager.service);
     if let Scope::System(account) = &scope {
         manager.service.path = format!(
             "{}/.local/bin:{}",
@@ -279,16 +279,16 @@ fn linger(cx: &Context) {
     }
 }
 
-/// A service must outlive what it is made from.
-fn refuse_passing(service: &Service) -> Outcome {
+/// A service should outlive what it is made from.
+fn warn_of_passing(cx: &Context, service: &Service) {
     let passing = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
     if passing(&service.program) {
-        return Err(Failure::usage(format!(
-            "{} is in a directory for passing things; install the program first",
+        cx.out.remark(format!(
+            "{} is in a directory for passing things: when it goes, the service goes; install the \
+             program elsewhere first",
             service.program.display()
-        )));
+        ));
     }
-    Ok(())
 }
 
 /// Who a service of the machine runs as: whoever is named, else whoever used sudo, else the owner
