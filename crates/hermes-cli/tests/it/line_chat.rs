@@ -98,20 +98,6 @@ impl Terminal {
         self.screen.contains(text)
     }
 
-    /// Reads on until one of them comes after what was seen so far.
-    pub(crate) fn wait_for_either(&mut self, one: &str, other: &str) {
-        let times = self.screen.matches(one).count();
-        while self.screen.matches(one).count() == times && !self.screen.contains(other) {
-            let next = self.output.recv_timeout(PATIENCE);
-            if next.is_err() {
-                let _ = self.child.kill();
-            }
-            assert!(next.is_ok(), "no {one:?} on the screen:\n{}", self.screen);
-            let bytes = next.unwrap_or_default();
-            self.screen.push_str(&String::from_utf8_lossy(&bytes));
-        }
-    }
-
     /// Waits for the program to leave: its code and all that was on the screen.
     pub(crate) fn leave(mut self) -> (Option<i32>, String) {
         while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {

@@ -66,13 +66,24 @@ fn the_person_fills_in_the_form_of_a_real_server() {
     // Only when it asks again: what is typed before would count as an answer to the next field.
     terminal.wait_for("Agree to the terms", 2);
     terminal.press("y\r");
-    // Defaults from here on, however many fields there are.
-    while !terminal.shows("heard it") {
-        terminal.wait_for_either("> ", "heard it");
-        if !terminal.shows("heard it") {
-            terminal.press("\r");
-        }
+    // Defaults from here on, each once it is asked for.
+    for field in [
+        "String with default:",
+        "String with email format:",
+        "String with uri format:",
+        "String with date format:",
+        "Integer:",
+        "Number in range",
+        "Untitled Single Select Enum:",
+        "Untitled Multiple Select Enum:",
+        "  Titled Single Select Enum:",
+        "  Titled Multiple Select Enum:",
+        "Legacy Titled Single Select Enum:",
+    ] {
+        terminal.wait_for(field, 1);
+        terminal.press("\r");
     }
+    terminal.wait_for("heard it", 1);
     terminal.type_line("/mcp everything");
     terminal.wait_for("1x elicitation/form/accept", 1);
     terminal.type_line("/quit");

@@ -52,10 +52,11 @@ fn what_was_written_and_said_survives_a_kill() {
     drop(terminal);
     let terminal = at(&setup.home).args(["-c"]).start();
     ready(&terminal);
+    // What was written comes a moment after the prompt.
+    terminal.wait_for("a half-written thought");
     let screen = terminal.screen_text();
     assert!(screen.contains("what is it?"), "{screen}");
     assert!(screen.contains("a boat"), "{screen}");
-    assert!(screen.contains("a half-written thought"), "{screen}");
     drop(terminal);
 }
 
