@@ -268,19 +268,9 @@ fn the_original_and_we_work_on_one_table() {
     let setup = Setup::new();
     setup.server.push_default(Reply::text("done, with love"));
     // Theirs, run by us.
-    let made = oracle.hermes(
-        &setup.home,
-        [
-            "cron",
-            "create",
-            "every 2h",
-            "Sum up",
-            "--name",
-            "theirs",
-            "--deliver",
-            "local",
-        ],
-    );
+    let job = ["every 2h", "Sum up", "--name", "theirs"];
+    let words = ["cron", "create", "--deliver", "local"].into_iter();
+    let made = oracle.hermes(&setup.home, words.chain(job));
     assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
     let ran = cron(&setup, &["run", "theirs", "--json"]).ok().json();
     assert_eq!(ran["response"], "done, with love");
