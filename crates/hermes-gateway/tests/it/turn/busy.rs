@@ -1,6 +1,7 @@
 //! Messages while a turn runs, and stopping it.
 
 use pretty_assertions::assert_eq;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::stage::{House, Life};
@@ -238,10 +239,9 @@ async fn work_of_subagents_is_not_interrupted_by_a_message() {
     let mut house = House::new("busy_input_mode: interrupt\n");
     let life = house.life().await;
     life.say("c", "m1", "delegate this").await;
-    life.until("a turn", |_| life.gateway.status().active_turns == 1)
+    let delegated = &life.program.delegated;
+    life.until("subagents", |_| delegated.load(Ordering::SeqCst))
         .await;
-    // The tool has begun when the turn shows it.
-    tokio::time::sleep(Duration::from_secs(1)).await;
     life.say("c", "m2", "two").await;
     life.until("it waits", |_| life.gateway.status().queued == 1)
         .await;

@@ -2,6 +2,7 @@
 //! every message that the transcript has and that no answer followed.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Scripted {
     /// Turns that wait for this before they end.
     pub gate: Arc<Notify>,
     pub opened: Mutex<Vec<Opening>>,
+    /// Subagents work, and whoever reads the news has read that.
+    pub delegated: Arc<AtomicBool>,
 }
 
 impl Scripted {
@@ -39,6 +42,7 @@ impl Scripted {
             fuse,
             gate: Arc::new(Notify::new()),
             opened: Mutex::default(),
+            delegated: Arc::default(),
         })
     }
 }
@@ -57,6 +61,7 @@ impl Program for Scripted {
                 store: self.store.clone(),
                 fuse: self.fuse.clone(),
                 gate: Arc::clone(&self.gate),
+                delegated: Arc::clone(&self.delegated),
                 id: SessionId::new(id.clone()),
                 orders,
                 news,
@@ -99,6 +104,7 @@ struct Conversation {
     store: Store,
     fuse: Fuse,
     gate: Arc<Notify>,
+    delegated: Arc<AtomicBool>,
     id: SessionId,
     orders: mpsc::Receiver<Wish>,
     news: mpsc::Sender<News>,
@@ -369,6 +375,10 @@ impl Conversation {
             arguments: "{}".to_owned(),
         })
         .await;
+        while self.news.capacity() < self.news.max_capacity() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.delegated.store(true, Ordering::SeqCst);
         self.wait().await?;
         self.event(AgentEvent::ToolFinished {
             call_id: "d1".to_owned(),
