@@ -76,7 +76,8 @@ impl Record {
             return false;
         }
         match machine::command_line(self.pid) {
-            Some(words) => is_gateway_command(&words),
+            // What wrote the record is a gateway, whatever its program is called.
+            Some(words) => words == self.argv || is_gateway_command(&words),
             None => is_gateway_command(&self.argv),
         }
     }

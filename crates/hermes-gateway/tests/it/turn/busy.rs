@@ -14,8 +14,9 @@ async fn a_steer_joins_the_turn_that_runs() {
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
         .await;
     life.say("c", "m2", "and this").await;
-    life.until("it is read", |_| true).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let steered = &life.program.steered;
+    life.until("it is read", |_| steered.load(Ordering::SeqCst) == 1)
+        .await;
     life.program.gate.notify_waiters();
     life.rest().await;
     assert_eq!(house.screen.texts("c"), ["re: slow one | and this"]);

@@ -2,7 +2,7 @@
 //! every message that the transcript has and that no answer followed.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ pub(crate) struct Scripted {
     pub opened: Mutex<Vec<Opening>>,
     /// Subagents work, and whoever reads the news has read that.
     pub delegated: Arc<AtomicBool>,
+    /// Words in between that turns have taken.
+    pub steered: Arc<AtomicUsize>,
 }
 
 impl Scripted {
@@ -43,6 +45,7 @@ impl Scripted {
             gate: Arc::new(Notify::new()),
             opened: Mutex::default(),
             delegated: Arc::default(),
+            steered: Arc::default(),
         })
     }
 }
@@ -62,6 +65,7 @@ impl Program for Scripted {
                 fuse: self.fuse.clone(),
                 gate: Arc::clone(&self.gate),
                 delegated: Arc::clone(&self.delegated),
+                steered: Arc::clone(&self.steered),
                 id: SessionId::new(id.clone()),
                 orders,
                 news,
@@ -105,6 +109,7 @@ struct Conversation {
     fuse: Fuse,
     gate: Arc<Notify>,
     delegated: Arc<AtomicBool>,
+    steered: Arc<AtomicUsize>,
     id: SessionId,
     orders: mpsc::Receiver<Wish>,
     news: mpsc::Sender<News>,
@@ -315,7 +320,10 @@ impl Conversation {
                 wish = self.orders.recv() => match wish {
                     None => return Err(Early::Closed),
                     Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                    Some(Wish::Order(AgentCommand::Steer(text))) => self.steers.push_back(text),
+                    Some(Wish::Order(AgentCommand::Steer(text))) => {
+                        self.steers.push_back(text);
+                        self.steered.fetch_add(1, Ordering::SeqCst);
+                    }
                     Some(Wish::Slash(line)) => {
                         let text = format!("ran {line}");
                         let level = NoticeLevel::Info;
