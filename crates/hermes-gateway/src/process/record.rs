@@ -116,3 +116,18 @@ pub fn is_gateway_command(words: &[String]) -> bool {
     let mut verbs = verbs.iter().map(String::as_str);
     verbs.next() == Some("gateway") && matches!(verbs.next(), None | Some("run" | "restart"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wrote_the_record_is_known_whatever_the_program_is_called() {
+        // The program of this test is not called hermes.
+        let own = Record::own();
+        assert!(!is_gateway_command(&own.argv));
+        assert!(own.lives());
+        let argv = vec!["another".to_owned()];
+        assert!(!Record { argv, ..own }.lives());
+    }
+}
