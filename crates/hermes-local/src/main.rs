@@ -1,0 +1,3 @@
+//! `hermes-local`: serves one model on loopback.
+
+fn main() {}
