@@ -1,9 +1,13 @@
 //! `bare-client --version`, or `bare-client <base url> <text>`: one conversation with a model,
 //! answering each call for `read_file` with the file. No state, no checks, no display.
+//!
+//! `bare-client serve <base url> <port>`: the same for clients of an API, one call per request.
 #![expect(
     clippy::print_stdout,
     reason = "a command-line program prints its answer"
 )]
+
+mod serve;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -12,26 +16,34 @@ fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let first = args
         .next()
-        .context("usage: bare-client --version | <base url> <text>")?;
+        .context("usage: bare-client --version | <base url> <text> | serve <base url> <port>")?;
     if first == "--version" {
         println!("bare-client {}", env!("CARGO_PKG_VERSION"));
         return Ok(());
     }
     let text = args.next().context("a text is missing")?;
+    if first == "serve" {
+        let port = args.next().context("a port is missing")?.parse()?;
+        return serve::run(&text, port);
+    }
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
         .block_on(converse(&first, &text))
 }
 
-async fn converse(base_url: &str, text: &str) -> Result<()> {
+fn client() -> Result<reqwest::Client> {
     // A second provider being installed already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // Loopback needs no certificates, and loading the system's would be most of the time.
-    let client = reqwest::Client::builder()
+    Ok(reqwest::Client::builder()
         .no_proxy()
         .tls_certs_only([])
-        .build()?;
+        .build()?)
+}
+
+async fn converse(base_url: &str, text: &str) -> Result<()> {
+    let client = client()?;
     let mut messages = vec![json!({"role": "user", "content": text})];
     loop {
         let tools = json!([{"type": "function", "function": {"name": "read_file"}}]);

@@ -1,11 +1,17 @@
-//! The gateway's API server beside the original's: start, memory, conversations per second.
+//! The gateway's API server beside the original's and beside a bare server that only passes on:
+//! start, memory, conversations per second.
+//!
+//! Who asks and who answers live in this process and do next to nothing, so that what is left of
+//! the processors is the program's. Every conversation is a new one, and its rows are counted in
+//! the database afterwards.
 
 mod client;
+mod model;
+mod running;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,13 +19,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use self::client::Client;
-use super::programs::{Programs, Who, configure};
+use self::model::Model;
+use self::running::{Gateway, KEY, home};
+use super::programs::{Programs, Who};
 use super::report::{Report, Row, Target, median, percentile};
-use super::server::Server;
 
-const KEY: &str = "bench-key-0123456789abcdef";
-/// How long a program may take until it answers.
-const START: Duration = Duration::from_mins(1);
 const STARTS: usize = 5;
 /// Whatever is started beside the server settles.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -31,96 +35,20 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 /// A model that takes its time.
 const SLOW_MS: u64 = 2000;
 
-/// A gateway that runs.
-struct Gateway {
-    child: Child,
-    port: u16,
-}
-
-impl Gateway {
-    /// Returns when it answers, and how long that took.
-    fn start(programs: &Programs, who: Who, home: &Path) -> Result<(Self, Duration)> {
-        let port = free_port()?;
-        let env =
-            format!("API_SERVER_ENABLED=true\nAPI_SERVER_KEY={KEY}\nAPI_SERVER_PORT={port}\n");
-        std::fs::write(home.join("home/.env"), env)?;
-        let log = std::fs::File::create(home.join("gateway.log"))?;
-        let begun = Instant::now();
-        let child = Command::new(programs.path(who))
-            .args(["gateway", "run"])
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HERMES_HOME", home.join("home"))
-            .env("HOME", home.join("user"))
-            .env("HERMES_GATEWAY_LOCK_DIR", home.join("locks"))
-            .env("LANG", "C.UTF-8")
-            .current_dir(home.join("work"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| programs.path(who).display().to_string())?;
-        let mut gateway = Self { child, port };
-        loop {
-            if Client::new(port)
-                .and_then(|mut client| client.get("/health"))
-                .is_ok()
-            {
-                return Ok((gateway, begun.elapsed()));
-            }
-            if let Some(status) = gateway.child.try_wait()? {
-                let log = std::fs::read_to_string(home.join("gateway.log"))?;
-                bail!("{who:?} ended with {status}\n{log}");
-            }
-            ensure!(begun.elapsed() < START, "{who:?} does not answer");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Resident memory now, in MB.
-    fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kb = line.and_then(|line| line.split_whitespace().nth(1));
-        let kb: f64 = kb.context("VmRSS")?.parse()?;
-        Ok(kb / 1024.0)
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        // A stop in order is not measured here.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn home(programs: &Programs, name: &str, who: Who, server: &Server) -> Result<std::path::PathBuf> {
-    let home = programs.home(name, who)?;
-    configure(&home, server)?;
-    let path = home.join("home/config.yaml");
-    let mut config = std::fs::read_to_string(&path)?;
-    config.push_str("gateway:\n  api_server:\n    max_concurrent_runs: 0\n");
-    std::fs::write(&path, config)?;
-    Ok(home)
-}
-
 /// One new conversation: no two begin alike.
 fn talk(client: &mut Client, number: usize) -> Result<()> {
     let body = json!({"messages": [{"role": "user", "content": format!("ping {number}")}]});
     let answer = client.post("/v1/chat/completions", KEY, &body)?;
     let text = &answer["choices"][0]["message"]["content"];
-    ensure!(text == "pong", "the answer is {answer}");
+    ensure!(text == model::ANSWER, "the answer is {answer}");
     Ok(())
 }
 
 /// What a load came to.
 struct Load {
     per_second: f64,
+    /// Processor time of the program for each of them, in ms.
+    work: f64,
     /// Milliseconds of each conversation.
     took: Vec<f64>,
 }
@@ -128,6 +56,7 @@ struct Load {
 /// Clients that talk without a pause, each on a connection of its own.
 fn load(gateway: &Gateway, clients: usize, counter: &AtomicUsize) -> Result<Load> {
     let over = AtomicBool::new(false);
+    let worked = gateway.worked()?;
     let begun = Instant::now();
     let results: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
         let run = || -> Result<Vec<f64>> {
@@ -155,6 +84,7 @@ fn load(gateway: &Gateway, clients: usize, counter: &AtomicUsize) -> Result<Load
     }
     Ok(Load {
         per_second: took.len() as f64 / elapsed,
+        work: (gateway.worked()? - worked) / took.len() as f64,
         took,
     })
 }
@@ -174,20 +104,22 @@ fn stored(home: &Path) -> Result<usize> {
 
 /// Time to ready, memory, throughput.
 pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<()> {
-    let server = programs.serve("gateway", &json!({"default": {"text": "pong"}}))?;
+    let model = Model::start()?;
+    let url = model.base_url();
     let mut figures: BTreeMap<Who, BTreeMap<String, f64>> = BTreeMap::new();
-    for who in programs.agents() {
-        let home = home(programs, "gateway", who, &server)?;
+    for who in programs.all() {
+        let home = home(programs, "gateway", who, &url)?;
+        let calls = model.calls();
         let figure = figures.entry(who).or_default();
         // The first start makes what later ones find.
         let mut ready = Vec::new();
         for _ in 0..STARTS {
-            let (gateway, took) = Gateway::start(programs, who, &home)?;
+            let (gateway, took) = Gateway::start(programs, who, &home, &url)?;
             ready.push(took.as_secs_f64() * 1000.0);
             drop(gateway);
         }
         figure.insert("ready".to_owned(), median(&ready[1..]));
-        let (gateway, _) = Gateway::start(programs, who, &home)?;
+        let (gateway, _) = Gateway::start(programs, who, &home, &url)?;
         std::thread::sleep(SETTLE);
         figure.insert("idle".to_owned(), gateway.resident()?);
         let counter = AtomicUsize::new(0);
@@ -200,15 +132,22 @@ pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<
             let load = load(&gateway, clients, &counter)?;
             figure.insert(format!("rate {clients}"), load.per_second);
             figure.insert(format!("p95 {clients}"), percentile(&load.took, 0.95));
+            figure.insert(format!("work {clients}"), load.work);
         }
         figure.insert("loaded".to_owned(), gateway.resident()?);
         let told = counter.load(Ordering::Relaxed);
-        let rows = stored(&home)?;
+        let asked = model.calls() - calls;
         ensure!(
-            rows == 2 * told,
-            "{who:?}: {told} conversations, {rows} rows"
+            asked >= told,
+            "{who:?}: {told} conversations, {asked} calls of the model"
         );
-        server.calls();
+        if who != Who::Bare {
+            let rows = stored(&home)?;
+            ensure!(
+                rows == 2 * told,
+                "{who:?}: {told} conversations, {rows} rows"
+            );
+        }
     }
     add(report, &figures);
     Ok(())
@@ -222,7 +161,7 @@ fn add(report: &mut Report, figures: &BTreeMap<Who, BTreeMap<String, f64>>) {
             unit,
             ours: value(Who::Ours, key).unwrap_or(f64::NAN),
             original: value(Who::Original, key),
-            bare: None,
+            bare: value(Who::Bare, key),
             target,
         });
     };
@@ -250,6 +189,8 @@ fn add(report: &mut Report, figures: &BTreeMap<Who, BTreeMap<String, f64>>) {
         row(name, "/s", &format!("rate {clients}"), rate);
         let name = format!("gateway: p95, {clients} clients");
         row(name, "ms", &format!("p95 {clients}"), late);
+        let name = format!("gateway: processor time per conversation, {clients} clients");
+        row(name, "ms", &format!("work {clients}"), Target::None);
     }
     row(
         "gateway: memory after the load".to_owned(),
@@ -265,8 +206,9 @@ pub(super) fn in_flight(programs: &Programs, report: &mut Report) -> Result<()> 
     let mut most: BTreeMap<Who, BTreeMap<String, f64>> = BTreeMap::new();
     for who in programs.agents() {
         let server = programs.serve("gateway-slow", &script)?;
-        let home = home(programs, "gateway-slow", who, &server)?;
-        let (gateway, _) = Gateway::start(programs, who, &home)?;
+        let url = &server.base_url;
+        let home = home(programs, "gateway-slow", who, url)?;
+        let (gateway, _) = Gateway::start(programs, who, &home, url)?;
         std::thread::scope(|scope| -> Result<()> {
             let one = |number: usize| {
                 let port = gateway.port;

@@ -122,7 +122,7 @@ pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()
         // A fresh home per size; within it each run adds two messages, which does not matter.
         for who in programs.agents() {
             let home = programs.home(&format!("history/{size}"), who)?;
-            configure(&home, &server)?;
+            configure(&home, &server.base_url)?;
             import(
                 programs,
                 &home,
@@ -201,7 +201,7 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
         // Twice: the first time reads the file into the system's cache.
         for counts in [false, true] {
             let server = programs.serve("search", &script)?;
-            configure(&home, &server)?;
+            configure(&home, &server.base_url)?;
             let events = ["--output-format", "stream-json"];
             let mut args = vec!["-z", "look it up"];
             if who == Who::Ours {

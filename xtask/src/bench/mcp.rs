@@ -133,7 +133,7 @@ pub(super) fn agent_round(programs: &Programs, report: &mut Report) -> Result<()
     for round in 0..4 {
         for who in programs.agents() {
             let home = programs.home("mcp-round", who)?;
-            configure(&home, &model)?;
+            configure(&home, &model.base_url)?;
             let file = home.join("home/config.yaml");
             let config = std::fs::read_to_string(&file)?;
             let server = format!("mcp_servers:\n  bench:\n    url: {}\n", tools.url()?);

@@ -129,14 +129,13 @@ impl Programs {
     }
 }
 
-/// Points the home at the server.
-pub(super) fn configure(home: &Path, server: &Server) -> Result<()> {
+/// Points the home at a model.
+pub(super) fn configure(home: &Path, base_url: &str) -> Result<()> {
     let config = format!(
-        "model:\n  default: scripted-model\n  provider: custom\n  base_url: {}\n  \
+        "model:\n  default: scripted-model\n  provider: custom\n  base_url: {base_url}\n  \
          api_key: bench-key\n  context_length: 1000000\n\
          auxiliary:\n  title_generation:\n    enabled: false\n\
-         agent:\n  max_turns: 200\n",
-        server.base_url
+         agent:\n  max_turns: 200\n"
     );
     std::fs::write(home.join("home/config.yaml"), config)?;
     Ok(())

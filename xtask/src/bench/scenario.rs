@@ -79,7 +79,7 @@ pub(super) fn homes(
     let mut homes = BTreeMap::new();
     for who in programs.all() {
         let home = programs.home(scenario, who)?;
-        configure(&home, server)?;
+        configure(&home, &server.base_url)?;
         homes.insert(who, home);
     }
     Ok(homes)

@@ -109,7 +109,9 @@ pub(super) fn configure(who: Who, home: &Path, server: &Server) -> Result<()> {
             std::fs::create_dir_all(&directory)?;
             std::fs::write(directory.join("opencode.json"), config.to_string())?;
         }
-        Who::Ours | Who::Original | Who::Bare => super::super::programs::configure(home, server)?,
+        Who::Ours | Who::Original | Who::Bare => {
+            super::super::programs::configure(home, &server.base_url)?
+        }
     }
     Ok(())
 }
