@@ -54,21 +54,21 @@ pub struct ModelRoute {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiSettingsError {
     #[error(
-        "the API server is not started: it needs a key, also on this machine alone. \
+        "it needs a key, also on this machine alone. \
          Set API_SERVER_KEY in .env, for example to the output of: openssl rand -hex 32"
     )]
     NoKey,
     #[error(
-        "the API server is not started: its key is a placeholder or shorter than {SHORTEST_KEY} \
+        "its key is a placeholder or shorter than {SHORTEST_KEY} \
          characters, and whoever guesses it runs commands here. Set API_SERVER_KEY in .env, for \
          example to the output of: openssl rand -hex 32"
     )]
     WeakKey,
-    #[error("the API server is not started: {0:?} is no port (1 to 65535; API_SERVER_PORT)")]
+    #[error("{0:?} is no port (1 to 65535; API_SERVER_PORT)")]
     Port(String),
-    #[error("the API server is not started: max_concurrent_runs is {0:?}, not a number")]
+    #[error("max_concurrent_runs is {0:?}, not a number")]
     MaxRuns(String),
-    #[error("the API server is not started: model_routes.{name}: {why}")]
+    #[error("model_routes.{name}: {why}")]
     Route { name: String, why: String },
 }
 

@@ -82,7 +82,9 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     }
     let before = life(home);
     match installed(home, args.system, cx) {
-        Some(service) => service.start()?,
+        Some(service) => service
+            .start()
+            .map_err(|failure| because(home, &before, failure))?,
         None if args.system => {
             return Err(Failure::not_found(
                 "no service of the machine is installed: hermes gateway install --system",
@@ -141,7 +143,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
         let restarted = service.restart();
         Marker::PlannedStop.clear(home.root());
-        restarted?;
+        restarted.map_err(|failure| because(home, &before, failure))?;
     } else {
         let told = target
             .signal(Signal::USR1)
@@ -233,6 +235,21 @@ fn life(home: &Home) -> Value {
     state["started_at"].clone()
 }
 
+/// A service manager only knows that it failed; the gateway has written down why.
+fn because(home: &Home, before: &Value, failure: Failure) -> Failure {
+    let state = read_state(home.root()).unwrap_or_default();
+    if state["started_at"] == *before || state["gateway_state"] != "startup_failed" {
+        return failure;
+    }
+    not_started(&state)
+}
+
+fn not_started(state: &Value) -> Failure {
+    let why = state["exit_reason"].as_str();
+    let why = why.unwrap_or("see logs/gateway.log");
+    Failure::failed(format!("the gateway did not start: {why}"))
+}
+
 /// Waits until a gateway says that it runs, in another life than `before`.
 fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
     let waiting = async {
@@ -245,10 +262,7 @@ fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
                     return running.map(|running| running.process).ok_or_else(late);
                 }
                 Some("startup_failed") if running.is_none() => {
-                    let why = state["exit_reason"]
-                        .as_str()
-                        .unwrap_or("see logs/gateway.log");
-                    return Err(Failure::failed(format!("the gateway did not start: {why}")));
+                    return Err(not_started(&state));
                 }
                 _ => {}
             }

@@ -397,11 +397,14 @@ impl Watch<'_> {
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.tell(gateway, GatewayState::Running, None);
         self.state.beat(Utc::now());
-        let platforms = self.settings.enabled().count();
-        self.notifier.ready(&format!("{platforms} platforms"));
-        tracing::info!("the gateway runs, {platforms} platforms");
+        let platforms = match self.settings.enabled().count() {
+            1 => "1 platform".to_owned(),
+            count => format!("{count} platforms"),
+        };
+        self.notifier.ready(&platforms);
+        tracing::info!("the gateway runs, {platforms}");
         self.cx.out.remark(format!(
-            "hermes gateway {} · {platforms} platforms · pid {} · Ctrl+C ends it",
+            "hermes gateway {} · {platforms} · pid {} · Ctrl+C ends it",
             env!("CARGO_PKG_VERSION"),
             std::process::id()
         ));

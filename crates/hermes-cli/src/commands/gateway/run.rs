@@ -83,7 +83,9 @@ fn again(args: &RunArgs) -> Failure {
     Failure::failed(format!("starting {} again: {error}", program.display()))
 }
 
-/// Whether somebody starts us again when we end.
+/// Whether somebody starts us again when we end, and this is the way to begin anew. To a systemd
+/// that listens we say it and stay: its `reload` counts an end as a failure, and it waits before it
+/// starts a service again.
 fn is_supervised(cx: &Context) -> bool {
     let set = |name: &str| {
         cx.env
@@ -95,7 +97,7 @@ fn is_supervised(cx: &Context) -> bool {
         matches!(value.trim(), "1" | "true" | "yes" | "on")
     };
     let launchd = cx.env.get("XPC_SERVICE_NAME").unwrap_or_default();
-    set("INVOCATION_ID")
+    (set("INVOCATION_ID") && !set("NOTIFY_SOCKET"))
         || set("HERMES_S6_SUPERVISED_CHILD")
         || !matches!(launchd, "" | "0")
         || on("HERMES_GATEWAY_EXTERNAL_SUPERVISOR")

@@ -10,6 +10,7 @@ mod mcp_servers;
 mod people;
 mod process;
 mod slack;
+mod systemd;
 mod telegram;
 mod town;
 mod webhook;

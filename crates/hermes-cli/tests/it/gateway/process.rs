@@ -128,7 +128,8 @@ fn it_begins_anew_in_place_or_by_whoever_started_it() {
     let restarted = hermes(&setup.home).args(["gateway", "restart"]).run().ok();
     assert!(restarted.stdout.contains("runs anew"), "{restarted:?}");
     assert_eq!(life.stop().code, Some(0));
-    let life = Life::with(&setup.home, |program| program.env("INVOCATION_ID", "abc"));
+    let supervised = "HERMES_GATEWAY_EXTERNAL_SUPERVISOR";
+    let life = Life::with(&setup.home, |program| program.env(supervised, "1"));
     life.signal(Signal::USR1);
     assert_eq!(life.end().code, Some(75));
     assert_eq!(state(&setup.home)["restart_requested"], true);

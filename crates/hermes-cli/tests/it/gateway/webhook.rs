@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Life;
 use crate::hermes;
 
-fn port() -> u16 {
+pub(super) fn port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
 }
