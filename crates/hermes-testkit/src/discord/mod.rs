@@ -312,6 +312,11 @@ impl Shared {
         self.world().faults.push(fault);
     }
 
+    /// What was to fail from now on does not.
+    pub fn clear_faults(&self) {
+        self.world().faults.clear();
+    }
+
     /// From now on a bucket takes so many requests within a window.
     pub fn limit(&self, count: u32, window: Duration) {
         let mut world = self.world();

@@ -7,6 +7,7 @@
 mod config;
 mod post;
 mod proxy;
+mod read;
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;

@@ -31,11 +31,22 @@ pub struct Proxy {
 struct State {
     weather: Mutex<Weather>,
     connections: AtomicUsize,
+    /// The weather is fine again after the next mail.
+    once: Mutex<bool>,
+    /// Both ends of every connection that is open, or was.
+    open: Mutex<Vec<TcpStream>>,
 }
 
 impl State {
     fn weather(&self) -> Weather {
         *self.weather.lock().expect("the weather")
+    }
+
+    /// A mail has met the weather.
+    fn met(&self) {
+        if std::mem::take(&mut *self.once.lock().expect("the weather")) {
+            *self.weather.lock().expect("the weather") = Weather::Fine;
+        }
     }
 }
 
@@ -47,6 +58,8 @@ impl Proxy {
         let state = Arc::new(State {
             weather: Mutex::new(Weather::Fine),
             connections: AtomicUsize::new(0),
+            once: Mutex::default(),
+            open: Mutex::default(),
         });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -55,8 +68,14 @@ impl Proxy {
                 if shared.weather() == Weather::Refuse {
                     continue;
                 }
-                let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                    // As if nobody listened here either.
+                    continue;
+                };
                 pass(&shared, &client, &server);
+                let mut open = shared.open.lock().expect("connections");
+                open.retain(|one| one.peer_addr().is_ok());
+                open.extend([client, server]);
             }
         });
         Self { port, state }
@@ -68,6 +87,20 @@ impl Proxy {
 
     pub fn weather(&self, weather: Weather) {
         *self.state.weather.lock().expect("the weather") = weather;
+    }
+
+    /// Every connection of now breaks.
+    pub fn cut(&self) {
+        for one in self.state.open.lock().expect("connections").drain(..) {
+            // Gone already is as good.
+            let _ = one.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The next mail only: its connection breaks before its end reaches the server, or after.
+    pub fn cut_next(&self, weather: Weather) {
+        self.weather(weather);
+        *self.state.once.lock().expect("the weather") = true;
     }
 
     /// How many connections came.
@@ -96,8 +129,12 @@ fn pump(state: &State, mut from: TcpStream, mut to: TcpStream, outward: bool) {
         let ends = outward && buffer[..count].ends_with(b"\r\n.\r\n");
         match state.weather() {
             Weather::Silence => continue,
-            Weather::CutBeforeDot if ends => return close(&from, &to),
+            Weather::CutBeforeDot if ends => {
+                state.met();
+                return close(&from, &to);
+            }
             Weather::CutAfterDot if ends => {
+                state.met();
                 // The server has it, and whatever it says is lost.
                 let _ = from.shutdown(Shutdown::Both);
                 let _ = to.write_all(&buffer[..count]);

@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use events::Said;
-pub use state::{Ack, Call, Fault, Upload};
+pub use state::{Ack, Call, Cut, Fault, Upload};
 
 use state::{Frame, World};
 
@@ -220,6 +220,27 @@ impl FakeSlack {
             world.tell_sockets(&Frame::Cut);
             world.sockets.clear();
         });
+    }
+
+    /// The connection that brings the next ack ends, before the ack counts or after.
+    pub fn cut_at_next_ack(&self, cut: Cut) {
+        self.shared.change(|world| world.cut_at_ack = Some(cut));
+    }
+
+    /// What was to fail from now on does not.
+    pub fn clear_faults(&self) {
+        self.shared.change(|world| {
+            world.faults.clear();
+            world.cut_at_ack = None;
+        });
+    }
+
+    /// Whether Slack itself may have brought the second of two messages of a conversation first:
+    /// the first had to be brought again, and had no ack yet when the second came.
+    pub fn may_have_overtaken(&self, first: &str, second: &str) -> bool {
+        let world = self.shared.world();
+        let pair = (first.to_owned(), second.to_owned());
+        world.repeated.contains(first) && world.overtook.contains(&pair)
     }
 
     /// Every connection of now goes silent, both ways, and stays open.

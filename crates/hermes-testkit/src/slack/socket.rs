@@ -115,7 +115,10 @@ async fn run(
             message = socket.next() => match message {
                 Some(Ok(message)) => {
                     if let Some(text) = message.as_text() {
-                        shared.change(|world| world.acknowledge(text));
+                        let cut = shared.change(|world| world.hear(text));
+                        if cut.is_some() {
+                            return;
+                        }
                     }
                     Ok(())
                 }

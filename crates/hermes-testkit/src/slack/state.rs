@@ -26,6 +26,14 @@ pub enum Fault {
     HangAfter,
 }
 
+/// When a connection ends around an ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The ack is lost.
+    Before,
+    After,
+}
+
 /// A call of the Web API that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -102,6 +110,12 @@ pub(super) struct World {
     pub revoked: HashMap<String, String>,
     pub uploads: BTreeMap<String, Upload>,
     pub retry_after: Duration,
+    /// The connection that brings the next ack ends: before the ack counts, or after.
+    pub cut_at_ack: Option<Cut>,
+    /// Messages that were brought while an earlier one had no ack: that one, then this one.
+    pub overtook: BTreeSet<(String, String)>,
+    /// Messages that were brought more than once.
+    pub repeated: BTreeSet<String>,
     /// Events by team, channel and ts, to send them again.
     pub said: HashMap<(String, String, String), Value>,
     last_ts: u64,
@@ -145,6 +159,9 @@ impl World {
             revoked: HashMap::new(),
             uploads: BTreeMap::new(),
             retry_after: Duration::from_secs(3),
+            cut_at_ack: None,
+            overtook: BTreeSet::new(),
+            repeated: BTreeSet::new(),
             said: HashMap::new(),
             last_ts: 0,
             counter: 0,
@@ -246,6 +263,7 @@ impl World {
                 self.queued.push_front(envelope);
                 continue;
             }
+            self.note_order(&envelope);
             let sent = Sent {
                 envelope,
                 at: Instant::now(),
@@ -253,6 +271,30 @@ impl World {
             };
             self.unacked.insert(id, sent);
         }
+    }
+
+    /// Keeps which messages of a conversation may have changed places on the way.
+    fn note_order(&mut self, envelope: &Envelope) {
+        let place = |envelope: &Envelope| {
+            let event = &envelope.payload["event"];
+            let text = |name: &str| event[name].as_str().map(str::to_owned);
+            Some((text("channel")?, text("ts")?))
+        };
+        let Some((channel, ts)) = place(envelope) else {
+            return;
+        };
+        if envelope.retry > 0 {
+            self.repeated.insert(ts);
+            return;
+        }
+        let waiting = self.unacked.values().map(|sent| &sent.envelope);
+        let earlier: Vec<(String, String)> = waiting
+            .chain(&self.queued)
+            .filter_map(place)
+            .filter(|(other, before)| *other == channel && *before < ts)
+            .map(|(_, before)| (before, ts.clone()))
+            .collect();
+        self.overtook.extend(earlier);
     }
 
     /// Sends again what has waited too long for its ack, and drops what did so three times.
@@ -279,6 +321,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What an app says. `Some`: its connection ends now.
+    pub(super) fn hear(&mut self, text: &str) -> Option<Cut> {
+        let cut = self.cut_at_ack.take();
+        if cut != Some(Cut::Before) {
+            self.acknowledge(text);
+        }
+        cut
     }
 
     pub(super) fn acknowledge(&mut self, text: &str) {
