@@ -6,6 +6,8 @@
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use tokio::sync::mpsc;
 
+use crate::weight::Weight;
+
 /// Wishes that may wait for a conversation.
 pub const WISHES: usize = 64;
 /// News that may wait to be read.
@@ -47,6 +49,8 @@ pub struct Opened {
     pub past: Vec<Past>,
     /// What the person should know from the start.
     pub remarks: Vec<String>,
+    /// What it holds in memory. A turn that is told to have ended is in it.
+    pub weight: Weight,
     pub wishes: mpsc::Sender<Wish>,
     pub news: mpsc::Receiver<News>,
 }

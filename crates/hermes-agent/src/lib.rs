@@ -29,3 +29,4 @@ pub mod title;
 pub mod tokens;
 pub mod tools;
 pub mod turn;
+pub mod weight;

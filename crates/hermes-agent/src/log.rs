@@ -13,6 +13,7 @@ use hermes_core::store::{NewItem, StoredItem};
 
 use crate::compress::summary;
 use crate::tokens;
+use crate::weight::{self, Weight};
 
 /// Who wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,11 +112,14 @@ impl From<StoredItem> for Item {
 }
 
 /// The visible part of a conversation, oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Log {
     items: Vec<Item>,
     call_ids: HashSet<String>,
     tokens: u64,
+    /// Of the items.
+    bytes: usize,
+    weight: Weight,
     compactions: u32,
 }
 
@@ -131,6 +135,8 @@ impl Log {
     pub fn push(&mut self, item: Item) {
         self.remember_calls(&item);
         self.tokens += tokens::message(&item.message);
+        self.bytes += weight::item(&item);
+        self.weight.set(weight::OPEN + self.bytes);
         self.items.push(item);
     }
 
@@ -153,6 +159,12 @@ impl Log {
     /// Raw estimate of the size, kept as the log grows so that nobody has to read it again.
     pub fn tokens(&self) -> u64 {
         self.tokens
+    }
+
+    /// What it holds in memory, with what an open conversation holds beside it. Goes on being
+    /// reckoned as the log changes.
+    pub fn weight(&self) -> Weight {
+        self.weight.clone()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -189,6 +201,8 @@ impl Log {
         self.items.clear();
         self.call_ids.clear();
         self.tokens = 0;
+        self.bytes = 0;
+        self.weight.set(weight::OPEN);
         for item in items {
             self.push(item);
         }

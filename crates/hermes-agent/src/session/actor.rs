@@ -33,6 +33,7 @@ use crate::subagent::mend::mend;
 use crate::tokens;
 use crate::turn::outside::{self, Spending};
 use crate::turn::{Compaction, Conversation, RouteFixes, Scope, Turn};
+use crate::weight::Weight;
 
 pub(super) struct Actor {
     deps: Arc<SessionDeps>,
@@ -102,6 +103,10 @@ impl Actor {
 
     pub(super) fn id(&self) -> &SessionId {
         &self.conv.id
+    }
+
+    pub(super) fn weight(&self) -> Weight {
+        self.conv.log.weight()
     }
 
     pub(super) async fn run(mut self) {

@@ -32,6 +32,7 @@ use tokio::sync::mpsc;
 pub use deps::{PromptContext, PromptSource, PromptText, SessionDeps, SessionStart, ToolSource};
 
 use crate::events::{self, EventReceiver};
+use crate::weight::Weight;
 
 /// Commands that may wait.
 const COMMANDS: usize = 64;
@@ -49,9 +50,15 @@ impl Session {
         let (sink, receiver) = events::channel(events::CAPACITY);
         let actor = actor::Actor::new(Arc::new(deps), start, inbox, sink)?;
         let id = actor.id().clone();
+        let weight = actor.weight();
         let name = format!("session {id}");
         let _detached = task::spawn(&name, actor.run());
-        Ok((SessionHandle { id, commands }, receiver))
+        let handle = SessionHandle {
+            id,
+            commands,
+            weight,
+        };
+        Ok((handle, receiver))
     }
 }
 
@@ -61,11 +68,17 @@ impl Session {
 pub struct SessionHandle {
     id: SessionId,
     commands: mpsc::Sender<AgentCommand>,
+    weight: Weight,
 }
 
 impl SessionHandle {
     pub fn id(&self) -> &SessionId {
         &self.id
+    }
+
+    /// What the session holds in memory, about.
+    pub fn bytes(&self) -> usize {
+        self.weight.bytes()
     }
 
     pub async fn send(&self, command: AgentCommand) -> Result<(), SessionClosed> {
@@ -82,6 +95,7 @@ impl SessionHandle {
         WeakSession {
             id: self.id.clone(),
             commands: self.commands.downgrade(),
+            weight: self.weight.clone(),
         }
     }
 
@@ -100,6 +114,7 @@ impl SessionHandle {
 pub struct WeakSession {
     id: SessionId,
     commands: mpsc::WeakSender<AgentCommand>,
+    weight: Weight,
 }
 
 impl WeakSession {
@@ -109,6 +124,7 @@ impl WeakSession {
         (!commands.is_closed()).then(|| SessionHandle {
             id: self.id.clone(),
             commands,
+            weight: self.weight.clone(),
         })
     }
 }

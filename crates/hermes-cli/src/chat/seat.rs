@@ -11,6 +11,7 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::front::{Follows, News, Past, Refusal, RefusalKind, Wish};
 use hermes_agent::session::SessionHandle;
+use hermes_agent::weight::Weight;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
 use hermes_mcp::toolbox::Toolbox;
 use hermes_tui::port::{Effect, Entry, Said, Saying};
@@ -58,6 +59,7 @@ struct Live {
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
+    weight: Weight,
     later: mpsc::Receiver<Effect>,
     waiting: VecDeque<Wish>,
     /// Events that the conversation was not told of yet.
@@ -74,7 +76,7 @@ enum Next {
 impl Seat {
     pub(crate) fn new(
         (mut conversation, later): (Conversation, mpsc::Receiver<Effect>),
-        (wishes, news): (mpsc::Receiver<Wish>, mpsc::Sender<News>),
+        (wishes, news, weight): (mpsc::Receiver<Wish>, mpsc::Sender<News>, Weight),
         servers: Option<Arc<Toolbox>>,
         (manners, leaving): (Manners, Leaving),
     ) -> Self {
@@ -83,11 +85,13 @@ impl Seat {
             news,
             events: conversation.opened.take(),
             handle: conversation.chat.handle(),
+            weight,
             later,
             waiting: VecDeque::new(),
             seen: Vec::new(),
             left: false,
         };
+        live.weigh();
         Self {
             conversation,
             live,
@@ -154,6 +158,7 @@ impl Seat {
         if let Some(events) = self.conversation.opened.take() {
             self.live.events = Some(events);
             self.live.handle = self.conversation.chat.handle();
+            self.live.weigh();
         }
     }
 
@@ -387,8 +392,14 @@ impl Live {
         );
         if !frequent {
             self.seen.push(event.clone());
+            self.weigh();
         }
         self.tell(News::Event(event)).await;
+    }
+
+    /// Before anybody is told that a turn has ended.
+    fn weigh(&self) {
+        self.weight.set(self.handle.bytes());
     }
 
     async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {

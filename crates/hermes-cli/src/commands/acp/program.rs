@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_acp::{CommandInfo, Listed, Mode, Opening, Program, Wanted};
 use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
+use hermes_agent::weight::Weight;
 use hermes_core::{BoxFuture, task};
 use hermes_store::db::{ListFilter, Order};
 use tokio::sync::mpsc;
@@ -111,12 +112,14 @@ impl Editor {
         };
         let (wishes, receiver) = mpsc::channel(WISHES);
         let (sender, news) = mpsc::channel(NEWS);
+        let weight = Weight::default();
         let opened = Opened {
             id: chat.id.to_string(),
             title: conversation.title.clone(),
             cost: conversation.cost,
             past,
             remarks: Hold::take().into_iter().chain(problems).collect(),
+            weight: weight.clone(),
             wishes,
             news,
         };
@@ -126,7 +129,7 @@ impl Editor {
         };
         let seat = Seat::new(
             (conversation, later),
-            (receiver, sender),
+            (receiver, sender, weight),
             toolbox,
             (manners, Leaving::End),
         );

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
 use hermes_agent::home::ToolChoice;
+use hermes_agent::weight::Weight;
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::platform::Offer;
@@ -108,12 +109,14 @@ impl Conversations {
         let (conversation, later) = Conversation::around(args, &stock.cx, surface, opened).await?;
         let (wishes, receiver) = mpsc::channel(WISHES);
         let (sender, news) = mpsc::channel(NEWS);
+        let weight = Weight::default();
         let opened = Opened {
             id: conversation.chat.id.to_string(),
             title: conversation.title.clone(),
             cost: conversation.cost,
             past: Vec::new(),
             remarks: Vec::new(),
+            weight: weight.clone(),
             wishes,
             news,
         };
@@ -124,7 +127,7 @@ impl Conversations {
         };
         let seat = Seat::new(
             (conversation, later),
-            (receiver, sender),
+            (receiver, sender, weight),
             None,
             (MANNERS, leaving),
         );

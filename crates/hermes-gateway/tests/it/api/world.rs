@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hermes_agent::front::{NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
+use hermes_agent::weight::Weight;
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
@@ -97,6 +98,7 @@ impl Program for Talker {
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                weight: Weight::default(),
                 wishes,
                 news,
             })

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_agent::front::{News, Opened, Refusal, RefusalKind, WISHES, Wish};
+use hermes_agent::weight::Weight;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
@@ -208,6 +209,7 @@ impl Program for FakeProgram {
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                weight: Weight::default(),
                 wishes,
                 news: read,
             })

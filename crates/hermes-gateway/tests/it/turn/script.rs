@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hermes_agent::front::{Follows, NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
+use hermes_agent::weight::Weight;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Choice, Question, Want};
@@ -83,6 +84,7 @@ impl Program for Scripted {
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                weight: Weight::default(),
                 wishes,
                 news: heard,
             })
