@@ -185,6 +185,7 @@ fn server_name(server: LocalServer) -> &'static str {
         LocalServer::LmStudio => "lm studio",
         LocalServer::LlamaCpp => "llama-server",
         LocalServer::Vllm => "vllm",
+        LocalServer::BuiltIn => "built in",
     }
 }
 

@@ -47,6 +47,9 @@ pub struct ModelInfo {
     pub prices: Option<Prices>,
     /// Runs on this machine or network: slow first byte, no bill.
     pub local: bool,
+    /// So few parameters that long instructions confuse it: it gets a short prompt and the most
+    /// needed tools, if any.
+    pub small: bool,
 }
 
 /// One model call. Messages are shared, so that building a request for a long conversation
@@ -87,6 +90,8 @@ pub enum ReasoningEffort {
 /// What a model call yields. Quirks of providers (repeated names, reused indexes) are gone here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
+    /// What goes on before the answer can begin, for the person who waits: a server is started.
+    Preparing(String),
     /// The first byte of the answer arrived.
     Started,
     Text(String),
@@ -241,9 +246,9 @@ pub struct Collector {
 
 impl Collector {
     pub fn push(&mut self, event: &ModelEvent) {
-        self.started = true;
+        self.started |= !matches!(event, ModelEvent::Preparing(_));
         match event {
-            ModelEvent::Started => {}
+            ModelEvent::Preparing(_) | ModelEvent::Started => {}
             ModelEvent::Text(delta) => self.message.text.push_str(delta),
             ModelEvent::Reasoning(delta) => self.reasoning.push_str(delta),
             ModelEvent::ToolStarted { slot, id, name } => {

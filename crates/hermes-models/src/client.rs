@@ -31,6 +31,7 @@ use wire::{Outgoing, Wire};
 const IMAGE_TOKENS: usize = 1_500;
 
 /// What a client is made of.
+#[derive(Clone)]
 pub struct ClientParts {
     pub route: Route,
     pub info: ModelInfo,

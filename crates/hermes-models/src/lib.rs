@@ -7,6 +7,7 @@
 //! | [`context`] | how much fits into a model |
 //! | [`catalogue`] | context lengths, abilities, prices of known models |
 //! | [`live`] | asking servers: model lists, local servers |
+//! | [`local`] | the built-in model: weights, its server, its client |
 //! | [`router`] | the route of a call: primary, other keys, fallbacks, helpers |
 //! | [`client`] | the model client: one streaming path, a limit per phase |
 //! | [`codec`] | the three wire formats, without network |
@@ -23,6 +24,7 @@ pub mod context;
 pub mod credentials;
 pub mod http;
 pub mod live;
+pub mod local;
 pub mod providers;
 pub mod quirks;
 pub mod router;

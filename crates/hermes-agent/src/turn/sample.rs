@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hermes_core::event::AgentEvent;
+use hermes_core::event::{AgentEvent, NoticeLevel};
 use hermes_core::message::{AssistantMessage, FinishReason};
 use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelEvent, ModelRequest,
@@ -127,6 +127,7 @@ impl<'a> Answer<'a> {
                 self.show(pieces).await;
             }
             ModelEvent::Reasoning(text) => self.show(vec![Piece::Reasoning(text)]).await,
+            ModelEvent::Preparing(what) => self.events.notice(NoticeLevel::Info, what).await,
             other => self.collector.push(&other),
         }
     }

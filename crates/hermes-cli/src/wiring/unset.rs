@@ -46,6 +46,7 @@ pub(super) fn or_nobody(
                     tools: true,
                     prices: None,
                     local: false,
+                    small: false,
                 },
                 why: why.to_string(),
             }),

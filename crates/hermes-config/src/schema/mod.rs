@@ -15,7 +15,7 @@ pub use agent::{
     PromptCaching, Skills, ToolLoopGuardrails, ToolOutput,
 };
 pub use field::{Named, Secret, Word};
-pub use model::{Endpoint, EndpointModel, Fallback, Model};
+pub use model::{Endpoint, EndpointModel, Fallback, Local, Model};
 pub use surface::{
     Approvals, Checkpoints, Cron, Curator, CuratorBackup, Display, Gateway, Logging, Network,
     Security, SessionReset, Sessions, Streaming, Terminal, Web, WebsiteBlocklist,
@@ -94,6 +94,7 @@ section! {
         plugins: Map<String, Value>,
         session_reset: SessionReset,
         tui: Tui,
+        local: Local,
     }
 }
 

@@ -48,6 +48,24 @@ fn model_mapping(value: &Value) -> Option<Cow<'_, Map<String, Value>>> {
 }
 
 section! {
+    /// `local`: the built-in model.
+    struct Local {
+        /// A name of `hermes model local list`, or the path of a GGUF file.
+        model: String = String::new(),
+        /// 0: one per core.
+        threads: u32 = 0,
+        /// Tokens of a conversation, as far as the model has them.
+        context: u32 = 8_192,
+        /// `auto` (as trying the model showed), `on` or `off`.
+        tools: Word = Word::from("auto"),
+        /// Without a question for so long, its server ends.
+        idle_seconds: u64 = 600,
+        /// When nobody uses it any more, its server ends so much later.
+        grace_seconds: u64 = 30,
+    }
+}
+
+section! {
     /// An entry of `providers` or `custom_providers`: an own endpoint, or settings for a known
     /// provider (then without `base_url`).
     struct Endpoint via endpoint_mapping {

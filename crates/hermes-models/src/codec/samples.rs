@@ -52,6 +52,7 @@ impl Sample {
                 tools: true,
                 prices: None,
                 local: false,
+                small: false,
             },
         }
     }

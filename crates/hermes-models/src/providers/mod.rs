@@ -59,6 +59,8 @@ pub enum LocalServer {
     LmStudio,
     LlamaCpp,
     Vllm,
+    /// The program that comes with this one ([`crate::local`]).
+    BuiltIn,
 }
 
 /// A provider of the Python original that is deliberately absent here.
@@ -159,7 +161,8 @@ mod tests {
             ("nim", "nvidia"),
             ("lm-studio", "lmstudio"),
             ("llama.cpp", "llamacpp"),
-            ("local", "custom"),
+            ("local", "local"),
+            ("hermes-local", "local"),
             ("dashscope", "alibaba"),
         ] {
             assert_eq!(find(name).map(|p| p.id), Some(id), "{name}");

@@ -13,6 +13,8 @@ use crate::quirks::{
 /// Answers shorter than this are cut by servers whose own default is tiny (Ollama: 128 tokens).
 const LOCAL_MAX_TOKENS: u32 = 65_536;
 
+const BUILT_IN_MAX_TOKENS: u32 = 2_048;
+
 const LOW_TO_MAX: &[ReasoningEffort] = &[
     ReasoningEffort::Low,
     ReasoningEffort::Medium,
@@ -96,6 +98,8 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
         "minimax" if model.to_ascii_lowercase().starts_with("minimax-m3") => {
             set(&mut quirks, "reasoning_split", json!(true));
         }
+        // A small model that does not find an end is no use to anybody.
+        crate::local::PROVIDER => quirks.max_tokens.default = Some(BUILT_IN_MAX_TOKENS),
         _ if is_own_endpoint(provider) => own_endpoint(&mut quirks, provider, base_url),
         _ => {}
     }

@@ -455,7 +455,18 @@ pub static PROVIDERS: &[Provider] = &[
     Provider {
         id: "custom",
         name: "Own endpoint",
-        aliases: &["local"],
+        ..LOCAL
+    },
+    // Last: it is for when there is nothing else. In the original this name stands for `custom`;
+    // with an address of its own it still does (router::resolve).
+    Provider {
+        id: crate::local::PROVIDER,
+        name: "Built-in model",
+        aliases: &["hermes-local", "built-in"],
+        base_url: crate::local::ADDRESS,
+        default_model: Some(crate::local::table::DEFAULT),
+        lists_models: false,
+        local: Some(LocalServer::BuiltIn),
         ..LOCAL
     },
 ];

@@ -10,8 +10,8 @@ use hermes_config::env::Env;
 use hermes_core::model::{ModelInfo, Route, RouteError, WireFormat};
 use secrecy::ExposeSecret as _;
 
-use super::Router;
 use super::target::Target;
+use super::{Router, built_in};
 use crate::catalogue;
 use crate::context::{DEFAULT_CONTEXT, Question};
 use crate::credentials::Credential;
@@ -74,6 +74,9 @@ impl Router {
         route: &Route,
         credential: Option<&Credential>,
     ) -> ModelInfo {
+        if built_in::is(target) {
+            return self.built_in_info(target);
+        }
         let local = endpoint::is_local(&route.base_url);
         let listed = catalogue::lookup(&target.model);
         let (window, probe) = self.window(target, route, credential, listed.as_ref());
@@ -108,6 +111,7 @@ impl Router {
                 .and_then(|model| model.prices)
                 .or_else(|| Some(catalogue::price(&target.provider, &target.model)?.prices)),
             local,
+            small: false,
         }
     }
 

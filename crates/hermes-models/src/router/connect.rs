@@ -9,9 +9,9 @@ use hermes_core::model::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Router;
 use super::build::{limits, route};
 use super::target::Target;
+use super::{Router, built_in};
 use crate::client::{ClientParts, HttpModelClient, PhaseTimeouts};
 use crate::context::ContextBook;
 use crate::credentials::Credential;
@@ -37,8 +37,13 @@ impl Router {
             info,
         };
         self.state().remember(route, target.clone());
+        let client: Arc<dyn ModelClient> = if built_in::is(target) {
+            self.built_in_client(target, parts)?
+        } else {
+            Arc::new(HttpModelClient::new(parts))
+        };
         Ok(Arc::new(Learning {
-            client: HttpModelClient::new(parts),
+            client,
             book: Arc::clone(&self.book),
         }))
     }
@@ -66,7 +71,7 @@ impl Router {
 
 /// A client that keeps the limits which errors state.
 struct Learning {
-    client: HttpModelClient,
+    client: Arc<dyn ModelClient>,
     book: Arc<ContextBook>,
 }
 

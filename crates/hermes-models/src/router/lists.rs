@@ -72,8 +72,8 @@ impl Router {
         let own = self.custom.entries.iter().filter_map(|entry| {
             let base_url = entry.base_url.clone()?;
             let id = match providers::by_id(&entry.key) {
-                Some(_) => return None,
-                None => format!("custom:{}", entry.key),
+                Some(known) if known.id != crate::local::PROVIDER => return None,
+                _ => format!("custom:{}", entry.key),
             };
             Some(ProviderStatus {
                 current: id == current,

@@ -5,6 +5,7 @@
 
 mod auxiliary;
 mod build;
+mod built_in;
 mod connect;
 mod keys;
 mod lists;
@@ -70,6 +71,7 @@ pub struct Router {
     store: AuthStore,
     book: Arc<ContextBook>,
     http: build::Clients,
+    built_in: built_in::BuiltIn,
     state: Mutex<State>,
 }
 
@@ -81,6 +83,7 @@ impl Router {
             store: AuthStore::new(&deps.home),
             book: Arc::new(ContextBook::new(&deps.home)),
             http: build::Clients::new(&deps.config, &deps.env),
+            built_in: built_in::BuiltIn::default(),
             state: Mutex::default(),
             deps,
             overrides,

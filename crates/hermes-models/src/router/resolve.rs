@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::target::{Explicit, Target};
 use crate::credentials::store::AuthStore;
 use crate::credentials::{Credential, is_usable_for};
+use crate::local;
 use crate::providers::custom::{CustomProvider, CustomProviders, comparable, set};
 use crate::providers::{self, Auth, LocalServer, PROVIDERS, Provider, endpoint, names};
 
@@ -70,6 +71,10 @@ impl<'a> Resolver<'a> {
     ) -> Result<Target, RouteError> {
         let model = model.map(str::trim).filter(|model| !model.is_empty());
         if let Some(name) = explicit.provider.as_deref().filter(|name| !is_auto(name)) {
+            let name = match explicit.base_url {
+                Some(_) if name.trim().eq_ignore_ascii_case(local::PROVIDER) => "custom",
+                _ => name,
+            };
             return self.at(self.find(name)?, model.map(|m| strip(m, name)), explicit);
         }
         if explicit.base_url.is_some() {
@@ -112,7 +117,7 @@ impl<'a> Resolver<'a> {
             .filter(|own| own.base_url.is_some())
         {
             return Some(Found {
-                builtin: providers::by_id(prefix),
+                builtin: providers::by_id(prefix).filter(|found| found.id != local::PROVIDER),
                 own: Some(own),
             });
         }
@@ -239,6 +244,13 @@ impl<'a> Resolver<'a> {
     fn find(&self, name: &str) -> Result<Found<'a>, RouteError> {
         let bare = name.trim();
         let own = self.custom.find(bare);
+        if self.means_own_endpoint(bare) {
+            let own = own.filter(|own| own.base_url.is_some());
+            return Ok(Found {
+                builtin: own.is_none().then(|| providers::by_id("custom")).flatten(),
+                own,
+            });
+        }
         if let Some(builtin) = providers::by_id(bare) {
             return Ok(Found {
                 builtin: Some(builtin),
@@ -268,6 +280,16 @@ impl<'a> Resolver<'a> {
             name: bare.to_owned(),
             close: names::closest(bare, self.custom.names()),
         })
+    }
+
+    /// In the original `local` is another name for an own endpoint. Where an address goes with it,
+    /// that is still what it means.
+    fn means_own_endpoint(&self, name: &str) -> bool {
+        let here = |text: &str| text.trim().eq_ignore_ascii_case(local::PROVIDER);
+        let entry = || self.custom.find(name)?.base_url.as_ref();
+        let section = &self.config.model;
+        here(name)
+            && (entry().is_some() || (here(&section.provider) && set(&section.base_url).is_some()))
     }
 
     /// Puts a provider and a model together.
@@ -410,8 +432,14 @@ impl<'a> Resolver<'a> {
         let configured = in_model_section
             .then(|| set(&self.config.model.default))
             .flatten();
+        let built_in = || {
+            let section = self.config.local.as_ref()?;
+            let here = found.builtin.is_some_and(|p| p.id == local::PROVIDER);
+            set(&section.model).filter(|_| here)
+        };
         let name = model
             .map(str::to_owned)
+            .or_else(built_in)
             .or(configured)
             .or_else(|| written(found.own))
             .or_else(|| written(own))

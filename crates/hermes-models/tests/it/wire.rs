@@ -48,6 +48,7 @@ fn parts(base_url: &str, format: WireFormat) -> ClientParts {
             tools: true,
             prices: None,
             local: true,
+            small: false,
         },
         quirks: Quirks::new(format),
         credential: Some(SecretString::from("key-0123456789")),

@@ -54,6 +54,7 @@ impl FakeModel {
                 tools: true,
                 prices: None,
                 local: true,
+                small: false,
             },
             replies: Mutex::default(),
             default,

@@ -154,6 +154,7 @@ impl ScriptedClient {
                 tools: true,
                 prices: None,
                 local: true,
+                small: false,
             },
             script: Mutex::new(replies.into_iter().collect()),
             answering: None,

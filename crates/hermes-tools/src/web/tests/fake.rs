@@ -53,6 +53,7 @@ impl Model {
                 tools: true,
                 prices: None,
                 local: true,
+                small: false,
             },
             says: says.to_vec(),
             asked: Mutex::default(),

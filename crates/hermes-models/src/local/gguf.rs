@@ -1,0 +1,217 @@
+//! The head of a GGUF file: which model it is, how large, for how long conversations.
+//!
+//! Only what the main program shows is read; the engine reads the rest in its own process.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+/// What the head says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    pub architecture: String,
+    pub parameters: u64,
+    pub context: Option<u32>,
+}
+
+/// Longest text that is read; longer ones are passed over.
+const TEXT: u64 = 1024;
+/// More entries than this are no model.
+const ENTRIES: u64 = 100_000;
+/// Arrays may nest; ours do not.
+const DEPTH: u8 = 4;
+
+pub(super) fn head(path: &Path) -> io::Result<Head> {
+    let mut reader = Reader(BufReader::with_capacity(1 << 16, File::open(path)?));
+    if reader.bytes::<4>()? != *b"GGUF" {
+        return Err(broken("it is not a GGUF file"));
+    }
+    if !(2..=3).contains(&reader.u32()?) {
+        return Err(broken("its GGUF version is not known"));
+    }
+    let tensors = reader.u64()?;
+    let entries = reader.u64()?;
+    if tensors > ENTRIES || entries > ENTRIES {
+        return Err(broken("its head is damaged"));
+    }
+    let mut head = Head::default();
+    for _ in 0..entries {
+        let key = reader.text()?.unwrap_or_default();
+        let kind = reader.u32()?;
+        if key == "general.architecture" && kind == 8 {
+            head.architecture = reader.text()?.unwrap_or_default();
+        } else if key.ends_with(".context_length") && (kind == 4 || kind == 5) {
+            head.context = Some(reader.u32()?);
+        } else {
+            reader.skip(kind, DEPTH)?;
+        }
+    }
+    for _ in 0..tensors {
+        reader.text()?;
+        let dimensions = reader.u32()?;
+        if dimensions > 8 {
+            return Err(broken("its list of tensors is damaged"));
+        }
+        let mut size = 1_u64;
+        for _ in 0..dimensions {
+            size = size.saturating_mul(reader.u64()?);
+        }
+        head.parameters = head.parameters.saturating_add(size);
+        reader.seek(4 + 8)?;
+    }
+    Ok(head)
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+struct Reader(BufReader<File>);
+
+impl Reader {
+    fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self) -> io::Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes()?))
+    }
+
+    fn u64(&mut self) -> io::Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
+    /// `None`: it is longer than anything we look for.
+    fn text(&mut self) -> io::Result<Option<String>> {
+        let length = self.u64()?;
+        if length > TEXT {
+            self.seek(length)?;
+            return Ok(None);
+        }
+        let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
+        self.0.read_exact(&mut text)?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    fn seek(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = i64::try_from(bytes).map_err(|_| broken("its head is damaged"))?;
+        self.0.seek_relative(bytes)?;
+        // Beyond the end seeking succeeds: a cut file must not look like a whole one.
+        let at = self.0.stream_position()?;
+        let end = self.0.get_ref().metadata()?.len();
+        if at > end {
+            self.0.seek(SeekFrom::End(0))?;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, kind: u32, depth: u8) -> io::Result<()> {
+        match kind {
+            0 | 1 | 7 => self.seek(1),
+            2 | 3 => self.seek(2),
+            4..=6 => self.seek(4),
+            10..=12 => self.seek(8),
+            8 => {
+                let length = self.u64()?;
+                self.seek(length)
+            }
+            9 if depth > 0 => {
+                let kind = self.u32()?;
+                let count = self.u64()?;
+                match kind {
+                    0 | 1 | 7 => self.seek(count),
+                    2 | 3 => self.seek(count.saturating_mul(2)),
+                    4..=6 => self.seek(count.saturating_mul(4)),
+                    10..=12 => self.seek(count.saturating_mul(8)),
+                    _ => (0..count).try_for_each(|_| self.skip(kind, depth - 1)),
+                }
+            }
+            _ => Err(broken("its head holds a value of an unknown kind")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(out: &mut Vec<u8>, text: &str) {
+        out.extend((text.len() as u64).to_le_bytes());
+        out.extend(text.as_bytes());
+    }
+
+    fn sample() -> Vec<u8> {
+        let mut out = b"GGUF".to_vec();
+        out.extend(3_u32.to_le_bytes());
+        out.extend(2_u64.to_le_bytes());
+        out.extend(3_u64.to_le_bytes());
+        text(&mut out, "general.architecture");
+        out.extend(8_u32.to_le_bytes());
+        text(&mut out, "llama");
+        text(&mut out, "tokenizer.ggml.tokens");
+        out.extend(9_u32.to_le_bytes());
+        out.extend(8_u32.to_le_bytes());
+        out.extend(2_u64.to_le_bytes());
+        text(&mut out, "a");
+        text(&mut out, "b");
+        text(&mut out, "llama.context_length");
+        out.extend(4_u32.to_le_bytes());
+        out.extend(8_192_u32.to_le_bytes());
+        for (name, dims) in [("w", vec![4_u64, 8]), ("b", vec![10])] {
+            text(&mut out, name);
+            out.extend(u32::try_from(dims.len()).unwrap().to_le_bytes());
+            for dim in dims {
+                out.extend(dim.to_le_bytes());
+            }
+            out.extend(0_u32.to_le_bytes());
+            out.extend(0_u64.to_le_bytes());
+        }
+        out
+    }
+
+    fn read(bytes: &[u8]) -> io::Result<Head> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        head(file.path())
+    }
+
+    #[test]
+    fn the_head_tells_what_it_is() {
+        let read = read(&sample()).unwrap();
+        assert_eq!(
+            read,
+            Head {
+                architecture: "llama".into(),
+                parameters: 42,
+                context: Some(8_192)
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_cut_or_something_else_is_an_error() {
+        let whole = sample();
+        for length in 0..whole.len() {
+            assert!(read(&whole[..length]).is_err(), "{length}");
+        }
+        assert!(read(b"PK\x03\x04 a zip file, not weights").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn damage_never_panics(at in 0_usize..200, byte: u8) {
+            let mut bytes = sample();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = read(&bytes);
+        }
+    }
+}

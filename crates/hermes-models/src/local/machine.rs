@@ -1,0 +1,68 @@
+//! What this machine has to spare.
+
+use std::path::Path;
+
+/// Bytes free at the place where `path` is or would be.
+pub fn free_disk(path: &Path) -> Option<u64> {
+    let place = path.ancestors().find(|place| place.exists())?;
+    let system = rustix::fs::statvfs(place).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+/// Bytes of memory that a program could take now. `None`: this system does not say.
+pub fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes: u64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?
+        .trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse()
+        .ok()?;
+    let machine = kilobytes * 1024;
+    Some(group_limit().map_or(machine, |left| left.min(machine)))
+}
+
+/// What is left of the limit that a container sets.
+fn group_limit() -> Option<u64> {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let limit = read("memory.max")?;
+    let reclaimable = std::fs::read_to_string("/sys/fs/cgroup/memory.stat")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("file "))?;
+            line.trim().parse::<u64>().ok()
+        })
+        .unwrap_or(0);
+    let used = read("memory.current")?.saturating_sub(reclaimable);
+    Some(limit.saturating_sub(used))
+}
+
+/// Bytes as people read them.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes / 1000),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_room() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_disk(&dir.path().join("not/yet")).unwrap() > 0);
+        if cfg!(target_os = "linux") {
+            assert!(free_memory().unwrap() > 0);
+        }
+        assert_eq!(size(98_362_432), "98 MB");
+        assert_eq!(size(2_497_280_256), "2.5 GB");
+    }
+}

