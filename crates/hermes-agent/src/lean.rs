@@ -2,9 +2,13 @@
 //!
 //! Below 64K tokens the prompt is shorter and tool schemas lose their prose; below 16K only the
 //! tools that most work needs stay. Nothing is refused, unless what must be sent does not fit.
+//!
+//! Small models get the same treatment whatever their window: long instructions confuse them. One
+//! that cannot call tools only chats.
 
 use std::sync::Arc;
 
+use hermes_core::model::ModelInfo;
 use hermes_core::tool::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -17,6 +21,8 @@ pub enum Mode {
     Lean,
     /// As lean, with few tools.
     Minimal,
+    /// A few sentences and no tools: for small models that cannot use them.
+    Chat,
 }
 
 const LEAN_BELOW: u32 = 64_000;
@@ -52,10 +58,26 @@ impl Mode {
         }
     }
 
+    /// What a model can take.
+    pub fn for_model(model: &ModelInfo) -> Self {
+        match (model.small, model.tools) {
+            (true, false) => Self::Chat,
+            (true, true) => Self::Minimal,
+            (false, _) => Self::of(model.context_length),
+        }
+    }
+
     /// What to tell the person, once per session.
     pub fn warning(self, context_length: u32) -> Option<String> {
         let what = match self {
             Self::Full => return None,
+            Self::Chat => {
+                return Some(
+                    "This is a small model: it can chat and answer simple questions, and it is \
+                     often wrong. It has no tools, so it cannot act. /model chooses another."
+                        .to_owned(),
+                );
+            }
             Self::Lean => "a shorter prompt and trimmed tool descriptions are used",
             Self::Minimal => "a short prompt and only the most needed tools are used",
         };
@@ -68,7 +90,11 @@ impl Mode {
 
     /// Whether a tool is offered. In a minimal window, tools the person chose by name pass too.
     pub fn offers(self, tool: &str, chosen: bool) -> bool {
-        self != Self::Minimal || chosen || MINIMAL_TOOLS.binary_search(&tool).is_ok()
+        match self {
+            Self::Full | Self::Lean => true,
+            Self::Minimal => chosen || MINIMAL_TOOLS.binary_search(&tool).is_ok(),
+            Self::Chat => false,
+        }
     }
 
     /// The tools array for this mode. `chosen` are toolsets or tools that the person named.
@@ -90,7 +116,7 @@ impl Mode {
         let limit = match self {
             Self::Full => return spec.clone(),
             Self::Lean => LEAN_DESCRIPTION,
-            Self::Minimal => MINIMAL_DESCRIPTION,
+            Self::Minimal | Self::Chat => MINIMAL_DESCRIPTION,
         };
         ToolSpec {
             description: first_sentences(&spec.description, limit),
@@ -213,6 +239,28 @@ mod tests {
         assert_eq!(Mode::of(64_000), Mode::Full);
         assert!(Mode::of(64_000).warning(64_000).is_none());
         assert!(Mode::of(8_192).warning(8_192).unwrap().contains("8192"));
+    }
+
+    #[test]
+    fn a_small_model_gets_little_whatever_its_window() {
+        let mut model = ModelInfo {
+            context_length: 131_072,
+            context_source: "test",
+            max_output: None,
+            images: false,
+            tools: true,
+            prices: None,
+            local: true,
+            small: false,
+        };
+        assert_eq!(Mode::for_model(&model), Mode::Full);
+        model.small = true;
+        assert_eq!(Mode::for_model(&model), Mode::Minimal);
+        model.tools = false;
+        assert_eq!(Mode::for_model(&model), Mode::Chat);
+        assert!(Mode::Chat.warning(8_192).unwrap().contains("no tools"));
+        let specs = [spec("read_file", "", json!({}))];
+        assert!(Mode::Chat.tools(&specs, &["read_file".into()]).is_empty());
     }
 
     #[test]

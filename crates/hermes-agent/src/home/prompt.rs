@@ -1,5 +1,6 @@
 //! The system prompt of a session on this home.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,6 @@ use hermes_config::home::Home;
 use hermes_config::{Config, Zone};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
-use hermes_core::tool::Registry;
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::{Library, Offer};
 
@@ -54,20 +54,24 @@ impl PromptSource for HomePrompt {
 impl HomePrompt {
     fn text(&self, cx: PromptContext<'_>) -> PromptText {
         let mut notices = Vec::new();
-        let mode = Mode::of(cx.model.context_length);
+        let mode = Mode::for_model(cx.model);
+        if mode == Mode::Chat {
+            return self.for_chat(&cx);
+        }
         let limit =
             context_files::limit(self.config.context_file_max_chars, cx.model.context_length);
         let soul = self.soul(limit, &mut notices);
         let project = self.project(&cx, limit, &mut notices);
         let memory = self.memory(Target::Memory, &mut notices);
         let user = self.memory(Target::User, &mut notices);
-        let skills = self.skills(mode, cx.registry);
+        let skills = self.skills(mode, &cx);
         let guidance = self.guidance();
         let environment = self.environment(&cx);
         let inputs = Inputs {
             mode,
             soul: soul.as_deref(),
-            tools: cx.registry.names().collect(),
+            // What is not offered is not spoken of.
+            tools: offered(&cx).collect(),
             skills: skills.as_deref(),
             model: &cx.route.model,
             provider: &cx.route.provider,
@@ -95,6 +99,37 @@ impl HomePrompt {
         PromptText {
             text: prompt::build(&inputs).join(),
             notices,
+        }
+    }
+
+    /// A few sentences of our own: nothing of the home or the project.
+    fn for_chat(&self, cx: &PromptContext<'_>) -> PromptText {
+        let inputs = Inputs {
+            mode: Mode::Chat,
+            soul: None,
+            tools: BTreeSet::new(),
+            skills: None,
+            model: &cx.route.model,
+            provider: &cx.route.provider,
+            guidance: &Guidance::default(),
+            environment: &Environment::default(),
+            profile: Profile {
+                name: "",
+                home: self.home.root(),
+            },
+            platform: cx.source,
+            platform_hint: PlatformHint::default(),
+            system_message: self.options.system_message.as_deref(),
+            project: None,
+            memory: None,
+            user: None,
+            external_memory: None,
+            date: self.day(),
+            session_id: None,
+        };
+        PromptText {
+            text: prompt::build(&inputs).join(),
+            notices: Vec::new(),
         }
     }
 
@@ -138,8 +173,9 @@ impl HomePrompt {
         })
     }
 
-    fn skills(&self, mode: Mode, registry: &Registry) -> Option<String> {
-        if self.options.bare || registry.get("skill_view").is_none() {
+    fn skills(&self, mode: Mode, cx: &PromptContext<'_>) -> Option<String> {
+        let registry = cx.registry;
+        if self.options.bare || !offered(cx).any(|tool| tool == "skill_view") {
             return None;
         }
         let offer = Offer {
@@ -173,6 +209,11 @@ impl HomePrompt {
             ..Environment::default()
         }
     }
+}
+
+/// The tools that the model can call.
+fn offered<'a>(cx: &PromptContext<'a>) -> impl Iterator<Item = &'a str> {
+    cx.registry.names().filter(|_| cx.model.tools)
 }
 
 /// The text of a file; what was left out of it is told to the person.

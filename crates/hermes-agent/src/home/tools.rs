@@ -283,7 +283,7 @@ impl ToolSource for HomeTools {
     }
 
     fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
-        lean::Mode::of(model.context_length).tools(&registry.specs(), &self.chosen)
+        lean::Mode::for_model(model).tools(&registry.specs(), &self.chosen)
     }
 
     fn carried_over(&self) -> Option<String> {

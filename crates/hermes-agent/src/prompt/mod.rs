@@ -214,6 +214,13 @@ impl Prompt {
 }
 
 pub fn build(inputs: &Inputs<'_>) -> Prompt {
+    if inputs.mode == Mode::Chat {
+        return Prompt {
+            stable: text::CHAT.to_owned(),
+            context: inputs.system_message.unwrap_or_default().to_owned(),
+            volatile: closing(inputs),
+        };
+    }
     Prompt {
         stable: stable(inputs),
         context: joined(&[
@@ -387,6 +394,12 @@ fn closing(inputs: &Inputs<'_>) -> String {
         let _ = write!(out, "\nProvider: {}", inputs.provider);
     }
     out
+}
+
+/// Whether a stored prompt is the one of a model that only chats. It would keep another one from
+/// acting.
+pub fn is_for_chat(stored: &str) -> bool {
+    stored.starts_with(text::CHAT)
 }
 
 /// What to tell the model with the next message when a stored prompt names another model than the

@@ -56,6 +56,23 @@ fn prompt(change: impl FnOnce(&mut Inputs<'_>)) -> String {
 }
 
 #[test]
+fn a_model_that_only_chats_is_told_little_and_nothing_of_tools() {
+    let chat = prompt(|inputs| {
+        inputs.mode = Mode::Chat;
+        inputs.memory = Some("the cat is called Miso");
+        inputs.project = Some("use tabs");
+        inputs.system_message = Some("Be brief.");
+    });
+    assert!(is_for_chat(&chat) && !is_for_chat(&prompt(|_| {})));
+    assert!(crate::tokens::text(&chat) <= 300, "{chat}");
+    assert!(chat.contains("no tools") && chat.contains("Be brief."));
+    for absent in ["Miso", "tabs", "skill_view", "Environment"] {
+        assert!(!chat.contains(absent), "{absent} in {chat}");
+    }
+    assert_eq!(told_date(&chat), NaiveDate::from_ymd_opt(2026, 11, 15));
+}
+
+#[test]
 fn the_same_inputs_give_the_same_bytes() {
     assert_eq!(prompt(|_| {}), prompt(|_| {}));
 }

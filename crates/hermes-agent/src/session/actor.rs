@@ -28,6 +28,7 @@ use crate::events::EventSink;
 use crate::fence;
 use crate::lean::Mode;
 use crate::log::{Item, Log, Origin};
+use crate::prompt;
 use crate::spill;
 use crate::subagent::mend::mend;
 use crate::tokens;
@@ -336,8 +337,8 @@ impl Actor {
                 self.notice(NoticeLevel::Warning, text).await;
             }
         }
-        let length = self.conv.client.info().context_length;
-        if let Some(text) = Mode::of(length).warning(length)
+        let info = self.conv.client.info();
+        if let Some(text) = Mode::for_model(info).warning(info.context_length)
             && !std::mem::replace(&mut self.warned_small, true)
         {
             self.notice(NoticeLevel::Warning, text).await;
@@ -362,13 +363,21 @@ impl Actor {
         true
     }
 
-    /// Builds the system prompt of a session that has none.
+    /// Whether the prompt is one of ours and was made for a model that only chats, while this one
+    /// acts, or the other way round. The model changed, so nothing cached is lost.
+    fn prompt_is_for_others(&self) -> bool {
+        let system = &self.conv.system;
+        let chats = Mode::for_model(self.conv.client.info()) == Mode::Chat;
+        prompt::told_date(system).is_some() && prompt::is_for_chat(system) != chats
+    }
+
+    /// Builds the system prompt of a session that has none that fits.
     async fn settle_prompt(&mut self, registry: &Registry) -> Result<(), StoreError> {
         if let Some(new) = &mut self.conv.unwritten {
             new.model
                 .get_or_insert_with(|| self.conv.client.route().model.clone());
         }
-        if !self.conv.system.is_empty() {
+        if !self.conv.system.is_empty() && !self.prompt_is_for_others() {
             return Ok(());
         }
         let deps = Arc::clone(&self.deps);

@@ -37,6 +37,10 @@ impl Naming {
                 Arc::clone(&self.client)
             }
         };
+        // Small models name everything alike.
+        if client.info().small {
+            return;
+        }
         let exchange = Exchange {
             session: self.session.clone(),
             user: &self.user,
