@@ -27,6 +27,7 @@ pub mod spill;
 pub mod subagent;
 pub mod title;
 pub mod tokens;
+mod told;
 pub mod tools;
 pub mod turn;
 pub mod weight;

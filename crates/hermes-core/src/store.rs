@@ -21,6 +21,18 @@ pub trait SessionStore: Send + Sync {
         id: &'a SessionId,
         items: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>>;
+    /// Both at once: the row and the first of its log. In one transaction where the store can.
+    fn begin_with(
+        &self,
+        session: NewSession,
+        items: Vec<NewItem>,
+    ) -> BoxFuture<'_, Result<Vec<RowId>, StoreError>> {
+        Box::pin(async move {
+            let id = session.id.clone().unwrap_or_else(|| SessionId::new(""));
+            self.begin(session).await?;
+            self.append(&id, items).await
+        })
+    }
     /// The session and the part of its log that the model sees. `None`: no such session.
     fn load<'a>(
         &'a self,

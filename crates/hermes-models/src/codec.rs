@@ -13,6 +13,7 @@ mod fields;
 mod finish;
 mod ids;
 mod json;
+mod offered;
 mod reader;
 mod reasoning;
 mod responses;
@@ -23,6 +24,8 @@ mod usage;
 mod properties;
 #[cfg(test)]
 pub(crate) mod samples;
+
+use std::sync::Arc;
 
 use hermes_core::message::{AssistantMessage, BlobKind, WireBlob};
 use hermes_core::model::{ModelEvent, ModelInfo, ModelRequest, Route, WireFormat};
@@ -119,6 +122,18 @@ impl<'a> Scope<'a> {
         } else {
             &[]
         }
+    }
+
+    /// The tools array, written for this endpoint by `shape`.
+    fn written_tools<T: serde::Serialize>(
+        &self,
+        shape: impl FnOnce() -> T,
+    ) -> Result<Arc<[u8]>, serde_json::Error> {
+        let style = offered::Style {
+            format: self.quirks.format,
+            schema: self.quirks.schema,
+        };
+        offered::written(&self.request.tools, style, shape)
     }
 }
 

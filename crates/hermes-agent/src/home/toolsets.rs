@@ -1,7 +1,8 @@
 //! Which tools belong together, and what each platform gets. Names are those of the original, also
 //! of sets whose tools do not exist here, so that its configs keep their meaning.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use hermes_config::Config;
 
@@ -343,27 +344,46 @@ pub fn switchable(platform: &str) -> impl Iterator<Item = &'static Toolset> {
 }
 
 /// The tools of a set by name, all the way down. `None`: there is no such set.
-pub fn tools_of(name: &str) -> Option<BTreeSet<&'static str>> {
-    let mut tools = BTreeSet::new();
-    let mut seen = BTreeSet::new();
-    let mut open = vec![find(name)?];
-    while let Some(set) = open.pop() {
-        if seen.insert(set.name) {
-            tools.extend(set.tools);
-            open.extend(set.includes.iter().filter_map(|name| find(name)));
-        }
-    }
-    Some(tools)
+pub fn tools_of(name: &str) -> Option<&'static BTreeSet<&'static str>> {
+    known(name).map(|known| &known.tools)
 }
 
 fn find(name: &str) -> Option<&'static Toolset> {
-    let name = LEGACY
-        .iter()
-        .find(|(old, _)| *old == name)
-        .map_or(name, |(_, new)| new);
+    known(name).map(|known| known.set)
+}
+
+/// A set and its tools, all the way down.
+struct Known {
+    set: &'static Toolset,
+    tools: BTreeSet<&'static str>,
+}
+
+/// By every name that a set has or had. Each tool of each conversation is looked up here.
+static KNOWN: LazyLock<HashMap<&'static str, Known>> = LazyLock::new(|| {
     let named = |name: &str| TABLE.iter().find(|set| set.name == name);
+    let known = |set: &'static Toolset| {
+        let mut tools = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut open = vec![set];
+        while let Some(set) = open.pop() {
+            if seen.insert(set.name) {
+                tools.extend(set.tools);
+                open.extend(set.includes.iter().filter_map(|name| named(name)));
+            }
+        }
+        Known { set, tools }
+    };
+    let present = TABLE.iter().map(|set| (set.name, known(set)));
+    let older = LEGACY
+        .iter()
+        .filter_map(|(old, new)| Some((*old, known(named(new)?))));
+    present.chain(older).collect()
+});
+
+fn known(name: &str) -> Option<&'static Known> {
     // A platform without a set of its own gets the common one.
-    named(name).or_else(|| name.strip_prefix("hermes-").and_then(|_| named(CORE)))
+    let common = || name.strip_prefix("hermes-").and_then(|_| KNOWN.get(CORE));
+    KNOWN.get(name).or_else(common)
 }
 
 /// The set a platform has when nothing is configured for it.
@@ -396,7 +416,7 @@ pub fn enabled(config: &Config, platform: &str) -> BTreeSet<String> {
             enabled.insert(set.name.to_owned());
             continue;
         }
-        let tools = tools_of(set.name).unwrap_or_default();
+        let tools = tools_of(set.name).cloned().unwrap_or_default();
         enabled.extend(
             TABLE
                 .iter()

@@ -112,10 +112,6 @@ impl Conversation {
         item: Item,
         platform_message_id: Option<String>,
     ) -> Result<RowId, StoreError> {
-        if let Some(new) = &self.unwritten {
-            store.begin(NewSession::clone(new)).await?;
-            self.unwritten = None;
-        }
         if self.reopen {
             store.update(&self.id, SessionUpdate::Reopen).await?;
             self.reopen = false;
@@ -124,7 +120,14 @@ impl Conversation {
             platform_message_id,
             ..item.to_new()
         };
-        let rows = store.append(&self.id, vec![new]).await?;
+        let rows = match &self.unwritten {
+            Some(session) => {
+                let session = NewSession::clone(session);
+                store.begin_with(session, vec![new]).await?
+            }
+            None => store.append(&self.id, vec![new]).await?,
+        };
+        self.unwritten = None;
         let row = rows.first().copied().ok_or_else(|| StoreError::Database {
             what: "append".into(),
             detail: "no row id came back".into(),

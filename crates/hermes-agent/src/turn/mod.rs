@@ -52,6 +52,7 @@ use crate::project::project;
 use crate::session::SessionDeps;
 use crate::session::steer::Mailbox;
 use crate::tokens;
+use crate::told;
 use judge::Strikes;
 use recovery::Failures;
 use sample::{Sampled, sample};
@@ -490,12 +491,14 @@ impl<'a> Turn<'a> {
         } else {
             Arc::new([])
         };
-        self.specs = if self.conv.fixes.simple_schemas {
+        let specs = if self.conv.fixes.simple_schemas {
             recovery::simple_schemas(&specs)
         } else {
             specs
         };
-        self.tools_tokens = tokens::tools(&self.specs);
+        let told = told::shared(specs);
+        self.specs = told.specs;
+        self.tools_tokens = told.tokens;
     }
 
     fn now(&self) -> f64 {

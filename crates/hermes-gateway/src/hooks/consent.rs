@@ -9,6 +9,11 @@ use serde_json::{Map, Value, json};
 
 const FILE: &str = "shell-hooks-allowlist.json";
 
+/// Where it is noted.
+pub fn path(home: &Home) -> PathBuf {
+    home.root().join(FILE)
+}
+
 /// What was agreed to in one home.
 pub struct Consent {
     path: PathBuf,
@@ -18,7 +23,7 @@ pub struct Consent {
 impl Consent {
     /// A file that cannot be read is an error: taking it for empty would end in overwriting it.
     pub fn open(home: &Home) -> Result<Self, String> {
-        let path = home.root().join(FILE);
+        let path = path(home);
         let all = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text)
                 .map_err(|error| format!("{}: {error}", path.display()))?,

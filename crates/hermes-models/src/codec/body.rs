@@ -28,6 +28,16 @@ impl<'a> Body<'a> {
         self.write(name, value)
     }
 
+    /// A field whose JSON is there already.
+    pub(super) fn written(&mut self, name: &str, json: &[u8]) -> Result<(), serde_json::Error> {
+        if self.extra.contains_key(name) {
+            return Ok(());
+        }
+        self.name(name)?;
+        self.out.extend_from_slice(json);
+        Ok(())
+    }
+
     pub(super) fn optional<T: Serialize>(
         &mut self,
         name: &str,
@@ -44,12 +54,17 @@ impl<'a> Body<'a> {
         name: &str,
         value: &T,
     ) -> Result<(), serde_json::Error> {
+        self.name(name)?;
+        serde_json::to_writer(&mut self.out, value)
+    }
+
+    fn name(&mut self, name: &str) -> Result<(), serde_json::Error> {
         if self.out.len() > 1 {
             self.out.push(b',');
         }
         serde_json::to_writer(&mut self.out, name)?;
         self.out.push(b':');
-        serde_json::to_writer(&mut self.out, value)
+        Ok(())
     }
 
     /// Closes the object after the extra fields, with `{session}` filled in.

@@ -18,7 +18,7 @@ use crate::credentials::Credential;
 use crate::http::{self, HttpSettings};
 use crate::live::Probe;
 use crate::providers::custom::{TimeoutOverride, set};
-use crate::providers::{LocalServer, endpoint, profile};
+use crate::providers::{LocalServer, endpoint};
 use crate::quirks::{CacheLayout, CacheTtl, Quirks};
 
 /// HTTP clients, one per way of trusting servers, each built when first needed.
@@ -77,9 +77,9 @@ impl Router {
         if built_in::is(target) {
             return self.built_in_info(target);
         }
-        let local = endpoint::is_local(&route.base_url);
-        let listed = catalogue::lookup(&target.model);
-        let (window, probe) = self.window(target, route, credential, listed.as_ref());
+        let known = self.known.of(route);
+        let (local, listed) = (known.local, known.listed.as_ref());
+        let (window, probe) = self.window(target, route, credential, listed);
         let set_here = target.model_override();
         let model = &self.deps.config.model;
         let images = set_here
@@ -90,12 +90,12 @@ impl Router {
                     .filter(|_| self.is_configured_model(target))
             })
             .or_else(|| probe.and_then(|probe| probe.images))
-            .or_else(|| listed.as_ref().map(|entry| entry.images))
+            .or_else(|| listed.map(|entry| entry.images))
             .unwrap_or(false);
         let tools = set_here
             .and_then(|model| model.tools)
             .or_else(|| probe.and_then(|probe| probe.tools))
-            .or_else(|| listed.as_ref().map(|entry| entry.tools))
+            .or_else(|| listed.map(|entry| entry.tools))
             .unwrap_or(true);
         let own_limit = target.own.as_ref().and_then(|own| own.max_output);
         ModelInfo {
@@ -104,12 +104,12 @@ impl Router {
             max_output: set_here
                 .and_then(|model| model.max_output)
                 .or(own_limit)
-                .or_else(|| listed.as_ref().and_then(|entry| entry.max_output)),
+                .or_else(|| listed.and_then(|entry| entry.max_output)),
             images,
             tools,
             prices: set_here
                 .and_then(|model| model.prices)
-                .or_else(|| Some(catalogue::price(&target.provider, &target.model)?.prices)),
+                .or_else(|| Some(known.price?.prices)),
             local,
             small: false,
         }
@@ -180,13 +180,7 @@ impl Router {
 
     pub(super) fn quirks(&self, target: &Target, route: &Route, info: &ModelInfo) -> Quirks {
         let config = &self.deps.config;
-        let mut quirks = profile::quirks(
-            &target.provider,
-            &route.base_url,
-            &target.model,
-            route.format,
-        )
-        .for_model(route);
+        let mut quirks = self.known.of(route).quirks.clone();
         if matches!(target.provider.as_str(), "openrouter" | "nous") {
             quirks.provider_preferences = config
                 .provider_routing

@@ -8,6 +8,7 @@ mod build;
 mod built_in;
 mod connect;
 mod keys;
+mod known;
 mod lists;
 mod resolve;
 mod state;
@@ -72,6 +73,7 @@ pub struct Router {
     book: Arc<ContextBook>,
     http: build::Clients,
     built_in: built_in::BuiltIn,
+    known: known::Book,
     state: Mutex<State>,
 }
 
@@ -84,6 +86,7 @@ impl Router {
             book: Arc::new(ContextBook::new(&deps.home)),
             http: build::Clients::new(&deps.config, &deps.env),
             built_in: built_in::BuiltIn::default(),
+            known: known::Book::default(),
             state: Mutex::default(),
             deps,
             overrides,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// SQLite waits this long for a lock; after that we wait with jitter ourselves, which avoids
@@ -97,6 +98,9 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    // Else SQLite plans some statements again for every value that they are given, which costs
+    // more than running them.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
 }
 

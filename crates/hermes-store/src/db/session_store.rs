@@ -18,11 +18,25 @@ use super::{Store, conversation, lineage, pyjson, titles, usage};
 impl SessionStore for Store {
     fn begin(&self, session: NewSession) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            if session.id.as_ref().is_none_or(|id| id.as_str().is_empty()) {
-                return Err(StoreError::Invalid("a session needs an id".to_owned()));
-            }
+            check_id(&session)?;
             self.write("starting a session", move |conn, layout| {
                 begin(conn, layout, &session)
+            })
+            .await
+        })
+    }
+
+    fn begin_with(
+        &self,
+        session: NewSession,
+        items: Vec<NewItem>,
+    ) -> BoxFuture<'_, Result<Vec<RowId>, StoreError>> {
+        Box::pin(async move {
+            let id = check_id(&session)?.as_str().to_owned();
+            let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
+            self.write("starting a session", move |conn, layout| {
+                begin(conn, layout, &session)?;
+                append(conn, layout, &id, &rows)
             })
             .await
         })
@@ -37,10 +51,7 @@ impl SessionStore for Store {
         Box::pin(async move {
             let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
             self.write("appending messages", move |conn, layout| {
-                let id = lineage::tip(conn, &id)?;
-                let ids = insert(conn, layout, &id, &rows)?;
-                count_up(conn, layout, &id, &rows)?;
-                Ok(ids)
+                append(conn, layout, &id, &rows)
             })
             .await
         })
@@ -147,6 +158,24 @@ impl SessionStore for Store {
             }),
         )
     }
+}
+
+fn check_id(session: &NewSession) -> Result<&SessionId, StoreError> {
+    let id = session.id.as_ref().filter(|id| !id.as_str().is_empty());
+    id.ok_or_else(|| StoreError::Invalid("a session needs an id".to_owned()))
+}
+
+/// Appends to where the conversation goes on.
+fn append(
+    conn: &Connection,
+    layout: &Layout,
+    id: &str,
+    rows: &[MessageRow],
+) -> Result<Vec<RowId>, Fault> {
+    let id = lineage::tip(conn, id)?;
+    let ids = insert(conn, layout, &id, rows)?;
+    count_up(conn, layout, &id, rows)?;
+    Ok(ids)
 }
 
 /// Creates the row. An existing one keeps what it has, gets what it lacks, and is open again,

@@ -13,7 +13,7 @@ mod view;
 mod walk;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hermes_config::Config;
 use hermes_config::env::{Env, ProcessEnv};
@@ -67,14 +67,14 @@ impl Settings {
     pub fn of_home(home: &Home, config: &Config, platform: Option<&str>) -> Self {
         let skills = &config.skills;
         let dir = home.skills_dir();
-        let own = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let is_own = |real: &Path| dir.canonicalize().map_or(dir == *real, |own| own == *real);
         let mut external: Vec<PathBuf> = Vec::new();
         for entry in &skills.external_dirs {
             let path = home.root().join(home.expand_user(entry.trim()));
             // What does not exist (a drive that is not mounted) is simply not searched.
             if let Ok(real) = path.canonicalize()
                 && !entry.trim().is_empty()
-                && real != own
+                && !is_own(&real)
                 && !external.contains(&real)
             {
                 external.push(real);
@@ -99,8 +99,14 @@ impl Settings {
         }
     }
 
-    /// The surroundings that can be seen from the file system.
+    /// The surroundings that can be seen from the file system. A process keeps those that it
+    /// began in.
     pub fn detect_environments() -> Vec<String> {
+        static FOUND: LazyLock<Vec<String>> = LazyLock::new(Settings::look_around);
+        FOUND.clone()
+    }
+
+    fn look_around() -> Vec<String> {
         let any = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
         let mut found = Vec::new();
         if any(&["/.dockerenv", "/run/.containerenv"]) {

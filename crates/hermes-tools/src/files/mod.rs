@@ -27,7 +27,7 @@ mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hermes_config::Config;
 use hermes_config::home::Home;
@@ -114,15 +114,18 @@ pub fn tools(deps: FileDeps) -> Vec<Arc<dyn Tool>> {
 struct Shared {
     deps: FileDeps,
     disk: Disk,
-    guard: Arc<Guard>,
+    /// Follows links to find the home: not before a file is named.
+    guard: LazyLock<Arc<Guard>, Box<dyn FnOnce() -> Arc<Guard> + Send>>,
     access: Access,
 }
 
 impl Shared {
     fn new(deps: FileDeps) -> Self {
+        let (home, safe_roots) = (deps.home.clone(), deps.safe_roots.clone());
+        let guard = move || Arc::new(Guard::new(&home, &safe_roots));
         Self {
             disk: Disk::of(&deps.environment),
-            guard: Arc::new(Guard::new(&deps.home, &deps.safe_roots)),
+            guard: LazyLock::new(Box::new(guard)),
             access: Access::default(),
             deps,
         }

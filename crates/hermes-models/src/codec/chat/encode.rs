@@ -26,9 +26,8 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     let mut body = Body::new(&quirks.extra_body);
     body.field("model", &scope.route.model)?;
     body.field("messages", &messages(scope))?;
-    let tools = tools(scope);
-    if !tools.is_empty() {
-        body.field("tools", &tools)?;
+    if !scope.tools().is_empty() {
+        body.written("tools", &scope.written_tools(|| tools(scope))?)?;
         if request.tool_choice == ToolChoice::None {
             body.field("tool_choice", "none")?;
         } else if quirks.parallel_tool_calls {

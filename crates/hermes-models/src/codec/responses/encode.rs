@@ -23,9 +23,8 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
         body.field("instructions", system)?;
     }
     body.field("input", &items(scope))?;
-    let tools = tools(scope);
-    if !tools.is_empty() {
-        body.field("tools", &tools)?;
+    if !scope.tools().is_empty() {
+        body.written("tools", &scope.written_tools(|| tools(scope))?)?;
         let choice = match request.tool_choice {
             ToolChoice::Auto => "auto",
             ToolChoice::None => "none",

@@ -99,7 +99,7 @@ pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, 
         }
         "view" => {
             let registry = conversation.chat.tools.registry();
-            let set = toolsets::tools_of(name).unwrap_or_default();
+            let set = toolsets::tools_of(name).cloned().unwrap_or_default();
             let text: Vec<String> = registry
                 .iter()
                 .map(|tool| tool.spec().clone())
