@@ -48,8 +48,8 @@ pub struct Launch {
     pub terminal: bool,
 }
 
-/// A program in two steps: a helper that can be started before there is a command, and what it is then
-/// told on its standard input.
+/// A program in two steps: a helper that waits for commands, and what it is told for one of them over the
+/// socket that is its standard input. The program is a child of whoever started the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The same for commands with the same limits.
@@ -64,13 +64,11 @@ pub trait Confine: Send + Sync {
     /// enforced here; then nothing is started.
     fn wrap(&self, launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError>;
 
-    /// The same in two steps; `None` where it takes one. `closed`: the command reads nothing, otherwise
-    /// what follows the order is its input.
+    /// The same in two steps; `None` where it takes one.
     fn ahead(
         &self,
         _launch: &Launch,
         _confinement: &Confinement,
-        _closed: bool,
     ) -> Result<Option<Ahead>, ExecError> {
         Ok(None)
     }

@@ -4,12 +4,13 @@
 mod background;
 pub(crate) mod family;
 mod files;
+mod helper;
+mod leader;
 mod pty;
 mod run;
 mod scratch;
 mod snapshot;
 mod source;
-mod spare;
 mod variables;
 
 use std::ffi::OsString;
@@ -29,12 +30,12 @@ pub use variables::{Declared, Policy};
 use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::{
     Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Exit, Files,
-    Finished, Sink, Start, Stdin, Stream, Variables,
+    Finished, Sink, Start, Stream, Variables,
 };
 use crate::shell::{self, MARK, Program};
+use helper::Helpers;
 use scratch::Scratch;
 use snapshot::Snapshot;
-use spare::Spare;
 
 /// A longer command is passed as a file: the kernel limits one argument to 128 KiB.
 const MAX_ARGUMENT: usize = 96 * 1024;
@@ -108,7 +109,7 @@ pub struct LocalEnvironment {
     scratch: Scratch,
     snapshot: OnceCell<Snapshot>,
     files: LocalFiles,
-    spare: Spare,
+    helpers: Helpers,
 }
 
 impl LocalEnvironment {
@@ -121,7 +122,7 @@ impl LocalEnvironment {
             scratch,
             snapshot: OnceCell::new(),
             files: LocalFiles::new(home),
-            spare: Spare::default(),
+            helpers: Helpers::default(),
         })
     }
 
@@ -229,23 +230,21 @@ impl LocalEnvironment {
         limits: run::Limits,
         sink: &mut dyn Sink,
     ) -> Result<Exit, ExecError> {
-        let closed = streams.stdin == Stdin::Closed;
-        let ahead = if streams.pty || streams.split {
-            None
+        let could_not = || ExecError::io("the command could not be started");
+        let (ends, near) = run::open(&streams).map_err(could_not())?;
+        let ends = Arc::new(ends);
+        let copied = match self.confine.ahead(&launch, confinement)? {
+            Some(ahead) => self.helpers.start(ahead, ends.clone()).await,
+            None => Ok(None),
+        };
+        let leader = if let Some(leader) = copied.map_err(could_not())? {
+            leader
         } else {
-            self.confine.ahead(&launch, confinement, closed)?
-        };
-        let Some(ahead) = ahead else {
             let launch = self.confine.wrap(launch, confinement)?;
-            return run::run(&launch, mark, streams, limits, sink).await;
+            run::start(&launch, &ends).map_err(could_not())?
         };
-        let helper = self
-            .spare
-            .ordered(&ahead.helper, &ahead.order)
-            .await
-            .map_err(ExecError::io("the command could not be started"))?;
-        self.spare.refill(ahead.helper);
-        run::run_ordered(helper, mark, streams.stdin, limits, sink).await
+        drop(ends);
+        run::follow(leader, near, mark, streams.stdin, limits, sink).await
     }
 
     async fn start(&self, command: Start) -> Result<Box<dyn Background>, ExecError> {
@@ -318,8 +317,10 @@ impl Environment for LocalEnvironment {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), ExecError>> {
-        self.spare.close();
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async {
+            self.helpers.close().await;
+            Ok(())
+        })
     }
 }
 

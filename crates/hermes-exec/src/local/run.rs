@@ -1,20 +1,22 @@
 //! One command in the foreground: from its start to its end, limit or interruption.
 
+use std::fs::File;
 use std::future::{Future, pending};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, ChildStdin};
+use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
 use super::family::{self, Family};
+use super::leader::Leader;
 use super::pty;
-use super::source::{Source, write_terminal};
-use super::spare::Waiting;
+use super::source::{Source, Terminal, write_terminal};
 use crate::confinement::Launch;
 use crate::environment::{ExecError, Exit, Sink, Stdin, Stream};
 
@@ -34,41 +36,125 @@ pub(super) struct Streams {
     pub(super) split: bool,
 }
 
-/// Runs it. When this is dropped, the command is killed.
-pub(super) async fn run(
-    launch: &Launch,
-    mark: &str,
-    streams: Streams,
-    limits: Limits,
-    sink: &mut dyn Sink,
-) -> Result<Exit, ExecError> {
-    Running::start(launch, mark, &streams)
-        .map_err(ExecError::io("the command could not be started"))?
-        .until_it_ends(streams.stdin, limits, sink)
-        .await
+/// The command's ends of its streams. They must be gone here before they can end there.
+pub(super) struct Ends {
+    input: OwnedFd,
+    output: OwnedFd,
+    errors: OwnedFd,
 }
 
-/// The same with a helper that has its order.
-pub(super) async fn run_ordered(
-    helper: Waiting,
+impl Ends {
+    pub(super) fn all(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.input, &self.output, &self.errors].map(OwnedFd::as_fd)
+    }
+}
+
+/// Our ends of its streams.
+pub(super) struct Near {
+    outputs: Outputs,
+    /// `None`: a terminal, which is written to where it is read, or nothing to write.
+    input: Option<pipe::Sender>,
+}
+
+/// Both ends of new streams.
+pub(super) fn open(streams: &Streams) -> io::Result<(Ends, Near)> {
+    if streams.pty {
+        let (near, far) = pty::open()?;
+        let ends = Ends {
+            input: far.try_clone()?.into(),
+            output: far.try_clone()?.into(),
+            errors: far.into(),
+        };
+        let outputs = Outputs::new(Source::terminal(near)?, None);
+        return Ok((
+            ends,
+            Near {
+                outputs,
+                input: None,
+            },
+        ));
+    }
+    let (out, output) = Source::pipe()?;
+    let (err, errors) = if streams.split {
+        let (err, errors) = Source::pipe()?;
+        (Some(err), errors)
+    } else {
+        (None, output.try_clone()?)
+    };
+    let (input, sender) = match &streams.stdin {
+        // Programs look at what kind of input they have: none is not an empty pipe.
+        Stdin::Closed => (File::open("/dev/null")?.into(), None),
+        Stdin::Bytes(_) => {
+            let (reader, writer) = io::pipe()?;
+            let sender = pipe::Sender::from_owned_fd(writer.into())?;
+            (reader.into(), Some(sender))
+        }
+    };
+    let ends = Ends {
+        input,
+        output: output.into(),
+        errors: errors.into(),
+    };
+    let outputs = Outputs::new(out, err);
+    Ok((
+        ends,
+        Near {
+            outputs,
+            input: sender,
+        },
+    ))
+}
+
+/// Starts a program at these ends.
+pub(super) fn start(launch: &Launch, ends: &Ends) -> io::Result<Leader> {
+    let [input, output, errors] = ends.all();
+    super::command(launch)
+        .stdin(input.try_clone_to_owned()?)
+        .stdout(output.try_clone_to_owned()?)
+        .stderr(errors.try_clone_to_owned()?)
+        .spawn()
+        .map(Leader::Started)
+}
+
+/// Stays with it until it ends. When this is dropped, the command is killed.
+pub(super) async fn follow(
+    leader: Leader,
+    near: Near,
     mark: &str,
     stdin: Stdin,
     limits: Limits,
     sink: &mut dyn Sink,
 ) -> Result<Exit, ExecError> {
-    let pid = helper.child.id().unwrap_or_default();
-    let running = Running {
-        family: Family::new(pid, helper.start_time, mark),
-        child: helper.child,
-        outputs: Outputs::new(helper.out, None),
+    let pid = leader.id();
+    let mut running = Running {
+        family: Family::new(pid, family::start_time(pid), mark),
+        leader,
+        outputs: near.outputs,
         over: false,
     };
-    running.until_it_ends(stdin, limits, sink).await
+    let input = feed(near.input, running.outputs.terminal(), stdin);
+    let exit = running.follow(input, limits, sink).await;
+    running.over = true;
+    exit.map_err(ExecError::io("the command was lost"))
+}
+
+/// Feeds standard input; never fails, because a program need not read it.
+async fn feed(pipe: Option<pipe::Sender>, terminal: Option<Terminal>, stdin: Stdin) {
+    let bytes = match stdin {
+        Stdin::Closed => Bytes::new(),
+        Stdin::Bytes(bytes) => bytes,
+    };
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.write_all(&bytes).await;
+    } else if let Some(terminal) = terminal {
+        let _ = write_terminal(&terminal, &bytes).await;
+        let _ = write_terminal(&terminal, pty::END_OF_INPUT).await;
+    }
 }
 
 /// A command and what it says.
 struct Running {
-    child: Child,
+    leader: Leader,
     family: Family,
     outputs: Outputs,
     /// Nothing is left to kill.
@@ -90,74 +176,6 @@ enum Stop {
 }
 
 impl Running {
-    fn start(launch: &Launch, mark: &str, streams: &Streams) -> io::Result<Self> {
-        let mut command = super::command(launch);
-        let mut err = None;
-        let out = if streams.pty {
-            let (near, far) = pty::open()?;
-            command
-                .stdin(far.try_clone()?)
-                .stdout(far.try_clone()?)
-                .stderr(far);
-            Source::terminal(near)?
-        } else {
-            let (out, writer) = Source::pipe()?;
-            if streams.split {
-                let (source, writer) = Source::pipe()?;
-                command.stderr(writer);
-                err = Some(source);
-            } else {
-                command.stderr(writer.try_clone()?);
-            }
-            command.stdout(writer);
-            command.stdin(match streams.stdin {
-                Stdin::Closed => Stdio::null(),
-                Stdin::Bytes(_) => Stdio::piped(),
-            });
-            out
-        };
-        let child = command.spawn()?;
-        // our copies of the program's ends go with the command: only then do its ends end
-        drop(command);
-        let pid = child.id().unwrap_or_default();
-        Ok(Self {
-            family: Family::new(pid, family::start_time(pid), mark),
-            child,
-            outputs: Outputs::new(out, err),
-            over: false,
-        })
-    }
-
-    async fn until_it_ends(
-        mut self,
-        stdin: Stdin,
-        limits: Limits,
-        sink: &mut dyn Sink,
-    ) -> Result<Exit, ExecError> {
-        let input = self.input(stdin);
-        let exit = self.follow(input, limits, sink).await;
-        self.over = true;
-        exit.map_err(ExecError::io("the command was lost"))
-    }
-
-    /// Feeds standard input; never fails, because a program need not read it.
-    fn input(&mut self, stdin: Stdin) -> impl Future<Output = ()> + Send + use<> {
-        let pipe: Option<ChildStdin> = self.child.stdin.take();
-        let terminal = self.outputs.out.as_ref().and_then(Source::as_terminal);
-        let bytes = match stdin {
-            Stdin::Closed => Bytes::new(),
-            Stdin::Bytes(bytes) => bytes,
-        };
-        async move {
-            if let Some(mut pipe) = pipe {
-                let _ = pipe.write_all(&bytes).await;
-            } else if let Some(terminal) = terminal {
-                let _ = write_terminal(&terminal, &bytes).await;
-                let _ = write_terminal(&terminal, pty::END_OF_INPUT).await;
-            }
-        }
-    }
-
     async fn follow(
         &mut self,
         input: impl Future<Output = ()> + Send,
@@ -173,7 +191,7 @@ impl Running {
                     biased;
                     () = limits.cancel.cancelled() => break Stop::By(Exit::Interrupted),
                     () = &mut deadline => break Stop::By(Exit::TimedOut),
-                    status = self.child.wait() => break Stop::Ended(status?),
+                    status = self.leader.wait() => break Stop::Ended(status?),
                     () = &mut input, if !fed => fed = true,
                     () = self.outputs.next(sink) => {}
                 }
@@ -186,7 +204,7 @@ impl Running {
             }
             Stop::By(exit) => {
                 self.end(limits.grace, sink).await;
-                let _ = self.child.wait().await;
+                let _ = self.leader.wait().await;
                 self.drain(DRAIN, sink).await;
                 Ok(exit)
             }
@@ -237,6 +255,10 @@ impl Outputs {
             out: Some(out),
             err,
         }
+    }
+
+    fn terminal(&self) -> Option<Terminal> {
+        self.out.as_ref().and_then(Source::as_terminal)
     }
 
     fn are_open(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The helper: puts itself into its limits, then becomes the command.
 //!
-//! It runs between two programs for every command: no configuration, no runtime, no threads. Most are
-//! started before there is a command ([`WAIT`]): they limit what they can and wait on standard input
-//! to be told the rest, so that a command does not wait for a program to be loaded.
+//! It runs between two programs for every command: no configuration, no runtime, no threads. Most commands
+//! come from one that waits for them ([`WAIT`]): it limits what it can, once, and for each command makes a
+//! copy of itself that does the rest, so that a command does not wait for a program to be loaded.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,11 +12,10 @@ use std::process::{Command, ExitCode};
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
-use super::order::{self, Order};
 use super::rules::Files;
 use super::spec::Spec;
 
-/// In place of the limits: they come with the command.
+/// Before the limits: what they are for comes later, over standard input.
 pub(super) const WAIT: &str = "--wait";
 
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -56,7 +55,7 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Option<Command>, 
     let mut command = Command::new(program);
     command.args(args);
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    begin(&spec)?;
+    begin(spec.session, spec.terminal)?;
     if let Some(files) = &spec.files {
         restrict(files, spec.network)?;
     }
@@ -68,16 +67,42 @@ fn read_spec(json: &OsString) -> Result<Spec, String> {
     serde_json::from_slice(json.as_encoded_bytes()).map_err(|error| error.to_string())
 }
 
-/// The limits that do not depend on the command, then the command, then what it may do with files.
+/// Waits for commands, in the limits that do not depend on them. Each is a copy of this process, which
+/// returns here with what it is to become; the helper itself returns only when it is no longer needed.
+#[cfg(target_os = "linux")]
 fn wait(spec: &Spec) -> Result<Option<Command>, String> {
-    begin(spec)?;
+    use super::fork::{Side, sibling};
+    use super::order::{Letter, answer};
+
+    // Not in the session of whoever started us: what is typed there is not for us.
+    let _ = setsid();
     filter(spec)?;
-    let Some(order) = Order::receive().map_err(|error| format!("no order: {error}"))? else {
-        return Ok(None);
-    };
-    if order.closed {
-        order::close_input().map_err(|error| format!("standard input: {error}"))?;
+    let socket = std::io::stdin();
+    let lost = |error: std::io::Error| format!("no order: {error}");
+    while let Some(letter) = Letter::receive(&socket).map_err(lost)? {
+        match sibling() {
+            Ok(Side::Helper) => {}
+            Ok(Side::Copy) => {
+                // One that nobody knows of must not run.
+                answer(&socket, rustix::process::getpid().as_raw_nonzero().get()).map_err(lost)?;
+                return become_it(spec, letter).map(Some);
+            }
+            Err(_) => answer(&socket, 0).map_err(lost)?,
+        }
     }
+    Ok(None)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait(_spec: &Spec) -> Result<Option<Command>, String> {
+    Err("no helper waits on this system".to_owned())
+}
+
+/// What the command may do with files, and the command.
+#[cfg(target_os = "linux")]
+fn become_it(spec: &Spec, letter: super::order::Letter) -> Result<Command, String> {
+    let order = letter.open().map_err(|error| format!("order: {error}"))?;
+    begin(spec.session, order.terminal)?;
     std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
     if let Some(files) = &order.files {
         restrict(files, spec.network)?;
@@ -85,16 +110,16 @@ fn wait(spec: &Spec) -> Result<Option<Command>, String> {
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear();
     command.envs(order.env.iter().map(|(name, value)| (name, value)));
-    Ok(Some(command))
+    Ok(command)
 }
 
-fn begin(spec: &Spec) -> Result<(), String> {
-    if spec.session {
+fn begin(session: bool, terminal: bool) -> Result<(), String> {
+    if session {
         // Fails only where it is a leader already, which is what is wanted.
         let _ = setsid();
         adopt();
     }
-    if spec.terminal {
+    if terminal {
         ioctl_tiocsctty(std::io::stdin()).map_err(|error| format!("terminal: {error}"))?;
     }
     Ok(())

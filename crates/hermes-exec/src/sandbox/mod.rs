@@ -15,9 +15,12 @@ mod blocked;
 mod bubblewrap;
 mod confine;
 #[cfg(target_os = "linux")]
+mod fork;
+#[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(target_os = "linux")]
 mod masks;
+#[cfg(target_os = "linux")]
 mod order;
 mod places;
 mod rules;
@@ -36,7 +39,9 @@ use places::Private;
 pub use spec::Limits;
 use spec::Spec;
 
-use crate::confinement::{Ahead, Confine, Confinement, Launch};
+#[cfg(target_os = "linux")]
+use crate::confinement::Ahead;
+use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::ExecError;
 
 /// The first argument that makes our program a helper which confines itself.
@@ -325,21 +330,20 @@ impl Confine for Sandbox {
         }
     }
 
+    #[cfg(target_os = "linux")]
     fn ahead(
         &self,
         launch: &Launch,
         confinement: &Confinement,
-        closed: bool,
     ) -> Result<Option<Ahead>, ExecError> {
         self.admits(confinement)?;
-        let namespaces = self.posture.active == Tier::Bubblewrap && !confinement.is_off();
-        if launch.terminal || namespaces {
+        if self.posture.active == Tier::Bubblewrap && !confinement.is_off() {
             return Ok(None);
         }
         // The helper gets no environment that could change what it does.
         let mut spec = self.spec(&mut Launch::default(), confinement);
         let files = spec.files.take();
-        #[cfg(target_os = "linux")]
+        // Covers are made before system calls are filtered: not by a helper that waits.
         if files.as_ref().is_some_and(rules::Files::needs_covers) {
             return Ok(None);
         }
@@ -351,7 +355,7 @@ impl Confine for Sandbox {
         };
         Ok(Some(Ahead {
             helper,
-            order: order::Order::new(launch.clone(), files, closed).bytes(),
+            order: order::Order::new(launch.clone(), files).bytes(),
         }))
     }
 

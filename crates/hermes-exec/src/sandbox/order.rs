@@ -1,9 +1,12 @@
-//! What a waiting helper is told: its length, then JSON, on standard input.
+//! What a waiting helper is told over the socket that is its standard input: a length, then JSON; with the
+//! first byte of it come the three streams of the command. The answer is the number of its process.
 
-use std::io;
-use std::os::fd::AsFd as _;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use serde::{Deserialize, Serialize};
 
 use super::rules::Files;
@@ -19,13 +22,13 @@ pub(super) struct Order {
     pub(super) args: Vec<Bytes>,
     pub(super) env: Vec<(Bytes, Bytes)>,
     pub(super) cwd: Bytes,
-    /// The command reads nothing; otherwise what follows is for it.
-    pub(super) closed: bool,
+    /// Standard input is a terminal that becomes the controlling one.
+    pub(super) terminal: bool,
     pub(super) files: Option<Files>,
 }
 
 impl Order {
-    pub(super) fn new(launch: Launch, files: Option<Files>, closed: bool) -> Self {
+    pub(super) fn new(launch: Launch, files: Option<Files>) -> Self {
         Self {
             program: launch.program.into(),
             args: launch.args.into_iter().map(Bytes::from).collect(),
@@ -35,7 +38,7 @@ impl Order {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             cwd: launch.cwd.into_os_string().into(),
-            closed,
+            terminal: launch.terminal,
             files,
         }
     }
@@ -47,11 +50,22 @@ impl Order {
         bytes.extend(json);
         bytes
     }
+}
 
+/// An order as it came, not yet read: only the process that it is for looks into it.
+pub(super) struct Letter {
+    json: Vec<u8>,
+    /// Input, output, errors.
+    streams: [OwnedFd; 3],
+}
+
+impl Letter {
     /// Waits for it. `None`: nobody will send one.
-    pub(super) fn receive() -> io::Result<Option<Self>> {
+    pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
+        let socket = socket.as_fd();
+        let mut streams = Vec::new();
         let mut length = [0; 8];
-        if !fill(&mut length)? {
+        if !fill(socket, &mut length, &mut streams)? {
             return Ok(None);
         }
         let length = u64::from_le_bytes(length);
@@ -59,32 +73,51 @@ impl Order {
             return Err(io::Error::other("it is too long"));
         }
         let mut json = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        if !fill(&mut json)? {
+        if !fill(socket, &mut json, &mut streams)? {
             return Ok(None);
         }
-        serde_json::from_slice(&json)
-            .map(Some)
-            .map_err(io::Error::other)
+        let streams = <[OwnedFd; 3]>::try_from(streams)
+            .map_err(|_| io::Error::other("its streams are missing"))?;
+        Ok(Some(Self { json, streams }))
+    }
+
+    /// What it says; from now on its streams are ours.
+    pub(super) fn open(self) -> io::Result<Order> {
+        let [input, output, errors] = &self.streams;
+        rustix::stdio::dup2_stdin(input)?;
+        rustix::stdio::dup2_stdout(output)?;
+        rustix::stdio::dup2_stderr(errors)?;
+        serde_json::from_slice(&self.json).map_err(io::Error::other)
     }
 }
 
-/// Reads as much as is asked for and no byte more: the rest is the command's. `false`: it ended before.
-fn fill(mut buffer: &mut [u8]) -> io::Result<bool> {
-    let stdin = io::stdin();
+/// Reads as much as is asked for, and what comes with it. `false`: it ended before.
+fn fill(socket: impl AsFd, mut buffer: &mut [u8], streams: &mut Vec<OwnedFd>) -> io::Result<bool> {
     while !buffer.is_empty() {
-        match rustix::io::read(stdin.as_fd(), &mut *buffer) {
-            Ok(0) => return Ok(false),
-            Ok(count) => buffer = &mut buffer[count..],
-            Err(rustix::io::Errno::INTR) => {}
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let mut pieces = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let count = match recvmsg(socket.as_fd(), &mut pieces, &mut beside, flags) {
+            Ok(received) if received.bytes == 0 => return Ok(false),
+            Ok(received) => received.bytes,
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
+        };
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                streams.extend(descriptors);
+            }
         }
+        buffer = &mut buffer[count..];
     }
     Ok(true)
 }
 
-/// Programs look at what kind of input they have: none is not an empty pipe.
-pub(super) fn close_input() -> io::Result<()> {
-    let null = rustix::fs::open("/dev/null", OFlags::RDONLY, Mode::empty())?;
-    rustix::stdio::dup2_stdin(null)?;
+/// The answer: a process, or 0 for none.
+pub(super) fn answer(socket: impl AsFd, pid: i32) -> io::Result<()> {
+    let bytes = pid.to_le_bytes();
+    // So few bytes are taken whole or not at all.
+    send(socket, &bytes, SendFlags::NOSIGNAL)?;
     Ok(())
 }

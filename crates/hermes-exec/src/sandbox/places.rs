@@ -95,10 +95,12 @@ pub(super) fn writable(cwd: &Path, settings: &Settings) -> Vec<PathBuf> {
         places.extend(CACHES.iter().map(|name| home.join(name)));
     }
     places.extend(settings.writable.iter().cloned());
+    // Most caches do not exist: one look tells, where resolving their paths would take many.
     let mut places: Vec<PathBuf> = places
         .iter()
-        .map(|place| canonical(place))
-        .filter(|place| place.exists() && place.parent().is_some())
+        .filter(|place| place.exists())
+        .filter_map(|place| place.canonicalize().ok())
+        .filter(|place| place.parent().is_some())
         .collect();
     places.sort();
     places.dedup();

@@ -8,7 +8,7 @@
 
 mod behaviour;
 mod contract;
+mod helper;
 mod local;
 mod process;
-mod spare;
 mod support;

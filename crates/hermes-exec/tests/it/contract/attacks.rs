@@ -1,12 +1,17 @@
 //! What a hostile command tries, inside the default sandbox.
 
-use std::io::Write as _;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
 use hermes_exec::{Ahead, Confine, Confinement, Launch};
 use hermes_testkit::oracle::skip;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::confined::{outside, settings};
 use super::rig;
@@ -73,7 +78,7 @@ impl Prison {
     /// As most commands run: by a helper that was started before, where there can be one.
     fn run(&self, script: &str) -> Said {
         let launch = self.launch(script);
-        match self.sandbox.ahead(&launch, &self.limits(), true).unwrap() {
+        match self.sandbox.ahead(&launch, &self.limits()).unwrap() {
             Some(ahead) => obey(&ahead),
             None => self.run_at_once(script),
         }
@@ -95,19 +100,45 @@ impl Prison {
 }
 
 fn obey(ahead: &Ahead) -> Said {
-    let mut child = Command::new(&ahead.helper.program)
+    let (near, far) = UnixStream::pair().unwrap();
+    let mut helper = Command::new(&ahead.helper.program)
         .args(&ahead.helper.args)
         .env_clear()
         .current_dir(&ahead.helper.cwd)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdin(OwnedFd::from(far))
         .spawn()
         .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(&ahead.order).unwrap();
-    drop(stdin);
-    said(&child.wait_with_output().unwrap())
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    give(
+        &near,
+        &ahead.order,
+        &[null.as_fd(), writer.as_fd(), writer.as_fd()],
+    );
+    drop(writer);
+    let mut pid = [0; 4];
+    (&near).read_exact(&mut pid).unwrap();
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    let pid = Pid::from_raw(i32::from_le_bytes(pid));
+    let (_, status) = waitpid(pid, WaitOptions::empty()).unwrap().unwrap();
+    drop(near);
+    assert!(helper.wait().unwrap().success());
+    Said {
+        code: status.exit_status(),
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
+
+/// The order, and the streams of the command with it.
+fn give(socket: &UnixStream, order: &[u8], streams: &[BorrowedFd<'_>]) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    assert!(beside.push(SendAncillaryMessage::ScmRights(streams)));
+    let pieces = [IoSlice::new(order)];
+    let sent = sendmsg(socket, &pieces, &mut beside, SendFlags::empty()).unwrap();
+    let mut socket = socket;
+    socket.write_all(&order[sent..]).unwrap();
 }
 
 fn start(mut command: Command, launch: &Launch) -> Said {

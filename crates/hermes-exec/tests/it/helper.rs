@@ -1,4 +1,4 @@
-//! Helpers that are started before they are needed.
+//! The helper that starts commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ fn waiting() -> Vec<u32> {
     found
 }
 
-/// The helper that the next command gets, once it is there.
-async fn spare() -> u32 {
+/// The helper that waits, once no command is on its way.
+async fn helper() -> u32 {
     for _ in 0..LOOKS {
         if let [pid] = waiting()[..] {
             return pid;
@@ -69,14 +69,23 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn the_next_command_is_the_helper_that_waited() {
+async fn all_commands_come_from_one_helper_and_are_our_children() {
     let (_dir, path) = place();
     let env = local(&path);
     run(&env, Exec::new("true", &path)).await;
-    let pid = spare().await;
-    let (_, text) = run(&env, Exec::new("echo $$", &path)).await;
-    assert_eq!(text.trim(), pid.to_string());
-    assert_ne!(spare().await, pid);
+    let pid = helper().await;
+    for split in [false, true] {
+        let mut command = Exec::new("echo $PPID $$ $(ps -o sid= -p $$)", &path);
+        command.split = split;
+        let (_, text) = run(&env, command).await;
+        let [parent, own, session] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("{text:?}");
+        };
+        assert_eq!(parent, std::process::id().to_string());
+        // It leads a session of its own.
+        assert_eq!(own, session);
+        assert_eq!(helper().await, pid);
+    }
     env.close().await.unwrap();
     // It is killed, and gone once it was waited for.
     for _ in 0..LOOKS {
@@ -89,11 +98,64 @@ async fn the_next_command_is_the_helper_that_waited() {
 }
 
 #[tokio::test]
+async fn many_at_once_get_what_is_theirs() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    let one = |number: usize| {
+        let (env, path) = (&env, &path);
+        async move {
+            let mut command = Exec::new(format!("cat; exit {number}"), path);
+            command.stdin = Stdin::Bytes(number.to_string().into());
+            let (finished, text) = run(env, command).await;
+            assert_eq!(
+                (finished.exit.code(), text),
+                (number as i32, number.to_string())
+            );
+        }
+    };
+    futures_util::future::join_all((0..12).map(one)).await;
+}
+
+/// Processes with this word on their command line.
+fn with_word(word: &str) -> usize {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .filter(|line| {
+            line.split(|byte| *byte == 0)
+                .any(|one| one == word.as_bytes())
+        })
+        .count()
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_on_its_way_leaves_nothing() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    run(&env, Exec::new("true", &path)).await;
+    let word = format!("54321.{}", std::process::id());
+    for step in 0..20 {
+        let mut sink = hermes_exec::output::Collector::new(1000);
+        let call = env.exec(Exec::new(format!("sleep {word}"), &path), &mut sink);
+        let limit = std::time::Duration::from_micros(step * 200);
+        assert!(tokio::time::timeout(limit, call).await.is_err());
+    }
+    for _ in 0..LOOKS {
+        if with_word(&word) == 0 && waiting().len() <= 1 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{} of them live on", with_word(&word));
+}
+
+#[tokio::test]
 async fn a_helper_that_died_costs_nothing() {
     let (_dir, path) = place();
     let env = local(&path);
     run(&env, Exec::new("true", &path)).await;
-    let pid = spare().await;
+    let pid = helper().await;
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     until_gone(pid).await;
     let (finished, text) = run(&env, Exec::new("echo once | tee -a said", &path)).await;
@@ -167,7 +229,7 @@ async fn what_came_since_it_was_started_is_there() {
     };
     let work = place.path.join("work");
     place.run("true", &work).await;
-    spare().await;
+    helper().await;
     // Beside the home, where every entry is permitted by itself.
     std::fs::create_dir(place.path.join("home/new")).unwrap();
     std::fs::write(place.path.join("home/new/file"), "seen\n").unwrap();
