@@ -3,15 +3,36 @@
 //! An [`Engine`] lives on one thread of its own; the products with its weights use a small pool of
 //! threads below it. Nothing here is asynchronous.
 
+mod cache;
+#[expect(
+    unsafe_code,
+    reason = "instructions of the processor and threads that share a product; see there"
+)]
+mod compute;
 mod error;
+mod facts;
+mod model;
+mod rope;
+mod sample;
+mod shape;
+mod source;
+mod text;
 mod tokenizer;
+mod weights;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use compute::{Level, Pool};
 pub use error::{EngineError, OpenError};
-pub use tokenizer::{TextStream, Tokenizer};
+use model::{CHUNK, Model};
+use sample::{Dice, choose};
+use shape::Shape;
+use source::Source;
+pub use text::TextStream;
+pub use tokenizer::Tokenizer;
+use weights::Plan;
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
@@ -107,12 +128,41 @@ pub struct Done {
 pub struct Engine {
     facts: Facts,
     tokenizer: Tokenizer,
+    model: Model,
+    /// The tokens that the model remembers.
+    held: Vec<u32>,
+}
+
+/// A prompt is in the model's memory, or not.
+enum Prefilled {
+    /// So many tokens of it were there before.
+    All {
+        reused: usize,
+    },
+    Stopped {
+        reused: usize,
+    },
 }
 
 impl Engine {
     pub fn open(file: &Path, options: &Options) -> Result<Self, OpenError> {
-        let _ = options;
-        Err(OpenError::Missing(file.to_owned()))
+        let source = Source::open(file)?;
+        let shape = Shape::read(&source)?;
+        let plan = Plan::new(&source, &shape)?;
+        let tokenizer = Tokenizer::read(&source, shape.vocabulary)?;
+        let facts = Facts::read(&source, &shape, &tokenizer, options.context);
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let mut pool = Pool::new(threads).map_err(OpenError::Threads)?;
+        let blob = cache::weights(&source, &plan, options.cache.as_deref(), &mut pool)?;
+        Ok(Self {
+            facts,
+            tokenizer,
+            model: Model::new(shape, plan.weights, blob, pool, Level::detect()),
+            held: Vec::new(),
+        })
     }
 
     pub fn facts(&self) -> &Facts {
@@ -131,11 +181,119 @@ impl Engine {
         &mut self,
         prompt: &[u32],
         how: &Sampling,
-        constraint: Option<&mut dyn Constraint>,
+        mut constraint: Option<&mut dyn Constraint>,
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
         stop: &dyn Fn() -> bool,
     ) -> Result<Done, EngineError> {
-        let _ = (prompt, how, constraint, on_token, stop);
-        Err(EngineError::EmptyPrompt)
+        let started = Instant::now();
+        let mut done = Done {
+            prompt: prompt.len(),
+            reused: 0,
+            generated: 0,
+            prefill: Duration::ZERO,
+            decode: Duration::ZERO,
+            end: End::Stopped,
+        };
+        let prefilled = self.prefill(prompt, stop)?;
+        done.prefill = started.elapsed();
+        match prefilled {
+            Prefilled::All { reused } => done.reused = reused,
+            Prefilled::Stopped { reused } => {
+                done.reused = reused;
+                return Ok(done);
+            }
+        }
+        let started = Instant::now();
+        let mut dice = Dice::new(how.seed);
+        let mut count = 1;
+        done.end = loop {
+            if done.generated >= how.max_tokens {
+                break End::Length;
+            }
+            if constraint.as_ref().is_some_and(|c| c.finished()) {
+                break End::Constraint;
+            }
+            let logits = self.model.logits(count);
+            count = 1;
+            if let Some(constraint) = constraint.as_mut() {
+                constraint.mask(logits);
+            }
+            let token = choose(logits, how, &mut dice).ok_or(EngineError::NothingAllowed)?;
+            if self.facts.ends.contains(&token) {
+                break End::Eos;
+            }
+            if let Some(constraint) = constraint.as_mut() {
+                constraint.accept(token);
+            }
+            done.generated += 1;
+            if on_token(token).is_break() {
+                break End::Break;
+            }
+            if self.held.len() >= self.facts.context {
+                break End::Length;
+            }
+            // The last token is not run: nobody asks what follows it.
+            if done.generated < how.max_tokens && self.run(&[token], stop).is_err() {
+                break End::Stopped;
+            }
+        };
+        done.decode = started.elapsed();
+        Ok(done)
+    }
+
+    /// What the model thinks of each token as the next one after `prompt`.
+    pub fn logits(&mut self, prompt: &[u32]) -> Result<Vec<f32>, EngineError> {
+        self.prefill(prompt, &|| false)?;
+        Ok(self.model.logits(1).to_vec())
+    }
+
+    /// Forgets what is left of earlier prompts.
+    pub fn forget(&mut self) {
+        self.held.clear();
+    }
+
+    fn prefill(
+        &mut self,
+        prompt: &[u32],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Prefilled, EngineError> {
+        self.check(prompt)?;
+        let same = prompt.iter().zip(&self.held).take_while(|(a, b)| a == b);
+        // The last token is run in any case: what follows it is wanted.
+        let reused = same.count().min(prompt.len() - 1);
+        self.held.truncate(reused);
+        for chunk in prompt[reused..].chunks(CHUNK) {
+            if self.run(chunk, stop).is_err() {
+                return Ok(Prefilled::Stopped { reused });
+            }
+        }
+        Ok(Prefilled::All { reused })
+    }
+
+    fn check(&self, prompt: &[u32]) -> Result<(), EngineError> {
+        if prompt.is_empty() {
+            return Err(EngineError::EmptyPrompt);
+        }
+        let vocabulary = self.facts.vocabulary;
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(EngineError::UnknownToken {
+                token: *token,
+                vocabulary,
+            });
+        }
+        if prompt.len() > self.facts.context {
+            return Err(EngineError::TooLong {
+                prompt: prompt.len(),
+                context: self.facts.context,
+            });
+        }
+        Ok(())
+    }
+
+    /// Runs tokens after those that are held.
+    fn run(&mut self, tokens: &[u32], stop: &dyn Fn() -> bool) -> Result<(), model::Stopped> {
+        self.model.forward(tokens, self.held.len(), stop)?;
+        self.held.extend_from_slice(tokens);
+        Ok(())
     }
 }

@@ -18,6 +18,8 @@ pub enum OpenError {
     Damaged { file: PathBuf, what: String },
     #[error("{} cannot be used: {what}", .file.display())]
     Unsupported { file: PathBuf, what: String },
+    #[error("threads for the arithmetic cannot be started: {0}")]
+    Threads(std::io::Error),
 }
 
 /// Why a prompt was not continued.

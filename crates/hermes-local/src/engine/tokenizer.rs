@@ -1,23 +1,119 @@
-//! Text to tokens and back.
+//! Text to tokens and back, as the model's file says.
 
-use tokenizers::Tokenizer as Inner;
+mod bytes;
+mod pieces;
+
+use candle_core::quantized::gguf_file::Value;
+
+use super::error::OpenError;
+use super::source::Source;
+use bytes::Bytes;
+use pieces::Pieces;
+
+/// What a token is, by its number in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// Has a role and is never shown.
+    Control,
+    /// Found in text as a whole, and shown.
+    Whole,
+    Byte,
+}
+
+enum Method {
+    Bytes(Box<Bytes>),
+    Pieces(Pieces),
+}
 
 /// The tokenizer in a model's file.
 pub struct Tokenizer {
-    inner: Inner,
+    method: Method,
     pieces: Vec<Vec<u8>>,
-    special: Vec<bool>,
+    kinds: Vec<Kind>,
+    /// Texts that are a token as a whole, longest first.
+    whole: Vec<(String, u32)>,
 }
 
 impl Tokenizer {
+    pub(super) fn read(source: &Source, vocabulary: usize) -> Result<Self, OpenError> {
+        let texts = strings(source, "tokenizer.ggml.tokens")
+            .ok_or_else(|| source.damaged("it has no list of tokens"))?;
+        if texts.len() > vocabulary {
+            return Err(source.damaged(format!(
+                "it has {} tokens, but weights for {vocabulary}",
+                texts.len()
+            )));
+        }
+        let kinds = kinds(source, texts.len());
+        let (method, pieces) = match source.text("tokenizer.ggml.model") {
+            Some("gpt2") => {
+                let pieces = bytes::pieces(&texts, &kinds);
+                (
+                    Method::Bytes(Box::new(Bytes::read(source, &texts)?)),
+                    pieces,
+                )
+            }
+            Some("llama") => {
+                let pieces = pieces::bytes(&texts, &kinds);
+                (
+                    Method::Pieces(Pieces::read(source, &texts, &kinds)?),
+                    pieces,
+                )
+            }
+            other => {
+                return Err(source.unsupported(format!(
+                    "its tokenizer is {}; known here are gpt2 and llama",
+                    other.unwrap_or("not named")
+                )));
+            }
+        };
+        let mut whole: Vec<(String, u32)> = texts
+            .into_iter()
+            .zip(0..)
+            .filter(|(text, id)| {
+                matches!(kinds[*id as usize], Kind::Control | Kind::Whole) && !text.is_empty()
+            })
+            .collect();
+        whole.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.1.cmp(&b.1)));
+        Ok(Self {
+            method,
+            pieces,
+            kinds,
+            whole,
+        })
+    }
+
     /// The tokens of `text`. With `special`, texts like `<|im_start|>` become their tokens;
     /// without, they are plain text (what a person wrote must not end a turn). No `bos` is added.
     pub fn encode(&self, text: &str, special: bool) -> Vec<u32> {
-        let _ = special;
-        self.inner
-            .encode_fast(text, false)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .unwrap_or_default()
+        let mut tokens = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let next = if special { self.next_whole(rest) } else { None };
+            let (plain, whole) = next.map_or((rest, None), |(at, length, id)| {
+                (&rest[..at], Some((at + length, id)))
+            });
+            if !plain.is_empty() {
+                match &self.method {
+                    Method::Bytes(bytes) => bytes.encode(plain, &mut tokens),
+                    Method::Pieces(pieces) => pieces.encode(plain, &mut tokens),
+                }
+            }
+            let Some((end, id)) = whole else { break };
+            tokens.push(id);
+            rest = &rest[end..];
+        }
+        tokens
+    }
+
+    /// Where the first text that is a token as a whole starts, its length and the token.
+    fn next_whole(&self, text: &str) -> Option<(usize, usize, u32)> {
+        self.whole
+            .iter()
+            .filter_map(|(whole, id)| Some((text.find(whole.as_str())?, whole.len(), *id)))
+            // The list is sorted by length, and the first of equals is kept.
+            .min_by_key(|(at, _, _)| *at)
     }
 
     /// The bytes of a token; for special ones, their text. Empty for an id out of range.
@@ -27,11 +123,19 @@ impl Tokenizer {
 
     /// Whether a token has a role and is not text.
     pub fn is_special(&self, id: u32) -> bool {
-        self.special.get(id as usize).copied().unwrap_or_default()
+        self.kinds.get(id as usize) == Some(&Kind::Control)
     }
 
     pub fn vocabulary(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// The special token with this text.
+    pub fn special(&self, text: &str) -> Option<u32> {
+        self.whole
+            .iter()
+            .find(|(whole, _)| whole == text)
+            .map(|(_, id)| *id)
     }
 
     /// The text of `tokens`, without special ones.
@@ -45,56 +149,27 @@ impl Tokenizer {
     }
 }
 
-/// Turns the bytes of tokens into text as they come: a character that is split over tokens appears
-/// once it is whole.
-#[derive(Debug, Default)]
-pub struct TextStream {
-    pending: Vec<u8>,
+fn strings(source: &Source, key: &str) -> Option<Vec<String>> {
+    let values = source.content().metadata.get(key)?.to_vec().ok()?;
+    values
+        .iter()
+        .map(|value| value.to_string().ok().cloned())
+        .collect()
 }
 
-impl TextStream {
-    /// The text that is complete with these bytes.
-    pub fn push(&mut self, bytes: &[u8]) -> String {
-        self.pending.extend_from_slice(bytes);
-        let mut text = String::new();
-        loop {
-            match std::str::from_utf8(&self.pending) {
-                Ok(whole) => {
-                    text.push_str(whole);
-                    self.pending.clear();
-                    return text;
-                }
-                Err(error) => {
-                    let (valid, rest) = self.pending.split_at(error.valid_up_to());
-                    text.push_str(&String::from_utf8_lossy(valid));
-                    let Some(bad) = error.error_len() else {
-                        self.pending = rest.to_vec();
-                        return text;
-                    };
-                    text.push(char::REPLACEMENT_CHARACTER);
-                    self.pending = rest[bad..].to_vec();
-                }
-            }
-        }
-    }
-
-    /// What is left at the end, unfinished characters replaced.
-    pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_character_over_two_tokens_appears_once() {
-        let mut stream = TextStream::default();
-        assert_eq!(stream.push(b"a\xe2\x82"), "a");
-        assert_eq!(stream.push(b"\xacb"), "€b");
-        assert_eq!(stream.push(b"\xff!"), "\u{fffd}!");
-        assert_eq!(stream.push(b"\xe2"), "");
-        assert_eq!(stream.finish(), "\u{fffd}");
-    }
+fn kinds(source: &Source, count: usize) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = match source.content().metadata.get("tokenizer.ggml.token_type") {
+        Some(Value::Array(values)) => values
+            .iter()
+            .map(|value| match value {
+                Value::I32(2 | 3) | Value::U32(2 | 3) => Kind::Control,
+                Value::I32(4) | Value::U32(4) => Kind::Whole,
+                Value::I32(6) | Value::U32(6) => Kind::Byte,
+                _ => Kind::Text,
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    kinds.resize(count, Kind::Text);
+    kinds
 }

@@ -1,0 +1,156 @@
+//! Requantised weights, kept in a file so that the next start only reads them.
+//!
+//! The file is named after what it was made of: the size and time of the source, its header and
+//! samples of its data. It has a checksum; whatever is wrong with it, it is made anew.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::compute::{Blob, Pool};
+use super::error::OpenError;
+use super::source::Source;
+use super::weights::Plan;
+
+/// Changes with the layout of the buffer.
+const MAGIC: &[u8; 8] = b"HERMQ8\x00\x01";
+const HEADER: usize = 64;
+const EXTENSION: &str = "q8";
+const SAMPLES: u64 = 64;
+const SAMPLE: usize = 4096;
+
+/// The weights of `source`: from the cache, or made and put there.
+pub(super) fn weights(
+    source: &Source,
+    plan: &Plan,
+    cache: Option<&Path>,
+    pool: &mut Pool,
+) -> Result<Blob, OpenError> {
+    let Some(cache) = cache else {
+        return plan.build(source, pool);
+    };
+    let identity = identity(source).map_err(|error| OpenError::Read {
+        file: source.path().to_owned(),
+        error,
+    })?;
+    let path = place(cache, source.path(), &identity);
+    match read(&path, plan.bytes, &identity) {
+        Ok(blob) => return Ok(blob),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(file = %path.display(), %error, "requantised weights are made anew");
+        }
+    }
+    let blob = plan.build(source, pool)?;
+    if let Err(error) = write(&path, &blob, &identity) {
+        tracing::warn!(file = %path.display(), %error, "requantised weights cannot be kept");
+    }
+    Ok(blob)
+}
+
+fn identity(source: &Source) -> io::Result<[u8; 32]> {
+    let facts = source.file().metadata()?;
+    let mut hash = Sha256::new();
+    hash.update(facts.size().to_le_bytes());
+    hash.update(facts.mtime().to_le_bytes());
+    hash.update(facts.mtime_nsec().to_le_bytes());
+    let start = source.content().tensor_data_offset.min(source.size());
+    let mut header = vec![0; start as usize];
+    source.file().read_exact_at(&mut header, 0)?;
+    hash.update(&header);
+    let mut sample = [0; SAMPLE];
+    for number in 0..SAMPLES {
+        let at = start + (source.size() - start) / SAMPLES * number;
+        let count = source.file().read_at(&mut sample, at)?;
+        hash.update(&sample[..count]);
+    }
+    Ok(hash.finalize().into())
+}
+
+fn stem(source: &Path) -> &OsStr {
+    source.file_stem().unwrap_or_else(|| OsStr::new("model"))
+}
+
+fn place(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
+    let mut name = stem(source).to_owned();
+    name.push(".");
+    for byte in &identity[..8] {
+        name.push(format!("{byte:02x}"));
+    }
+    name.push(".");
+    name.push(EXTENSION);
+    cache.join(name)
+}
+
+/// A quick sum over all bytes: it finds damage, not malice.
+fn sum(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut lanes = [1u64, 2, 3, 4, 5, 6, 7, 8];
+    for chunk in bytes.as_chunks::<64>().0 {
+        for (lane, word) in lanes.iter_mut().zip(chunk.as_chunks::<8>().0) {
+            *lane = (*lane ^ u64::from_le_bytes(*word))
+                .wrapping_mul(FACTOR)
+                .rotate_left(29);
+        }
+    }
+    lanes.iter().fold(0, |sum, lane| {
+        (sum ^ lane).wrapping_mul(FACTOR).rotate_left(29)
+    })
+}
+
+fn header(blob: &Blob, identity: &[u8; 32]) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&(blob.bytes().len() as u64).to_le_bytes());
+    header[16..24].copy_from_slice(&sum(blob.bytes()).to_le_bytes());
+    header[24..56].copy_from_slice(identity);
+    header
+}
+
+fn read(path: &Path, bytes: usize, identity: &[u8; 32]) -> io::Result<Blob> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() != (HEADER + bytes) as u64 {
+        return Err(io::Error::other("it has the wrong size"));
+    }
+    let mut found = [0; HEADER];
+    file.read_exact(&mut found)?;
+    let mut blob = Blob::zeroed(bytes);
+    file.read_exact(blob.bytes_mut())?;
+    if found != header(&blob, identity) {
+        return Err(io::Error::other("its checksum is wrong"));
+    }
+    Ok(blob)
+}
+
+fn write(path: &Path, blob: &Blob, identity: &[u8; 32]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&header(blob, identity))?;
+    file.write_all(blob.bytes())?;
+    file.persist(path).map_err(|error| error.error)?;
+    remove_older(folder, path);
+    Ok(())
+}
+
+/// Files that were made of earlier versions of the same source.
+fn remove_older(folder: &Path, current: &Path) {
+    let Some(source) = current.file_stem().map(Path::new) else {
+        return;
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let same_source = path.extension() == Some(OsStr::new(EXTENSION))
+            && path.file_stem().map(Path::new).map(stem) == Some(stem(source))
+            && path != current;
+        if same_source && std::fs::remove_file(&path).is_ok() {
+            tracing::info!(file = %path.display(), "removed weights of an older file");
+        }
+    }
+}

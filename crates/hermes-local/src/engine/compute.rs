@@ -1,0 +1,22 @@
+//! The arithmetic: products with quantised weights, attention, the loops over rows.
+//!
+//! The only module with `unsafe` code. It is of three kinds: instructions that the processor was
+//! asked about first ([`Level`]), views of one aligned buffer as numbers ([`memory`]), and disjoint
+//! parts of a buffer given to several threads ([`pool`]). What it offers is safe.
+
+mod attention;
+mod level;
+mod memory;
+mod pool;
+mod portable;
+mod product;
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(super) use attention::{Head, Queries};
+pub(super) use level::Level;
+pub(super) use memory::{Blob, Floats};
+pub(super) use pool::Pool;
+pub(super) use product::{Activations, Matrix, PANEL};
+pub(super) use rows::{add, norm, quantise, silu_times};

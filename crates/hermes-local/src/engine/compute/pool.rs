@@ -1,0 +1,273 @@
+//! Threads that share the work of one product.
+//!
+//! A token is some hundred products of a few microseconds each. So the threads look for the next one
+//! for a while before they sleep, parts of a product are taken one by one, and a thread that the
+//! system has put aside is not waited for: only those that took a part are.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+type Job<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// The job can be joined.
+const OPEN: usize = 1 << 32;
+/// The pool is going away.
+const QUIT: usize = 1 << 33;
+/// Looks for work before a thread sleeps: some tens of microseconds.
+const LOOKS: u32 = 4000;
+
+struct Shared {
+    /// `OPEN`, `QUIT` and, in the low bits, how many threads are at the job.
+    state: AtomicUsize,
+    next: AtomicUsize,
+    parts: AtomicUsize,
+    /// Written only while closed and with nobody at it, read only by those who are.
+    job: UnsafeCell<Option<*const Job<'static>>>,
+    sleeping: AtomicUsize,
+    bed: Mutex<()>,
+    bell: Condvar,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is guarded by `state` as described there; what it points to is `Sync`.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// A pool of threads; the caller is one of them.
+pub(in crate::engine) struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// Closes the job, also when the caller's part of it panics.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut looks = 0u32;
+        while self.0.state.load(Ordering::Acquire) & (OPEN - 1) != 0 {
+            looks += 1;
+            if looks > LOOKS {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn take_parts(&self, job: &Job<'_>) {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts.load(Ordering::Relaxed) {
+                return;
+            }
+            job(part);
+        }
+    }
+
+    fn work(&self) {
+        let mut looks = 0u32;
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state & QUIT != 0 {
+                return;
+            }
+            let open = state & OPEN != 0
+                && self.next.load(Ordering::Relaxed) < self.parts.load(Ordering::Relaxed);
+            if open {
+                let entered = self.state.compare_exchange(
+                    state,
+                    state + 1,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if entered.is_ok() {
+                    self.join();
+                    looks = 0;
+                }
+            } else if looks < LOOKS {
+                looks += 1;
+                std::hint::spin_loop();
+            } else {
+                self.sleep();
+                looks = 0;
+            }
+        }
+    }
+
+    /// At the job, which `state` says.
+    fn join(&self) {
+        // SAFETY: this thread is counted in `state` and the job was open: it is set, and the caller
+        // waits for the count before it takes the job away.
+        let done = catch_unwind(AssertUnwindSafe(|| unsafe {
+            if let Some(job) = *self.job.get() {
+                self.take_parts(&*job);
+            }
+        }));
+        if let Err(panic) = done {
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        }
+        self.state.fetch_sub(1, Ordering::Release);
+    }
+
+    fn sleep(&self) {
+        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        while self.state.load(Ordering::SeqCst) & (OPEN | QUIT) == 0 {
+            bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        if self.sleeping.load(Ordering::SeqCst) > 0 {
+            drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
+            self.bell.notify_all();
+        }
+    }
+}
+
+impl Pool {
+    pub(in crate::engine) fn new(threads: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            parts: AtomicUsize::new(0),
+            job: UnsafeCell::new(None),
+            sleeping: AtomicUsize::new(0),
+            bed: Mutex::new(()),
+            bell: Condvar::new(),
+            panic: Mutex::new(None),
+        });
+        let mut pool = Self {
+            shared,
+            workers: Vec::new(),
+        };
+        for number in 1..threads {
+            let shared = Arc::clone(&pool.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("compute-{number}"))
+                .spawn(move || shared.work())?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    pub(in crate::engine) fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `job` for each of `0..parts`, on all threads, and returns when all are done.
+    pub(in crate::engine) fn run(&mut self, parts: usize, job: &Job<'_>) {
+        if self.workers.is_empty() || parts <= 1 {
+            (0..parts).for_each(job);
+            return;
+        }
+        let shared = &*self.shared;
+        let erased: *const Job<'_> = job;
+        // SAFETY: only the lifetime changes, and `Closing` waits for everybody at the job before
+        // this function returns or unwinds. The pool is borrowed mutably and no job is open, so
+        // nobody reads the cell.
+        unsafe {
+            *shared.job.get() = Some(std::mem::transmute::<*const Job<'_>, *const Job<'static>>(
+                erased,
+            ));
+        }
+        shared.parts.store(parts, Ordering::Relaxed);
+        shared.next.store(0, Ordering::Relaxed);
+        shared.state.fetch_or(OPEN, Ordering::SeqCst);
+        shared.wake();
+        let closing = Closing(shared);
+        shared.take_parts(job);
+        drop(closing);
+        let panic = shared
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Hands out `data` in pieces of `size`, each with its number.
+    pub(in crate::engine) fn pieces<T: Send>(
+        &mut self,
+        data: &mut [T],
+        size: usize,
+        job: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let pieces = Pieces::new(data, size);
+        // SAFETY: each number is handed out once.
+        self.run(pieces.count(), &|part| unsafe {
+            job(part, pieces.get(part))
+        });
+    }
+
+    /// The same for two slices, whose pieces of one number go together.
+    pub(in crate::engine) fn pieces_of_two<T: Send, U: Send>(
+        &mut self,
+        (first, first_size): (&mut [T], usize),
+        (second, second_size): (&mut [U], usize),
+        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        let first = Pieces::new(first, first_size);
+        let second = Pieces::new(second, second_size);
+        let count = first.count().min(second.count());
+        // SAFETY: each number is handed out once.
+        self.run(count, &|part| unsafe {
+            job(part, first.get(part), second.get(part));
+        });
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state.fetch_or(QUIT, Ordering::SeqCst);
+        self.shared.wake();
+        for worker in self.workers.drain(..) {
+            // What a worker panicked with was reported where it happened.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A slice that is given away in pieces.
+struct Pieces<T> {
+    start: *mut T,
+    len: usize,
+    size: usize,
+}
+
+// SAFETY: pieces are disjoint, so that threads get different elements, which are `Send`.
+unsafe impl<T: Send> Sync for Pieces<T> {}
+
+impl<T> Pieces<T> {
+    fn new(data: &mut [T], size: usize) -> Self {
+        Self {
+            start: data.as_mut_ptr(),
+            len: data.len(),
+            size: size.max(1),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.len.div_ceil(self.size)
+    }
+
+    /// # Safety
+    /// Each number below `count` is asked for at most once while the slice is borrowed.
+    unsafe fn get<'a>(&self, number: usize) -> &'a mut [T] {
+        let at = number * self.size;
+        // SAFETY: within the slice, and nobody else has this piece.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(at), self.size.min(self.len - at)) }
+    }
+}
