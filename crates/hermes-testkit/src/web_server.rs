@@ -47,6 +47,8 @@ enum Body {
     Stalls(Vec<u8>),
     /// No answer at all.
     Silence,
+    /// Hangs up before the promised length.
+    Cut(Vec<u8>, usize),
 }
 
 impl Page {
@@ -82,6 +84,15 @@ impl Page {
 
     pub fn stalls(content_type: &str, beginning: impl Into<Vec<u8>>) -> Self {
         let body = Body::Stalls(beginning.into());
+        Self {
+            body,
+            ..Self::new(content_type, "")
+        }
+    }
+
+    /// Promises `length` bytes and hangs up after `beginning`.
+    pub fn cut(content_type: &str, beginning: impl Into<Vec<u8>>, length: usize) -> Self {
+        let body = Body::Cut(beginning.into(), length);
         Self {
             body,
             ..Self::new(content_type, "")
@@ -195,6 +206,9 @@ fn serve(
     if let Body::Whole(body) = &page.body {
         head.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
     }
+    if let Body::Cut(_, length) = &page.body {
+        head.extend(["content-length: ", &length.to_string(), "\r\n"]);
+    }
     head += "\r\n";
     let wait = || {
         while !closed.load(Ordering::SeqCst) {
@@ -206,6 +220,10 @@ fn serve(
         Body::Whole(body) => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)?;
+        }
+        Body::Cut(beginning, _) => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&beginning)?;
         }
         Body::Stalls(beginning) => {
             stream.write_all(head.as_bytes())?;

@@ -79,7 +79,8 @@ pub struct Running {
     pub pid: i32,
     #[serde(default)]
     pub file: PathBuf,
-    pub rss_bytes: u64,
+    #[serde(default)]
+    pub rss_bytes: Option<u64>,
     #[serde(default)]
     pub prefill_tokens_per_second: Option<f64>,
     #[serde(default)]

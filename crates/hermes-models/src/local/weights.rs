@@ -48,9 +48,15 @@ impl Settings {
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
         if is_file {
-            let here = std::path::absolute(&path).unwrap_or(path);
+            let here = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+            // A name must mean the same from everywhere.
+            let name = if path.is_absolute() {
+                name.to_owned()
+            } else {
+                here.display().to_string()
+            };
             return Ok(Weights {
-                name: name.to_owned(),
+                name,
                 path: here,
                 model: None,
             });
@@ -106,4 +112,34 @@ pub fn stem(path: &Path) -> String {
     path.file_stem()
         .map(|stem| stem.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::Config;
+    use hermes_config::home::Home;
+
+    use super::*;
+
+    #[test]
+    fn a_name_means_a_model_of_the_table_or_a_file() {
+        let settings = Settings::new(&Home::at("/h/.hermes"), &Config::default());
+        let known = settings.weights("SmolLM2-135M").unwrap();
+        assert_eq!(known.name, "smollm2-135m");
+        assert_eq!(
+            known.path,
+            Path::new("/h/.hermes/cache/local/SmolLM2-135M-Instruct.Q4_1.gguf")
+        );
+        let own = settings.weights("/models/own.GGUF").unwrap();
+        assert_eq!((own.name.as_str(), own.model), ("/models/own.GGUF", None));
+        let near = settings.weights("own.gguf").unwrap();
+        assert!(near.path.is_absolute() && Path::new(&near.name) == near.path);
+        for other in ["gpt-5", "own.bin", ""] {
+            assert!(settings.weights(other).is_err(), "{other}");
+        }
+        // Profiles share what is large.
+        let profile = Settings::new(&Home::at("/h/.hermes/profiles/work"), &Config::default());
+        assert_eq!(profile.cache, settings.cache);
+        assert_eq!(profile.run, settings.run);
+    }
 }

@@ -724,3 +724,38 @@ fn steps_and_helpers_bring_their_own_fields() {
     let helper = router.auxiliary("title_generation").unwrap();
     assert_eq!(helper.info().context_length, 9_999);
 }
+
+#[test]
+fn local_is_the_built_in_model_unless_an_address_goes_with_it() {
+    let rig = Rig::new().model("local", "");
+    let client = rig.router().primary().unwrap();
+    assert_eq!(client.route().provider, "local");
+    assert_eq!(client.route().model, "smollm2-135m");
+    let info = client.info();
+    assert!(info.local && info.small && !info.tools);
+    assert_eq!(info.context_length, 8_192);
+    // What the section of its own says counts, and what is named counts more.
+    let set = |config: &mut Config| {
+        config.local.get_or_insert_default().model = "qwen3-1.7b".into();
+    };
+    let rig = Rig::new().model("local", "").config(set);
+    assert_eq!(rig.route().model, "qwen3-1.7b");
+    assert!(!rig.router().primary().unwrap().info().small);
+    let rig = rig.pick("smollm2-360m", "hermes-local");
+    assert_eq!(rig.route().model, "smollm2-360m");
+    let unknown = Rig::new().model("local", "gpt-5").error();
+    assert!(unknown.to_string().contains("hermes model local list"));
+
+    // As the original writes an own endpoint.
+    let address = "http://10.0.0.5:8080/v1";
+    let own = Rig::new().model("local", "m").config(|config| {
+        config.model.base_url = address.into();
+        config.model.context_length = Some(32_000);
+    });
+    assert_eq!(own.route().provider, "custom");
+    assert_eq!(own.route().base_url, address);
+    let named = Rig::new().own("local", address, |_| {}).model("local", "m");
+    assert_eq!(named.route().base_url, address);
+    // Who asks for the built-in one gets it all the same.
+    assert_eq!(own.pick("", "hermes-local").route().provider, "local");
+}
