@@ -1,3 +1,8 @@
 //! A small open model that runs on the CPU, in a process of its own.
 
+pub mod chat;
 pub mod engine;
+pub mod eval;
+pub mod grammar;
+pub mod server;
+pub mod talk;

@@ -62,8 +62,8 @@ pub(super) struct Key {
     pub(super) through: u128,
     /// Bytes so far.
     pub(super) depth: u16,
-    /// Not in the middle of a character or an escape: another name may go on from here.
-    pub(super) whole: bool,
+    /// Bytes to the end of the character or the escape in whose middle this is.
+    pub(super) to_whole: u8,
 }
 
 impl Object {
@@ -82,10 +82,7 @@ impl Object {
     }
 
     fn build_keys(&mut self, shortest: &[u32]) {
-        let mut keys = vec![Key {
-            whole: true,
-            ..Key::default()
-        }];
+        let mut keys = vec![Key::default()];
         for (index, property) in self.properties.iter().enumerate() {
             if shortest[property.value as usize] >= NEVER {
                 continue;
@@ -102,11 +99,13 @@ impl Object {
                     keys[at].next.push((byte, to as u32));
                     keys.push(Key {
                         depth: place as u16 + 1,
-                        whole: whole(&property.name[..=place]),
+                        to_whole: u8::MAX,
                         ..Key::default()
                     });
                     to
                 };
+                let to_whole = to_whole(&property.name, place + 1);
+                keys[at].to_whole = keys[at].to_whole.min(to_whole);
                 keys[at].through |= bit;
             }
             keys[at].ends = Some(index as u8);
@@ -116,12 +115,14 @@ impl Object {
     }
 }
 
-/// Whether the inside of a JSON string can stop here.
-fn whole(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(text) else {
-        return false;
+/// Bytes after `from` until the inside of a JSON string can stop.
+fn to_whole(text: &[u8], from: usize) -> u8 {
+    let whole = |to: &usize| {
+        let text = std::str::from_utf8(&text[..*to]).ok();
+        text.is_some_and(|text| serde_json::from_str::<String>(&format!("\"{text}\"")).is_ok())
     };
-    serde_json::from_str::<String>(&format!("\"{text}\"")).is_ok()
+    let to = (from..=text.len()).find(whole).unwrap_or(text.len());
+    (to - from) as u8
 }
 
 /// A grammar that can be followed: nodes, where to begin, and the bytes that each takes at least.

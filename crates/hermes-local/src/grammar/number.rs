@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn whole_numbers_stay_inside_their_bounds() {
-        let range = Range::new(false).at_least(100.0, false).at_most(250.0, false);
+        let range = Range::new(false)
+            .at_least(100.0, false)
+            .at_most(250.0, false);
         assert_eq!(reads(range, "1"), Some(2));
         assert_eq!(reads(range, "250"), Some(0));
         assert_eq!(reads(range, "251"), None);

@@ -1,0 +1,93 @@
+//! What is said, in a form that any template can take.
+
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+    /// Calls that an assistant made.
+    pub calls: Vec<Call>,
+    /// The call that a tool answers, and the tool's name where it is known.
+    pub answers: Option<(String, Option<String>)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub arguments: Value,
+}
+
+/// A tool as it is offered.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: String,
+    pub description: String,
+    pub parameters: Option<Value>,
+}
+
+impl Message {
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            calls: Vec::new(),
+            answers: None,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let mut message = json!({ "role": self.role.name(), "content": self.content });
+        if !self.calls.is_empty() {
+            let calls = self.calls.iter().map(|call| {
+                json!({
+                    "id": call.id,
+                    "type": "function",
+                    "function": { "name": call.name, "arguments": call.arguments },
+                })
+            });
+            message["tool_calls"] = calls.collect();
+        }
+        if let Some((id, name)) = &self.answers {
+            message["tool_call_id"] = json!(id);
+            if let Some(name) = name {
+                message["name"] = json!(name);
+            }
+        }
+        message
+    }
+}
+
+impl Tool {
+    pub(super) fn to_json(&self) -> Value {
+        let none = || json!({ "type": "object", "properties": {} });
+        json!({
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters.clone().unwrap_or_else(none),
+            },
+        })
+    }
+}

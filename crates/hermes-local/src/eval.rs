@@ -1,0 +1,325 @@
+//! How good a model is at calling tools: forty prompts with a few tools, counted honestly.
+//!
+//! A call counts as right if the tool is one of those that fit and its arguments have in them what
+//! the prompt asked for. Where no tool fits, an answer in words is right.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::chat::{Message, Role, Tool};
+use crate::talk::{Ask, Delta, Failure, Session};
+
+const PROMPTS: &str = include_str!("../prompts/prompts.json");
+const TOOLS: &str = include_str!("../prompts/tools.json");
+/// A call of one of these tools is short.
+const ANSWER: usize = 160;
+const SYSTEM: &str = "You are a helpful assistant on a person's computer.";
+/// Tools are offered to models that get so much of the probe right, and are not too eager.
+const ENOUGH: f64 = 0.6;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EvalError {
+    #[error("the prompts of this program cannot be read: {0}")]
+    Prompts(#[from] serde_json::Error),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Prompt {
+    pub prompt: String,
+    /// Calls that are right; none: no call is.
+    pub accept: Vec<Accept>,
+    /// Part of the short set.
+    #[serde(default)]
+    pub probe: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Accept {
+    tool: String,
+    /// Words that each argument has in it.
+    arguments: Map<String, Value>,
+}
+
+impl Accept {
+    fn fits(&self, name: &str, arguments: &Value) -> bool {
+        let has = |(argument, words): (&String, &Value)| {
+            let given = match arguments.get(argument) {
+                Some(Value::String(given)) => given.to_lowercase(),
+                Some(given) => given.to_string(),
+                None => return false,
+            };
+            let words = words
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
+            words
+                .into_iter()
+                .all(|word| given.contains(&word.to_lowercase()))
+        };
+        self.tool == name && self.arguments.iter().all(has)
+    }
+}
+
+pub fn prompts() -> Result<Vec<Prompt>, EvalError> {
+    Ok(serde_json::from_str(PROMPTS)?)
+}
+
+pub fn tools() -> Result<Vec<Tool>, EvalError> {
+    #[derive(Deserialize)]
+    struct Described {
+        name: String,
+        description: String,
+        parameters: Value,
+    }
+    let tools: Vec<Described> = serde_json::from_str(TOOLS)?;
+    let tool = |tool: Described| Tool {
+        name: tool.name,
+        description: tool.description,
+        parameters: Some(tool.parameters),
+    };
+    Ok(tools.into_iter().map(tool).collect())
+}
+
+/// What a model did with a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Right,
+    /// A tool that does not fit, or arguments that do not.
+    Wrong,
+    /// Words where a call was due.
+    Missed,
+    /// A call where none was due.
+    Eager,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Right => "right",
+            Verdict::Wrong => "wrong",
+            Verdict::Missed => "missed",
+            Verdict::Eager => "eager",
+        }
+    }
+}
+
+/// One prompt and what came of it.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    pub prompt: String,
+    pub due: bool,
+    pub verdict: Verdict,
+    pub answer: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub tried: Vec<Tried>,
+    pub time: Duration,
+}
+
+impl Report {
+    fn share(&self, due: bool, verdict: Verdict) -> (usize, usize) {
+        let all = self.tried.iter().filter(|tried| tried.due == due);
+        let counted = all.clone().filter(|tried| tried.verdict == verdict).count();
+        (counted, all.count())
+    }
+
+    /// Whether a model is to be offered tools.
+    pub fn offers_tools(&self) -> bool {
+        let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
+        part(self.share(true, Verdict::Right)) >= ENOUGH
+            && part(self.share(false, Verdict::Right)) >= ENOUGH
+    }
+
+    pub fn to_json(&self) -> Value {
+        let (right, due) = self.share(true, Verdict::Right);
+        let (wrong, _) = self.share(true, Verdict::Wrong);
+        let (missed, _) = self.share(true, Verdict::Missed);
+        let (eager, not_due) = self.share(false, Verdict::Eager);
+        let tried = self.tried.iter().map(|tried| {
+            json!({ "prompt": tried.prompt, "verdict": tried.verdict.name(), "answer": tried.answer })
+        });
+        json!({
+            "tools": self.offers_tools(),
+            "prompts": self.tried.len(),
+            "call_due": due,
+            "right_calls": right,
+            "wrong_calls": wrong,
+            "missed_calls": missed,
+            "no_call_due": not_due,
+            "needless_calls": eager,
+            "seconds": self.time.as_secs_f64(),
+            "tried": tried.collect::<Value>(),
+        })
+    }
+
+    pub fn to_text(&self) -> String {
+        let line = |what: &str, (count, all): (usize, usize)| {
+            let percent = (count * 100 + all / 2) / all.max(1);
+            format!("{what:<24} {count:>2} of {all:>2}  ({percent} %)\n")
+        };
+        let mut text = line("right calls", self.share(true, Verdict::Right));
+        text += &line("wrong calls", self.share(true, Verdict::Wrong));
+        text += &line("calls that were missed", self.share(true, Verdict::Missed));
+        text += &line("calls without need", self.share(false, Verdict::Eager));
+        text += match self.offers_tools() {
+            true => "good enough to be offered tools\n",
+            false => "not good enough to be offered tools: chat only\n",
+        };
+        text
+    }
+}
+
+/// Tries the prompts, all or only those of the probe. `tell` hears of each.
+pub fn run(
+    session: &mut Session,
+    probe: bool,
+    tell: &mut dyn FnMut(&Tried),
+) -> Result<Report, EvalError> {
+    let tools = tools()?;
+    let mut report = Report::default();
+    for prompt in prompts()? {
+        if probe && !prompt.probe {
+            continue;
+        }
+        let mut ask = Ask::new(vec![
+            Message::new(Role::System, SYSTEM),
+            Message::new(Role::User, prompt.prompt.clone()),
+        ]);
+        ask.tools.clone_from(&tools);
+        ask.max_tokens = Some(ANSWER);
+        let mut deltas = Vec::new();
+        let outcome = session.answer(&ask, &mut |delta| deltas.push(delta), &|| {}, &|| false)?;
+        report.time += outcome.used.prefill + outcome.used.decode;
+        let tried = judge(&prompt, &deltas);
+        tell(&tried);
+        report.tried.push(tried);
+    }
+    Ok(report)
+}
+
+fn judge(prompt: &Prompt, deltas: &[Delta]) -> Tried {
+    let mut text = String::new();
+    let mut call = None;
+    let mut arguments = String::new();
+    for delta in deltas {
+        match delta {
+            Delta::Begin => {}
+            Delta::Text(more) => text.push_str(more),
+            Delta::Call { name, .. } => {
+                call.get_or_insert_with(|| name.clone());
+            }
+            Delta::Arguments { index: 0, text } => arguments.push_str(text),
+            Delta::Arguments { .. } => {}
+        }
+    }
+    let due = !prompt.accept.is_empty();
+    let verdict = match &call {
+        None if due => Verdict::Missed,
+        None => Verdict::Right,
+        Some(_) if !due => Verdict::Eager,
+        Some(name) => {
+            let given = serde_json::from_str(&arguments).unwrap_or(Value::Null);
+            let fits = prompt.accept.iter().any(|accept| accept.fits(name, &given));
+            if fits { Verdict::Right } else { Verdict::Wrong }
+        }
+    };
+    Tried {
+        prompt: prompt.prompt.clone(),
+        due,
+        verdict,
+        answer: match call {
+            Some(name) => format!("{name} {arguments}"),
+            None => text,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &str, arguments: &str) -> Vec<Delta> {
+        vec![
+            Delta::Begin,
+            Delta::Call {
+                index: 0,
+                id: String::new(),
+                name: name.to_owned(),
+            },
+            Delta::Arguments {
+                index: 0,
+                text: arguments.to_owned(),
+            },
+        ]
+    }
+
+    #[test]
+    fn there_are_forty_prompts_and_their_tools_exist() {
+        let prompts = prompts().unwrap();
+        assert_eq!(prompts.len(), 40);
+        let tools = tools().unwrap();
+        for prompt in &prompts {
+            for accept in &prompt.accept {
+                let tool = tools.iter().find(|tool| tool.name == accept.tool).unwrap();
+                let known = &tool.parameters.as_ref().unwrap()["properties"];
+                for argument in accept.arguments.keys() {
+                    assert!(known.get(argument).is_some(), "{argument} of {}", tool.name);
+                }
+            }
+        }
+        assert!(
+            prompts
+                .iter()
+                .any(|prompt| prompt.probe && prompt.accept.is_empty())
+        );
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        let prompts = prompts().unwrap();
+        let read = &prompts[0];
+        let hello = prompts
+            .iter()
+            .find(|prompt| prompt.accept.is_empty())
+            .unwrap();
+        let verdict = |prompt, deltas: &[Delta]| judge(prompt, deltas).verdict;
+        assert_eq!(
+            verdict(read, &call("read_file", "{\"path\":\"./Notes.txt\"}")),
+            Verdict::Right
+        );
+        assert_eq!(
+            verdict(read, &call("read_file", "{\"path\":\"a\"}")),
+            Verdict::Wrong
+        );
+        assert_eq!(verdict(read, &call("memory", "{}")), Verdict::Wrong);
+        assert_eq!(
+            verdict(read, &[Delta::Text("notes.txt".to_owned())]),
+            Verdict::Missed
+        );
+        assert_eq!(
+            verdict(hello, &[Delta::Text("Hi".to_owned())]),
+            Verdict::Right
+        );
+        assert_eq!(verdict(hello, &call("memory", "{}")), Verdict::Eager);
+        let mut report = Report::default();
+        assert!(!report.offers_tools());
+        report
+            .tried
+            .push(judge(read, &call("read_file", "{\"path\":\"notes.txt\"}")));
+        report.tried.push(judge(hello, &[]));
+        assert!(report.offers_tools());
+        assert_eq!(report.to_json()["right_calls"], 1);
+        assert!(
+            report
+                .to_text()
+                .starts_with("right calls               1 of  1  (100 %)\n")
+        );
+    }
+}

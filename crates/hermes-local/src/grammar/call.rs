@@ -1,0 +1,192 @@
+//! The choice between text and a call, as a grammar.
+
+use serde_json::{Map, Value, json};
+
+use super::node::{Builder, Grammar, Id, NEVER, Node, Text};
+use super::schema::{Compiler, SchemaError};
+
+/// Calls in one answer.
+const CALLS: usize = 4;
+const NAME: usize = 128;
+
+/// How a family of models writes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// `<tool_call>` around an object with `name` and `arguments`.
+    Tagged,
+    /// The answer is an object with `name` and `parameters`.
+    Bare,
+}
+
+impl Style {
+    /// What begins a call after text.
+    pub fn marker(self) -> &'static str {
+        match self {
+            Style::Tagged => "<tool_call>",
+            Style::Bare => "",
+        }
+    }
+
+    /// What stands before the name.
+    pub fn open(self) -> &'static str {
+        match self {
+            Style::Tagged => "\n{\"name\": \"",
+            Style::Bare => "{\"name\": \"",
+        }
+    }
+
+    /// What stands between the name and the arguments.
+    pub fn middle(self) -> &'static str {
+        match self {
+            Style::Tagged => "\", \"arguments\": ",
+            Style::Bare => "\", \"parameters\": ",
+        }
+    }
+
+    /// What stands after the arguments.
+    pub fn close(self) -> &'static str {
+        match self {
+            Style::Tagged => "}\n</tool_call>",
+            Style::Bare => "}",
+        }
+    }
+
+    /// What stands between two calls.
+    pub fn between(self) -> &'static str {
+        match self {
+            Style::Tagged => "\n",
+            Style::Bare => "",
+        }
+    }
+
+    fn parallel(self) -> bool {
+        self == Style::Tagged
+    }
+}
+
+/// A tool that may be called.
+#[derive(Clone, Debug)]
+pub struct Callable {
+    pub name: String,
+    /// The schema of the arguments; none: there are no arguments.
+    pub parameters: Option<Value>,
+}
+
+/// Whether the model may, must or must not call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    Auto,
+    /// A call of one of the tools, and no text.
+    Required,
+    /// Text only.
+    None,
+}
+
+/// Text or calls of `tools`.
+pub fn calls(
+    style: Style,
+    tools: &[Callable],
+    choice: Choice,
+    parallel: bool,
+) -> Result<Grammar, SchemaError> {
+    let mut builder = Builder::default();
+    let text = Text {
+        marker: style.marker().as_bytes().into(),
+        leads_on: choice == Choice::Auto,
+        not_first: (style == Style::Bare).then_some(b'{'),
+    };
+    if choice == Choice::None {
+        let root = builder.add(Node::Text(text));
+        return Ok(builder.finish(root));
+    }
+    let mut bodies = Vec::with_capacity(tools.len());
+    for tool in tools {
+        let (with_tool, body) = body(builder, style, tool)?;
+        builder = with_tool;
+        bodies.push(body);
+    }
+    let body = builder.either(&bodies);
+    let open = builder.literal(style.open());
+    let close = builder.literal(style.close());
+    let marker = builder.literal(style.marker());
+    let end = builder.literal("");
+    // From the last call to the first: what may follow each.
+    let mut after = end;
+    if parallel && style.parallel() {
+        let between = builder.literal(style.between());
+        for _ in 1..CALLS {
+            let next = builder.sequence(&[between, marker, open, body, close, after]);
+            after = builder.either(&[end, next]);
+        }
+    }
+    let call = [open, body, close, after];
+    let root = match (choice, style) {
+        (Choice::Auto, Style::Tagged) => {
+            let text = builder.add(Node::Text(text));
+            builder.sequence(&[text, open, body, close, after])
+        }
+        (Choice::Auto, Style::Bare) => {
+            let text = builder.add(Node::Text(text));
+            let call = builder.sequence(&call);
+            builder.either(&[text, call])
+        }
+        (Choice::Required | Choice::None, _) => {
+            builder.sequence(&[marker, open, body, close, after])
+        }
+    };
+    finish(builder, root, body)
+}
+
+/// A value by a schema, and nothing else.
+pub fn value(schema: &Value) -> Result<Grammar, SchemaError> {
+    let mut compiler = Compiler::new(schema, Builder::default());
+    let root = compiler.compile(schema)?;
+    finish(compiler.builder, root, root)
+}
+
+fn finish(builder: Builder, root: Id, needed: Id) -> Result<Grammar, SchemaError> {
+    let grammar = builder.finish(root);
+    if grammar.shortest[needed as usize] >= NEVER {
+        return Err(SchemaError::Impossible);
+    }
+    Ok(grammar)
+}
+
+fn body(builder: Builder, style: Style, tool: &Callable) -> Result<(Builder, Id), SchemaError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let length = tool.name.len();
+    if length == 0 || length > NAME || !tool.name.bytes().all(plain) {
+        return Err(SchemaError::ToolName(tool.name.clone()));
+    }
+    let schema = arguments(tool.parameters.as_ref());
+    let mut compiler = Compiler::new(&schema, builder);
+    let arguments = compiler.compile(&schema)?;
+    let mut builder = compiler.builder;
+    let name = builder.literal(format!("{}{}", tool.name, style.middle()));
+    let body = builder.sequence(&[name, arguments]);
+    Ok((builder, body))
+}
+
+/// Arguments are an object. One without a word about its properties has none.
+fn arguments(parameters: Option<&Value>) -> Value {
+    let mut schema = match parameters {
+        Some(Value::Object(schema)) => schema.clone(),
+        _ => Map::new(),
+    };
+    let says = [
+        "properties",
+        "additionalProperties",
+        "$ref",
+        "anyOf",
+        "oneOf",
+        "allOf",
+    ];
+    if !says.iter().any(|keyword| schema.contains_key(*keyword)) {
+        schema.insert("properties".to_owned(), json!({}));
+    }
+    let choice = ["$ref", "anyOf", "oneOf", "allOf"];
+    if !schema.contains_key("type") && !choice.iter().any(|keyword| schema.contains_key(*keyword)) {
+        schema.insert("type".to_owned(), json!("object"));
+    }
+    Value::Object(schema)
+}

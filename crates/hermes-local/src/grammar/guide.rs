@@ -1,0 +1,253 @@
+//! Follows a grammar token by token, and says which tokens may come next.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::node::Grammar;
+use super::state::{Frame, State, enter};
+use super::trie::Vocabulary;
+use crate::engine::Constraint;
+
+/// Masks that are kept for one grammar.
+const MASKS: usize = 256;
+
+/// A grammar with the masks of its states, shared by all answers that follow it.
+pub struct Guided {
+    vocabulary: Rc<Vocabulary>,
+    grammar: Grammar,
+    masks: RefCell<HashMap<Vec<State>, Rc<Mask>>>,
+}
+
+/// The tokens that may come next.
+struct Mask {
+    allowed: Vec<u64>,
+    /// How many bytes more than before complete the text after a token, at most.
+    growth: u32,
+    any: bool,
+}
+
+impl Guided {
+    pub fn new(vocabulary: Rc<Vocabulary>, grammar: Grammar) -> Rc<Self> {
+        Rc::new(Self {
+            vocabulary,
+            grammar,
+            masks: RefCell::default(),
+        })
+    }
+
+    pub fn grammar(&self) -> &Grammar {
+        &self.grammar
+    }
+
+    fn shortest(&self, states: &[State]) -> u32 {
+        let lengths = states.iter().map(|state| state.shortest(&self.grammar));
+        lengths.min().unwrap_or(u32::MAX)
+    }
+
+    fn mask(&self, states: &[State]) -> Rc<Mask> {
+        let key = self.alike(states);
+        if let Some(mask) = self.masks.borrow().get(&key) {
+            return Rc::clone(mask);
+        }
+        let mask = Rc::new(self.look(states, u32::MAX));
+        let mut masks = self.masks.borrow_mut();
+        if masks.len() >= MASKS {
+            masks.clear();
+        }
+        masks.insert(key, Rc::clone(&mask));
+        mask
+    }
+
+    /// The states, the same for all that allow the same tokens: how much room a string still has
+    /// matters only where a token could use it up.
+    fn alike(&self, states: &[State]) -> Vec<State> {
+        let mut key = states.to_vec();
+        if let [state] = &mut key[..]
+            && let Frame::String { need, left, .. } = &mut state.top
+        {
+            let far = self.vocabulary.longest + 1;
+            *need = (*need).min(far);
+            *left = (*left).min(far);
+        }
+        key
+    }
+
+    /// Walks the vocabulary. Tokens after which more than `room` bytes are needed are left out.
+    fn look(&self, states: &[State], room: u32) -> Mask {
+        let vocabulary = &*self.vocabulary;
+        let mut allowed = vec![0_u64; vocabulary.size.div_ceil(64)];
+        let before = self.shortest(states);
+        let mut growth = 0_u32;
+        let mut any = false;
+        // What can follow after each byte of the way down.
+        let mut levels: Vec<Vec<State>> = vec![states.to_vec()];
+        let mut index = 0;
+        while let Some(branch) = vocabulary.nodes.get(index) {
+            let depth = usize::from(branch.depth);
+            if levels.len() <= depth {
+                levels.push(Vec::new());
+            }
+            let (above, below) = levels.split_at_mut(depth);
+            let there = &mut below[0];
+            there.clear();
+            step(&self.grammar, &above[depth - 1], branch.byte, there);
+            if there.is_empty() {
+                index = branch.skip as usize;
+                continue;
+            }
+            if branch.count > 0 {
+                let after = self.shortest(there);
+                if after <= room {
+                    growth = growth.max(after.saturating_sub(before));
+                    any = true;
+                    let tokens = branch.first as usize..;
+                    for token in &vocabulary.tokens[tokens][..usize::from(branch.count)] {
+                        allowed[*token as usize / 64] |= 1 << (token % 64);
+                    }
+                }
+            }
+            index += 1;
+        }
+        Mask {
+            allowed,
+            growth,
+            any,
+        }
+    }
+}
+
+/// All states after one more byte.
+fn step(grammar: &Grammar, states: &[State], byte: u8, out: &mut Vec<State>) {
+    for state in states {
+        state.step(grammar, byte, out);
+    }
+    if out.len() > 1 {
+        let mut index = 1;
+        while index < out.len() {
+            if out[..index].contains(&out[index]) {
+                out.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+}
+
+/// One answer that follows a grammar.
+pub struct Guide {
+    guided: Rc<Guided>,
+    states: Vec<State>,
+    /// Tokens that may still be written.
+    left: u32,
+    ended: bool,
+    lost: bool,
+}
+
+impl Guide {
+    /// `tokens` is how many may be written: where it is not too few from the start, the text is
+    /// complete before they are used up.
+    pub fn new(guided: &Rc<Guided>, tokens: usize) -> Self {
+        let mut states = Vec::new();
+        enter(&guided.grammar, guided.grammar.root, &None, &mut states);
+        Self {
+            guided: Rc::clone(guided),
+            states,
+            left: u32::try_from(tokens).unwrap_or(u32::MAX),
+            ended: false,
+            lost: false,
+        }
+    }
+
+    fn can_end(&self) -> bool {
+        let grammar = &self.guided.grammar;
+        self.states.iter().any(|state| state.can_end(grammar))
+    }
+
+    /// Whether what was written is complete.
+    pub fn complete(&self) -> bool {
+        !self.lost && self.can_end()
+    }
+
+    /// The vocabulary has no token for what must come next.
+    pub fn lost(&self) -> bool {
+        self.lost
+    }
+}
+
+impl Constraint for Guide {
+    fn mask(&mut self, logits: &mut [f32]) {
+        let guided = &self.guided;
+        let shortest = guided.shortest(&self.states);
+        let room = self.left.saturating_sub(1);
+        let mut mask = guided.mask(&self.states);
+        if shortest <= self.left && shortest.saturating_add(mask.growth) > room {
+            mask = Rc::new(guided.look(&self.states, room));
+        }
+        let can_end = self.can_end();
+        if !mask.any && !can_end {
+            self.lost = true;
+        }
+        let ends = &guided.vocabulary.ends;
+        let kept: Vec<f32> = ends
+            .iter()
+            .map(|end| {
+                logits
+                    .get(*end as usize)
+                    .copied()
+                    .unwrap_or(f32::NEG_INFINITY)
+            })
+            .collect();
+        for (chunk, bits) in logits.chunks_mut(64).zip(&mask.allowed) {
+            if *bits == u64::MAX {
+                continue;
+            }
+            for (place, logit) in chunk.iter_mut().enumerate() {
+                if bits & (1 << place) == 0 {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        // A vocabulary may be padded beyond its tokens.
+        let padding = mask.allowed.len() * 64;
+        for logit in logits.iter_mut().skip(padding) {
+            *logit = f32::NEG_INFINITY;
+        }
+        if can_end || self.lost {
+            for (end, kept) in ends.iter().zip(kept) {
+                if let Some(logit) = logits.get_mut(*end as usize) {
+                    // The only way out must be one.
+                    *logit = if mask.any { kept } else { kept.max(0.0) };
+                }
+            }
+        }
+        if self.lost
+            && ends.is_empty()
+            && let Some(logit) = logits.first_mut()
+        {
+            *logit = 0.0;
+        }
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.left = self.left.saturating_sub(1);
+        if self.guided.vocabulary.ends.contains(&token) {
+            self.ended = true;
+            return;
+        }
+        let mut next = Vec::new();
+        for byte in self.guided.vocabulary.pieces.get(token) {
+            next.clear();
+            step(&self.guided.grammar, &self.states, *byte, &mut next);
+            std::mem::swap(&mut self.states, &mut next);
+        }
+        if self.states.is_empty() {
+            self.lost = true;
+        }
+    }
+
+    fn finished(&self) -> bool {
+        let done = |state: &State| state.top == Frame::Done;
+        self.ended || self.lost || (!self.states.is_empty() && self.states.iter().all(done))
+    }
+}

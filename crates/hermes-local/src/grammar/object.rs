@@ -1,0 +1,239 @@
+//! Objects: properties in any order, each once, the required ones before the end.
+
+use super::node::{Grammar, Id, NEVER, Node, Object};
+use super::state::{Frame, State, enter_with, pop};
+use super::text::Inner;
+
+/// Characters of a name that no schema names.
+const NAME: u16 = 64;
+/// Place of a name that is none of the known ones.
+const OTHER: u32 = u32::MAX;
+/// A property that is none of the known ones.
+const EXTRA: u8 = u8::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ObjectAt {
+    Open,
+    First,
+    /// After a comma; one blank may follow.
+    Comma,
+    Blank,
+    /// Inside a name: the place among the known names, characters written, and where in one.
+    Key {
+        key: u32,
+        length: u16,
+        inner: Inner,
+    },
+    Colon {
+        property: u8,
+    },
+    /// After a colon; one blank may follow.
+    Before {
+        property: u8,
+    },
+    Spaced {
+        property: u8,
+    },
+    /// A value is being written, or has just ended.
+    Value,
+}
+
+type At = (Id, u128, ObjectAt);
+
+pub(super) fn step(
+    grammar: &Grammar,
+    state: &State,
+    (node, seen, at): At,
+    byte: u8,
+    out: &mut Vec<State>,
+) {
+    let Node::Object(object) = &grammar.nodes[node as usize] else {
+        return;
+    };
+    let here = |seen, at| state.with(Frame::Object { node, seen, at });
+    let complete = |seen| object.missing(seen, &grammar.shortest).1 == 0;
+    match (at, byte) {
+        (ObjectAt::Open, b'{') => out.push(here(0, ObjectAt::First)),
+        (ObjectAt::First | ObjectAt::Value, b'}') if complete(seen) => {
+            pop(grammar, &state.below, out);
+        }
+        (ObjectAt::Value, b',') if object.has_more(seen) => out.push(here(seen, ObjectAt::Comma)),
+        (ObjectAt::Comma, b' ') => out.push(here(seen, ObjectAt::Blank)),
+        (ObjectAt::First | ObjectAt::Comma | ObjectAt::Blank, b'"') if object.has_more(seen) => {
+            let at = ObjectAt::Key {
+                key: 0,
+                length: 0,
+                inner: Inner::Plain,
+            };
+            out.push(here(seen, at));
+        }
+        (ObjectAt::Key { key, length, inner }, b'"')
+            if inner == Inner::Plain && object.between_characters(key) =>
+        {
+            if let Some(property) = object.named(key, length, seen) {
+                let seen = seen | bit(property);
+                out.push(here(seen, ObjectAt::Colon { property }));
+            }
+        }
+        (ObjectAt::Key { key, length, inner }, _) => {
+            if let Some(at) = object.spell(key, length, inner, seen, byte) {
+                out.push(here(seen, at));
+            }
+        }
+        (ObjectAt::Colon { property }, b':') => {
+            out.push(here(seen, ObjectAt::Before { property }));
+        }
+        (ObjectAt::Before { property }, b' ') => {
+            out.push(here(seen, ObjectAt::Spaced { property }));
+        }
+        (ObjectAt::Before { property } | ObjectAt::Spaced { property }, _) => {
+            if let Some(value) = object.value(property) {
+                let below = here(seen, ObjectAt::Value).push(grammar);
+                enter_with(grammar, value, &below, byte, out);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Bytes that complete the object at the least.
+pub(super) fn left(grammar: &Grammar, node: Id, seen: u128, at: ObjectAt) -> u32 {
+    let Node::Object(object) = &grammar.nodes[node as usize] else {
+        return NEVER;
+    };
+    let shortest = &grammar.shortest;
+    let tail = |seen| {
+        let (bytes, count) = object.missing(seen, shortest);
+        bytes.saturating_add(count + 1)
+    };
+    let value = |property| {
+        let value = object
+            .value(property)
+            .map_or(NEVER, |id| shortest[id as usize]);
+        value.saturating_add(tail(seen | bit(property)))
+    };
+    match at {
+        ObjectAt::Open | ObjectAt::First => {
+            let (bytes, count) = object.missing(seen, shortest);
+            let open = u32::from(at == ObjectAt::Open);
+            bytes.saturating_add(count.saturating_sub(1) + 1 + open)
+        }
+        ObjectAt::Value => tail(seen),
+        ObjectAt::Comma | ObjectAt::Blank => 1 + name_left(grammar, object, seen, 0, 0),
+        ObjectAt::Key { key, length, inner } => {
+            let name = name_left(grammar, object, seen, key, length);
+            name.saturating_add(inner.left())
+        }
+        ObjectAt::Colon { property } => value(property).saturating_add(1),
+        ObjectAt::Before { property } | ObjectAt::Spaced { property } => value(property),
+    }
+}
+
+/// Bytes from inside a name to the end of the object.
+fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u16) -> u32 {
+    let shortest = &grammar.shortest;
+    let tail = |seen| {
+        let (bytes, count) = object.missing(seen, shortest);
+        bytes.saturating_add(count + 1)
+    };
+    let mut best = NEVER;
+    if let Some(extra) = object.extra {
+        // At most two characters more: one, or two where one would make a known name.
+        let more = match object.named(key, length, seen) {
+            Some(EXTRA) => 0,
+            _ => {
+                2 + object
+                    .keys
+                    .get(key as usize)
+                    .map_or(0, |key| u32::from(key.to_whole))
+            }
+        };
+        best = shortest[extra as usize]
+            .saturating_add(more + 2)
+            .saturating_add(tail(seen));
+    }
+    let Some(key) = object.keys.get(key as usize) else {
+        return best;
+    };
+    for (index, property) in object.properties.iter().enumerate() {
+        let bit = 1_u128 << index;
+        if key.through & !seen & bit == 0 {
+            continue;
+        }
+        let name = property.name.len() as u32 - u32::from(key.depth);
+        let length = shortest[property.value as usize]
+            .saturating_add(name + 2)
+            .saturating_add(tail(seen | bit));
+        best = best.min(length);
+    }
+    best
+}
+
+fn bit(property: u8) -> u128 {
+    if property == EXTRA { 0 } else { 1 << property }
+}
+
+impl Object {
+    fn value(&self, property: u8) -> Option<Id> {
+        match property {
+            EXTRA => self.extra,
+            known => self.properties.get(known as usize).map(|known| known.value),
+        }
+    }
+
+    fn has_more(&self, seen: u128) -> bool {
+        self.extra.is_some() || self.keys[0].through & !seen != 0
+    }
+
+    /// Whether a name may end or leave the known ones here.
+    fn between_characters(&self, key: u32) -> bool {
+        self.keys
+            .get(key as usize)
+            .is_none_or(|key| key.to_whole == 0)
+    }
+
+    /// The property whose name is complete; none if it was there already.
+    fn named(&self, key: u32, length: u16, seen: u128) -> Option<u8> {
+        let known = self.keys.get(key as usize);
+        match known.and_then(|key| key.ends) {
+            Some(property) if seen & bit(property) == 0 => Some(property),
+            Some(_) => None,
+            None if length == 0 || self.extra.is_none() => None,
+            None => self.between_characters(key).then_some(EXTRA),
+        }
+    }
+
+    /// One byte more of a name.
+    fn spell(&self, key: u32, length: u16, inner: Inner, seen: u128, byte: u8) -> Option<ObjectAt> {
+        if let Some(known) = self.keys.get(key as usize) {
+            let next = known.next.iter().find(|(edge, _)| *edge == byte);
+            if let Some((_, next)) = next {
+                let there = &self.keys[*next as usize];
+                if there.through & !seen != 0 || self.extra.is_some() {
+                    return Some(ObjectAt::Key {
+                        key: *next,
+                        length: length + 1,
+                        inner: Inner::Plain,
+                    });
+                }
+                return None;
+            }
+            if known.to_whole > 0 {
+                return None;
+            }
+        }
+        self.extra?;
+        if length >= self.longest.max(NAME) + 8 && inner == Inner::Plain {
+            return None;
+        }
+        // No escapes in other names, so that none of them is a known one in disguise.
+        let (begins, inner) = inner
+            .step(byte)
+            .filter(|(_, inner)| *inner != Inner::Escape)?;
+        Some(ObjectAt::Key {
+            key: OTHER,
+            length: length + u16::from(begins),
+            inner,
+        })
+    }
+}

@@ -1,0 +1,306 @@
+//! The routes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::stream;
+use hermes_core::clock::Clock;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::completion::{self, Header, Whole};
+use super::error::ApiError;
+use super::guard::authorize;
+use super::life::{Lease, Life, Question};
+use super::queue::{Answered, Full, Job, Queue, WAITING};
+use super::request::{self, Wanted};
+use super::stats::{self, Stats};
+use crate::engine::Facts;
+use crate::talk::Delta;
+
+/// The largest request: far more than any context holds.
+const BODY: usize = 8_000_000;
+/// Deltas on the way to a client.
+const DELTAS: usize = 64;
+/// A sign of life on a lease.
+const ALIVE: Duration = Duration::from_secs(15);
+
+pub(super) struct App {
+    pub(super) token: String,
+    pub(super) port: u16,
+    /// The model's name on the wire.
+    pub(super) model: String,
+    pub(super) facts: Facts,
+    pub(super) started: i64,
+    pub(super) queue: Arc<Queue>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) life: Arc<Life>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) cancel: CancellationToken,
+}
+
+pub(super) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*name}", get(model))
+        .route("/v1/chat/completions", post(chat))
+        .route("/health", get(health))
+        .route("/lease", get(lease))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_this_way)
+        .layer(from_fn_with_state(Arc::clone(&app), authorize))
+        .with_state(app)
+}
+
+async fn nothing_here() -> ApiError {
+    let message = "there is nothing at this path: this server has /v1/models, \
+                   /v1/chat/completions, /health and /lease";
+    ApiError::new(StatusCode::NOT_FOUND, message).code("not_found")
+}
+
+async fn not_this_way() -> ApiError {
+    let message = "this path does not take this method";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
+}
+
+fn listed(app: &App) -> Value {
+    json!({
+        "id": app.model,
+        "object": "model",
+        "created": app.started,
+        "owned_by": "local",
+        "context_length": app.facts.context,
+        "parameters": app.facts.parameters,
+        "quantisation": app.facts.quantisation,
+    })
+}
+
+async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [listed(&app)] }))
+}
+
+async fn model(State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.uri().path().trim_start_matches("/v1/models/") == app.model {
+        return Json(listed(&app)).into_response();
+    }
+    let message = format!("this server has one model: {}", app.model);
+    ApiError::new(StatusCode::NOT_FOUND, message)
+        .code("model_not_found")
+        .into_response()
+}
+
+async fn health(State(app): State<Arc<App>>) -> Json<Value> {
+    let (prefill, decode) = app.stats.speeds();
+    Json(json!({
+        "status": "ok",
+        "model": app.model,
+        "name": app.facts.name,
+        "context": app.facts.context,
+        "rss_bytes": stats::resident(),
+        "prefill_tokens_per_second": prefill,
+        "decode_tokens_per_second": decode,
+        "requests": app.stats.requests(),
+        "generated_tokens": app.stats.tokens(),
+        "busy": app.stats.busy(),
+        "waiting": app.queue.waiting(),
+        "idle_seconds": app.life.idle_for().as_secs_f64(),
+        "leases": app.life.leases(),
+    }))
+}
+
+/// Stays open as long as the client wants the server to live.
+async fn lease(State(app): State<Arc<App>>) -> Response {
+    let lease = app.life.lease();
+    let lines = stream::unfold((lease, true), |(lease, first): (Lease, bool)| async move {
+        if !first {
+            tokio::time::sleep(ALIVE).await;
+        }
+        Some((
+            Ok::<_, Infallible>(Bytes::from_static(b": alive\n\n")),
+            (lease, false),
+        ))
+    });
+    events(Body::from_stream(lines))
+}
+
+fn events(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// An answer on its way. Dropped, as when the client goes away, it is not wanted any more.
+struct Answering {
+    deltas: mpsc::Receiver<Delta>,
+    done: oneshot::Receiver<Answered>,
+    header: Header,
+    /// Usage as a chunk of its own.
+    usage: bool,
+    _cancel: DropGuard,
+    _question: Question,
+}
+
+async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let body = whole_body(request).await?;
+    let wanted = request::read(&body)?;
+    let stream = wanted.stream;
+    let mut answering = enqueue(&app, wanted)?;
+    // What is wrong with the request is told before the first byte of an answer.
+    match answering.deltas.recv().await {
+        Some(Delta::Begin) => {}
+        _ => return Err(answering.failure().await),
+    }
+    if stream {
+        return Ok(answering.stream());
+    }
+    answering.whole().await
+}
+
+async fn whole_body(request: Request) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the request is larger than {BODY} bytes, or came only in part");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
+    };
+    // One that says beforehand that it is too large is not read.
+    let length = request.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length > Some(BODY) {
+        return Err(too_large());
+    }
+    let read = axum::body::to_bytes(request.into_body(), BODY).await;
+    read.map_err(|_| too_large())
+}
+
+fn enqueue(app: &Arc<App>, wanted: Wanted) -> Result<Answering, ApiError> {
+    let (tell, deltas) = mpsc::channel(DELTAS);
+    let (finish, done) = oneshot::channel();
+    let cancel = app.cancel.child_token();
+    let question = app.life.question();
+    let job = Job {
+        ask: wanted.ask,
+        cancel: cancel.clone(),
+        deltas: tell,
+        done: finish,
+    };
+    app.queue.push(job).map_err(|Full| {
+        let message = format!("{WAITING} requests wait for the model already: try again");
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, message)
+            .code("queue_full")
+            .retry_after(2)
+    })?;
+    let header = Header {
+        id: format!("chatcmpl-{:024x}", rand::random::<u128>() >> 32),
+        created: app.clock.now().timestamp(),
+        model: app.model.clone(),
+    };
+    Ok(Answering {
+        deltas,
+        done,
+        header,
+        usage: wanted.usage,
+        _cancel: cancel.drop_guard(),
+        _question: question,
+    })
+}
+
+impl Answering {
+    async fn end(&mut self) -> Answered {
+        let gone = |_| Answered {
+            rest: Vec::new(),
+            result: Err(crate::talk::Failure::Cancelled),
+        };
+        (&mut self.done).await.unwrap_or_else(gone)
+    }
+
+    async fn failure(mut self) -> ApiError {
+        match self.end().await.result {
+            Err(failure) => failure.into(),
+            Ok(_) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer is lost"),
+        }
+    }
+
+    async fn whole(mut self) -> Result<Response, ApiError> {
+        let mut said = Whole::default();
+        while let Some(delta) = self.deltas.recv().await {
+            said.add(delta);
+        }
+        let answered = self.end().await;
+        let outcome = answered.result?;
+        answered.rest.into_iter().for_each(|delta| said.add(delta));
+        Ok(Json(self.header.whole(&said, &outcome)).into_response())
+    }
+
+    fn stream(self) -> Response {
+        let mut first = String::new();
+        let role = json!({ "role": "assistant", "content": "" });
+        event(&mut first, &self.header.chunk(role, None).into());
+        let frames = stream::unfold((Some(self), first), |(answering, mut frame)| async move {
+            let mut answering = answering?;
+            if !frame.is_empty() {
+                return Some((frame_of(frame), (Some(answering), String::new())));
+            }
+            // Deltas without words make no frame.
+            while frame.is_empty() {
+                let Some(delta) = answering.deltas.recv().await else {
+                    answering.last(&mut frame).await;
+                    return Some((frame_of(frame), (None, String::new())));
+                };
+                answering.tell(delta, &mut frame);
+            }
+            Some((frame_of(frame), (Some(answering), String::new())))
+        });
+        events(Body::from_stream(frames))
+    }
+
+    fn tell(&self, delta: Delta, frame: &mut String) {
+        if let Some(delta) = completion::delta(delta) {
+            event(frame, &self.header.chunk(delta, None).into());
+        }
+    }
+
+    /// What is left to tell, the reason why it ended, and usage.
+    async fn last(&mut self, frame: &mut String) {
+        let answered = self.end().await;
+        for delta in answered.rest {
+            self.tell(delta, frame);
+        }
+        match answered.result {
+            Ok(outcome) => {
+                let mut chunk = self.header.chunk(json!({}), Some(outcome.finish));
+                if !self.usage {
+                    let usage = completion::usage(&outcome.used);
+                    chunk.insert("usage".to_owned(), usage);
+                }
+                event(frame, &chunk.into());
+                if self.usage {
+                    event(frame, &self.header.usage(&outcome.used).into());
+                }
+                frame.push_str("data: [DONE]\n\n");
+            }
+            Err(failure) => event(frame, &ApiError::from(failure).to_json()),
+        }
+    }
+}
+
+fn event(frame: &mut String, data: &Value) {
+    frame.push_str("data: ");
+    frame.push_str(&data.to_string());
+    frame.push_str("\n\n");
+}
+
+fn frame_of(frame: String) -> Result<Bytes, Infallible> {
+    Ok(Bytes::from(frame))
+}

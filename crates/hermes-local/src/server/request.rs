@@ -1,0 +1,463 @@
+//! What clients send: OpenAI's chat completion request.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use crate::chat::{Call, Message, Role, Thinking, Tool};
+use crate::grammar::Choice;
+use crate::talk::{Ask, Shape};
+
+/// Where the request does not say: small models lose the thread when they are let loose.
+const TEMPERATURE: f32 = 0.2;
+const TOP_P: f32 = 0.9;
+const STOPS: usize = 16;
+const TOOLS: usize = 128;
+
+/// What to answer, and how the answer is sent.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) ask: Ask,
+    pub(super) stream: bool,
+    /// Usage as an event of its own.
+    pub(super) usage: bool,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    messages: Vec<Said>,
+    #[serde(default)]
+    tools: Option<Vec<Offered>>,
+    #[serde(default)]
+    tool_choice: Option<Value>,
+    #[serde(default)]
+    parallel_tool_calls: Option<bool>,
+    #[serde(default)]
+    temperature: Option<f32>,
+    #[serde(default)]
+    top_p: Option<f32>,
+    #[serde(default)]
+    seed: Option<i64>,
+    #[serde(default)]
+    max_tokens: Option<u32>,
+    #[serde(default)]
+    max_completion_tokens: Option<u32>,
+    #[serde(default)]
+    stop: Option<Stops>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    n: Option<u32>,
+    #[serde(default)]
+    logprobs: Option<bool>,
+    #[serde(default)]
+    response_format: Option<Value>,
+    #[serde(default)]
+    chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stops {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    role: String,
+    #[serde(default)]
+    content: Option<Content>,
+    #[serde(default)]
+    tool_calls: Option<Vec<Called>>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+struct Part {
+    r#type: String,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Called {
+    #[serde(default)]
+    id: Option<String>,
+    function: CalledFunction,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction {
+    name: String,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Offered {
+    #[serde(default)]
+    r#type: Option<String>,
+    function: OfferedFunction,
+}
+
+#[derive(Deserialize)]
+struct OfferedFunction {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    parameters: Option<Value>,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
+    let body: Body = serde_json::from_slice(bytes).map_err(|error| {
+        ApiError::bad(format!(
+            "the request is no chat completion request: {error}"
+        ))
+        .code("invalid_request")
+    })?;
+    refuse(&body)?;
+    let tools = tools(body.tools.unwrap_or_default())?;
+    let (choice, only) = choice(body.tool_choice.as_ref(), &tools)?;
+    let stops = match body.stop {
+        None => Vec::new(),
+        Some(Stops::One(stop)) => vec![stop],
+        Some(Stops::Many(stops)) => stops,
+    };
+    if stops.len() > STOPS {
+        let message = format!("at most {STOPS} stop sequences are possible");
+        return Err(ApiError::bad(message).param("stop"));
+    }
+    let thinking = body.chat_template_kwargs.as_ref();
+    let thinking = match thinking.and_then(|values| values.get("enable_thinking")) {
+        Some(Value::Bool(true)) => Thinking::On,
+        _ => Thinking::Off,
+    };
+    let ask = Ask {
+        messages: messages(body.messages)?,
+        tools,
+        choice,
+        only,
+        parallel: body.parallel_tool_calls.unwrap_or(true),
+        shape: shape(body.response_format.as_ref())?,
+        thinking,
+        temperature: between(body.temperature, TEMPERATURE, 2.0, "temperature")?,
+        top_p: between(body.top_p, TOP_P, 1.0, "top_p")?,
+        seed: body.seed.map_or_else(rand::random, |seed| seed as u64),
+        max_tokens: max_tokens(body.max_completion_tokens.or(body.max_tokens))?,
+        stops,
+    };
+    let options = body.stream_options;
+    Ok(Wanted {
+        ask,
+        stream: body.stream.unwrap_or(false),
+        usage: options
+            .and_then(|options| options.include_usage)
+            .unwrap_or(false),
+    })
+}
+
+/// What would be passed over in silence otherwise.
+fn refuse(body: &Body) -> Result<(), ApiError> {
+    if body.n.is_some_and(|n| n != 1) {
+        return Err(ApiError::bad("this server gives one answer: n must be 1").param("n"));
+    }
+    if body.logprobs == Some(true) {
+        let message = "this server does not tell log probabilities";
+        return Err(ApiError::bad(message).param("logprobs"));
+    }
+    Ok(())
+}
+
+fn between(
+    given: Option<f32>,
+    default: f32,
+    most: f32,
+    name: &'static str,
+) -> Result<f32, ApiError> {
+    let value = given.unwrap_or(default);
+    if (0.0..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(ApiError::bad(format!("{name} is between 0 and {most}, not {value}")).param(name))
+}
+
+fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ApiError> {
+    match given {
+        Some(0) => Err(ApiError::bad("max_tokens is at least 1").param("max_tokens")),
+        given => Ok(given.map(|tokens| tokens as usize)),
+    }
+}
+
+fn messages(said: Vec<Said>) -> Result<Vec<Message>, ApiError> {
+    if said.is_empty() {
+        return Err(ApiError::bad("messages is empty").param("messages"));
+    }
+    let mut messages: Vec<Message> = Vec::with_capacity(said.len());
+    for (index, said) in said.into_iter().enumerate() {
+        let wrong = |what: String| {
+            let message = format!("messages[{index}]: {what}");
+            ApiError::bad(message)
+                .param("messages")
+                .code("invalid_messages")
+        };
+        let role = match said.role.as_str() {
+            "system" | "developer" => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "tool" => Role::Tool,
+            other => return Err(wrong(format!("there is no role {other:?}"))),
+        };
+        let mut message = Message::new(role, content(said.content).map_err(wrong)?);
+        for call in said.tool_calls.unwrap_or_default() {
+            message.calls.push(called(call).map_err(wrong)?);
+        }
+        if role == Role::Tool {
+            let id = said.tool_call_id.unwrap_or_default();
+            let calls = messages.iter().flat_map(|message| &message.calls);
+            let called = calls.filter(|call| call.id == id).last();
+            let name = said.name.or_else(|| called.map(|call| call.name.clone()));
+            message.answers = Some((id, name));
+        }
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn content(content: Option<Content>) -> Result<String, String> {
+    let parts = match content {
+        None => return Ok(String::new()),
+        Some(Content::Text(text)) => return Ok(text),
+        Some(Content::Parts(parts)) => parts,
+    };
+    let mut all = String::new();
+    for part in parts {
+        match (part.r#type.as_str(), part.text) {
+            ("text" | "input_text" | "output_text", Some(text)) => {
+                if !all.is_empty() {
+                    all.push('\n');
+                }
+                all.push_str(&text);
+            }
+            ("image_url" | "input_image" | "image", _) => {
+                return Err("this model cannot see images: send text".to_owned());
+            }
+            (other, _) => {
+                return Err(format!(
+                    "a part of type {other:?} cannot be read: send text"
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn called(call: Called) -> Result<Call, String> {
+    let name = call.function.name;
+    let arguments = match call.function.arguments {
+        None => Value::Object(Map::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
+        // What a model wrote once, well-formed or not, is shown as it was.
+        Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        Some(value @ Value::Object(_)) => value,
+        Some(_) => {
+            return Err(format!(
+                "the arguments of the call of {name:?} are no object"
+            ));
+        }
+    };
+    Ok(Call {
+        id: call.id.unwrap_or_default(),
+        name,
+        arguments,
+    })
+}
+
+fn tools(offered: Vec<Offered>) -> Result<Vec<Tool>, ApiError> {
+    if offered.len() > TOOLS {
+        let message = format!("at most {TOOLS} tools are possible");
+        return Err(ApiError::bad(message).param("tools"));
+    }
+    let mut tools: Vec<Tool> = Vec::with_capacity(offered.len());
+    for tool in offered {
+        let kind = tool.r#type.as_deref().unwrap_or("function");
+        if kind != "function" {
+            let message = format!("a tool of type {kind:?} cannot be used: only functions can");
+            return Err(ApiError::bad(message).param("tools"));
+        }
+        if tools.iter().any(|known| known.name == tool.function.name) {
+            let message = format!("there are two tools called {:?}", tool.function.name);
+            return Err(ApiError::bad(message).param("tools"));
+        }
+        tools.push(Tool {
+            name: tool.function.name,
+            description: tool.function.description.unwrap_or_default(),
+            parameters: tool.function.parameters.filter(|schema| !schema.is_null()),
+        });
+    }
+    Ok(tools)
+}
+
+fn choice(given: Option<&Value>, tools: &[Tool]) -> Result<(Choice, Option<String>), ApiError> {
+    let wrong = |message: String| ApiError::bad(message).param("tool_choice");
+    match given {
+        None | Some(Value::Null) => return Ok((Choice::Auto, None)),
+        Some(Value::String(name)) => match name.as_str() {
+            "auto" => return Ok((Choice::Auto, None)),
+            "none" => return Ok((Choice::None, None)),
+            "required" if tools.is_empty() => {
+                return Err(wrong(
+                    "a call is required, but no tool is offered".to_owned(),
+                ));
+            }
+            "required" => return Ok((Choice::Required, None)),
+            _ => {}
+        },
+        Some(value) => {
+            if let Some(Value::String(name)) = value.pointer("/function/name") {
+                if tools.iter().any(|tool| tool.name == *name) {
+                    return Ok((Choice::Required, Some(name.clone())));
+                }
+                return Err(wrong(format!("the tool {name:?} is not offered")));
+            }
+        }
+    }
+    Err(wrong(
+        "tool_choice is \"auto\", \"none\", \"required\" or the name of a function".to_owned(),
+    ))
+}
+
+fn shape(given: Option<&Value>) -> Result<Shape, ApiError> {
+    let Some(given) = given.filter(|given| !given.is_null()) else {
+        return Ok(Shape::Text);
+    };
+    match given.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(Shape::Text),
+        Some("json_object") => Ok(Shape::Json(serde_json::json!({ "type": "object" }))),
+        Some("json_schema") => match given.pointer("/json_schema/schema") {
+            Some(schema) => Ok(Shape::Json(schema.clone())),
+            None => Err(ApiError::bad("json_schema has no schema").param("response_format")),
+        },
+        _ => {
+            let message = "response_format is of type text, json_object or json_schema";
+            Err(ApiError::bad(message).param("response_format"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(body: &Value) -> String {
+        let error = read(body.to_string().as_bytes()).unwrap_err();
+        let message = error.to_json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        message
+    }
+
+    fn with(key: &str, value: Value) -> Value {
+        let mut body = json!({ "messages": [{ "role": "user", "content": "Hi" }] });
+        body[key] = value;
+        body
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said() {
+        let image = json!([{ "role": "user", "content": [
+            { "type": "text", "text": "What is this?" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,AA" } },
+        ]}]);
+        assert_eq!(
+            refused(&with("messages", image)),
+            "messages[0]: this model cannot see images: send text"
+        );
+        assert_eq!(refused(&with("messages", json!([]))), "messages is empty");
+        assert_eq!(
+            refused(&with(
+                "messages",
+                json!([{ "role": "robot", "content": "x" }])
+            )),
+            "messages[0]: there is no role \"robot\""
+        );
+        assert_eq!(
+            refused(&with("n", json!(2))),
+            "this server gives one answer: n must be 1"
+        );
+        assert_eq!(
+            refused(&with("temperature", json!(3))),
+            "temperature is between 0 and 2, not 3"
+        );
+        assert_eq!(
+            refused(&with("tool_choice", json!("required"))),
+            "a call is required, but no tool is offered"
+        );
+        assert_eq!(
+            refused(&with("max_tokens", json!(0))),
+            "max_tokens is at least 1"
+        );
+        assert!(refused(&with("stop", json!(3))).contains("no chat completion request"));
+    }
+
+    #[test]
+    fn a_whole_conversation_is_read() {
+        let tool = json!({ "type": "function", "function": { "name": "look", "parameters": {} } });
+        let body = json!({
+            "model": "anything",
+            "messages": [
+                { "role": "developer", "content": "Be brief." },
+                { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
+                { "role": "assistant", "content": null, "tool_calls": [
+                    { "id": "c1", "type": "function", "function": { "name": "look", "arguments": "{\"a\": 1}" } },
+                ]},
+                { "role": "tool", "tool_call_id": "c1", "content": "seen" },
+            ],
+            "tools": [tool],
+            "tool_choice": { "type": "function", "function": { "name": "look" } },
+            "stop": "END",
+            "seed": 7,
+            "max_tokens": 5,
+            "max_completion_tokens": 6,
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        });
+        let wanted = read(body.to_string().as_bytes()).unwrap();
+        assert!(wanted.stream && wanted.usage);
+        let ask = wanted.ask;
+        assert_eq!(ask.messages[0].role, Role::System);
+        assert_eq!(ask.messages[1].content, "a\nb");
+        assert_eq!(ask.messages[2].calls[0].arguments, json!({ "a": 1 }));
+        assert_eq!(
+            ask.messages[3].answers,
+            Some(("c1".to_owned(), Some("look".to_owned())))
+        );
+        assert_eq!(
+            (ask.choice, ask.only.as_deref()),
+            (Choice::Required, Some("look"))
+        );
+        assert_eq!((ask.max_tokens, ask.seed), (Some(6), 7));
+        assert_eq!(ask.stops, ["END"]);
+    }
+}

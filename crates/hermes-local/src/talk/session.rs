@@ -1,0 +1,244 @@
+//! An open model with its template, its vocabulary and the grammars in use.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::answer::{Answer, Delta};
+use super::ask::{Ask, Shape};
+use super::model::Model;
+use crate::chat::{ChatError, Protect, Template};
+use crate::engine::{Constraint, End, EngineError, Facts, Sampling};
+use crate::grammar::{self, Choice, Guide, Guided, SchemaError, Style, Vocabulary};
+
+/// Tokens of an answer where the question does not say.
+const ANSWER: usize = 2048;
+/// Grammars that are kept, with their masks.
+const GRAMMARS: usize = 4;
+
+pub struct Session {
+    model: Box<dyn Model>,
+    template: Template,
+    vocabulary: Rc<Vocabulary>,
+    grammars: Vec<(String, Rc<Guided>)>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    Length,
+    Calls,
+}
+
+/// Tokens that an answer took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    pub prompt: usize,
+    /// Tokens of the prompt that were known from before.
+    pub reused: usize,
+    pub generated: usize,
+    pub prefill: Duration,
+    pub decode: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    pub finish: Finish,
+    pub used: Used,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Tools(SchemaError),
+    #[error("{0}")]
+    Chat(#[from] ChatError),
+    #[error(
+        "the conversation has {prompt} tokens, but this model has room for {context} in all: \
+         make it shorter"
+    )]
+    TooLong { prompt: usize, context: usize },
+    #[error("a call of these tools takes up to {least} tokens: raise max_tokens")]
+    TooFewTokens { least: usize },
+    #[error("cancelled")]
+    Cancelled,
+    #[error("the model failed: {0}")]
+    Engine(#[from] EngineError),
+    #[error("this model's vocabulary cannot spell what the schema asks for")]
+    Unspeakable,
+    #[error("the model's process had an error inside and begins anew")]
+    Panicked,
+}
+
+impl Session {
+    pub fn new(model: Box<dyn Model>) -> Result<Self, ChatError> {
+        let facts = model.facts();
+        let size = facts.vocabulary as u32;
+        let special = (0..size).filter(|id| model.is_special(*id));
+        let texts = special.map(|id| String::from_utf8_lossy(model.piece(id)).into_owned());
+        let template = Template::new(facts, Protect::new(texts.collect()))?;
+        let vocabulary = Vocabulary::new(facts.vocabulary, &facts.ends, |id| {
+            if model.is_special(id) {
+                &[]
+            } else {
+                model.piece(id)
+            }
+        });
+        Ok(Self {
+            vocabulary: Rc::new(vocabulary),
+            model,
+            template,
+            grammars: Vec::new(),
+        })
+    }
+
+    pub fn facts(&self) -> &Facts {
+        self.model.facts()
+    }
+
+    /// Answers. `tell` gets the answer as it comes; when `stop` says so, nobody wants it any more.
+    /// `on_token` is called for each token.
+    pub fn answer(
+        &mut self,
+        ask: &Ask,
+        tell: &mut dyn FnMut(Delta),
+        on_token: &dyn Fn(),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Failure> {
+        let rendered = self
+            .template
+            .render(&ask.messages, &ask.tools, ask.thinking)?;
+        let model = &self.model;
+        let prompt = self
+            .template
+            .tokens_with(&rendered, |text, special| model.encode(text, special));
+        let context = model.facts().context;
+        let room = context.saturating_sub(prompt.len());
+        if room == 0 {
+            let prompt = prompt.len();
+            return Err(Failure::TooLong { prompt, context });
+        }
+        let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
+        let (style, guided) = self.guided(ask)?;
+        let mut guide = match &guided {
+            Some(guided) => {
+                let least = guided.grammar().shortest() as usize;
+                if least > max_tokens {
+                    return Err(match ask.max_tokens {
+                        Some(most) if most < room => Failure::TooFewTokens { least },
+                        _ => Failure::TooLong {
+                            prompt: prompt.len(),
+                            context,
+                        },
+                    });
+                }
+                Some(Guide::new(guided, max_tokens))
+            }
+            None => None,
+        };
+        if stop() {
+            return Err(Failure::Cancelled);
+        }
+        tell(Delta::Begin);
+        let sampling = Sampling {
+            temperature: ask.temperature,
+            top_p: ask.top_p,
+            seed: ask.seed,
+            max_tokens,
+        };
+        let constraint = guide.as_mut().map(|guide| guide as &mut dyn Constraint);
+        let mut answer = Answer::new(style, &ask.stops);
+        let vocabulary = Rc::clone(&self.vocabulary);
+        let stopped = Cell::new(false);
+        let mut told = Vec::new();
+        let done = self.model.generate(
+            &prompt,
+            &sampling,
+            constraint,
+            &mut |token| {
+                on_token();
+                stopped.set(answer.feed(vocabulary.piece(token), call_id, &mut told));
+                told.drain(..).for_each(&mut *tell);
+                if stopped.get() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+            stop,
+        )?;
+        if done.end == End::Stopped {
+            return Err(Failure::Cancelled);
+        }
+        if guide.as_ref().is_some_and(Guide::lost) {
+            return Err(Failure::Unspeakable);
+        }
+        // What is complete with the very last token is complete.
+        let whole = guide.is_some_and(|guide| guide.finished());
+        let calls = answer.calls();
+        if !stopped.get() {
+            answer.finish(&mut told);
+            told.into_iter().for_each(tell);
+        }
+        let finish = match done.end {
+            End::Length if !whole => Finish::Length,
+            _ if calls > 0 => Finish::Calls,
+            _ => Finish::Stop,
+        };
+        let used = Used {
+            prompt: done.prompt,
+            reused: done.reused,
+            generated: done.generated,
+            prefill: done.prefill,
+            decode: done.decode,
+        };
+        Ok(Outcome { finish, used })
+    }
+
+    /// What the answer must follow, and how calls in it are written.
+    fn guided(&mut self, ask: &Ask) -> Result<(Option<Style>, Option<Rc<Guided>>), Failure> {
+        let style = self.template.style();
+        let callable = ask.callable();
+        let key = match &ask.shape {
+            _ if !callable.is_empty() => {
+                let tools = callable
+                    .iter()
+                    .map(|tool| json!([tool.name, tool.parameters]));
+                let tools: serde_json::Value = tools.collect();
+                format!("{:?} {} {tools}", ask.choice, ask.parallel)
+            }
+            Shape::Json(schema) => schema.to_string(),
+            Shape::Text => return Ok((None, None)),
+        };
+        let known = self.grammars.iter().position(|(known, _)| *known == key);
+        let guided = match known {
+            // The one used last is the last to go.
+            Some(at) => self.grammars.remove(at).1,
+            None => {
+                let grammar = match &ask.shape {
+                    _ if !callable.is_empty() => {
+                        grammar::calls(style, &callable, ask.choice, ask.parallel)
+                    }
+                    Shape::Json(schema) => grammar::value(schema),
+                    Shape::Text => return Ok((None, None)),
+                };
+                let grammar = grammar.map_err(Failure::Tools)?;
+                Guided::new(Rc::clone(&self.vocabulary), grammar)
+            }
+        };
+        if self.grammars.len() >= GRAMMARS {
+            self.grammars.remove(0);
+        }
+        self.grammars.push((key, Rc::clone(&guided)));
+        let calls = !callable.is_empty() && ask.choice != Choice::None;
+        Ok((calls.then_some(style), Some(guided)))
+    }
+}
+
+fn call_id() -> String {
+    format!("call_{:024x}", rand::random::<u128>() >> 32)
+}
