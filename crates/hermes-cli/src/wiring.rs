@@ -29,6 +29,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelRouter, Route, RouteError};
 use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
+use hermes_gateway::hooks::Hooks;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_store::memory::MemoryFiles;
@@ -386,14 +387,18 @@ impl Chat {
             place: &place,
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
-        let choice = tool_choice(args, &config, place.platform(&source));
+        let platform = place.platform(&source);
+        let choice = match (&args.toolsets, &place.stock) {
+            (None, Some(stock)) => stock.choice(platform),
+            _ => tool_choice(args, &config, platform),
+        };
         let tools = home_tools(args, &choice, store_tools, others, place.feed(mcp.clone()))?;
         let read = hands.read.clone();
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: hooks::around(&tools, (cx, &config), place.stock.is_some()),
+            tools: hooks::around(&tools, hooks_of(cx, &config, &place)),
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),
@@ -510,6 +515,13 @@ fn home_tools(
     feed: Option<Arc<dyn ToolFeed>>,
 ) -> Result<HomeTools, Failure> {
     let mut tools = HomeTools::new(deps, others, choice);
+fn hooks_of(cx: &Context, config: &Config, place: &Place) -> Hooks {
+    match &place.stock {
+        Some(stock) => stock.hooks(),
+        None => hooks::of(cx, config, false),
+    }
+}
+
     if let Some(feed) = feed {
         tools = tools.with_feed(feed);
     }

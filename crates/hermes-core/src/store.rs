@@ -33,6 +33,18 @@ pub trait SessionStore: Send + Sync {
             self.append(&id, items).await
         })
     }
+    /// Appends an answer and what it cost. In one transaction where the store can.
+    fn append_with<'a>(
+        &'a self,
+        id: &'a SessionId,
+        items: Vec<NewItem>,
+        usage: UsageEntry,
+    ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
+        Box::pin(async move {
+            self.update(id, SessionUpdate::Usage(usage)).await?;
+            self.append(id, items).await
+        })
+    }
     /// The session and the part of its log that the model sees. `None`: no such session.
     fn load<'a>(
         &'a self,

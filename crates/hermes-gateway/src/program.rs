@@ -41,6 +41,8 @@ pub struct Opening {
     pub model: Option<String>,
     pub provider: Option<String>,
     /// `None`: those that the configuration gives to `source`.
+    /// The id was made up just now: no session has it, and none needs to be looked for.
+    pub fresh: bool,
     pub toolsets: Option<Vec<String>>,
     pub skills: Vec<String>,
     /// Text that follows the system prompt: where this conversation takes place.

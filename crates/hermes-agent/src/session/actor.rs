@@ -278,7 +278,7 @@ impl Actor {
                 self.conv.taint.mark();
             }
             let item = Item::new(Message::Tool(result), Origin::Tool, now);
-            self.conv.commit(&*store, item, None).await?;
+            self.conv.commit(&*store, item, None, None).await?;
         }
         if !mended.reports.is_empty() {
             if mended.reports.iter().any(|report| fence::is_fenced(report)) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use chrono::NaiveDate;
 use hermes_core::ids::{RowId, SessionId};
 use hermes_core::model::{ModelClient, Route};
-use hermes_core::store::{NewItem, NewSession, SessionStore, SessionUpdate, StoreError};
+use hermes_core::store::{
+    NewItem, NewSession, SessionStore, SessionUpdate, StoreError, UsageEntry,
+};
 use hermes_core::tool::Taint;
 
 use crate::compress::{Compactor, Window};
@@ -105,12 +107,13 @@ impl Conversation {
         }
     }
 
-    /// Stores an item, then adds it to the log. The session's row comes first.
+    /// Stores an item and what it cost, then adds it to the log. The session's row comes first.
     pub(crate) async fn commit(
         &mut self,
         store: &dyn SessionStore,
         item: Item,
         platform_message_id: Option<String>,
+        cost: Option<UsageEntry>,
     ) -> Result<RowId, StoreError> {
         if self.reopen {
             store.update(&self.id, SessionUpdate::Reopen).await?;
@@ -120,12 +123,18 @@ impl Conversation {
             platform_message_id,
             ..item.to_new()
         };
-        let rows = match &self.unwritten {
-            Some(session) => {
+        let items = vec![new];
+        let rows = match (&self.unwritten, cost) {
+            (Some(session), cost) => {
                 let session = NewSession::clone(session);
-                store.begin_with(session, vec![new]).await?
+                let rows = store.begin_with(session, items).await?;
+                if let Some(cost) = cost {
+                    store.update(&self.id, SessionUpdate::Usage(cost)).await?;
+                }
+                rows
             }
-            None => store.append(&self.id, vec![new]).await?,
+            (None, Some(cost)) => store.append_with(&self.id, items, cost).await?,
+            (None, None) => store.append(&self.id, items).await?,
         };
         self.unwritten = None;
         let row = rows.first().copied().ok_or_else(|| StoreError::Database {

@@ -107,6 +107,8 @@ pub(crate) struct Turn<'a> {
     tool_calls: u32,
     /// Writes that failed and were not done again: file or tool, and the error.
     failed_writes: BTreeMap<String, String>,
+    /// What the last call cost, until that is stored.
+    owed: Option<UsageEntry>,
     /// Compactions since the last call.
     passes: u32,
     /// Raw estimate of the tools array.
@@ -133,6 +135,7 @@ impl<'a> Turn<'a> {
             failed_writes: BTreeMap::new(),
             warned_blind_cap: false,
             warned_blocked: false,
+            owed: None,
             passes: 0,
             tools_tokens: 0,
             specs: Arc::new([]),
@@ -169,6 +172,10 @@ impl<'a> Turn<'a> {
         loop {
             if self.scope.cancel.is_cancelled() {
                 return Err(TurnExit::Interrupted);
+            }
+            // An answer is stored together with what it cost.
+            if !matches!(state, State::Judge(_)) {
+                self.settle().await?;
             }
             state = match state {
                 State::Prepare => self.prepare().await?,
@@ -372,7 +379,8 @@ impl<'a> Turn<'a> {
             cost,
             at: self.now(),
         };
-        self.update(SessionUpdate::Usage(entry)).await?;
+        self.settle().await?;
+        self.owed = Some(entry);
         if usage.prompt_tokens() > 0 {
             self.conv.context_used = usage.prompt_tokens();
             if let Some(note) = self.conv.compactor.observe(raw, usage.prompt_tokens()) {
@@ -382,6 +390,14 @@ impl<'a> Turn<'a> {
         self.report_usage().await;
         self.warn_of_blind_cap().await;
         Ok(())
+    }
+
+    /// Stores what a call cost, unless its answer took that along.
+    async fn settle(&mut self) -> Flow<()> {
+        match self.owed.take() {
+            Some(entry) => self.update(SessionUpdate::Usage(entry)).await,
+            None => Ok(()),
+        }
     }
 
     async fn report_usage(&self) {
@@ -413,6 +429,9 @@ impl<'a> Turn<'a> {
     /// Ends the turn: closes the log, reports, and gives the summary.
     async fn finish(mut self, mut exit: TurnExit, text: String) -> TurnSummary {
         if let Err(store_failed) = self.close_tail(&exit).await {
+            exit = store_failed;
+        }
+        if let Err(store_failed) = self.settle().await {
             exit = store_failed;
         }
         if !self.failed_writes.is_empty() {
@@ -463,8 +482,9 @@ impl<'a> Turn<'a> {
 
     async fn commit(&mut self, item: Item, platform_message_id: Option<String>) -> Flow<()> {
         let store = Arc::clone(&self.scope.deps.store);
+        let owed = self.owed.take();
         self.conv
-            .commit(&*store, item, platform_message_id)
+            .commit(&*store, item, platform_message_id, owed)
             .await
             .map(|_| ())
             .map_err(|error| exit::of_store(&error))

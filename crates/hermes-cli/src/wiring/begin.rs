@@ -60,8 +60,8 @@ pub(super) async fn stored_or_begun(
     store: &Store,
     clock: &dyn Clock,
 ) -> Result<(Option<StoredSession>, SessionId), Failure> {
-    let Beginning { id, history } = beginning;
-    let stored = store.load(&id).await?;
+    let Beginning { id, fresh, history } = beginning;
+    let stored = if fresh { None } else { store.load(&id).await? };
     if stored.is_some() || history.is_empty() {
         return Ok((stored, id));
     }

@@ -47,12 +47,8 @@ pub(crate) fn of(cx: &Context, config: &Config, told: bool) -> Hooks {
 }
 
 /// The tools, each with the hooks around it; as they are where nobody wants to know.
-pub(super) fn around(
-    tools: &Arc<HomeTools>,
-    (cx, config): (&Context, &Config),
-    told: bool,
-) -> Arc<dyn ToolSource> {
-    let (tools, hooks) = (Arc::clone(tools), of(cx, config, told));
+pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
+    let tools = Arc::clone(tools);
     if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
         return Arc::new(HookedTools { tools, hooks });
     }

@@ -50,6 +50,8 @@ pub(crate) struct Place {
 pub(crate) struct Beginning {
     /// One that is stored goes on; else it begins under this id.
     pub(crate) id: SessionId,
+    /// Nothing is stored under it.
+    pub(crate) fresh: bool,
     /// What was said before, unless it is stored.
     pub(crate) history: Vec<Message>,
 }

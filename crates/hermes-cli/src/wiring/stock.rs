@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use chrono::NaiveDate;
-use hermes_agent::home::HomePrompt;
+use hermes_agent::home::{HomePrompt, ToolChoice};
 use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};
+use hermes_gateway::hooks::{self, Hooks};
 use hermes_models::router::{Overrides, Router};
 
 use super::unset;
@@ -21,6 +22,7 @@ use crate::exit::Failure;
 /// Routers that are kept; conversations may name models.
 const ROUTERS: usize = 16;
 const HELPERS: usize = 64;
+const PLATFORMS: usize = 64;
 /// System prompts that are kept, and how long the files behind them are not looked at.
 const PROMPTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(1);
@@ -34,6 +36,16 @@ pub(crate) struct Stock {
     routers: Mutex<HashMap<Named, Arc<Router>>>,
     helpers: Mutex<HashMap<(Named, String), Helper>>,
     prompts: Arc<Prompts>,
+    hooks: Mutex<Option<Heard>>,
+    /// The toolsets of each platform.
+    choices: Mutex<HashMap<String, ToolChoice>>,
+}
+
+/// The hooks of the home, since when they are known, and which were agreed to then.
+struct Heard {
+    at: Instant,
+    consents: Option<Seen>,
+    hooks: Hooks,
 }
 
 /// Who helps with a task, and since when that is known.
@@ -90,7 +102,42 @@ impl Stock {
             routers: Mutex::default(),
             helpers: Mutex::default(),
             prompts: Arc::default(),
+            hooks: Mutex::default(),
+            choices: Mutex::default(),
         })
+    }
+
+    /// The hooks; what was agreed to or taken back a moment ago counts at once.
+    pub(super) fn hooks(&self) -> Hooks {
+        let consents = seen(hooks::consent::path(&self.cx.home));
+        let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = heard.as_ref()
+            && known.at.elapsed() < FRESH
+            && known.consents == consents
+        {
+            return known.hooks.clone();
+        }
+        // What is wrong with them was said when the process began.
+        let hooks = super::hooks::of(&self.cx, &self.config, true);
+        *heard = Some(Heard {
+            at: Instant::now(),
+            consents,
+            hooks: hooks.clone(),
+        });
+        hooks
+    }
+
+    /// The toolsets that the configuration gives to a platform.
+    pub(super) fn choice(&self, platform: &str) -> ToolChoice {
+        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(choice) = choices.get(platform) {
+            return choice.clone();
+        }
+        let choice = ToolChoice::from_config(&self.config, platform);
+        if choices.len() < PLATFORMS {
+            choices.insert(platform.to_owned(), choice.clone());
+        }
+        choice
     }
 
     /// The router for these flags. Keys that rest and connections are shared by all who use it.

@@ -43,16 +43,18 @@ impl Place {
         } else {
             state.threads.take(before)
         };
+        let fresh = known.is_none();
         let id = known.unwrap_or_else(|| {
             let first = history.iter().find_map(|message| match message {
                 Message::User(user) => Some(&user.content),
                 _ => None,
             });
             let stem = start.after("user", first.unwrap_or(&now)).hex(16);
-            names::fresh(&format!("api-{stem}-"), 8)
+            names::fresh(&format!("api-{stem}-"), 16)
         });
         let mark = Some(before.after("user", &now));
         let mut opening = opening(state, id, model);
+        opening.fresh = fresh;
         opening.system = system;
         opening.history = history;
         Ok(Self {

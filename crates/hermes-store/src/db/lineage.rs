@@ -40,6 +40,13 @@ pub(crate) fn is_branch(alias: &str) -> String {
 
 /// The session in which a compressed one goes on; the session itself where it does not.
 pub(crate) fn tip(conn: &Connection, id: &str) -> Result<String, Fault> {
+    // Asked before each write, and most sessions go on in themselves.
+    if !conn
+        .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND end_reason = 'compression'")?
+        .exists([id])?
+    {
+        return Ok(id.to_owned());
+    }
     let sql = format!(
         "SELECT c.id FROM sessions p JOIN sessions c ON c.parent_session_id = p.id
          WHERE p.id = ?1 AND p.end_reason = 'compression' AND {}

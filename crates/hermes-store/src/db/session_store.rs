@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::ids::{RowId, SessionId};
 use hermes_core::store::{
-    NewItem, NewSession, SessionStore, SessionUpdate, StoreError, StoredSession,
+    NewItem, NewSession, SessionStore, SessionUpdate, StoreError, StoredSession, UsageEntry,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params};
@@ -52,6 +52,24 @@ impl SessionStore for Store {
             let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
             self.write("appending messages", move |conn, layout| {
                 append(conn, layout, &id, &rows)
+            })
+            .await
+        })
+    }
+
+    fn append_with<'a>(
+        &'a self,
+        id: &'a SessionId,
+        items: Vec<NewItem>,
+        usage: UsageEntry,
+    ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
+        let id = id.as_str().to_owned();
+        Box::pin(async move {
+            let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
+            self.write("appending an answer", move |conn, layout| {
+                let ids = append(conn, layout, &id, &rows)?;
+                usage::record(conn, layout, &id, &usage)?;
+                Ok(ids)
             })
             .await
         })

@@ -1,8 +1,8 @@
 //! The one thread that writes. It owns the write connection; callers queue work and wait for
 //! the commit.
 //!
-//! What waits at the same time is committed together: each piece of work behind a savepoint of
-//! its own, so that one that fails takes nothing of the others with it.
+//! What waits at the same time is committed together. Where one piece of work fails, all are done
+//! again, each behind a savepoint of its own: it takes nothing of the others with it.
 
 mod group;
 

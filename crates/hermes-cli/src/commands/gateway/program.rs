@@ -101,6 +101,7 @@ impl Conversations {
         };
         let beginning = Beginning {
             id: opening.id.as_str().into(),
+            fresh: opening.fresh,
             history: opening.history,
         };
         let beside = (place, self.shared.clone());

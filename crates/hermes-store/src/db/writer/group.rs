@@ -165,23 +165,24 @@ impl Worker {
     }
 }
 
-/// Each piece behind a savepoint, one commit for all. `Ok`: what failed of each. `Err`: nothing is
-/// stored of any.
+/// One commit for all. `Ok`: what failed of each. `Err`: nothing is stored of any.
 fn attempt_all(
     conn: &Connection,
     group: &mut [Box<dyn Piece>],
 ) -> Result<Vec<Option<Fault>>, Fault> {
-    conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let result = run_all(conn, group).and_then(|faults| {
-        conn.prepare_cached("COMMIT")?.execute([])?;
-        Ok(faults)
+    // The end of a savepoint makes the search index write out what it has gathered, so there are
+    // none as long as nothing fails.
+    let trusting = attempt(conn, &mut |conn| {
+        group.iter_mut().try_for_each(|piece| piece.run(conn))
     });
-    if result.is_err() && !conn.is_autocommit() {
-        conn.execute_batch("ROLLBACK")?;
+    match trusting {
+        Ok(()) => Ok(group.iter().map(|_| None).collect()),
+        Err(fault) if fault.is_busy() || fault.is_damage() => Err(fault),
+        Err(_) => attempt(conn, &mut |conn| run_all(conn, group)),
     }
-    result
 }
 
+/// Each piece behind a savepoint.
 fn run_all(conn: &Connection, group: &mut [Box<dyn Piece>]) -> Result<Vec<Option<Fault>>, Fault> {
     let mut faults = Vec::with_capacity(group.len());
     for piece in group {

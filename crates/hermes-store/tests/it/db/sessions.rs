@@ -403,6 +403,46 @@ async fn usage_is_counted_per_session_and_per_model() {
 }
 
 #[tokio::test]
+async fn a_session_begins_with_its_first_words_and_an_answer_brings_its_cost() {
+    let bench = Bench::new();
+    let store = &bench.store;
+    let session = |id: &str| NewSession {
+        id: Some(id.into()),
+        source: "api_server".to_owned(),
+        ..NewSession::default()
+    };
+    let first = vec![item(Message::user("hello"), 1.0)];
+    let rows = store.begin_with(session("s1"), first.clone()).await;
+    assert_eq!(rows.unwrap().len(), 1);
+    let id = SessionId::new("s1");
+    let SessionUpdate::Usage(cost) = usage("m", "p", "", Cost::Actual { usd: 0.5 }) else {
+        unreachable!("that is what it makes");
+    };
+    let answer = vec![item(Message::assistant("hi"), 2.0)];
+    store
+        .append_with(&id, answer.clone(), cost.clone())
+        .await
+        .unwrap();
+    let row = store.get("s1").await.unwrap();
+    assert_eq!(row.number("message_count"), Some(2.0));
+    assert_eq!(row.number("api_call_count"), Some(1.0));
+    assert_eq!(row.number("actual_cost_usd"), Some(0.5));
+    assert_eq!(store.messages(&id, false).await.unwrap().len(), 2);
+    // All or nothing.
+    let nowhere = SessionId::new("s2");
+    let lost = store.append_with(&nowhere, answer, cost).await;
+    assert!(matches!(lost, Err(StoreError::NotFound(_))), "{lost:?}");
+    let nameless = store.begin_with(session(""), first).await;
+    assert!(
+        matches!(nameless, Err(StoreError::Invalid(_))),
+        "{nameless:?}"
+    );
+    let count = "SELECT (SELECT COUNT(*) FROM messages) || ' ' ||
+                        (SELECT COUNT(*) FROM session_model_usage)";
+    assert_eq!(texts(&bench.sql(), count), ["2 1"]);
+}
+
+#[tokio::test]
 async fn titles_are_unique_and_move_along_compressions() {
     let bench = Bench::new();
     let store = &bench.store;
