@@ -260,18 +260,31 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
         }
         (hub.calls.happened)("gateway:startup", started);
         hub.adopt(Arc::new(Machine)).await;
-        let outcome = tokio::select! {
+        let mut sending = std::pin::pin!(hub.outbox.run(&hub.wake, &stop));
+        let ended = tokio::select! {
             biased;
-            () = cancel.cancelled() => Ok(()),
-            outcome = hub.outbox.run(&hub.wake, &stop) => outcome,
-            outcome = beat(&hub.ledger, self.lease, &stop) => outcome,
-            () = housekeeping(hub) => Ok(()),
+            () = cancel.cancelled() => None,
+            ended = &mut sending => Some(ended),
+            ended = beat(&hub.ledger, self.lease, &stop) => Some(ended),
+            () = housekeeping(hub) => Some(Ok(())),
         };
         stop.cancel();
         running.close();
-        if tokio::time::timeout(ENDING, running.wait()).await.is_err() {
-            tracing::warn!("some parts of the gateway took too long to end");
-        }
+        let parts = async {
+            if tokio::time::timeout(ENDING, running.wait()).await.is_err() {
+                tracing::warn!("some parts of the gateway took too long to end");
+            }
+        };
+        // What is on its way comes to its end: cut off, it would be sent again with a mark.
+        let sent = async {
+            match ended {
+                Some(ended) => ended,
+                None => tokio::time::timeout(ENDING, sending)
+                    .await
+                    .unwrap_or(Ok(())),
+            }
+        };
+        let (outcome, ()) = tokio::join!(sent, parts);
         Ok(outcome?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hermes_agent::front::{Opened, Refusal};
+use hermes_agent::front::{Opened, Refusal, RefusalKind};
 use hermes_core::BoxFuture;
 use hermes_core::message::Message;
 use hermes_core::tool::Tool;
@@ -23,6 +23,14 @@ pub trait Program: Send + Sync + 'static {
     /// Runs a script of the home (jobs, webhooks) under the same gate and sandbox as the
     /// commands of the agent; nobody is asked.
     fn script(&self, script: Script) -> BoxFuture<'_, Result<Ran, Refusal>>;
+
+    /// Runs a line of `quick_commands` in a shell, under the same gate and sandbox as the commands
+    /// of the agent; nobody is asked.
+    fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
+        let _ = line;
+        let refusal = Refusal::new(RefusalKind::Invalid, "there is nowhere to run commands");
+        Box::pin(std::future::ready(Err(refusal)))
+    }
 
     /// Commands that a person can type behind a slash in a chat.
     fn commands(&self) -> Vec<Offer>;
@@ -70,7 +78,14 @@ pub struct Script {
     pub timeout: std::time::Duration,
 }
 
-/// What a script came to.
+/// A command line that the home has a name for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub command: String,
+    pub timeout: std::time::Duration,
+}
+
+/// What a script or a command came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     pub status: Option<i32>,

@@ -1,5 +1,6 @@
 //! Conversations that are open: one per session, held by one at a time, closed when nobody has
-//! used them for a while or when there are too many.
+//! used them for a while, when there are too many, or when they hold too much memory. What they
+//! are is in the store: whoever wants one again has it opened anew.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,18 +9,24 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_agent::front::{News, Opened, Refusal, RefusalKind, Wish};
+use hermes_agent::weight::Weight;
 use hermes_core::task;
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::program::{Opening, Program};
+use crate::settings::GatewaySettings;
 
 /// How many conversations are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Those that nobody holds. The one that was unused longest goes first.
     pub idle: usize,
+    /// What all of them may hold in memory, about. Those at work count and are never closed: the
+    /// others make room for them.
+    pub bytes: usize,
     /// An unused one is closed after this.
     pub age: Duration,
 }
@@ -28,7 +35,22 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             idle: 32,
+            bytes: 32 << 20,
             age: Duration::from_mins(10),
+        }
+    }
+}
+
+impl Bounds {
+    /// As the home says: `session_cache_mb` and `session_cache_count`.
+    pub fn of(settings: &GatewaySettings) -> Self {
+        let number = |name: &str| settings.setting(name).and_then(Value::as_u64);
+        let number = |name: &str| usize::try_from(number(name)?).ok();
+        let plain = Self::default();
+        Self {
+            idle: number("session_cache_count").unwrap_or(plain.idle),
+            bytes: number("session_cache_mb").map_or(plain.bytes, |mb| mb.saturating_mul(1 << 20)),
+            ..plain
         }
     }
 }
@@ -56,6 +78,10 @@ struct Row {
     waiting: usize,
     /// Open and held by nobody.
     kept: Option<Kept>,
+    /// What it holds in memory. `None`: it is not open.
+    weight: Option<Weight>,
+    /// When it was last used.
+    used: Instant,
 }
 
 struct Kept {
@@ -116,6 +142,20 @@ impl Seats {
         self.inner.rows().len()
     }
 
+    /// What all of them hold in memory, about.
+    pub fn bytes(&self) -> usize {
+        let rows = self.inner.rows();
+        rows.values().map(Row::bytes).sum()
+    }
+
+    /// A conversation was used, or has grown: perhaps there are too many now.
+    pub(crate) fn used(&self, id: &str) {
+        if let Some(row) = self.inner.rows().get_mut(id) {
+            row.used = Instant::now();
+        }
+        self.inner.changed.notify_one();
+    }
+
     /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
     /// unless it is open already, on the same terms.
     pub async fn sit(&self, opening: Opening) -> Result<Seat, Refusal> {
@@ -138,8 +178,16 @@ impl Seats {
             other => {
                 if let Some(other) = other {
                     other.line.close().await;
+                    self.inner.closed(&id);
                 }
-                let Opened { wishes, news, .. } = self.inner.program.open(opening).await?;
+                let opened = self.inner.program.open(opening).await?;
+                let Opened {
+                    wishes,
+                    news,
+                    weight,
+                    ..
+                } = opened;
+                self.inner.opened(&id, weight);
                 Line { wishes, news }
             }
         };
@@ -186,6 +234,7 @@ impl Seats {
             .and_then(|row| row.kept.take());
         if let Some(kept) = kept {
             kept.line.close().await;
+            self.inner.closed(id);
         }
         drop(waiting);
         Some(permit)
@@ -207,11 +256,16 @@ fn stopping() -> Refusal {
 }
 
 impl Row {
+    fn bytes(&self) -> usize {
+        self.weight.as_ref().map_or(0, Weight::bytes)
+    }
+
     /// What is kept, to be closed; whoever wants the session meanwhile waits until it has ended.
     fn give_up(&mut self) -> Option<Closing> {
         self.kept.as_ref()?;
         let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         let line = self.kept.take()?.line;
+        self.weight = None;
         Some(Closing { line, place })
     }
 }
@@ -250,9 +304,23 @@ impl Inner {
         });
     }
 
-    /// What is too old or too many, and when to look again.
+    fn closed(&self, id: &str) {
+        if let Some(row) = self.rows().get_mut(id) {
+            row.weight = None;
+        }
+    }
+
+    fn opened(&self, id: &str, weight: Weight) {
+        if let Some(row) = self.rows().get_mut(id) {
+            row.weight = Some(weight);
+            row.used = Instant::now();
+        }
+    }
+
+    /// What is too old, too many or too much, and when to look again.
     fn overdue(&self) -> (Vec<Closing>, Option<Instant>) {
         let mut rows = self.rows();
+        let mut bytes: usize = rows.values().map(Row::bytes).sum();
         let mut kept: Vec<(Instant, String)> = rows
             .iter()
             .filter_map(|(id, row)| Some((row.kept.as_ref()?.since, id.clone())))
@@ -263,13 +331,39 @@ impl Inner {
         let mut closing = Vec::new();
         let mut next = None;
         for (place, (since, id)) in kept.iter().enumerate() {
-            if place >= surplus && *since + self.bounds.age > now {
+            let old = *since + self.bounds.age <= now;
+            if place >= surplus && !old && bytes <= self.bounds.bytes {
                 next = Some(*since + self.bounds.age);
                 break;
             }
-            closing.extend(rows.get_mut(id).and_then(Row::give_up));
+            let Some(row) = rows.get_mut(id) else {
+                continue;
+            };
+            let weight = row.bytes();
+            if let Some(one) = row.give_up() {
+                bytes -= weight;
+                closing.push(one);
+            }
+        }
+        if bytes > self.bounds.bytes {
+            ask_holders(&rows, bytes - self.bounds.bytes);
         }
         (closing, next)
+    }
+}
+
+/// Those that hold a conversation although nothing happens in it give it up, the one that was
+/// unused longest first; whoever works does so at the end.
+fn ask_holders(rows: &HashMap<String, Row>, mut surplus: usize) {
+    let held = rows.values().filter(|row| row.kept.is_none());
+    let mut held: Vec<&Row> = held.filter(|row| row.weight.is_some()).collect();
+    held.sort_by_key(|row| row.used);
+    for row in held {
+        row.wanted.notify_one();
+        surplus = surplus.saturating_sub(row.bytes());
+        if surplus == 0 {
+            return;
+        }
     }
 }
 
@@ -308,6 +402,8 @@ impl<'a> Waiting<'a> {
             wanted: Arc::new(Notify::new()),
             waiting: 0,
             kept: None,
+            weight: None,
+            used: Instant::now(),
         });
         row.waiting += 1;
         if row.turn.available_permits() == 0 {
@@ -387,6 +483,7 @@ impl Seat {
     /// still does.
     pub fn abandon(mut self) {
         if let Some(line) = self.line.take() {
+            self.inner.closed(&self.id);
             drop(task::spawn("abandoned conversation", line.close()));
         }
     }
@@ -400,6 +497,7 @@ impl Seat {
     pub async fn close(mut self) {
         if let Some(line) = self.line.take() {
             line.close().await;
+            self.inner.closed(&self.id);
         }
     }
 }
@@ -407,12 +505,15 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(line) = self.line.take()
-            && !line.wishes.is_closed()
             && let Some(row) = self.inner.rows().get_mut(&self.id)
         {
-            let since = Instant::now();
-            let terms = self.terms.clone();
-            row.kept = Some(Kept { line, terms, since });
+            if line.wishes.is_closed() {
+                row.weight = None;
+            } else {
+                let since = Instant::now();
+                let terms = self.terms.clone();
+                row.kept = Some(Kept { line, terms, since });
+            }
         }
         // Only now may the next one look for it.
         drop(self.permit.take());

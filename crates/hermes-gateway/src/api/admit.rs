@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::http::StatusCode;
+use tokio::sync::Notify;
 
 use super::error::ApiError;
 
@@ -16,6 +17,8 @@ struct Counts {
     running: AtomicUsize,
     /// 0: no bound.
     max: usize,
+    /// Told when one ends.
+    ended: Notify,
 }
 
 /// A turn's place. Dropping it makes room for another.
@@ -25,11 +28,27 @@ pub(super) struct Ticket(Arc<Counts>);
 impl Work {
     pub(super) fn new(max: usize) -> Self {
         let running = AtomicUsize::new(0);
-        Self(Arc::new(Counts { running, max }))
+        let ended = Notify::new();
+        Self(Arc::new(Counts {
+            running,
+            max,
+            ended,
+        }))
     }
 
     pub fn running(&self) -> usize {
-        self.0.running.load(Ordering::Relaxed)
+        self.0.running.load(Ordering::SeqCst)
+    }
+
+    /// Returns when no turn runs.
+    pub async fn quiet(&self) {
+        loop {
+            let ended = self.0.ended.notified();
+            if self.running() == 0 {
+                return;
+            }
+            ended.await;
+        }
     }
 
     pub(super) fn admit(&self, draining: bool) -> Result<Ticket, ApiError> {
@@ -39,7 +58,7 @@ impl Work {
             return Err(refused.code("gateway_draining").retry_after(1));
         }
         let ticket = Ticket(Arc::clone(&self.0));
-        let before = self.0.running.fetch_add(1, Ordering::Relaxed);
+        let before = self.0.running.fetch_add(1, Ordering::SeqCst);
         let max = self.0.max;
         if max > 0 && before >= max {
             let message = format!(
@@ -56,13 +75,27 @@ impl Work {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_for_quiet_waits_for_the_last_one() {
+        let work = Work::new(0);
+        work.quiet().await;
+        let (one, two) = (work.admit(false).unwrap(), work.admit(false).unwrap());
+        let mut quiet = std::pin::pin!(work.quiet());
+        assert!(futures_util::poll!(&mut quiet).is_pending());
+        drop(one);
+        assert!(futures_util::poll!(&mut quiet).is_pending());
+        drop(two);
+        quiet.await;
+    }
 
     #[test]
     fn a_bound_holds_and_a_place_that_is_given_back_counts() {

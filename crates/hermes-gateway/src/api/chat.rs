@@ -12,9 +12,10 @@ use super::error::ApiError;
 use super::input::{self, Body};
 use super::label;
 use super::names::{self, Named};
-use super::once::Asked;
+use super::once::{self, Asked};
 use super::outcome::{Verdict, chat_usage};
 use super::place::Place;
+use super::reply::Told;
 use super::sse::{self, Frames};
 use super::threads::Mark;
 use super::turn::{Outcome, Step, Turn};
@@ -70,20 +71,17 @@ pub(super) async fn create(
     let completion = completion(&state, mark);
     let Some(asked) = asked else {
         let turn = Turn::begin(&state, ticket, opening, input).await?;
-        return whole(&state, &completion, &turn.finish().await);
+        let told = whole(&state, &completion, &turn.finish().await)?;
+        return Ok(told.response());
     };
-    let shared = Arc::clone(&state);
+    let (shared, session) = (Arc::clone(&state), opening.id.clone());
     let work = async move {
         let turn = Turn::begin(&shared, ticket, opening, input).await?;
-        let outcome = turn.finish().await;
-        Ok(Arc::new((completion, outcome)))
+        whole(&shared, &completion, &turn.finish().await)
     };
-    let bytes = |done: &Arc<(Completion, Outcome)>| done.1.text.len() + 256;
-    let done = state.completions.answer(asked, bytes, work).await?;
-    whole(&state, &done.0, &done.1)
+    let told = once::answer(&state, asked, &session, work).await?;
+    Ok(told.response())
 }
-
-pub(super) type Done = Arc<(Completion, Outcome)>;
 
 /// `stream_options.include_usage`.
 fn stream_usage(body: &Body) -> Result<bool, ApiError> {
@@ -95,7 +93,7 @@ fn stream_usage(body: &Body) -> Result<bool, ApiError> {
 }
 
 /// The answer in one piece.
-fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<Response, ApiError> {
+fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<Told, ApiError> {
     let verdict = Verdict::of(outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
@@ -117,13 +115,13 @@ fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<Re
     if !verdict.complete() {
         body["hermes"] = verdict.block();
     }
-    let mut response = reply::json(StatusCode::OK, &body);
-    reply::set(&mut response, reply::SESSION_ID, &outcome.session);
-    reply::verdict(&mut response, &verdict);
+    let mut told = Told::new(StatusCode::OK, body);
+    told.header(&reply::SESSION_ID, &outcome.session);
+    told.verdict(&verdict);
     if let Some(key) = &completion.key {
-        reply::set(&mut response, reply::SESSION_KEY, key);
+        told.header(&reply::SESSION_KEY, key);
     }
-    Ok(response)
+    Ok(told)
 }
 
 impl Completion {

@@ -1,4 +1,5 @@
-//! Requests that a client repeats under one `Idempotency-Key` are answered once.
+//! Requests that a client repeats under one `Idempotency-Key` are answered once, in this life of
+//! the process and in the next.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -6,12 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
-use hermes_core::task;
+use hermes_core::{BoxFuture, task};
+use hermes_store::db::{Begun, NewRequest};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::State;
 use super::error::ApiError;
+use super::reply::{self, Told};
 
 const ANSWERS: usize = 1000;
 const BYTES: usize = 32 * 1024 * 1024;
@@ -80,6 +85,74 @@ impl Asked {
     }
 }
 
+/// Answers a request under its key. It is noted before anything is done about it: repeated after a
+/// restart, it gets the answer that was stored, or is told that it was cut.
+pub(super) fn answer<'a>(
+    state: &'a Arc<State>,
+    asked: Asked,
+    session: &str,
+    work: impl Future<Output = Result<Told, ApiError>> + Send + 'static,
+) -> BoxFuture<'a, Result<Arc<Told>, ApiError>> {
+    let request = NewRequest {
+        key: asked.key.clone(),
+        print: crate::bytes::hex(&asked.print),
+        life: state.life.clone(),
+        session: session.to_owned(),
+    };
+    let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
+    let bytes = |told: &Arc<Told>| told.body.to_string().len() + 256;
+    Box::pin(state.once.answer(asked, bytes, work))
+}
+
+/// Does the work unless it was done or begun before.
+async fn noted(
+    state: Arc<State>,
+    request: NewRequest,
+    work: BoxFuture<'static, Result<Told, ApiError>>,
+) -> Result<Arc<Told>, ApiError> {
+    let store = state.stored.get(&state).await?;
+    let key = request.key.clone();
+    match store.begin_request(request).await? {
+        Begun::New => {}
+        Begun::Other => return Err(reused()),
+        Begun::Answered(told) => {
+            let told = serde_json::from_value(told).map(Arc::new);
+            return told.map_err(|error| lost(&error));
+        }
+        Begun::Cut { session } => return Err(cut(&session)),
+    }
+    let told = work.await;
+    // What was cut by our own end is told as that by the next life.
+    let ours = state.cancel.is_cancelled() && !told.as_ref().is_ok_and(|told| told.complete);
+    if !ours {
+        let answer = told.as_ref().ok().map(|told| json!(told));
+        store.end_request(&key, answer.as_ref()).await?;
+    }
+    told.map(Arc::new)
+}
+
+fn reused() -> ApiError {
+    let message = "this Idempotency-Key was used for another request; send a new one";
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message).code("idempotency_key_reused")
+}
+
+fn lost(error: &serde_json::Error) -> ApiError {
+    let message = format!("the answer that was stored cannot be read: {error}");
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+fn cut(session: &str) -> ApiError {
+    let message = format!(
+        "the gateway stopped while it worked on this request, and has started again. What was \
+         done so far is in session {session}; go on there, or ask again under a new \
+         Idempotency-Key"
+    );
+    ApiError::new(StatusCode::CONFLICT, message)
+        .code("request_interrupted")
+        .more(json!({"session_id": session}))
+        .header(reply::SESSION_ID, session)
+}
+
 impl<T: Clone + Send + Sync + 'static> Once<T> {
     /// The answer to `asked`: known, shared with whoever asked first, or worked out now. The work
     /// goes on when the client leaves: it may come back for the answer. `bytes` says how large an
@@ -132,10 +205,7 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
             let lost = entry.done.is_none() && entry.slot.has_changed().is_err();
             if !lost {
                 if entry.print != asked.print {
-                    let message = "this Idempotency-Key was used for another request; send a new \
-                                   one";
-                    return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
-                        .code("idempotency_key_reused"));
+                    return Err(reused());
                 }
                 return Ok(Ok(entry.slot.clone()));
             }

@@ -4,7 +4,8 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response as Http, StatusCode};
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::outcome::Verdict;
 
@@ -37,15 +38,49 @@ pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// What a client that reads no bodies should know.
-pub(super) fn verdict(response: &mut Response, verdict: &Verdict) {
-    let Some(error) = &verdict.error else { return };
-    set(response, COMPLETED, "false");
-    set(
-        response,
-        PARTIAL,
-        if verdict.partial { "true" } else { "false" },
-    );
-    let line: String = error.chars().take(200).collect();
-    set(response, ERROR, &line.replace(['\r', '\n'], " "));
+/// A whole answer, as it can be kept and told again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) status: u16,
+    pub(super) body: Value,
+    pub(super) headers: Vec<(String, String)>,
+    /// Nothing is missing from it.
+    pub(super) complete: bool,
+}
+
+impl Told {
+    pub(super) fn new(status: StatusCode, body: Value) -> Self {
+        Self {
+            status: status.as_u16(),
+            body,
+            headers: Vec::new(),
+            complete: true,
+        }
+    }
+
+    pub(super) fn header(&mut self, name: &HeaderName, value: &str) {
+        self.headers.push((name.to_string(), value.to_owned()));
+    }
+
+    /// What a client that reads no bodies should know.
+    pub(super) fn verdict(&mut self, verdict: &Verdict) {
+        let Some(error) = &verdict.error else { return };
+        self.complete = false;
+        self.header(&COMPLETED, "false");
+        let partial = if verdict.partial { "true" } else { "false" };
+        self.header(&PARTIAL, partial);
+        let line: String = error.chars().take(200).collect();
+        self.header(&ERROR, &line.replace(['\r', '\n'], " "));
+    }
+
+    pub(super) fn response(&self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
+        let mut response = json(status, &self.body);
+        for (name, value) in &self.headers {
+            if let Ok(name) = HeaderName::try_from(name.as_str()) {
+                set(&mut response, name, value);
+            }
+        }
+        response
+    }
 }

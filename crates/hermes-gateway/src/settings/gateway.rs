@@ -1,6 +1,6 @@
 //! What is said about the gateway as a whole.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::blocks::{Sources, open};
 use super::platform::as_text;
-use super::{FOREIGN, PLATFORMS, PlatformSettings};
+use super::{FOREIGN, PLATFORMS, PlatformSettings, Quick, quick};
 use crate::authorize::Stranger;
 use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
 
@@ -40,6 +40,8 @@ pub struct GatewaySettings {
     /// Conversations that run at the same time.
     pub max_sessions: Option<usize>,
     pub reset_triggers: Vec<String>,
+    /// `quick_commands`, by name.
+    pub quick: BTreeMap<String, Quick>,
     /// How long turns may go on when the process stops.
     pub drain: Duration,
     /// How often systemd wants a sign of life.
@@ -124,9 +126,7 @@ impl GatewaySettings {
                 problems.push(format!("{name} is configured, but cannot be run yet"));
             }
         }
-        if !written.map("quick_commands").is_empty() {
-            problems.push("quick_commands has no effect yet".to_owned());
-        }
+        let quick = quick::read(&written.map("quick_commands"), &mut problems);
         let (resets, quiet_resets) = resets(&written, &mut problems);
         let drain = loaded.tree.pointer("/agent/restart_drain_timeout");
         let drain = drain.and_then(Value::as_f64).unwrap_or_default();
@@ -150,6 +150,7 @@ impl GatewaySettings {
                 let usual = ["/new", "/reset"];
                 usual.map(str::to_owned).to_vec()
             }),
+            quick,
             drain: Duration::try_from_secs_f64(drain).unwrap_or_default(),
             watchdog: watchdog(&written, &mut problems),
             write_sessions_json: written.flag("write_sessions_json").unwrap_or(true),

@@ -7,12 +7,14 @@ mod blocks;
 mod door;
 mod gateway;
 mod platform;
+mod quick;
 #[cfg(test)]
 mod tests;
 
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
 pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
+pub use quick::{Quick, QuickKind};
 
 /// Platforms that this program can run, in the order in which they are started and shown.
 pub const PLATFORMS: [&str; 6] = [

@@ -88,7 +88,7 @@ fn places_are_merged_the_stronger_last() {
 fn what_is_wrong_is_said() {
     let config = "busy_input_mode: maybe\nsession_reset: {mode: weekly, at_hour: 30}\n\
                   unauthorized_dm_behavior: shout\nstreaming: {transport: pigeon}\n\
-                  signal: {enabled: true}\nquick_commands: {up: {type: exec, command: uptime}}\n";
+                  signal: {enabled: true}\nquick_commands: {up: {type: shell}}\n";
     let settings = Written::new(config, "TELEGRAM_BOT_TOKEN=your_token_here\n").settings();
     assert_eq!(settings.enabled().count(), 0);
     for word in [

@@ -18,8 +18,9 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{
     Accepted, Delivery, Due, Final, Foreign, Inbound as Stored, NewChunk, Processes, Progress,
-    Settled, Spoken, Target, Waiting,
+    Settled, Spoken, StoredQuestion, Target, Waiting,
 };
+use serde_json::Value;
 
 pub use heart::beat;
 pub use inbox::Inbox;
@@ -100,6 +101,20 @@ pub trait Ledger: Send + Sync {
         std::future::ready(Ok(false))
     }
     fn sent(&self, turn: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+    fn question(
+        &self,
+        id: &str,
+    ) -> impl Future<Output = Result<Option<StoredQuestion>, StoreError>> + Send;
+    fn questions_of(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<Vec<StoredQuestion>, StoreError>> + Send;
+    fn answer_question(
+        &self,
+        id: &str,
+        answer: &Value,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn reopen_question(&self, id: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
     fn foreign(
         &self,
         alive: Arc<dyn Processes>,
@@ -207,6 +222,22 @@ impl Ledger for Delivery {
 
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
         Delivery::sent(self, turn).await
+    }
+
+    async fn question(&self, id: &str) -> Result<Option<StoredQuestion>, StoreError> {
+        Delivery::question(self, id).await
+    }
+
+    async fn questions_of(&self, key: &str) -> Result<Vec<StoredQuestion>, StoreError> {
+        Delivery::questions_of(self, key).await
+    }
+
+    async fn answer_question(&self, id: &str, answer: &Value) -> Result<bool, StoreError> {
+        Delivery::answer_question(self, id, answer).await
+    }
+
+    async fn reopen_question(&self, id: &str) -> Result<(), StoreError> {
+        Delivery::reopen_question(self, id).await
     }
 
     async fn foreign(&self, alive: Arc<dyn Processes>) -> Result<Vec<Foreign>, StoreError> {

@@ -63,12 +63,12 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
         let end = Final {
             turn,
             answers: vec![msg.id],
-            transcript: None,
             replies: vec![Reply {
                 session_key: key,
                 target,
                 chunks,
             }],
+            ..Final::default()
         };
         hub.settle(end, &cancel).await;
     };

@@ -9,12 +9,11 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::chat::{Open, Press};
 use super::door::Keys;
-use super::{media_in, media_out, words};
+use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
 use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
@@ -79,8 +78,8 @@ pub(crate) struct Hub<L> {
     /// Conversations that are kept open here after their last turn.
     pub(crate) lingering: Arc<Semaphore>,
     pub(super) keys: Keys,
-    /// Open questions.
-    questions: Mutex<HashMap<String, Open>>,
+    /// Open questions, and what is rung when one is answered.
+    questions: Mutex<HashMap<String, Arc<Notify>>>,
     /// Home channels that were set since the start.
     pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
     platforms: Mutex<BTreeMap<(String, String), Registered>>,
@@ -385,7 +384,12 @@ impl<L> Hub<L> {
 
     /// Commands for menus and `/help`.
     pub(crate) fn commands(&self) -> Vec<Offer> {
-        super::chat::offers(self.seats.program().commands())
+        let mut offers = super::chat::offers(self.seats.program().commands());
+        let quick = super::chat::quick_offers(&self.settings).into_iter();
+        let new = quick.filter(|one| offers.iter().all(|known| known.name != one.name));
+        let new = new.collect::<Vec<_>>();
+        offers.extend(new);
+        offers
     }
 
     /// Files that were fetched for messages are not kept for ever.
@@ -393,43 +397,33 @@ impl<L> Hub<L> {
         media_in::sweep(&self.settings.home.cache_dir());
     }
 
-    /// A question is open; `None`: no longer.
-    pub(super) fn asked(&self, id: &str, open: Option<Open>) {
-        let mut questions = self
-            .questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match open {
-            Some(open) => {
-                questions.insert(id.to_owned(), open);
-            }
-            None => {
-                questions.remove(id);
-            }
-        }
+    /// A question is open, and rings this when its answer is stored; `None`: no longer.
+    pub(super) fn asked(&self, id: &str, bell: Option<&Arc<Notify>>) {
+        let mut questions = self.questions();
+        match bell {
+            Some(bell) => questions.insert(id.to_owned(), Arc::clone(bell)),
+            None => questions.remove(id),
+        };
     }
 
-    /// Brings an answer to the chat that asked, if it fits; then the question is no longer open.
-    /// `Err`: what the one who pressed is told.
-    pub(super) fn bring(
-        &self,
-        press: Press,
-        fits: impl FnOnce(&Open, &str) -> Result<(), &'static str>,
-    ) -> Result<(), &'static str> {
-        let mut questions = self
-            .questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let id = press.id.clone();
-        let open = questions.get(&id).ok_or(words::EXPIRED)?;
-        fits(open, &press.choice)?;
-        match open.chat.try_send(press) {
-            Err(mpsc::error::TrySendError::Full(_)) => Err(words::AGAIN),
-            sent => {
-                questions.remove(&id);
-                sent.map_err(|_| words::EXPIRED)
-            }
+    pub(super) fn is_asked(&self, id: &str) -> bool {
+        self.questions().contains_key(id)
+    }
+
+    /// Tells the chat that asked that there is an answer. `false`: no turn waits for it now.
+    pub(super) fn ring(&self, id: &str) -> bool {
+        let bell = self.questions().get(id).cloned();
+        if let Some(bell) = &bell {
+            bell.notify_one();
         }
+        bell.is_some()
+    }
+
+    fn questions(&self) -> MutexGuard<'_, HashMap<String, Arc<Notify>>> {
+        // A panic while holding this lock cannot leave the map half changed.
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether only admins may approve what the agent asks.

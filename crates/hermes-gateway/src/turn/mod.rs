@@ -20,6 +20,7 @@ mod session;
 mod show;
 mod style;
 mod tool;
+mod voice_mode;
 mod words;
 
 pub(crate) use hub::Hub;

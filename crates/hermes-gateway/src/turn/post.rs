@@ -115,6 +115,7 @@ impl<L: Ledger + Clone> Post<L> {
                 target: posting.target,
                 chunks,
             }],
+            ..Final::default()
         };
         let owed = hub.ledger.finish(end).await?;
         drop(still);

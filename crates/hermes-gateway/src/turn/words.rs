@@ -9,15 +9,11 @@ pub(super) const CUT: &str = "[The gateway stopped while you were working on the
 pub(super) const GAVE_UP: &str = "⚠️ I was stopped several times while working on your message, so I leave it there instead of trying for ever. What was done so far is in the conversation; say \"continue\" to go on.";
 pub(super) const STALE: &str = "⚠️ I was stopped while working on this, and that was a while ago. What was done so far is in the conversation; say \"continue\" to go on.";
 pub(super) const COMMAND_CUT: &str = "⚠️ The gateway stopped while it ran this command. It may or may not have taken effect; look before you give it again.";
-pub(super) const ANSWER_CUT: &str = "⚠️ The gateway stopped when your answer came. If it still matters, the question is asked again.";
 pub(super) const BROKE: &str = "⚠️ The conversation ended unexpectedly; logs/errors.log says more.";
 pub(super) const STOPPED: &str = "⏹ Stopped.";
 pub(super) const ABANDONED: &str =
     "⏹ Stopped. What was running did not end in time and was left behind.";
 pub(super) const NOTHING_RUNS: &str = "Nothing runs here.";
-pub(super) const EXPIRED: &str =
-    "This question is no longer open. If it still matters, it is asked again.";
-pub(super) const AGAIN: &str = "That was too much at once; press it again.";
 
 /// The text of a final. `None`: there is nothing to say.
 pub(super) fn of(summary: &TurnSummary, stopped: bool) -> Option<String> {

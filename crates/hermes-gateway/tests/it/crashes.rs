@@ -210,7 +210,6 @@ fn answer(message: &Waiting, turn: String) -> Final {
     Final {
         turn,
         answers: vec![message.id],
-        transcript: None,
         replies: vec![Reply {
             session_key: place.session_key.clone(),
             target: Target {
@@ -226,6 +225,7 @@ fn answer(message: &Waiting, turn: String) -> Final {
                 })
                 .collect(),
         }],
+        ..Final::default()
     }
 }
 

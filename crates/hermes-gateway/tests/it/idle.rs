@@ -22,7 +22,7 @@ use hermes_gateway::spine::Ledger;
 use hermes_store::Store;
 use hermes_store::db::delivery::{
     Accepted, Due, Final, Foreign, Inbound as Stored, NewChunk, Processes, Progress, Settled,
-    Spoken, Waiting,
+    Spoken, StoredQuestion, Waiting,
 };
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
@@ -143,6 +143,22 @@ impl Ledger for Empty {
 
     async fn sent(&self, _: &str) -> Result<Vec<String>, StoreError> {
         self.surprise("sent")
+    }
+
+    async fn question(&self, _: &str) -> Result<Option<StoredQuestion>, StoreError> {
+        self.surprise("question")
+    }
+
+    async fn questions_of(&self, _: &str) -> Result<Vec<StoredQuestion>, StoreError> {
+        self.surprise("questions_of")
+    }
+
+    async fn answer_question(&self, _: &str, _: &serde_json::Value) -> Result<bool, StoreError> {
+        self.surprise("answer_question")
+    }
+
+    async fn reopen_question(&self, _: &str) -> Result<(), StoreError> {
+        self.surprise("reopen_question")
     }
 
     async fn adopt(&self, _: Foreign, _: Vec<NewChunk>) -> Result<usize, StoreError> {

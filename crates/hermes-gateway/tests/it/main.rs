@@ -19,6 +19,8 @@ mod outbox;
 #[cfg(test)]
 mod pairing;
 #[cfg(test)]
+mod seats;
+#[cfg(test)]
 mod slack;
 #[cfg(test)]
 mod telegram;

@@ -15,7 +15,7 @@ use hermes_gateway::platform::{
 use hermes_gateway::spine::Ledger;
 use hermes_store::db::delivery::{
     Accepted, Delivery, Due, Final, Foreign, Inbound, NewChunk, Processes, Progress, Settled,
-    Spoken, Target, Waiting,
+    Spoken, StoredQuestion, Target, Waiting,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -320,6 +320,26 @@ impl Ledger for Mortal {
 
     async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
         self.inner.sent(turn).await
+    }
+
+    async fn question(&self, id: &str) -> Result<Option<StoredQuestion>, StoreError> {
+        self.inner.question(id).await
+    }
+
+    async fn questions_of(&self, key: &str) -> Result<Vec<StoredQuestion>, StoreError> {
+        self.inner.questions_of(key).await
+    }
+
+    async fn answer_question(
+        &self,
+        id: &str,
+        answer: &serde_json::Value,
+    ) -> Result<bool, StoreError> {
+        self.live(self.inner.answer_question(id, answer)).await
+    }
+
+    async fn reopen_question(&self, id: &str) -> Result<(), StoreError> {
+        self.live(self.inner.reopen_question(id)).await
     }
 
     async fn foreign(&self, alive: Arc<dyn Processes>) -> Result<Vec<Foreign>, StoreError> {

@@ -47,7 +47,7 @@ pub use list::{ListFilter, Order, SessionSummary};
 pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
-pub use responses::ResponseStore;
+pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
 

@@ -16,6 +16,10 @@ use super::connection::{Access, Fault, connect, prepare_writer, set_flush};
 use super::pyjson;
 use super::writer::{Writer, WriterConfig};
 
+mod requests;
+
+pub use requests::{Begun, NewRequest, StoredRun};
+
 /// Answers that are kept; those unused longest go.
 const KEPT: i64 = 100;
 const BUSY: Duration = Duration::from_secs(20);
@@ -140,6 +144,7 @@ fn prepared(path: &std::path::Path) -> Result<Connection, Fault> {
          CREATE TABLE IF NOT EXISTS conversations (
             name TEXT PRIMARY KEY, response_id TEXT NOT NULL);",
     )?;
+    conn.execute_batch(requests::TABLES)?;
     set_flush(&conn, wal)?;
     Ok(conn)
 }

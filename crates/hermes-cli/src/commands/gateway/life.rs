@@ -8,6 +8,7 @@ use chrono::Utc;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::api::Work;
 use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
 use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platform::{LinkState, Platform};
@@ -101,7 +102,14 @@ pub(super) async fn begin(
         End::Lost(_) => Duration::ZERO,
         _ => settings.drain,
     };
-    let drained = parts.gateway.drain(patience).await;
+    let clients = async {
+        match &parts.work {
+            Some(work) => tokio::time::timeout(patience, work.quiet()).await.is_ok(),
+            None => true,
+        }
+    };
+    let (chats, clients) = tokio::join!(parts.gateway.drain(patience), clients);
+    let drained = chats && clients;
     parts.stop_tasks.cancel();
     if tokio::time::timeout(CLOSING, beside.wait()).await.is_err() {
         tracing::warn!("jobs or the API server took too long to end");
@@ -169,6 +177,8 @@ struct Parts {
     stop_tasks: CancellationToken,
     program: Arc<Conversations>,
     seats: Seats,
+    /// Turns for clients of the API server.
+    work: Option<Work>,
     store: Store,
     delivery: Delivery,
     locks: Vec<TokenLock>,
@@ -190,7 +200,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
             .remark(format!("nothing can be answered yet: {}", refusal.message));
     }
     let shared = Arc::clone(&program) as Arc<dyn Program>;
-    let seats = Seats::new(shared, Bounds::default(), CancellationToken::new());
+    let seats = Seats::new(shared, Bounds::of(settings), CancellationToken::new());
     let desk = Desk::default();
     let hooks = wiring::hooks::of(cx, &settings.config, false);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
@@ -220,7 +230,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         Err(why) => unusable.push(why),
     }
     let stop_tasks = CancellationToken::new();
-    let (tasks, failed) = tasks::all(&Around {
+    let beside = tasks::all(&Around {
         cx,
         settings,
         seats: &seats,
@@ -229,13 +239,14 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         cancel: stop_tasks.clone(),
     })
     .await;
-    unusable.extend(failed);
+    unusable.extend(beside.unusable);
     complain(cx, settings, &unusable)?;
     Ok(Parts {
         gateway,
         platforms,
         unusable,
-        tasks,
+        tasks: beside.tasks,
+        work: beside.work,
         stop_tasks,
         program,
         seats,

@@ -9,7 +9,7 @@ use hermes_agent::weight::Weight;
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::platform::Offer;
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{Line, Opening, Program, Ran, Script};
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 use tokio::sync::mpsc;
@@ -178,6 +178,14 @@ impl Program for Conversations {
         Box::pin(async {
             let stock = self.room.take();
             let ran = self.scripts.run(script, &stock).await;
+            ran.map_err(|failure| refusal(&failure))
+        })
+    }
+
+    fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
+        Box::pin(async {
+            let stock = self.room.take();
+            let ran = self.scripts.run_line(line, &stock).await;
             ran.map_err(|failure| refusal(&failure))
         })
     }

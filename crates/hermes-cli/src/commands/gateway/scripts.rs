@@ -13,7 +13,7 @@ use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::tool::{Registry, Taint, ToolContext};
 use hermes_exec::output::Collector;
 use hermes_exec::{Exec, Exit, Sink, Stdin, Stream};
-use hermes_gateway::program::{Ran, Script};
+use hermes_gateway::program::{Line, Ran, Script};
 use hermes_policy::{CommandRequest, Kind};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -87,6 +87,46 @@ impl Scripts {
         let finished = ground.environment.exec(exec, &mut streams).await;
         let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
         Ok(streams.ran(finished.exit, script.timeout))
+    }
+
+    /// A line that the configuration has a name for, where the tools work.
+    pub(super) async fn run_line(&self, line: Line, stock: &Stock) -> Result<Ran, Failure> {
+        let Some(commands) = &self.commands else {
+            return Err(Failure::failed("there is nowhere to run commands"));
+        };
+        let cwd = workplace(stock);
+        let environment = Arc::clone(&commands.environment);
+        let confinement = match &commands.sandbox {
+            Some(sandbox) => sandbox.confinement(&cwd),
+            None => hermes_exec::Confinement::Off,
+        };
+        let confined = if environment.info().isolated {
+            hermes_policy::Confinement::Isolated
+        } else if confinement.is_off() {
+            hermes_policy::Confinement::None
+        } else {
+            hermes_policy::Confinement::Sandboxed
+        };
+        let request = CommandRequest::terminal(&line.command, &cwd)
+            .roots(vec![cwd.clone()])
+            .confined(confined);
+        let cancel = CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
+        let cx = context(Path::new("quick command"), cwd.clone(), cancel.clone());
+        let posture = environment.info().posture;
+        let admitted = commands.gate.admit(&request, &posture, &cx).await;
+        admitted.map_err(|refused| Failure::new(Code::Refused, refused.text))?;
+        let exec = Exec {
+            timeout: line.timeout,
+            cancel,
+            confinement,
+            split: true,
+            ..Exec::new(line.command, cwd)
+        };
+        let mut streams = Streams::new();
+        let finished = environment.exec(exec, &mut streams).await;
+        let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
+        Ok(streams.ran(finished.exit, line.timeout))
     }
 
     /// A script lies in `scripts/` of the home, wherever its links lead.

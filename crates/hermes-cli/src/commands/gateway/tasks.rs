@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_config::Zone;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::api::{self, ApiServer};
+use hermes_gateway::api::{self, ApiServer, Work};
 use hermes_gateway::cron::{self, HomeFiles, Scheduler};
 use hermes_gateway::gateway::Gateway;
 use hermes_gateway::platforms::Unusable;
@@ -49,21 +49,36 @@ pub(super) fn start(tasks: Vec<Task>) -> TaskTracker {
 }
 
 /// Those that can run, and why the others cannot.
-pub(super) async fn all(around: &Around<'_>) -> (Vec<Task>, Vec<Unusable>) {
-    let (mut tasks, mut unusable) = (Vec::new(), Vec::new());
-    tasks.push(jobs(around));
+pub(super) async fn all(around: &Around<'_>) -> Beside {
+    let mut beside = Beside {
+        tasks: vec![jobs(around)],
+        work: None,
+        unusable: Vec::new(),
+    };
     match server(around).await {
-        Ok(task) => tasks.extend(task),
-        Err(why) => unusable.push(Unusable {
+        Ok(Some((task, work))) => {
+            beside.tasks.push(task);
+            beside.work = Some(work);
+        }
+        Ok(None) => {}
+        Err(why) => beside.unusable.push(Unusable {
             platform: api::SOURCE.to_owned(),
             why,
         }),
     }
-    (tasks, unusable)
+    beside
+}
+
+/// What runs beside the platforms.
+pub(super) struct Beside {
+    pub(super) tasks: Vec<Task>,
+    /// The turns of the API server.
+    pub(super) work: Option<Work>,
+    pub(super) unusable: Vec<Unusable>,
 }
 
 /// Bound here, so that a port that is taken is known before anything runs.
-async fn server(around: &Around<'_>) -> Result<Option<Task>, String> {
+async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
     let Around {
         settings,
         seats,
@@ -96,16 +111,17 @@ async fn server(around: &Around<'_>) -> Result<Option<Task>, String> {
             gateway: (*gateway).clone(),
         }),
     };
-    let cancel = cancel.clone();
+    let (cancel, work) = (cancel.clone(), server.work());
     let run = async move {
         if let Err(error) = server.serve(listener, deps, cancel).await {
             tracing::error!("the API server ended: {error}");
         }
     };
-    Ok(Some(Task {
+    let task = Task {
         name: "API server",
         run: Box::pin(run),
-    }))
+    };
+    Ok(Some((task, work)))
 }
 
 fn jobs(around: &Around<'_>) -> Task {

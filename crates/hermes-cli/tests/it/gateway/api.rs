@@ -1,10 +1,12 @@
 //! The API server of the built binary, met by OpenAI's own client.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{ModelServer, Reply};
+use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use hermes_testkit::oracle;
 use hermes_testkit::process::Program;
 use pretty_assertions::assert_eq;
@@ -117,4 +119,97 @@ fn a_weak_key_opens_nothing() {
         .run();
     assert_eq!(ended.code, Some(78), "{}", ended.stderr);
     assert!(ended.stderr.contains("API_SERVER_KEY"), "{}", ended.stderr);
+}
+
+/// One request, and all of its answer: status line, headers and body.
+fn post(port: u16, path: &str, key: &str, body: &Value) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Type: application/json\r\nIdempotency-Key: {key}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn said(text: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": text}]})
+}
+
+fn served(config: &Value) -> (TempHome, ModelServer, u16) {
+    let (home, model, port) = (TempHome::new(), ModelServer::start(), free_port());
+    let env = format!("API_SERVER_ENABLED=true\nAPI_SERVER_KEY={KEY}\nAPI_SERVER_PORT={port}\n");
+    configure(&home, &model, &env);
+    let mut whole: Value = serde_json::from_str(&home.read("config.yaml")).unwrap();
+    for (name, value) in config.as_object().unwrap() {
+        whole[name] = value.clone();
+    }
+    home.write("config.yaml", whole.to_string());
+    (home, model, port)
+}
+
+#[test]
+fn a_stop_waits_for_clients_and_takes_no_new_ones() {
+    let (home, model, port) = served(&json!({"agent": {"restart_drain_timeout": 60}}));
+    let gate = Gate::new();
+    model.push(Reply::text("at last").hold(&gate));
+    let mut gateway = Life::begin(&home, &[]);
+    let path = "/v1/chat/completions";
+    let first = std::thread::spawn(move || post(port, path, "k1", &said("slowly")));
+    model.block_until(|now| now.requests > 0);
+    gateway.signal(rustix::process::Signal::INT);
+    assert!(gateway.says("STOPPING=1"));
+    let refused = loop {
+        let answer = post(port, path, "k2", &said("me too"));
+        if answer.starts_with("HTTP/1.1 503") {
+            break answer;
+        }
+    };
+    assert!(refused.to_lowercase().contains("retry-after:"), "{refused}");
+    gate.release();
+    let first = first.join().unwrap();
+    assert!(
+        first.starts_with("HTTP/1.1 200") && first.contains("at last"),
+        "{first}"
+    );
+    drop(gateway.end().ok());
+}
+
+#[test]
+fn a_key_of_an_earlier_life_is_known_after_a_death() {
+    let (home, model, port) = served(&json!({}));
+    model.push(Reply::text("the one answer"));
+    let gateway = Life::begin(&home, &[]);
+    let path = "/v1/chat/completions";
+    let first = post(port, path, "k1", &said("once"));
+    assert!(first.contains("the one answer"), "{first}");
+    let gate = Gate::new();
+    model.push(Reply::text("never").hold(&gate));
+    let cut = std::thread::spawn(move || {
+        std::panic::catch_unwind(|| post(port, path, "k2", &said("cut"))).ok()
+    });
+    model.block_until(|now| now.requests > 1);
+    gateway.signal(rustix::process::Signal::KILL);
+    drop(gateway.end());
+    drop(cut.join());
+    gate.release();
+    let gateway = Life::begin(&home, &[]);
+    let again = post(port, path, "k1", &said("once"));
+    let body = |answer: &str| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+    assert_eq!(body(&again), body(&first));
+    let told = post(port, path, "k2", &said("cut"));
+    assert!(
+        told.starts_with("HTTP/1.1 409") && told.contains("request_interrupted"),
+        "{told}"
+    );
+    assert_eq!(model.progress().requests, 2);
+    drop(gateway.stop().ok());
 }

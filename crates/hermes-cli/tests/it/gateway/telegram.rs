@@ -140,6 +140,88 @@ fn a_command_is_approved_by_a_button() {
     });
 }
 
+/// The question of a life that died is answered while nobody runs: the next life takes it over,
+/// and needs no other message.
+#[test]
+fn a_button_pressed_while_it_was_down_counts_once() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let victim = story.home.work().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    let command = json!({"command": format!("rm -rf {}", victim.display())});
+    story
+        .model
+        .push(Reply::tool_call("c1", "terminal", &command));
+    story.start();
+    story.say("remove it");
+    let question = story.see("a question", |shown| !shown.buttons.is_empty());
+    story.kill();
+    let (_, data) = &question.buttons[0][0];
+    let first = story.telegram.press(ADA, ADA, question.id, data);
+    story.model.push_all([
+        Reply::tool_call("c2", "terminal", &command),
+        Reply::text("It is gone."),
+    ]);
+    story.start();
+    story.see_text("It is gone.");
+    assert!(!victim.exists());
+    let closed = story.see("the outcome", |shown| {
+        shown.id == question.id && shown.text.contains("Allowed once by Ada")
+    });
+    assert!(closed.buttons.is_empty());
+    assert_eq!(story.count("rm -rf"), 1, "{:#?}", story.telegram.texts(ADA));
+    let second = story.telegram.press(ADA, ADA, question.id, data);
+    let answered = story
+        .telegram
+        .wait_for(|telegram| telegram.callback_answer(&second).is_some());
+    story
+        .runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, answered).await })
+        .unwrap();
+    assert!(story.telegram.callback_answer(&first).is_some());
+    let told = story.telegram.callback_answer(&second).unwrap();
+    assert!(format!("{told:?}").contains("answered"), "{told:?}");
+}
+
+#[test]
+fn commands_of_the_home_and_voice() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut config: serde_json::Value =
+        serde_json::from_str(&story.home.read("config.yaml")).unwrap();
+    config["quick_commands"] = json!({
+        "tide": {"type": "exec", "command": "echo high; exit 3"},
+        "wipe": {"type": "exec", "command": format!("rm -rf {}", story.home.work().display())},
+        "me": {"type": "alias", "target": "whoami"},
+    });
+    story.home.write("config.yaml", config.to_string());
+    story.start();
+    story.say("/tide");
+    let said = story.see_text("high");
+    assert!(said.text.contains("ended with 3"), "{}", said.text);
+    // Nobody is asked: what would need a permission does not run.
+    story.say("/wipe");
+    story.see("a refusal", |shown| shown.text.starts_with("⚠️"));
+    assert!(story.home.work().exists());
+    story.say("/me");
+    story.see_text("You are Ada");
+    story.say("/voice off");
+    story.see_text("Voice is off");
+    let modes: serde_json::Value =
+        serde_json::from_str(&story.home.read("gateway_voice_mode.json")).unwrap();
+    assert_eq!(modes, json!({"telegram:7": "off"}));
+    story.say("/voice tts");
+    story.see_text("Voice is tts");
+    assert!(story.model.model_requests().is_empty());
+    // What is being sent when it restarts is not cut off, and not sent again.
+    story.say("/restart");
+    story.see_text("The gateway is back");
+    assert_eq!(
+        story.count("Restarting"),
+        1,
+        "{:#?}",
+        story.telegram.texts(ADA)
+    );
+}
+
 #[test]
 fn a_turn_that_death_cut_is_answered_once() {
     let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));

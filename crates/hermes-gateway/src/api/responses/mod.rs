@@ -18,9 +18,10 @@ pub(super) use self::request::{Request, read};
 use super::error::ApiError;
 use super::input::{self, Body};
 use super::names::{self, Named};
-use super::once::Asked;
+use super::once::{self, Asked};
 use super::outcome::{Verdict, response_usage};
 use super::place::Place;
+use super::reply::Told;
 use super::threads::Mark;
 use super::turn::{Outcome, Step, Turn};
 use super::{Shared, State, reply};
@@ -102,39 +103,19 @@ pub(super) async fn create(
     }
     let Some(asked) = asked else {
         let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
-        let done = whole(&state, answer, turn).await?;
-        return Ok(told(&done));
+        return Ok(whole(&state, answer, turn).await?.response());
     };
     let shared = Arc::clone(&state);
     let work = async move {
         let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
         whole(&shared, answer, turn).await
     };
-    let bytes = |done: &Done| done.bytes;
-    let done = state.answers.answer(asked, bytes, work).await?;
-    Ok(told(&done))
+    let told = once::answer(&state, asked, &session, work).await?;
+    Ok(told.response())
 }
 
 /// An answer in one piece.
-pub(super) type Done = Arc<Told>;
-
-pub(super) struct Told {
-    body: Value,
-    session: String,
-    key: Option<String>,
-    bytes: usize,
-}
-
-fn told(done: &Told) -> Response {
-    let mut response = reply::json(StatusCode::OK, &done.body);
-    reply::set(&mut response, reply::SESSION_ID, &done.session);
-    if let Some(key) = &done.key {
-        reply::set(&mut response, reply::SESSION_KEY, key);
-    }
-    response
-}
-
-async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Done, ApiError> {
+async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Told, ApiError> {
     let mut items = Items::default();
     let outcome = loop {
         match turn.next().await {
@@ -156,12 +137,13 @@ async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Done, Ap
     }
     let body = answer.finished(&items, &outcome, &verdict);
     answer.keep(state, &body, &items, &outcome.session).await?;
-    Ok(Arc::new(Told {
-        bytes: body.to_string().len(),
-        body,
-        session: outcome.session,
-        key: answer.key,
-    }))
+    let mut told = Told::new(StatusCode::OK, body);
+    told.complete = verdict.complete();
+    told.header(&reply::SESSION_ID, &outcome.session);
+    if let Some(key) = &answer.key {
+        told.header(&reply::SESSION_KEY, key);
+    }
+    Ok(told)
 }
 
 impl Answer {

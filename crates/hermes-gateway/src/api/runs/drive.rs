@@ -1,7 +1,5 @@
 //! Follows a turn on behalf of a run.
 
-use std::sync::Arc;
-
 use hermes_agent::front::Wish;
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
@@ -15,11 +13,11 @@ use crate::api::outcome::{self, Verdict};
 use crate::api::place::Place;
 use crate::api::turn::{Outcome, Step, Turn};
 
-pub(super) async fn drive(state: Arc<State>, run: Arc<Run>, ticket: Ticket, place: Place) {
+pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place) {
     let now = || state.deps.clock.epoch_seconds();
     let begun = tokio::select! {
         () = run.stop.cancelled() => None,
-        begun = Turn::begin(&state, ticket, place.opening, place.input) => Some(begun),
+        begun = Turn::begin(state, ticket, place.opening, place.input) => Some(begun),
     };
     let mut turn = match begun {
         Some(Ok(turn)) => turn,
@@ -49,8 +47,8 @@ pub(super) async fn drive(state: Arc<State>, run: Arc<Run>, ticket: Ticket, plac
         }
         match step {
             Some(Step::Reasoning(text)) => thought.push_str(&text),
-            Some(Step::Done(outcome)) => return end(&run, &outcome, now()),
-            Some(step) => tell(&run, step, now()),
+            Some(Step::Done(outcome)) => return end(run, &outcome, now()),
+            Some(step) => tell(run, step, now()),
             None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
         }
     }

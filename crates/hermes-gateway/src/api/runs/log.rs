@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::body::Bytes;
 use hermes_agent::front::Wish;
 use hermes_core::approval::ApprovalRequest;
+use hermes_store::db::StoredRun;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -13,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Bytes of events that a run keeps. Older ones go first; who comes late is told so.
 const EVENTS: usize = 512 * 1024;
+
+const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
+                   is in the session";
 
 pub(super) struct Run {
     pub(super) id: String,
@@ -101,6 +105,36 @@ impl Run {
             }),
             changes: watch::Sender::new(0),
         }
+    }
+
+    /// What is left of a run of an earlier life: how it ended, or that it was cut.
+    pub(super) fn stored(id: &str, stored: StoredRun, now: f64) -> Self {
+        let run = Self::new(id.to_owned(), "", "", now);
+        let StoredRun { shown, ended } = stored;
+        let word = shown["status"].as_str().map(str::to_owned);
+        if let Value::Object(shown) = shown {
+            run.log().shown = shown;
+        }
+        let ends = [Status::Completed, Status::Cancelled];
+        let status = ends
+            .into_iter()
+            .find(|one| word.as_deref() == Some(one.word()));
+        let shown = run.shown();
+        let mut data = json!({});
+        for name in ["session_id", "output", "error", "usage", "hermes"] {
+            if let Some(value) = shown.get(name) {
+                data[name] = value.clone();
+            }
+        }
+        let (at, status) = if ended {
+            let at = shown["updated_at"].as_f64().unwrap_or(now);
+            (at, status.unwrap_or(Status::Failed))
+        } else {
+            data["error"] = json!(CUT);
+            (now, Status::Failed)
+        };
+        run.end(status, data, at);
+        run
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {

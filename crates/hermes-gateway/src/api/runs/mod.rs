@@ -23,7 +23,9 @@ use self::log::{Excerpt, Run};
 use super::error::ApiError;
 use super::input::Body;
 use super::names::{self, Named};
+use super::once::{self, Asked};
 use super::place::Place;
+use super::reply::Told;
 use super::responses::{self, Request};
 use super::sse::{self, Frames};
 use super::{Shared, State, reply};
@@ -50,12 +52,8 @@ impl Runs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, id: &str) -> Result<Arc<Run>, ApiError> {
-        let run = self.all().get(id).cloned();
-        run.ok_or_else(|| {
-            let message = format!("there is no run {id:?}, or it ended too long ago");
-            ApiError::missing(message).code("run_not_found")
-        })
+    fn get(&self, id: &str) -> Option<Arc<Run>> {
+        self.all().get(id).cloned()
     }
 
     /// Forgets what nobody will ask for.
@@ -84,6 +82,30 @@ impl Runs {
     }
 }
 
+/// A run of this life, or what is left of one of an earlier life.
+async fn find(state: &State, id: &str) -> Result<Arc<Run>, ApiError> {
+    if let Some(run) = state.runs.get(id) {
+        return Ok(run);
+    }
+    let stored = state.stored.get(state).await?.run(id).await?;
+    let stored = stored.ok_or_else(|| {
+        let message = format!("there is no run {id:?}, or it ended too long ago");
+        ApiError::missing(message).code("run_not_found")
+    })?;
+    let now = state.deps.clock.epoch_seconds();
+    Ok(Arc::new(Run::stored(id, stored, now)))
+}
+
+/// Stores how a run stands, for the next life.
+async fn keep(state: &State, run: &Run) -> Result<(), ApiError> {
+    let store = state.stored.get(state).await?;
+    let ended = run.ended().is_some();
+    store
+        .put_run(&run.id, &state.life, &run.shown(), ended)
+        .await?;
+    Ok(())
+}
+
 /// `POST /v1/runs`.
 pub(super) async fn create(
     Extract(state): Shared,
@@ -92,6 +114,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let named = Named::read(&headers, &body)?;
+    let asked = Asked::read(&headers, "runs", &body.0)?;
     let model = body.text("model")?;
     let Request { said, session, .. } = responses::read(&state, &body, &named).await?;
     let id = names::fresh("run_", 32);
@@ -106,17 +129,31 @@ pub(super) async fn create(
     let now = state.deps.clock.epoch_seconds();
     let shown = model.unwrap_or(&state.settings.model_name);
     let run = Arc::new(Run::new(id.clone(), &session, shown, now));
-    state.runs.all().insert(id.clone(), Arc::clone(&run));
-    state.runs.sweep();
-    let driving = drive::drive(Arc::clone(&state), run, ticket, place);
-    task::spawn("api run", driving);
     let started = json!({"run_id": id, "status": "started", "session_id": session});
-    let mut response = reply::json(StatusCode::ACCEPTED, &started);
-    reply::set(&mut response, reply::SESSION_ID, &session);
+    let mut told = Told::new(StatusCode::ACCEPTED, started);
+    told.header(&reply::SESSION_ID, &session);
     if let Some(key) = &named.key {
-        reply::set(&mut response, reply::SESSION_KEY, key);
+        told.header(&reply::SESSION_KEY, key);
     }
-    Ok(response)
+    let shared = Arc::clone(&state);
+    let begin = async move {
+        keep(&shared, &run).await?;
+        shared.runs.all().insert(id, Arc::clone(&run));
+        shared.runs.sweep();
+        task::spawn("api run", async move {
+            drive::drive(&shared, &run, ticket, place).await;
+            if let Err(error) = keep(&shared, &run).await {
+                tracing::warn!("run {}: {}", run.id, error.to_json());
+            }
+        });
+        Ok(told)
+    };
+    match asked {
+        Some(asked) => Ok(once::answer(&state, asked, &session, begin)
+            .await?
+            .response()),
+        None => Ok(begin.await?.response()),
+    }
 }
 
 /// `GET /v1/runs/{id}`.
@@ -124,7 +161,7 @@ pub(super) async fn show(
     Extract(state): Shared,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let run = state.runs.get(&id)?;
+    let run = find(&state, &id).await?;
     Ok(reply::json(StatusCode::OK, &run.shown()))
 }
 
@@ -133,7 +170,7 @@ pub(super) async fn stop(
     Extract(state): Shared,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let run = state.runs.get(&id)?;
+    let run = find(&state, &id).await?;
     if !run.stopping(state.deps.clock.epoch_seconds()) {
         let message = format!("run {id} has ended already");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("run_ended"));
@@ -148,7 +185,7 @@ pub(super) async fn approve(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let run = state.runs.get(&id)?;
+    let run = find(&state, &id).await?;
     let word = body
         .text("choice")?
         .unwrap_or_default()
@@ -213,7 +250,7 @@ pub(super) async fn events(
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = state.runs.get(&id)?;
+    let run = find(&state, &id).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let last = last.or_else(|| query.get("after").map(String::as_str));
     let seen = match last.map(str::trim).filter(|last| !last.is_empty()) {

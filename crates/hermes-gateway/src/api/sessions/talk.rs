@@ -14,6 +14,7 @@ use crate::api::label;
 use crate::api::names::{self, Named};
 use crate::api::outcome::{Verdict, response_usage};
 use crate::api::place::Place;
+use crate::api::reply::Told;
 use crate::api::responses::Items;
 use crate::api::sse::{self, Frames};
 use crate::api::turn::{Outcome, Step, Turn};
@@ -88,13 +89,13 @@ pub(in crate::api) async fn chat(
     if !verdict.complete() {
         answer["hermes"] = verdict.block();
     }
-    let mut response = reply::json(StatusCode::OK, &answer);
-    reply::set(&mut response, reply::SESSION_ID, &outcome.session);
-    reply::verdict(&mut response, &verdict);
+    let mut told = Told::new(StatusCode::OK, answer);
+    told.header(&reply::SESSION_ID, &outcome.session);
+    told.verdict(&verdict);
     if let Some(key) = &begun.key {
-        reply::set(&mut response, reply::SESSION_KEY, key);
+        told.header(&reply::SESSION_KEY, key);
     }
-    Ok(response)
+    Ok(told.response())
 }
 
 /// `POST /api/sessions/{id}/chat/stream`.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::memory::{Memory, Part};
+use super::rich;
 use super::settings::{Bots, SlackSettings};
 use super::team::Team;
 
@@ -62,7 +63,7 @@ pub(super) fn hear(
     if channel.is_empty() || ts.is_empty() {
         return Err("not a message");
     }
-    let raw = field("text");
+    let raw = &*rich::said(event, is_program(event));
     let named = raw.contains(&format!("<@{}>", team.bot_user)) || {
         let labelled = format!("<@{}|", team.bot_user);
         raw.contains(&labelled)

@@ -1,5 +1,6 @@
 //! From envelopes to messages that are stored, and then to acknowledgements.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::hear::{Heard, command, hear};
 use super::memory::Part;
 use super::team::Team;
 use super::text::{attached, mentioned, readable};
-use super::{Shared, files};
+use super::{Shared, files, rich};
 use crate::platform::{Incoming, Link};
 use crate::session::Source;
 
@@ -192,11 +193,7 @@ impl Shared {
         let before: Vec<&Value> = messages
             .iter()
             .filter(|message| message["ts"] != heard.ts.as_str())
-            .filter(|message| {
-                message["text"]
-                    .as_str()
-                    .is_some_and(|text| !text.is_empty())
-            })
+            .filter(|message| !said(message).is_empty())
             .collect();
         let (first, rest) = before.split_first()?;
         // The beginning says what it is about, the end what is asked.
@@ -221,13 +218,16 @@ impl Shared {
             self.user_name(team, user).await
         };
         let name = name.unwrap_or_else(|| "somebody".to_owned());
-        let text = readable(
-            message["text"].as_str().unwrap_or_default(),
-            &HashMap::new(),
-        );
+        let text = readable(&said(message), &HashMap::new());
         let text: String = text.chars().take(MAX_REPLY).collect();
         format!("{name}: {text}")
     }
+}
+
+/// What a message says, by whomever.
+fn said(message: &Value) -> Cow<'_, str> {
+    let program = message["bot_id"].as_str().is_some_and(|id| !id.is_empty());
+    rich::said(message, program)
 }
 
 /// Where something was said.

@@ -25,6 +25,7 @@ mod link;
 mod look;
 mod memory;
 mod missed;
+mod rich;
 pub mod settings;
 mod socket;
 mod speak;

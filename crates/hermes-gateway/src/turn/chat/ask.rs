@@ -1,22 +1,26 @@
 //! Questions of the agent to people: permissions and everything else, with buttons or in words.
 //!
-//! An open question belongs to the turn that waits for it. After a restart the turn is taken up
-//! again and asks anew; whoever answers the old question is told so.
+//! A question is stored with the message that puts it. The turn that asked waits for the answer;
+//! when it is cut, the turn of the next life that comes to the same question takes over the
+//! message that stands there ([`super::earlier`]). Whoever acts on an answer closes the question
+//! first: no answer counts twice.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use hermes_agent::front::Wish;
 use hermes_core::approval::{ApprovalRequest, Verdict};
-use hermes_core::ask::{Answer, Choice, Field, Question, Want};
+use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
 use hermes_core::redact;
-use hermes_store::db::delivery::{Final, Target};
-use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use hermes_store::db::delivery::{Final, NewQuestion, Target};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::Chat;
+use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
 use super::news::Turn;
 use crate::platform::{Button, Tone};
 use crate::spine::{Extra, Ledger};
@@ -24,45 +28,102 @@ use crate::turn::message::Msg;
 
 /// As much of a command as is shown.
 const ACTION: usize = 3800;
-const BUTTONS: usize = 12;
 
 /// A question that waits for its answer.
 pub(in crate::turn) struct Asked {
     /// In the data of buttons: random, so that an old button never answers a new question.
     pub(super) id: String,
-    what: What,
+    pub(super) what: What,
     /// What was asked, without the choices.
     text: String,
     pub(super) until: Instant,
 }
 
-enum What {
+pub(super) enum What {
     Permission(ApprovalRequest),
     Question(Question),
 }
 
-/// A button that somebody pressed, on its way to the chat that asked.
-pub(in crate::turn) struct Press {
-    pub(in crate::turn) id: String,
-    pub(in crate::turn) choice: String,
-    pub(super) by: String,
-    pub(super) message: Option<String>,
-}
-
-/// A question as those see it who bring an answer from elsewhere.
-pub(in crate::turn) struct Open {
-    pub(in crate::turn) chat: mpsc::Sender<Press>,
-    pub(in crate::turn) permission: bool,
+/// What is stored about a question.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Put {
+    /// It asks for a permission: not everybody may decide that.
+    pub(super) permission: bool,
+    /// The tool, or who asks.
+    pub(super) from: String,
+    /// Everything that is asked, to the letter, as a digest: what is asked may have secrets in it.
+    pub(super) print: String,
+    /// What is shown.
+    pub(super) text: String,
     /// What its buttons say.
-    pub(in crate::turn) choices: Vec<String>,
+    pub(super) choices: Vec<String>,
 }
 
-const ADMINS: &str = "Only an admin may decide this.";
-const UNKNOWN: &str = "I do not know that button.";
+pub(super) const ADMINS: &str = "Only an admin may decide this.";
+
+impl What {
+    pub(super) fn is_permission(&self) -> bool {
+        matches!(self, Self::Permission(_))
+    }
+
+    fn from(&self) -> &str {
+        match self {
+            Self::Permission(request) => &request.tool,
+            Self::Question(question) => &question.from,
+        }
+    }
+
+    /// The same for the same question, in whatever life and turn it is asked.
+    pub(super) fn print(&self) -> String {
+        let value = match self {
+            Self::Permission(request) => serde_json::to_value(request),
+            Self::Question(question) => serde_json::to_value(question),
+        };
+        let mut value = value.unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            map.remove("id");
+        }
+        crate::bytes::hex(&Sha256::digest(value.to_string().as_bytes()))
+    }
+
+    /// The answer that a button means.
+    pub(super) fn picked(&self, choice: &str) -> Option<AgentCommand> {
+        Some(match self {
+            Self::Permission(request) => AgentCommand::Answer {
+                request: request.id.clone(),
+                verdict: match (choice, &request.rule) {
+                    ("o", _) => Verdict::Once,
+                    ("s", _) => Verdict::Session,
+                    ("a", Some(rule)) => Verdict::Always(rule.clone()),
+                    ("d", _) => Verdict::Deny { why: None },
+                    _ => return None,
+                },
+            },
+            Self::Question(question) => AgentCommand::Reply {
+                question: question.id.clone(),
+                answer: pick(&question.want, choice)?,
+            },
+        })
+    }
+
+    /// There is no answer.
+    fn nothing(&self, why: &str) -> AgentCommand {
+        let why = why.to_owned();
+        match self {
+            Self::Permission(request) => AgentCommand::Answer {
+                request: request.id.clone(),
+                verdict: Verdict::Deny { why: Some(why) },
+            },
+            Self::Question(question) => AgentCommand::Reply {
+                question: question.id.clone(),
+                answer: Answer::Unanswered { why },
+            },
+        }
+    }
+}
 
 impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
-        let id = self.question_id();
         let action = redact::secrets(&request.action);
         let mut shown: String = action.chars().take(ACTION).collect();
         if shown.len() < action.len() {
@@ -79,84 +140,122 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if let Some(posture) = &request.posture {
             let _ = write!(text, "\n{posture}");
         }
+        let always = request.rule.is_some();
+        let seconds = self.hub.settings.config.approvals.gateway_timeout;
+        let what = What::Permission(request);
+        let (asked, again) = self.name(what, text, seconds.unwrap_or(300)).await;
+        let id = &asked.id;
         let mut row = vec![
-            button(&id, "o", "Once", Tone::Good),
-            button(&id, "s", "This session", Tone::Neutral),
+            button(id, "o", "Once", Tone::Good),
+            button(id, "s", "This session", Tone::Neutral),
         ];
         let mut say = "Say **yes** (once), **session**".to_owned();
-        if request.rule.is_some() {
-            row.push(button(&id, "a", "Always", Tone::Neutral));
+        if always {
+            row.push(button(id, "a", "Always", Tone::Neutral));
             say.push_str(", **always**");
         }
-        row.push(button(&id, "d", "Deny", Tone::Danger));
+        row.push(button(id, "d", "Deny", Tone::Danger));
         say.push_str(" or **no**.");
-        let seconds = self.hub.settings.config.approvals.gateway_timeout;
-        let seconds = seconds.unwrap_or(300).max(1);
-        let asked = Asked {
-            id,
-            what: What::Permission(request),
-            text,
-            until: Instant::now() + Duration::from_secs(seconds),
-        };
-        self.ask(asked, vec![row], &say).await;
+        self.ask(asked, vec![row], &say, again).await;
     }
 
     pub(super) async fn question_asked(&mut self, question: Question) {
-        let id = self.question_id();
-        let mut text = format!("❓ {}", question.text.trim());
-        let (rows, say) = match &question.want {
-            Want::Text => (Vec::new(), "Answer with your next message.".to_owned()),
-            Want::Choice { options, other } => choices(&id, options, *other, &mut text),
-            Want::Visit { url } => {
-                let _ = write!(text, "\n{url}");
-                let row = vec![
-                    button(&id, "y", "Done", Tone::Good),
-                    button(&id, "n", "No", Tone::Danger),
-                ];
-                (
-                    vec![row],
-                    "Say **yes** when you have been there, or **no**.".to_owned(),
-                )
-            }
-            Want::Form { fields } => (Vec::new(), form(fields, &mut text)),
-        };
         let seconds = self
             .hub
             .settings
             .tree
             .pointer("/agent/clarify_timeout")
             .and_then(Value::as_u64);
-        let asked = Asked {
-            id,
-            what: What::Question(question),
-            text,
-            until: Instant::now() + Duration::from_secs(seconds.unwrap_or(3600).max(1)),
+        let want = question.want.clone();
+        let text = format!("❓ {}", question.text.trim());
+        let what = What::Question(question);
+        let (mut asked, again) = self.name(what, text, seconds.unwrap_or(3600)).await;
+        let (id, text) = (&asked.id, &mut asked.text);
+        let (rows, say) = match &want {
+            Want::Text => (Vec::new(), "Answer with your next message.".to_owned()),
+            Want::Choice { options, other } => choices(id, options, *other, text),
+            Want::Visit { url } => {
+                let _ = write!(text, "\n{url}");
+                let row = vec![
+                    button(id, "y", "Done", Tone::Good),
+                    button(id, "n", "No", Tone::Danger),
+                ];
+                (
+                    vec![row],
+                    "Say **yes** when you have been there, or **no**.".to_owned(),
+                )
+            }
+            Want::Form { fields } => (Vec::new(), form(fields, text)),
         };
-        self.ask(asked, rows, &say).await;
+        self.ask(asked, rows, &say, again).await;
     }
 
-    async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str) {
+    /// A question of this turn. `true`: it was put by an earlier life, and stands there.
+    async fn name(&mut self, what: What, text: String, seconds: u64) -> (Asked, bool) {
+        let earlier = match &self.turn {
+            Some(_) => self.earlier_like(&what.print()).await,
+            None => None,
+        };
+        let (id, left, again) = match earlier {
+            Some(one) => {
+                let left = one.question.expires_at - self.hub.clock.epoch_seconds();
+                let left = Duration::try_from_secs_f64(left).unwrap_or_default();
+                (one.question.id, left, true)
+            }
+            None => (
+                format!("{:012x}", self.hub.rng.next_u64() >> 16),
+                Duration::from_secs(seconds.max(1)),
+                false,
+            ),
+        };
+        let asked = Asked {
+            id,
+            what,
+            text,
+            until: Instant::now() + left,
+        };
+        (asked, again)
+    }
+
+    async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str, again: bool) {
         let Some(turn) = &mut self.turn else { return };
         let target = turn.target.clone();
-        let pressable = self.hub.capabilities(&target).buttons && !buttons.is_empty();
-        let text = if pressable {
-            asked.text.clone()
-        } else {
-            format!("{}\n\n{say}", asked.text)
-        };
-        let turn_id = format!("ask-{}", asked.id);
-        let choices = buttons.iter().flatten();
-        let choices = choices.filter_map(|button| button.data.rsplit(':').next());
-        let open = Open {
-            chat: self.presses.0.clone(),
-            permission: matches!(asked.what, What::Permission(_)),
-            choices: choices.map(str::to_owned).collect(),
-        };
-        self.hub.asked(&asked.id, Some(open));
+        let message = turn.msgs.first().map_or(0, |msg| msg.id);
+        self.hub.asked(&asked.id, Some(&self.answered));
+        let new = (!again).then(|| {
+            let left = asked.until.duration_since(Instant::now()).as_secs_f64();
+            let choices = buttons.iter().flatten();
+            let choices = choices.filter_map(|button| button.data.rsplit(':').next());
+            let put = Put {
+                permission: asked.what.is_permission(),
+                from: asked.what.from().to_owned(),
+                print: asked.what.print(),
+                text: asked.text.clone(),
+                choices: choices.map(str::to_owned).collect(),
+            };
+            NewQuestion {
+                id: asked.id.clone(),
+                session_key: self.key.clone(),
+                message,
+                target: target.clone(),
+                asked: serde_json::to_value(put).unwrap_or_default(),
+                expires_at: self.hub.clock.epoch_seconds() + left,
+            }
+        });
+        let (id, text) = (asked.id.clone(), asked.text.clone());
         turn.questions.push(asked);
         // What comes after stands below the question.
         turn.displaced = true;
         turn.refresh();
+        if new.is_none() {
+            return self.answered_before().await;
+        }
+        let pressable = self.hub.capabilities(&target).buttons && !buttons.is_empty();
+        let text = if pressable {
+            text
+        } else {
+            format!("{text}\n\n{say}")
+        };
         let mut chunks = self.hub.chunks(&target, &text);
         if pressable && let Some(last) = chunks.last_mut() {
             let extra = Extra {
@@ -166,148 +265,88 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             last.extra = serde_json::to_value(extra).ok();
         }
         let end = Final {
-            turn: turn_id,
+            turn: format!("ask-{id}"),
             replies: self.replies(target, chunks),
+            asks: new,
             ..Final::default()
         };
         self.hub.settle(end, &self.cancel).await;
     }
 
-    fn question_id(&self) -> String {
-        format!("{:012x}", self.hub.rng.next_u64() >> 16)
-    }
-
-    /// A button was pressed, perhaps of a question that another chat asked.
-    pub(super) async fn press(&mut self, msg: Msg) {
-        let pressed = msg.incoming.pressed.clone();
-        let data = pressed.as_ref().map(|pressed| pressed.data.clone());
-        let data = data.unwrap_or_default();
-        let mut parts = data.splitn(3, ':');
-        let (kind, id, choice) = (parts.next(), parts.next(), parts.next());
-        let source = msg.source();
-        let by = source.user_name.clone().or(source.user_id.clone());
-        let press = Press {
-            id: id.unwrap_or_default().to_owned(),
-            choice: choice.unwrap_or_default().to_owned(),
-            by: by.unwrap_or_default(),
-            message: pressed.and_then(|pressed| pressed.message_id),
-        };
-        let note = if kind == Some("ap") {
-            // Only what answers the question takes it: it is answered once.
-            self.hub.bring(press, |open, choice| {
-                if !open.choices.iter().any(|one| one == choice) {
-                    return Err(UNKNOWN);
-                }
-                if open.permission && !self.may_decide(&msg, choice != "d") {
-                    return Err(ADMINS);
-                }
-                Ok(())
-            })
-        } else {
-            Err(UNKNOWN)
-        };
-        let note = note.err();
-        if let Some(outbound) = self.hub.outbound(&msg.target()) {
-            let told = outbound.pressed(&msg.incoming, note);
-            let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
-        }
-        self.answer(&msg, "ans", None).await;
-    }
-
     /// Whether somebody may allow or refuse what the agent asks, in whatever way they say it.
-    fn may_decide(&self, msg: &Msg, allow: bool) -> bool {
+    pub(super) fn may_decide(&self, msg: &Msg, allow: bool) -> bool {
         let tier = self.hub.tier(msg);
         let command = if allow { "approve" } else { "deny" };
         tier.may(command) && (tier.is_admin() || !self.hub.admins_decide())
     }
 
-    /// An answer to a question of this chat.
-    pub(super) async fn pressed(&mut self, press: Press) {
-        let Some(turn) = &mut self.turn else { return };
-        let Some(at) = turn.questions.iter().position(|asked| asked.id == press.id) else {
-            return;
-        };
-        let command = match (&turn.questions[at].what, press.choice.as_str()) {
-            (What::Permission(request), choice) => {
-                let verdict = match (choice, &request.rule) {
-                    ("o", _) => Verdict::Once,
-                    ("s", _) => Verdict::Session,
-                    ("a", Some(rule)) => Verdict::Always(rule.clone()),
-                    ("d", _) => Verdict::Deny { why: None },
-                    _ => return,
-                };
-                AgentCommand::Answer {
-                    request: request.id.clone(),
-                    verdict,
-                }
-            }
-            (What::Question(question), choice) => {
-                let Some(answer) = pick(&question.want, choice) else {
-                    return;
-                };
-                AgentCommand::Reply {
-                    question: question.id.clone(),
-                    answer,
-                }
-            }
-        };
-        let asked = turn.questions.remove(at);
-        let outcome = outcome(&command, &press.by);
-        self.resolve(asked, command, &outcome, press.message).await;
-    }
-
-    /// Hands the answer over and writes it below the question.
-    async fn resolve(
+    /// Closes the question, writes the answer below it and hands it over, in this order. The
+    /// message that gave the answer is done in the transaction that closes the question.
+    pub(super) async fn resolve(
         &mut self,
         asked: Asked,
         command: AgentCommand,
         outcome: &str,
-        message: Option<String>,
+        by: Option<&Msg>,
     ) {
         self.hub.asked(&asked.id, None);
+        let Some(turn) = &self.turn else { return };
+        let target = turn.target.clone();
+        let closed = self
+            .close_question(&asked.id, &asked.text, &target, outcome, by)
+            .await;
+        if self.cancel.is_cancelled() {
+            return;
+        }
+        let command = if closed {
+            command
+        } else {
+            asked.what.nothing("the answer could not be stored")
+        };
         if let Some(seat) = &self.seat {
             seat.wish(Wish::Order(command)).await;
         }
         if let Some(turn) = &self.turn {
             turn.refresh();
-            let target = turn.target.clone();
-            self.close_question(&asked, &target, outcome, message).await;
         }
     }
 
-    /// Takes the buttons away, and says what came of the question.
-    async fn close_question(
+    /// The question is over: takes the buttons away, and says what came of it. `false`: it was
+    /// over before, or that cannot be stored.
+    pub(super) async fn close_question(
         &self,
-        asked: &Asked,
+        id: &str,
+        text: &str,
         target: &Target,
         outcome: &str,
-        message: Option<String>,
-    ) {
-        if !self.hub.capabilities(target).edit {
-            return;
-        }
-        let sent = if message.is_some() {
-            message
-        } else {
-            let turn = format!("ask-{}", asked.id);
-            let ids = self.hub.ledger.sent(&turn).await.unwrap_or_default();
-            ids.last().cloned()
-        };
-        let Some(message) = sent else { return };
-        let text = format!("{}\n\n{outcome}", asked.text);
-        let mut chunks = self.hub.chunks(target, &text);
-        let Some(mut last) = chunks.pop() else { return };
-        let extra = Extra {
-            edits: Some(message),
-            ..Extra::default()
-        };
-        last.extra = serde_json::to_value(extra).ok();
-        let end = Final {
-            turn: format!("asked-{}", asked.id),
-            replies: self.replies(target.clone(), vec![last]),
+        by: Option<&Msg>,
+    ) -> bool {
+        let mut end = Final {
+            turn: format!("asked-{id}"),
+            closes: vec![id.to_owned()],
             ..Final::default()
         };
-        self.hub.settle(end, &self.cancel).await;
+        if let Some(msg) = by {
+            let turn = msg.attempt("ans");
+            if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+                end.turn = turn;
+                end.answers.push(msg.id);
+            }
+        }
+        if self.hub.capabilities(target).edit {
+            let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
+            let message = ids.unwrap_or_default().pop();
+            let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
+            if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
+                let extra = Extra {
+                    edits: Some(message),
+                    ..Extra::default()
+                };
+                last.extra = serde_json::to_value(extra).ok();
+                end.replies = self.replies(target.clone(), vec![last]);
+            }
+        }
+        self.hub.settle(end, &self.cancel).await
     }
 
     /// The agent no longer waits for it.
@@ -322,9 +361,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         let asked = turn.questions.remove(at);
         turn.refresh();
-        self.hub.asked(&asked.id, None);
         let target = turn.target.clone();
-        self.close_question(&asked, &target, "⏹ No longer needed.", None)
+        self.not_needed(asked, &target).await;
+    }
+
+    async fn not_needed(&self, asked: Asked, target: &Target) {
+        self.hub.asked(&asked.id, None);
+        self.close_question(&asked.id, &asked.text, target, "⏹ No longer needed.", None)
             .await;
     }
 
@@ -335,17 +378,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         };
         let asked = turn.questions.remove(at);
-        let why = "nobody answered in time".to_owned();
-        let command = match &asked.what {
-            What::Permission(request) => AgentCommand::Answer {
-                request: request.id.clone(),
-                verdict: Verdict::Deny { why: Some(why) },
-            },
-            What::Question(question) => AgentCommand::Reply {
-                question: question.id.clone(),
-                answer: Answer::Unanswered { why },
-            },
-        };
+        let command = asked.what.nothing("nobody answered in time");
         self.resolve(asked, command, "⌛ Nobody answered in time.", None)
             .await;
     }
@@ -353,9 +386,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The turn has ended, and with it what it asked.
     pub(super) async fn close_questions(&mut self, turn: &mut Turn<L>) {
         for asked in std::mem::take(&mut turn.questions) {
-            self.hub.asked(&asked.id, None);
-            self.close_question(&asked, &turn.target, "⏹ No longer needed.", None)
-                .await;
+            self.not_needed(asked, &turn.target).await;
         }
     }
 
@@ -383,37 +414,31 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         });
         let Some(at) = at else { return };
         let by = msg.source().user_name.clone().unwrap_or_default();
-        match &turn.questions[at].what {
-            What::Permission(request) => {
-                if !allowed {
-                    return self.answer(&msg, "ans", Some(ADMINS)).await;
-                }
-                let Some(verdict) = word.and_then(|word| verdict(word, request, None)) else {
-                    let text = "That cannot be allowed for always; say yes, session or no.";
-                    return self.answer(&msg, "ans", Some(text)).await;
-                };
-                let command = AgentCommand::Answer {
+        let command = match &turn.questions[at].what {
+            What::Permission(_) if !allowed => Err(ADMINS.to_owned()),
+            What::Permission(request) => word
+                .and_then(|word| verdict(word, request, None))
+                .map(|verdict| AgentCommand::Answer {
                     request: request.id.clone(),
                     verdict,
-                };
-                let asked = turn.questions.remove(at);
-                self.answer(&msg, "ans", None).await;
-                let outcome = outcome(&command, &by);
-                self.resolve(asked, command, &outcome, None).await;
+                })
+                .ok_or_else(|| {
+                    "That cannot be allowed for always; say yes, session or no.".to_owned()
+                }),
+            What::Question(question) => {
+                read(&question.want, &text).map(|answer| AgentCommand::Reply {
+                    question: question.id.clone(),
+                    answer,
+                })
             }
-            What::Question(question) => match read(&question.want, &text) {
-                Ok(answer) => {
-                    let command = AgentCommand::Reply {
-                        question: question.id.clone(),
-                        answer,
-                    };
-                    let asked = turn.questions.remove(at);
-                    self.answer(&msg, "ans", None).await;
-                    let outcome = outcome(&command, &by);
-                    self.resolve(asked, command, &outcome, None).await;
-                }
-                Err(why) => self.answer(&msg, "ans", Some(&why)).await,
-            },
+        };
+        match command {
+            Ok(command) => {
+                let asked = turn.questions.remove(at);
+                let outcome = outcome(&command, &by);
+                self.resolve(asked, command, &outcome, Some(&msg)).await;
+            }
+            Err(why) => self.answer(&msg, "ans", Some(&why)).await,
         }
     }
 
@@ -435,7 +460,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
         while let Some(turn) = &mut self.turn {
-            let open = |asked: &Asked| matches!(asked.what, What::Permission(_));
+            let open = |asked: &Asked| asked.what.is_permission();
             let Some(at) = turn.questions.iter().position(open) else {
                 break;
             };
@@ -450,247 +475,17 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let asked = turn.questions.remove(at);
             let by = msg.source().user_name.clone().unwrap_or_default();
             let outcome = outcome(&command, &by);
-            self.resolve(asked, command, &outcome, None).await;
+            // Done with the first: heard again by another life, it must not decide the next.
+            let first = (decided == 0).then_some(&msg);
+            self.resolve(asked, command, &outcome, first).await;
             decided += 1;
             if !all {
                 break;
             }
         }
-        let text = (decided == 0).then_some("Nothing waits for a decision here.");
-        self.answer(&msg, "ans", text).await;
-    }
-}
-
-fn button(id: &str, choice: &str, label: &str, tone: Tone) -> Button {
-    Button {
-        label: label.chars().take(60).collect(),
-        data: format!("ap:{id}:{choice}"),
-        tone,
-    }
-}
-
-fn verdict_word(text: &str) -> Option<&'static str> {
-    Some(
-        match text
-            .trim()
-            .trim_end_matches(['.', '!'])
-            .to_lowercase()
-            .as_str()
-        {
-            "yes" | "y" | "ok" | "okay" | "once" | "approve" | "👍" => "yes",
-            "no" | "n" | "deny" | "👎" => "no",
-            "always" => "always",
-            "session" => "session",
-            _ => return None,
-        },
-    )
-}
-
-/// `None`: "always" where there is no rule that it could mean.
-fn verdict(word: &str, request: &ApprovalRequest, why: Option<String>) -> Option<Verdict> {
-    Some(match word {
-        "yes" => Verdict::Once,
-        "session" => Verdict::Session,
-        "always" => Verdict::Always(request.rule.clone()?),
-        _ => Verdict::Deny { why },
-    })
-}
-
-fn outcome(command: &AgentCommand, by: &str) -> String {
-    let what = match command {
-        AgentCommand::Answer { verdict, .. } => match verdict {
-            Verdict::Once => "✅ Allowed once",
-            Verdict::Session => "✅ Allowed for this session",
-            Verdict::Always(_) => "✅ Allowed for always",
-            Verdict::Deny { .. } => "🚫 Denied",
+        if decided == 0 && !self.keep_for_later(&msg).await {
+            let text = "Nothing waits for a decision here.";
+            self.answer(&msg, "ans", Some(text)).await;
         }
-        .to_owned(),
-        AgentCommand::Reply { answer, .. } => match answer {
-            Answer::Text { text } => {
-                let short: String = text.chars().take(200).collect();
-                format!("✅ {short}")
-            }
-            Answer::Declined { .. } => "🚫 Declined".to_owned(),
-            _ => "✅ Answered".to_owned(),
-        },
-        _ => String::new(),
-    };
-    if by.is_empty() {
-        what
-    } else {
-        let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
-        format!("{what} by {by}")
-    }
-}
-
-fn choices(
-    id: &str,
-    options: &[Choice],
-    other: bool,
-    text: &mut String,
-) -> (Vec<Vec<Button>>, String) {
-    for (number, option) in options.iter().enumerate() {
-        let _ = write!(text, "\n{}. {}", number + 1, option.title);
-    }
-    let rows = options
-        .iter()
-        .enumerate()
-        .take(BUTTONS)
-        .map(|(number, option)| {
-            vec![button(
-                id,
-                &number.to_string(),
-                &option.title,
-                Tone::Neutral,
-            )]
-        });
-    let say = if other {
-        "Answer with a number, or in your own words."
-    } else {
-        "Answer with a number."
-    };
-    if other {
-        text.push_str("\nOr say it in your own words.");
-    }
-    (rows.collect(), say.to_owned())
-}
-
-fn form(fields: &[Field], text: &mut String) -> String {
-    for field in fields {
-        let need = if field.required {
-            ""
-        } else {
-            " (may be left out)"
-        };
-        let _ = write!(text, "\n• {}{need}", field.title);
-        if let Some(about) = &field.description {
-            let _ = write!(text, ": {about}");
-        }
-    }
-    match fields {
-        [_] => "Answer with your next message; say **no** to decline.".to_owned(),
-        _ => "Answer with one line per field, `name: value`; say **no** to decline.".to_owned(),
-    }
-}
-
-/// The answer that a button means.
-fn pick(want: &Want, choice: &str) -> Option<Answer> {
-    match want {
-        Want::Choice { options, .. } => {
-            let option = options.get(choice.parse::<usize>().ok()?)?;
-            Some(Answer::Text {
-                text: option.value.clone(),
-            })
-        }
-        Want::Visit { .. } => match choice {
-            "y" => Some(Answer::Agreed),
-            "n" => Some(Answer::Declined { why: None }),
-            _ => None,
-        },
-        Want::Text | Want::Form { .. } => None,
-    }
-}
-
-/// The answer that words mean. `Err`: what is wrong with them.
-fn read(want: &Want, text: &str) -> Result<Answer, String> {
-    let declined = matches!(text.to_lowercase().as_str(), "no" | "/cancel" | "cancel");
-    match want {
-        Want::Text => Ok(Answer::Text {
-            text: text.to_owned(),
-        }),
-        Want::Choice { options, other } => {
-            let number = text.trim_end_matches('.').parse::<usize>().ok();
-            let by_number = number.and_then(|number| options.get(number.checked_sub(1)?));
-            let found = by_number.or_else(|| {
-                let same = |one: &&Choice| {
-                    one.title.eq_ignore_ascii_case(text) || one.value.eq_ignore_ascii_case(text)
-                };
-                options.iter().find(same)
-            });
-            match found {
-                Some(option) => Ok(Answer::Text {
-                    text: option.value.clone(),
-                }),
-                None if *other => Ok(Answer::Text {
-                    text: text.to_owned(),
-                }),
-                None => Err(format!("Answer with a number from 1 to {}.", options.len())),
-            }
-        }
-        Want::Visit { .. } | Want::Form { .. } if declined => Ok(Answer::Declined { why: None }),
-        Want::Visit { .. } => match verdict_word(text) {
-            Some("yes") => Ok(Answer::Agreed),
-            _ => Err("Say yes when you have been there, or no.".to_owned()),
-        },
-        Want::Form { fields } => fill(fields, text),
-    }
-}
-
-fn fill(fields: &[Field], text: &str) -> Result<Answer, String> {
-    let mut given: Map<String, Value> = Map::new();
-    for field in fields {
-        let typed = match fields {
-            [_] => text,
-            _ => typed(field, text),
-        };
-        if let Some(value) = field.read(typed)? {
-            given.insert(field.name.clone(), value);
-        }
-    }
-    Ok(Answer::Form { values: given })
-}
-
-/// The line of a field, without its name.
-fn typed<'a>(field: &Field, text: &'a str) -> &'a str {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let mut found = lines.filter(|(name, _)| {
-        let name = name.trim();
-        field.name.eq_ignore_ascii_case(name) || field.title.eq_ignore_ascii_case(name)
-    });
-    found.next().map_or("", |(_, rest)| rest.trim())
-}
-
-#[cfg(test)]
-mod tests {
-    use hermes_core::ask::FieldKind;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn words_become_answers() {
-        let want = Want::Choice {
-            options: vec![Choice::plain("red"), Choice::plain("blue")],
-            other: false,
-        };
-        let text = |text: &str| Answer::Text {
-            text: text.to_owned(),
-        };
-        assert_eq!(read(&want, "2"), Ok(text("blue")));
-        assert_eq!(read(&want, "Red"), Ok(text("red")));
-        assert!(read(&want, "3").is_err() && read(&want, "green").is_err());
-        assert_eq!(pick(&want, "0"), Some(text("red")));
-        assert_eq!(pick(&want, "9"), None);
-        let field = |name: &str, kind: FieldKind| Field {
-            name: name.to_owned(),
-            title: name.to_owned(),
-            description: None,
-            required: true,
-            kind,
-            default: None,
-        };
-        let number = FieldKind::Number {
-            integer: true,
-            minimum: None,
-            maximum: None,
-        };
-        let fields = vec![field("age", number), field("ok", FieldKind::Boolean)];
-        let want = Want::Form { fields };
-        let Ok(Answer::Form { values }) = read(&want, "Age: 7\nok: yes") else {
-            panic!("a form");
-        };
-        assert_eq!(Value::from(values), json!({"age": 7, "ok": true}));
-        assert!(read(&want, "age: x\nok: yes").is_err());
-        assert_eq!(read(&want, "no"), Ok(Answer::Declined { why: None }));
     }
 }

@@ -164,6 +164,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         let notes = self.hub.ledger.notes(ids[0]).await.unwrap_or_default();
+        if msgs[0].turn.is_some() {
+            self.count_try(ids[0], &notes).await;
+        }
         if !self.hub.claim(&ids, &id, &self.cancel).await {
             return;
         }

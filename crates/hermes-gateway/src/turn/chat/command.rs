@@ -10,13 +10,14 @@ use super::switch::Switch;
 use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
 use crate::platform::{LinkState, Offer};
-use crate::settings::BusyMode;
+use crate::settings::{BusyMode, QuickKind};
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
+use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, words};
 
 /// What only a chat has: name, what may follow, what it does.
-const OWN: [(&str, &str, &str); 6] = [
+const OWN: [(&str, &str, &str); 7] = [
     (
         "approve",
         "[all] [session|always]",
@@ -30,6 +31,11 @@ const OWN: [(&str, &str, &str); 6] = [
         "the platforms of the gateway",
     ),
     ("restart", "", "restart the gateway; what runs goes on"),
+    (
+        "voice",
+        "[on | off | tts | status]",
+        "whether answers are spoken here",
+    ),
     ("start", "", "nothing: clients send it by themselves"),
 ];
 
@@ -51,7 +57,13 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
 const PAGE: usize = 30;
 
 impl<L: Ledger + Clone + 'static> Chat<L> {
-    pub(super) async fn command(&mut self, msg: Msg, line: &str) {
+    pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
+        // A name of the home stands for what it stands for, and what is built in wins.
+        let expanded = self.expanded(line);
+        if let Some(expanded) = &expanded {
+            msg.incoming.text.clone_from(expanded);
+        }
+        let line = expanded.as_deref().unwrap_or(line);
         let rest = line.strip_prefix('/').unwrap_or(line);
         let (typed, args) = rest.split_once(' ').unwrap_or((rest, ""));
         let (typed, args) = (typed.to_ascii_lowercase(), args.trim().to_owned());
@@ -105,12 +117,67 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
             "platform" | "platforms" => self.platform(msg, &args).await,
+            "voice" => {
+                let text = self.voice(&msg, &args);
+                self.answer(&msg, "cmd", Some(&text)).await;
+            }
             "help" | "commands" => {
                 let text = self.help(&msg, &args);
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            _ => self.program_command(msg, line).await,
+            _ => match self.quick(line) {
+                Some(QuickKind::Exec(command)) => self.run_quick(msg, command).await,
+                _ => self.program_command(msg, line).await,
+            },
         }
+    }
+
+    /// The quick command that a line means, unless there is a command of that name.
+    fn quick(&self, line: &str) -> Option<QuickKind> {
+        let Parsed::Unknown { typed, .. } = slash::parse(line) else {
+            return None;
+        };
+        let name = typed.to_ascii_lowercase().replace('_', "-");
+        if OWN.iter().any(|(own, ..)| *own == name) {
+            return None;
+        }
+        let quick = self.hub.settings.quick.get(&name)?;
+        Some(quick.does.clone())
+    }
+
+    /// What an alias stands for, with what follows it.
+    fn expanded(&self, line: &str) -> Option<String> {
+        let QuickKind::Alias(target) = self.quick(line)? else {
+            return None;
+        };
+        let args = line.split_once(' ').map_or("", |(_, args)| args);
+        Some(format!("{target} {args}").trim().to_owned())
+    }
+
+    /// `/voice [on|off|tts|status]`; alone it turns over.
+    fn voice(&self, msg: &Msg, args: &str) -> String {
+        let target = msg.target();
+        let now = self.hub.voice_mode(&target);
+        let mode = match args.to_ascii_lowercase().as_str() {
+            "on" | "enable" => VoiceMode::Spoken,
+            "off" | "disable" => VoiceMode::Off,
+            "tts" => VoiceMode::All,
+            "" if now == VoiceMode::Off => VoiceMode::Spoken,
+            "" => VoiceMode::Off,
+            "status" => now,
+            _ => return "/voice [on | off | tts | status]".to_owned(),
+        };
+        if mode != now
+            && let Err(error) = self.hub.set_voice_mode(&target, mode)
+        {
+            return format!("⚠️ This cannot be stored: {error}");
+        }
+        let mut text = format!("🔊 Voice is {}.", mode.label());
+        let speaks = self.hub.speaker.as_ref().is_some_and(|one| one.can_speak());
+        if mode != VoiceMode::Off && !speaks {
+            text.push_str(" Nothing is set up to speak yet; docs/voice.md says how.");
+        }
+        text
     }
 
     /// Commands of the program, and names of skills; it knows what is close to one of those.
@@ -177,6 +244,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             dropped += 1;
         }
         self.commands.clear();
+        for one in std::mem::take(&mut self.held) {
+            self.answer(&one, "cmd", None).await;
+            dropped += 1;
+        }
         let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
         if self.slash.is_some()
             && let Some(seat) = &self.seat

@@ -13,6 +13,7 @@ use crate::spine::{Extra, Ledger};
 use crate::turn::hub::react;
 use crate::turn::media_out;
 use crate::turn::show::Shown;
+use crate::turn::voice_mode::VoiceMode;
 use crate::turn::words;
 
 const DELETING: Duration = Duration::from_secs(10);
@@ -95,8 +96,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let end = Final {
             turn: turn.id.clone(),
             answers: turn.msgs.iter().map(|msg| msg.id).collect(),
-            transcript: None,
             replies: self.replies(turn.target.clone(), chunks),
+            ..Final::default()
         };
         if !end.answers.is_empty() || answered {
             self.hub.settle(end, &self.cancel).await;
@@ -195,10 +196,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Whoever spoke is answered aloud, where that is set up and wanted.
     async fn spoken(&self, turn: &Turn<L>, text: &str) -> Option<OutMedia> {
-        let speaker = self.hub.speaker.as_ref().filter(|_| turn.spoken)?;
-        let wanted = self.hub.settings.setting("voice_replies");
-        let off = wanted.and_then(serde_json::Value::as_bool) == Some(false);
-        if off || text.is_empty() || text.chars().count() > SPOKEN {
+        let speaker = self.hub.speaker.as_ref()?;
+        let wanted = match self.hub.voice_mode(&turn.target) {
+            VoiceMode::Off => false,
+            VoiceMode::Spoken => turn.spoken,
+            VoiceMode::All => speaker.can_speak(),
+        };
+        if !wanted || text.is_empty() || text.chars().count() > SPOKEN {
             return None;
         }
         let dir = self.hub.settings.home.cache_dir().join("audio");

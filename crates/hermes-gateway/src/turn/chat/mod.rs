@@ -4,11 +4,14 @@
 //! has something to do, and a little longer with an open conversation, so that what ends in the
 //! background is told.
 
+mod answers;
 mod ask;
 mod begin;
 mod command;
+mod earlier;
 mod finish;
 mod news;
+mod quick;
 mod recover;
 mod slash;
 mod switch;
@@ -20,8 +23,8 @@ use std::time::Duration;
 
 use hermes_agent::front::Wish;
 use hermes_core::event::AgentCommand;
-use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use hermes_store::db::delivery::{Final, NewChunk, Reply, StoredQuestion, Target};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -34,10 +37,10 @@ use crate::seats::{Next, Seat};
 use crate::settings::BusyMode;
 use crate::spine::{Extra, Ledger};
 
-pub(super) use ask::{Open, Press};
 use begin::Preparing;
 pub(super) use command::offers;
 use news::Turn;
+pub(super) use quick::offers as quick_offers;
 use slash::Slash;
 use switch::Switch;
 
@@ -99,7 +102,12 @@ pub(super) struct Chat<L> {
     commands: VecDeque<Msg>,
     slash: Option<Slash>,
     switching: Option<(Msg, Switch)>,
-    presses: (mpsc::Sender<Press>, mpsc::Receiver<Press>),
+    /// Rung when an answer to a question of this chat was stored.
+    answered: Arc<Notify>,
+    /// Questions that turns put which were cut, and that no turn has come to again.
+    earlier: Vec<StoredQuestion>,
+    /// Words that may answer them; the ledger has them as well.
+    held: Vec<Msg>,
     acked: Option<Instant>,
     /// Where the chat is, for what nobody asked for.
     place: Option<(Target, String)>,
@@ -133,7 +141,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             commands: VecDeque::new(),
             slash: None,
             switching: None,
-            presses: mpsc::channel(16),
+            answered: Arc::default(),
+            earlier: Vec::new(),
+            held: Vec::new(),
             acked: None,
             place: None,
         }
@@ -153,7 +163,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 biased;
                 () = self.cancel.cancelled() => return self.put_down().await,
                 () = self.handle.notify.notified() => self.look_in().await,
-                Some(press) = self.presses.1.recv() => self.pressed(press).await,
+                () = self.answered.notified() => self.take_presses().await,
                 next = hear(&mut self.seat) => self.heard(next).await,
                 ready = begin::prepared(&mut self.preparing) => self.ready(ready).await,
                 () = sleep_until(deadline) => self.time().await,
@@ -164,7 +174,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     fn waiting(&self) -> usize {
         let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
         let jobs = self.queue.iter().chain(preparing);
-        jobs.map(|job| job.msgs.len()).sum::<usize>() + self.commands.len()
+        let jobs = jobs.map(|job| job.msgs.len()).sum::<usize>();
+        jobs + self.commands.len() + self.held.len()
     }
 
     fn is_busy(&self) -> bool {
@@ -205,6 +216,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Begins what can begin.
     async fn advance(&mut self) {
         if self.turn.is_none() && self.preparing.is_none() && self.slash.is_none() {
+            self.let_go_of_earlier().await;
             if let Some((msg, switch)) = self.switching.take() {
                 self.switch(msg, switch).await;
             }
@@ -240,6 +252,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             .try_acquire_owned()
             .ok()
             .map(|permit| (Instant::now() + LINGER, permit));
+        if let Some(seat) = &self.seat {
+            self.hub.seats.used(seat.id());
+        }
     }
 
     /// Looks for messages: first for what was begun, then for what is new.
@@ -260,7 +275,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     fn holds(&self, id: i64) -> bool {
         let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
         let jobs = self.queue.iter().chain(preparing);
-        let mut msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands);
+        let msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands);
+        let mut msgs = msgs.chain(&self.held);
         msgs.any(|msg| msg.id == id) || self.switching.as_ref().is_some_and(|(msg, _)| msg.id == id)
     }
 
@@ -296,8 +312,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let full = page.len() == PAGE;
             for waiting in page {
                 self.cursor = self.cursor.max(waiting.id);
-                // What was begun is looked after already.
-                if waiting.turn.is_some() || self.holds(waiting.id) {
+                // What was begun is looked after already; an answer that was not used is looked at
+                // again.
+                let begun = waiting.turn.as_deref();
+                let begun = begun.is_some_and(|turn| !turn.starts_with("ans-"));
+                if begun || self.holds(waiting.id) {
                     continue;
                 }
                 match Msg::read(waiting) {
@@ -340,7 +359,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if self.answers_question(&msg) {
             return self.take_answer(msg).await;
         }
-        if self.leaves(&msg) {
+        if self.keep_for_later(&msg).await || self.leaves(&msg) {
             return;
         }
         if let Some(turn) = &self.turn {
@@ -501,8 +520,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let end = Final {
             turn: turn.to_owned(),
             answers: vec![msg.id],
-            transcript: None,
             replies: self.replies(target, chunks),
+            ..Final::default()
         };
         self.hub.settle(end, &self.cancel).await;
     }
@@ -558,6 +577,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             self.retry_at = None;
             let unsure = std::mem::take(&mut self.unsure);
             self.recover_all(unsure).await;
+            self.take_presses().await;
             self.look_in().await;
         }
         if self.slash.as_ref().is_some_and(|slash| slash.is_over(now)) {

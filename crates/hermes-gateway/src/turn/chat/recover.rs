@@ -1,5 +1,7 @@
 //! What an earlier life, or a conversation that broke, left unfinished.
 
+use std::collections::HashMap;
+
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN};
 use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
@@ -58,6 +60,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         }
         self.awake = true;
+        if !begun.is_empty() {
+            self.remember_questions().await;
+        }
         self.recover_all(begun).await;
     }
 
@@ -99,7 +104,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             Some(show) => show.end().await,
             None => crate::turn::show::Shown::default(),
         };
+        for asked in std::mem::take(&mut turn.questions) {
+            self.hub.asked(&asked.id, None);
+        }
         drop(turn);
+        self.remember_questions().await;
         if let (Some(message), Some(lead)) = (shown.message, group.first()) {
             let note = self.hub.ledger.note(lead.id, PREVIEW, Some(&message)).await;
             if let Err(error) = note {
@@ -117,8 +126,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let turn = lead.turn.clone().unwrap_or_default();
         let told = match turn.split('-').next() {
             Some("turn") => None,
-            Some("ans") => Some(words::ANSWER_CUT),
-            Some("odd") => return,
+            // An answer that was not used is looked at like one that came now.
+            Some("ans" | "odd") => return,
             _ => Some(words::COMMAND_CUT),
         };
         if let Some(text) = told {
@@ -247,8 +256,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let end = Final {
             turn,
             answers: ids,
-            transcript: None,
             replies: self.replies(target.clone(), chunks),
+            ..Final::default()
         };
         self.hub.settle(end, &self.cancel).await;
         if let Some(message) = preview {
@@ -260,19 +269,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     async fn again(&mut self, msgs: Vec<Msg>, how: How) {
         let lead = msgs[0].id;
         let notes = self.hub.ledger.notes(lead).await.unwrap_or_default();
-        let tried = notes.get(TRIED).and_then(|text| text.parse().ok());
-        let tried: u32 = tried.unwrap_or(0) + 1;
-        let count = tried.to_string();
-        let note = self.hub.ledger.note(lead, TRIED, Some(&count));
-        if let Err(error) = note.await {
-            tracing::warn!("a turn that is tried again: {error}");
-        }
         let most = if how == How::Resume {
             TRIES
         } else {
             BEGINNINGS
         };
-        if tried >= most {
+        if tried(&notes) + 1 >= most {
             for msg in &msgs {
                 let text = (msg.id == lead).then_some(words::GAVE_UP);
                 self.answer(msg, "cmd", text).await;
@@ -281,6 +283,20 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         self.queue.push_back(Job { msgs, how });
     }
+
+    /// A turn of an earlier life begins once more: only that counts, not that it was found.
+    pub(super) async fn count_try(&self, lead: i64, notes: &HashMap<String, String>) {
+        let count = (tried(notes) + 1).to_string();
+        let note = self.hub.ledger.note(lead, TRIED, Some(&count));
+        if let Err(error) = note.await {
+            tracing::warn!("a turn that is tried again: {error}");
+        }
+    }
+}
+
+fn tried(notes: &HashMap<String, String>) -> u32 {
+    let tried = notes.get(TRIED).and_then(|text| text.parse().ok());
+    tried.unwrap_or(0)
 }
 
 /// Whether the model read these words in the middle of its work.

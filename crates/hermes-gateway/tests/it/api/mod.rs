@@ -3,6 +3,7 @@
 mod chat;
 mod guard;
 mod jobs;
+mod lives;
 mod responses;
 mod runs;
 mod sdk;

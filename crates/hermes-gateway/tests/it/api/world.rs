@@ -354,7 +354,7 @@ pub(crate) struct World {
     client: reqwest::Client,
     cancel: CancellationToken,
     served: tokio::task::JoinHandle<Result<std::io::Result<()>, task::Panicked>>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
@@ -363,7 +363,17 @@ impl World {
     }
 
     pub(crate) async fn with(extra: Value) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), extra).await
+    }
+
+    /// The next life, in the same home.
+    pub(crate) async fn again(self) -> Self {
+        self.cancel.cancel();
+        self.served.await.unwrap().unwrap().unwrap();
+        Self::at(self.dir, json!({})).await
+    }
+
+    async fn at(dir: tempfile::TempDir, extra: Value) -> Self {
         let home = dir.path().to_owned();
         let store = Store::open(home.join("state.db"), Arc::new(SystemClock)).unwrap();
         let seen = Arc::new(Seen::default());
@@ -393,7 +403,7 @@ impl World {
             client: http.client().unwrap(),
             cancel,
             served,
-            _dir: dir,
+            dir,
         }
     }
 

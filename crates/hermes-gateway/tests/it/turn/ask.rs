@@ -75,35 +75,6 @@ async fn clarify_takes_a_button_a_number_or_words() {
     life.end().await;
 }
 
-#[tokio::test]
-async fn after_a_restart_an_old_button_says_so_and_the_question_comes_again() {
-    let mut house = House::new("");
-    let life = house.life().await;
-    life.say("c", "m1", "permit this").await;
-    life.sees("c", "rm -rf").await;
-    let old = house.screen.find("rm -rf").unwrap();
-    life.end().await;
-    let life = house.life().await;
-    life.until("it is asked again", |screen| {
-        let bubbles = screen.bubbles.lock().unwrap();
-        bubbles
-            .iter()
-            .filter(|one| one.text.contains("rm -rf"))
-            .count()
-            == 2
-    })
-    .await;
-    let data = old.buttons[0].1.clone();
-    life.press_data("c", "p1", &data, &old.id).await;
-    life.until("a note", |screen| !screen.notes.lock().unwrap().is_empty())
-        .await;
-    assert!(house.screen.notes.lock().unwrap()[0].contains("no longer open"));
-    life.press("c", "p2", "Deny").await;
-    life.sees("c", "re: permit this Deny").await;
-    life.rest().await;
-    life.end().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn nobody_answers_and_that_is_a_no() {
     let mut house = House::new("approvals: {gateway_timeout: 30}\n");

@@ -2,6 +2,7 @@
 //! platform in memory.
 
 mod ask;
+mod asked_before;
 mod busy;
 mod commands;
 mod crash;

@@ -36,6 +36,8 @@ pub(crate) struct Scripted {
     pub delegated: Arc<AtomicBool>,
     /// Words in between that turns have taken.
     pub steered: Arc<AtomicUsize>,
+    /// What is asked for where words say "permit".
+    pub action: Arc<Mutex<String>>,
 }
 
 impl Scripted {
@@ -47,6 +49,7 @@ impl Scripted {
             opened: Mutex::default(),
             delegated: Arc::default(),
             steered: Arc::default(),
+            action: Arc::new(Mutex::new("rm -rf /tmp/x".to_owned())),
         })
     }
 }
@@ -67,6 +70,7 @@ impl Program for Scripted {
                 gate: Arc::clone(&self.gate),
                 delegated: Arc::clone(&self.delegated),
                 steered: Arc::clone(&self.steered),
+                action: Arc::clone(&self.action),
                 id: SessionId::new(id.clone()),
                 orders,
                 news,
@@ -112,6 +116,7 @@ struct Conversation {
     gate: Arc<Notify>,
     delegated: Arc<AtomicBool>,
     steered: Arc<AtomicUsize>,
+    action: Arc<Mutex<String>>,
     id: SessionId,
     orders: mpsc::Receiver<Wish>,
     news: mpsc::Sender<News>,
@@ -405,7 +410,7 @@ impl Conversation {
         let request = ApprovalRequest {
             id: "r1".to_owned(),
             tool: "terminal".to_owned(),
-            action: "rm -rf /tmp/x".to_owned(),
+            action: self.action.lock().unwrap().clone(),
             reasons: vec!["it deletes".to_owned()],
             rule: Some(Rule("rm".to_owned())),
             posture: None,

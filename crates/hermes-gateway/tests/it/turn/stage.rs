@@ -491,6 +491,11 @@ impl Life {
         self.until(part, there).await;
     }
 
+    /// Whether everything that was said is stored.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.stored.load(Ordering::SeqCst) == self.said.load(Ordering::SeqCst)
+    }
+
     /// Waits until everything that was said is stored, and nothing is open or owed.
     pub(crate) async fn rest(&self) {
         for _ in 0..60_000 {

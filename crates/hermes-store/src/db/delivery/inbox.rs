@@ -5,7 +5,7 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
-use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox};
+use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox, questions};
 use crate::db::Store;
 use crate::db::connection::Fault;
 use crate::db::encode::MessageRow;
@@ -116,6 +116,7 @@ impl Delivery {
             .write("ending a turn", move |conn, layout| {
                 super::owner::check(conn, &owner.instance)?;
                 settle(conn, &end, now)?;
+                questions::settle(conn, &end, now)?;
                 if let Some((session, _)) = &end.transcript {
                     let session = lineage::tip(conn, session.as_str())?;
                     session_store::insert(conn, layout, &session, &rows)?;
@@ -174,6 +175,7 @@ impl Delivery {
                 "DELETE FROM hermes_inbox WHERE state = 'done' AND updated_at < ?1",
                 [now - REMEMBERED],
             )?;
+            questions::prune(conn, now - REMEMBERED)?;
             Ok(inbox + outbox::prune(conn, now)?)
         })
         .await

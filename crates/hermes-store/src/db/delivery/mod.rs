@@ -18,6 +18,9 @@
 //! - **Owner**: one process at a time. Every write checks that it still is the owner, so one that
 //!   slept through its lease can change nothing when it wakes.
 //!
+//! - **Questions** to a person: `open → answered → closed`, so that a button still works after a
+//!   restart, and once.
+//!
 //! Within one chat and thread the chunks leave in order: a later one waits until the earlier one
 //! is settled.
 
@@ -25,6 +28,7 @@ mod inbox;
 mod open;
 mod outbox;
 mod owner;
+mod questions;
 mod tables;
 
 use hermes_core::ids::SessionId;
@@ -111,6 +115,41 @@ pub struct Final {
     /// Rows for the transcript that belong to this end.
     pub transcript: Option<(SessionId, Vec<NewItem>)>,
     pub replies: Vec<Reply>,
+    /// A question to a person that the replies put.
+    pub asks: Option<NewQuestion>,
+    /// Questions that are over with this.
+    pub closes: Vec<String>,
+}
+
+/// A question to a person, as it is stored with the message that puts it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewQuestion {
+    /// Unique for ever.
+    pub id: String,
+    pub session_key: String,
+    /// The message whose turn asks. When that is answered, nobody waits for an answer.
+    pub message: i64,
+    pub target: Target,
+    pub asked: Value,
+    /// Seconds since the epoch.
+    pub expires_at: f64,
+}
+
+/// A question as it was stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredQuestion {
+    pub question: NewQuestion,
+    pub state: QuestionState,
+    /// The turn of its message has not ended: it is asked again.
+    pub awaited: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionState {
+    Open,
+    /// Somebody answered, and nobody has taken the answer yet.
+    Answered(Value),
+    Closed,
 }
 
 /// What can be sent now.

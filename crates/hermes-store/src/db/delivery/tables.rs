@@ -72,6 +72,22 @@ CREATE TABLE IF NOT EXISTS hermes_outbox (
     platform_message_id TEXT
 );
 CREATE INDEX IF NOT EXISTS idx_hermes_outbox_open ON hermes_outbox(seq) WHERE open = 1;
+CREATE TABLE IF NOT EXISTS hermes_questions (
+    id TEXT PRIMARY KEY,
+    session_key TEXT NOT NULL,
+    message INTEGER NOT NULL,
+    platform TEXT NOT NULL,
+    account TEXT NOT NULL DEFAULT '',
+    chat_id TEXT NOT NULL,
+    thread_id TEXT,
+    asked TEXT NOT NULL,
+    state TEXT NOT NULL,
+    answer TEXT,
+    expires_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS idx_hermes_questions_open ON hermes_questions(session_key)
+    WHERE state <> 'closed';
 ";
 
 pub(super) fn create(conn: &Connection) -> Result<(), Fault> {

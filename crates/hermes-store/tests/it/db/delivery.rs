@@ -94,8 +94,8 @@ fn end(turn: &str, answers: &[i64], replies: Vec<Reply>) -> Final {
     Final {
         turn: turn.to_owned(),
         answers: answers.to_vec(),
-        transcript: None,
         replies,
+        ..Final::default()
     }
 }
 

@@ -1,0 +1,300 @@
+//! Answers that come by a button, from whatever chat and in whatever life, and questions that an
+//! earlier life put.
+//!
+//! A press is checked and stored before anybody acts on it; the chat that asked takes it from the
+//! store, and checks again who pressed. Words that may answer a question which the turn has not
+//! come to again are held back: they stay in the ledger until they are used, or become a message
+//! like any other when the turn ends without having asked.
+
+use std::time::Duration;
+
+use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
+use serde::{Deserialize, Serialize};
+
+use super::answers::{outcome, verdict_word};
+use super::ask::{ADMINS, Put};
+use super::{Chat, How, Job, QUEUE};
+use crate::platform::Incoming;
+use crate::spine::Ledger;
+use crate::turn::message::Msg;
+
+/// A press, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    choice: String,
+    incoming: Incoming,
+}
+
+const UNKNOWN: &str = "I do not know that button.";
+const OVER: &str = "This question is no longer open. If it still matters, it is asked again.";
+const TAKEN: &str = "This question is no longer open: it was answered.";
+const LATE: &str = "This question is no longer open: the time to answer is over.";
+const NOT_NOW: &str = "This could not be stored; press it again.";
+const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    /// A button was pressed, perhaps of a question that another chat asked.
+    pub(super) async fn press(&mut self, msg: Msg) {
+        let pressed = msg.incoming.pressed.as_ref();
+        let data = pressed.map(|pressed| pressed.data.clone());
+        let data = data.unwrap_or_default();
+        let mut parts = data.splitn(3, ':');
+        let note = match (parts.next(), parts.next(), parts.next()) {
+            (Some("ap"), Some(id), Some(choice)) => self.keep(&msg, id, choice).await,
+            _ => Some(UNKNOWN),
+        };
+        if let Some(outbound) = self.hub.outbound(&msg.target()) {
+            let told = outbound.pressed(&msg.incoming, note);
+            let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
+        }
+        self.answer(&msg, "ans", None).await;
+    }
+
+    /// Keeps a press for the chat that asked, if it counts. Returns what the one who pressed is
+    /// told.
+    async fn keep(&self, msg: &Msg, id: &str, choice: &str) -> Option<&'static str> {
+        let stored = match self.hub.ledger.question(id).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::error!("a question: {error}");
+                return Some(NOT_NOW);
+            }
+        };
+        let Some(stored) = stored else {
+            return Some(OVER);
+        };
+        let Some(put) = put(&stored) else {
+            return Some(OVER);
+        };
+        let asked = self.hub.is_asked(id);
+        match &stored.state {
+            QuestionState::Closed => return Some(TAKEN),
+            QuestionState::Answered(answer) => {
+                let before = serde_json::from_value::<Kept>(answer.clone()).ok();
+                let same =
+                    before.is_some_and(|kept| kept.incoming.message_id == msg.incoming.message_id);
+                return if same { self.ring(id) } else { Some(TAKEN) };
+            }
+            QuestionState::Open => {}
+        }
+        if !put.choices.iter().any(|one| one == choice) {
+            return Some(UNKNOWN);
+        }
+        if put.permission && !self.may_decide(msg, choice != "d") {
+            return Some(ADMINS);
+        }
+        if self.is_late(&stored) {
+            return Some(LATE);
+        }
+        if !asked && !stored.awaited {
+            return Some(OVER);
+        }
+        let kept = Kept {
+            choice: choice.to_owned(),
+            incoming: msg.incoming.clone(),
+        };
+        let kept = serde_json::to_value(kept).unwrap_or_default();
+        match self.hub.ledger.answer_question(id, &kept).await {
+            Ok(true) => self.ring(id),
+            Ok(false) => Some(TAKEN),
+            Err(error) => {
+                tracing::error!("an answer: {error}");
+                Some(NOT_NOW)
+            }
+        }
+    }
+
+    fn ring(&self, id: &str) -> Option<&'static str> {
+        (!self.hub.ring(id)).then_some(KEPT)
+    }
+
+    fn is_late(&self, stored: &StoredQuestion) -> bool {
+        stored.question.expires_at <= self.hub.clock.epoch_seconds()
+    }
+
+    /// Takes the answers to open questions of this chat that were stored.
+    pub(super) async fn take_presses(&mut self) {
+        let asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
+        for id in ids {
+            match self.hub.ledger.question(&id).await {
+                Ok(Some(stored)) => {
+                    if let QuestionState::Answered(answer) = stored.state {
+                        self.take_press(&id, answer).await;
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!("an answer: {error}");
+                    self.try_again();
+                }
+            }
+        }
+    }
+
+    async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
+        let kept = serde_json::from_value::<Kept>(answer).ok();
+        let turn = self.turn.as_ref();
+        let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
+        let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
+            return;
+        };
+        let msg = Msg {
+            id: 0,
+            turn: None,
+            claims: 0,
+            received_at: 0.0,
+            incoming: kept.incoming,
+        };
+        let what = &turn.questions[at].what;
+        // They may have lost the right since.
+        let may = self.hub.admits(&msg)
+            && (!what.is_permission() || self.may_decide(&msg, kept.choice != "d"));
+        let command = what.picked(&kept.choice).filter(|_| may);
+        let source = msg.source();
+        let by = source.user_name.clone().or(source.user_id.clone());
+        let by = by.unwrap_or_default();
+        let Some(command) = command else {
+            let target = turn.target.clone();
+            return self.take_back(id, &target, &by).await;
+        };
+        let outcome = outcome(&command, &by);
+        let Some(turn) = &mut self.turn else { return };
+        let asked = turn.questions.remove(at);
+        self.resolve(asked, command, &outcome, None).await;
+    }
+
+    /// Whoever answered may not any more: the question stays open for others.
+    async fn take_back(&mut self, id: &str, target: &Target, by: &str) {
+        if let Err(error) = self.hub.ledger.reopen_question(id).await {
+            tracing::error!("an answer that does not count: {error}");
+            return self.try_again();
+        }
+        let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
+        let text = format!("🚫 The answer of {by} does not count: they may not decide this now.");
+        let key = format!("void-{}", crate::turn::show::key(&*self.hub.rng));
+        self.say(target, &key, &text).await;
+    }
+
+    /// Reads what turns that were cut have asked.
+    pub(super) async fn remember_questions(&mut self) {
+        match self.hub.ledger.questions_of(&self.key).await {
+            Ok(found) => self.earlier = found,
+            Err(error) => tracing::error!("questions of {}: {error}", self.key),
+        }
+    }
+
+    /// The same question, put by an earlier life and still open. One whose time is over is closed,
+    /// and asked anew.
+    pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
+        loop {
+            let same = |one: &StoredQuestion| put(one).is_some_and(|put| put.print == print);
+            let at = self.earlier.iter().position(same)?;
+            let stored = self.earlier.remove(at);
+            if !self.is_late(&stored) {
+                return Some(stored);
+            }
+            self.forget(
+                &stored,
+                "⌛ The time to answer is over; it is asked again below.",
+            )
+            .await;
+        }
+    }
+
+    async fn forget(&self, stored: &StoredQuestion, outcome: &str) {
+        let text = put(stored).map(|put| put.text).unwrap_or_default();
+        let question = &stored.question;
+        self.close_question(&question.id, &text, &question.target, outcome, None)
+            .await;
+    }
+
+    /// The turn has come to a question that was put before: perhaps the answer is there.
+    pub(super) async fn answered_before(&mut self) {
+        self.take_presses().await;
+        while let Some(at) = self.held.iter().position(|msg| self.fits(msg)) {
+            let msg = self.held.remove(at);
+            if !self.hub.admits(&msg) {
+                self.answer(&msg, "ans", None).await;
+            } else if let Some((approve, args)) = decision(&msg) {
+                self.decide(msg, approve, &args).await;
+            } else {
+                self.take_answer(msg).await;
+            }
+        }
+    }
+
+    fn fits(&self, msg: &Msg) -> bool {
+        match decision(msg) {
+            Some(_) => {
+                let mut asked = self.turn.iter().flat_map(|turn| &turn.questions);
+                asked.any(|asked| asked.what.is_permission())
+            }
+            None => self.answers_question(msg),
+        }
+    }
+
+    /// Holds a message back that may answer a question which the turn has not come to again.
+    pub(super) async fn keep_for_later(&mut self, msg: &Msg) -> bool {
+        let decides = decision(msg).is_some() || verdict_word(&msg.incoming.text).is_some();
+        let talks = msg.command_line().is_none();
+        let open = self.earlier.iter().any(|one| {
+            let put = put(one).filter(|_| !self.is_late(one));
+            put.is_some_and(|put| if put.permission { decides } else { talks })
+        });
+        let keeps = open
+            && self.goes_on_with_cut()
+            && msg.incoming.media.is_empty()
+            && self.waiting() < QUEUE;
+        if keeps {
+            self.ack(msg, "⏳").await;
+            self.held.push(msg.clone());
+        }
+        keeps
+    }
+
+    /// A turn that was cut runs, or comes.
+    fn goes_on_with_cut(&self) -> bool {
+        let cut = |job: &Job| job.msgs.iter().any(|msg| msg.turn.is_some());
+        self.turn.is_some()
+            || self.preparing.is_some()
+            || !self.unsure.is_empty()
+            || self.queue.iter().any(cut)
+    }
+
+    /// No turn comes to the questions of earlier ones any more: they are over, and what was held
+    /// back for them are messages like any other.
+    pub(super) async fn let_go_of_earlier(&mut self) {
+        if (self.earlier.is_empty() && self.held.is_empty()) || self.goes_on_with_cut() {
+            return;
+        }
+        for stored in std::mem::take(&mut self.earlier) {
+            self.forget(&stored, "⏹ No longer needed.").await;
+        }
+        for msg in std::mem::take(&mut self.held).into_iter().rev() {
+            if decision(&msg).is_some() {
+                let text = "Nothing waits for a decision here.";
+                self.answer(&msg, "ans", Some(text)).await;
+            } else {
+                let (msgs, how) = (vec![msg], How::Fresh);
+                self.queue.push_front(Job { msgs, how });
+            }
+        }
+    }
+}
+
+fn put(stored: &StoredQuestion) -> Option<Put> {
+    serde_json::from_value(stored.question.asked.clone()).ok()
+}
+
+/// `/approve` (`true`) or `/deny`, and what stands behind it.
+fn decision(msg: &Msg) -> Option<(bool, String)> {
+    let line = msg.command_line()?;
+    let (name, args) = line.split_once(' ').unwrap_or((&line, ""));
+    let approve = match name.to_ascii_lowercase().as_str() {
+        "/approve" => true,
+        "/deny" => false,
+        _ => return None,
+    };
+    Some((approve, args.trim().to_owned()))
+}

@@ -1,0 +1,100 @@
+//! `quick_commands` of config.yaml: a name for a command line (`exec`), or for another command
+//! (`alias`). No model is asked.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::{redact, task};
+use hermes_store::db::delivery::{Final, Reply};
+
+use super::Chat;
+use crate::platform::Offer;
+use crate::program::{Line, Ran};
+use crate::settings::{GatewaySettings, Quick};
+use crate::spine::Ledger;
+use crate::turn::message::Msg;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Characters of what a command says.
+const SHOWN: usize = 12_000;
+
+/// What menus and `/help` say of them.
+pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
+    let offer = |(name, quick): (&String, &Quick)| Offer {
+        name: name.clone(),
+        about: match &quick.about {
+            Some(about) => about.clone(),
+            None => "a quick command of this home".to_owned(),
+        },
+        args: None,
+    };
+    settings.quick.iter().map(offer).collect()
+}
+
+impl<L: Ledger + Clone + 'static> Chat<L> {
+    /// Runs a command line beside everything else, and answers with what it said.
+    pub(super) async fn run_quick(&mut self, msg: Msg, command: String) {
+        let turn = msg.attempt("quick");
+        if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+            return;
+        }
+        let (hub, key, cancel) = (Arc::clone(&self.hub), self.key.clone(), self.cancel.clone());
+        let work = async move {
+            let line = Line {
+                command,
+                timeout: TIMEOUT,
+            };
+            let program = Arc::clone(hub.seats.program());
+            let ran = tokio::select! {
+                // The message stays claimed: the next life says that it was cut.
+                () = cancel.cancelled() => return,
+                ran = program.run_line(line) => ran,
+            };
+            let text = match ran {
+                Ok(ran) => said(&ran),
+                Err(refusal) => format!("⚠️ {refusal}"),
+            };
+            let target = msg.target();
+            let end = Final {
+                turn,
+                answers: vec![msg.id],
+                replies: vec![Reply {
+                    session_key: key,
+                    chunks: hub.chunks(&target, &text),
+                    target,
+                }],
+                ..Final::default()
+            };
+            hub.settle(end, &cancel).await;
+        };
+        drop(task::spawn("quick command", work));
+    }
+}
+
+/// What the person reads: what it wrote, else its complaints.
+fn said(ran: &Ran) -> String {
+    let words = match ran.output.trim() {
+        "" => ran.errors.trim(),
+        output => output,
+    };
+    let words = redact::secrets(words);
+    let mut shown: String = words.chars().take(SHOWN).collect();
+    if shown.len() < words.len() {
+        shown.push_str("\n…");
+    }
+    let fence = if shown.contains("```") { "~~~~" } else { "```" };
+    let mut text = if shown.is_empty() {
+        "It said nothing.".to_owned()
+    } else {
+        format!("{fence}\n{shown}\n{fence}")
+    };
+    match ran.status {
+        Some(0) => {}
+        Some(code) => {
+            let _ = write!(text, "\nIt ended with {code}.");
+        }
+        None => text.push_str("\nIt was ended."),
+    }
+    text
+}

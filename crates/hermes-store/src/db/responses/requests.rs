@@ -1,0 +1,216 @@
+//! Requests that clients may repeat, and runs that they may ask about, in tables of our own: the
+//! original never looks at them.
+
+use hermes_core::store::StoreError;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::Value;
+
+use super::ResponseStore;
+use crate::db::connection::Fault;
+
+/// Requests and runs are remembered so long, and so many of each.
+const REMEMBERED: f64 = 86_400.0;
+const KEPT: i64 = 1000;
+
+pub(super) const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS hermes_requests (
+        key TEXT PRIMARY KEY, print TEXT NOT NULL, life TEXT NOT NULL, session TEXT NOT NULL,
+        answer TEXT, updated_at REAL NOT NULL);
+    CREATE TABLE IF NOT EXISTS hermes_runs (
+        id TEXT PRIMARY KEY, life TEXT NOT NULL, shown TEXT NOT NULL,
+        ended INTEGER NOT NULL DEFAULT 0, updated_at REAL NOT NULL);";
+
+/// What is known about a request when it comes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Begun {
+    /// Nothing: it is noted now.
+    New,
+    Answered(Value),
+    /// An earlier life began it in this session and did not come to its end.
+    Cut {
+        session: String,
+    },
+    /// The key was used for something else.
+    Other,
+}
+
+/// A request under a key of its client.
+#[derive(Clone, Debug)]
+pub struct NewRequest {
+    pub key: String,
+    /// Of what was asked.
+    pub print: String,
+    /// Names the process: what it began itself was not cut.
+    pub life: String,
+    pub session: String,
+}
+
+/// A run as it was stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    pub shown: Value,
+    pub ended: bool,
+}
+
+impl ResponseStore {
+    /// Notes a request before anything is done about it.
+    pub async fn begin_request(&self, request: NewRequest) -> Result<Begun, StoreError> {
+        let now = self.clock.epoch_seconds();
+        let begin = move |conn: &Connection| {
+            prune(conn, "hermes_requests", now)?;
+            let found: Option<(String, String, String, Option<String>)> = conn
+                .prepare_cached(
+                    "SELECT print, life, session, answer FROM hermes_requests WHERE key = ?1",
+                )?
+                .query_row([&request.key], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })
+                .optional()?;
+            match found {
+                Some((print, ..)) if print != request.print => return Ok(Begun::Other),
+                Some((_, _, session, Some(answer))) => {
+                    return Ok(match serde_json::from_str(&answer) {
+                        Ok(answer) => Begun::Answered(answer),
+                        Err(_) => Begun::Cut { session },
+                    });
+                }
+                Some((_, life, session, None)) if life != request.life => {
+                    return Ok(Begun::Cut { session });
+                }
+                _ => {}
+            }
+            conn.prepare_cached(
+                "INSERT OR REPLACE INTO hermes_requests (key, print, life, session, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                request.key,
+                request.print,
+                request.life,
+                request.session,
+                now
+            ])?;
+            Ok(Begun::New)
+        };
+        self.writer.transaction("noting a request", begin).await
+    }
+
+    /// Keeps the answer; `None`: the request is as if it had never come.
+    pub async fn end_request(&self, key: &str, answer: Option<&Value>) -> Result<(), StoreError> {
+        let (key, answer) = (key.to_owned(), answer.map(Value::to_string));
+        let now = self.clock.epoch_seconds();
+        let end = move |conn: &Connection| {
+            match &answer {
+                Some(answer) => conn
+                    .prepare_cached(
+                        "UPDATE hermes_requests SET answer = ?2, updated_at = ?3 WHERE key = ?1",
+                    )?
+                    .execute(params![key, answer, now])?,
+                None => conn
+                    .prepare_cached("DELETE FROM hermes_requests WHERE key = ?1")?
+                    .execute([&key])?,
+            };
+            Ok(())
+        };
+        self.writer.transaction("keeping an answer", end).await
+    }
+
+    /// Stores how a run stands.
+    pub async fn put_run(
+        &self,
+        id: &str,
+        life: &str,
+        shown: &Value,
+        ended: bool,
+    ) -> Result<(), StoreError> {
+        let (id, life, shown) = (id.to_owned(), life.to_owned(), shown.to_string());
+        let now = self.clock.epoch_seconds();
+        let put = move |conn: &Connection| {
+            if !ended {
+                prune(conn, "hermes_runs", now)?;
+            }
+            conn.prepare_cached(
+                "INSERT OR REPLACE INTO hermes_runs (id, life, shown, ended, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![id, life, shown, ended, now])?;
+            Ok(())
+        };
+        self.writer.transaction("storing a run", put).await
+    }
+
+    pub async fn run(&self, id: &str) -> Result<Option<StoredRun>, StoreError> {
+        let id = id.to_owned();
+        let read = move |conn: &Connection| {
+            let found: Option<(String, bool)> = conn
+                .prepare_cached("SELECT shown, ended FROM hermes_runs WHERE id = ?1")?
+                .query_row([&id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            Ok(found.and_then(|(shown, ended)| {
+                let shown = serde_json::from_str(&shown).ok()?;
+                Some(StoredRun { shown, ended })
+            }))
+        };
+        self.writer.transaction("reading a run", read).await
+    }
+}
+
+fn prune(conn: &Connection, table: &str, now: f64) -> Result<(), Fault> {
+    conn.prepare_cached(&format!("DELETE FROM {table} WHERE updated_at < ?1"))?
+        .execute([now - REMEMBERED])?;
+    conn.prepare_cached(&format!(
+        "DELETE FROM {table} WHERE rowid IN (
+            SELECT rowid FROM {table} ORDER BY updated_at DESC LIMIT -1 OFFSET ?1)"
+    ))?
+    .execute([KEPT])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hermes_core::clock::SystemClock;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_answered_cut_or_new() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("response_store.db");
+        let store = ResponseStore::open(&path, Arc::new(SystemClock)).unwrap();
+        let request = |life: &str, print: &str| NewRequest {
+            key: "k".to_owned(),
+            print: print.to_owned(),
+            life: life.to_owned(),
+            session: "s1".to_owned(),
+        };
+        let begin = async |life: &str, print: &str| {
+            store.begin_request(request(life, print)).await.unwrap()
+        };
+        assert_eq!(begin("one", "p").await, Begun::New);
+        assert_eq!(begin("one", "q").await, Begun::Other);
+        // Of this life and without an answer: it broke, and may be tried again.
+        assert_eq!(begin("one", "p").await, Begun::New);
+        let cut = Begun::Cut {
+            session: "s1".to_owned(),
+        };
+        assert_eq!(begin("two", "p").await, cut);
+        let answer = json!({"text": "hi"});
+        store.end_request("k", Some(&answer)).await.unwrap();
+        assert_eq!(begin("two", "p").await, Begun::Answered(answer));
+        store.end_request("k", None).await.unwrap();
+        assert_eq!(begin("three", "q").await, Begun::New);
+        assert_eq!(store.run("r").await.unwrap(), None);
+        store
+            .put_run("r", "one", &json!({"status": "running"}), false)
+            .await
+            .unwrap();
+        let run = store.run("r").await.unwrap().unwrap();
+        assert_eq!(
+            (run.shown, run.ended),
+            (json!({"status": "running"}), false)
+        );
+    }
+}
