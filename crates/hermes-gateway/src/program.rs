@@ -41,6 +41,8 @@ pub trait Program: Send + Sync + 'static {
 pub struct Opening {
     /// The id of the session. One that is stored goes on; else it begins under this id.
     pub id: String,
+    /// The id was made up just now: no session has it, and none needs to be looked for.
+    pub fresh: bool,
     /// What the session is recorded as: a platform, `api_server`, `cron`, `webhook`.
     pub source: String,
     pub user_id: Option<String>,
@@ -49,8 +51,6 @@ pub struct Opening {
     pub model: Option<String>,
     pub provider: Option<String>,
     /// `None`: those that the configuration gives to `source`.
-    /// The id was made up just now: no session has it, and none needs to be looked for.
-    pub fresh: bool,
     pub toolsets: Option<Vec<String>>,
     pub skills: Vec<String>,
     /// Text that follows the system prompt: where this conversation takes place.
