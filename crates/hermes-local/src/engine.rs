@@ -205,7 +205,7 @@ impl Engine {
         }
         let started = Instant::now();
         let mut dice = Dice::new(how.seed);
-        let mut count = 1;
+        let mut count = last_run(prompt.len(), done.reused);
         done.end = loop {
             if done.generated >= how.max_tokens {
                 break End::Length;
@@ -243,8 +243,11 @@ impl Engine {
 
     /// What the model thinks of each token as the next one after `prompt`.
     pub fn logits(&mut self, prompt: &[u32]) -> Result<Vec<f32>, EngineError> {
-        self.prefill(prompt, &|| false)?;
-        Ok(self.model.logits(1).to_vec())
+        let reused = match self.prefill(prompt, &|| false)? {
+            Prefilled::All { reused } | Prefilled::Stopped { reused } => reused,
+        };
+        let count = last_run(prompt.len(), reused);
+        Ok(self.model.logits(count).to_vec())
     }
 
     /// Forgets what is left of earlier prompts.
@@ -296,4 +299,9 @@ impl Engine {
         self.held.extend_from_slice(tokens);
         Ok(())
     }
+}
+
+/// Tokens of a prompt that were run together at its end.
+fn last_run(prompt: usize, reused: usize) -> usize {
+    (prompt - reused - 1) % CHUNK + 1
 }
