@@ -396,7 +396,6 @@ impl Inner {
     async fn take_up(&self) -> Vec<Report> {
         let (finished, executions) = (self.finished.clone(), self.executions.clone());
         let (me, processes) = (self.deps.owner.clone(), Arc::clone(&self.deps.processes));
-        let now = iso(&self.here());
         let found = tokio::task::spawn_blocking(move || {
             let left = finished
                 .left(&me, processes.as_ref())
@@ -404,7 +403,7 @@ impl Inner {
                     tracing::error!("runs that had ended cannot be read: {error}");
                     Vec::new()
                 });
-            let cut = executions.recover(&me, processes.as_ref(), CUT, &now);
+            let cut = executions.cut(&me, processes.as_ref());
             let cut = cut.unwrap_or_else(|error| {
                 tracing::error!("the history of jobs: {error}");
                 Vec::new()
@@ -418,6 +417,9 @@ impl Inner {
         // A run that is on record has ended, whatever the history says.
         let known: HashSet<String> = left.iter().map(|run| run.execution.clone()).collect();
         for run in left {
+            if run.error.as_deref() == Some(CUT) {
+                self.lose(&run.execution).await;
+            }
             // Without a courier a message that was left for the gateway stays left.
             if run.recorded && self.deps.courier.is_none() {
                 continue;
@@ -430,6 +432,7 @@ impl Inner {
             }
             tracing::warn!(job = execution.job_id, "a run of it was cut");
             let Ok(job) = self.deps.jobs.get(&execution.job_id) else {
+                self.lose(&execution.id).await;
                 continue;
             };
             let at = self.now();
@@ -447,9 +450,27 @@ impl Inner {
                 error: Some(CUT.to_owned()),
             };
             let run = self.finished(&execution.id, &job, &at, outcome).await;
-            reports.push(self.settle(run).await);
+            if self.lose(&execution.id).await {
+                reports.push(self.settle(run).await);
+            }
         }
         reports
+    }
+
+    /// A run that was cut has no end that anybody knows. Said only after its end is on record: a
+    /// crash in between must not hide it. `false`: another process deals with it.
+    async fn lose(&self, execution: &str) -> bool {
+        let (executions, id) = (self.executions.clone(), execution.to_owned());
+        let now = iso(&self.here());
+        let lost = tokio::task::spawn_blocking(move || executions.lose(&id, CUT, &now)).await;
+        match lost {
+            Ok(Ok(first)) => first,
+            Ok(Err(error)) => {
+                tracing::error!("the history of jobs: {error}");
+                true
+            }
+            Err(_) => true,
+        }
     }
 
     /// Claims what is due (or one job) and starts it. Also says whether more is due than may run.

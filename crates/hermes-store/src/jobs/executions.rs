@@ -107,34 +107,33 @@ impl Executions {
         })
     }
 
-    /// Attempts whose process is gone become `unknown`; those are returned.
-    pub fn recover(
+    /// Attempts whose process is gone. They stay open until [`Self::lose`]: whoever finds them may
+    /// die before anybody was told.
+    pub fn cut(
         &self,
         me: &Owner,
         processes: &dyn Processes,
-        why: &str,
-        at: &str,
     ) -> Result<Vec<Execution>, ExecutionsError> {
-        let mut cut = Vec::new();
-        for (execution, started, instance) in self.open()? {
-            if instance == me.instance || processes.alive(execution.pid, started) {
-                continue;
-            }
-            let changed = self.with(|conn| {
-                conn.execute(
-                    "UPDATE executions SET status = 'unknown', finished_at = ?2, error = ?3
-                     WHERE id = ?1 AND status IN ('claimed', 'running')",
-                    params![execution.id, at, why],
-                )
-            })?;
-            if changed == 1 {
-                cut.push(execution);
-            }
-        }
-        if !cut.is_empty() {
-            self.with(prune)?;
-        }
-        Ok(cut)
+        let open = self.open()?.into_iter();
+        Ok(open
+            .filter(|(execution, started, instance)| {
+                *instance != me.instance && !processes.alive(execution.pid, *started)
+            })
+            .map(|(execution, ..)| execution)
+            .collect())
+    }
+
+    /// An attempt that was cut becomes `unknown`. `false`: somebody else was first.
+    pub fn lose(&self, id: &str, why: &str, at: &str) -> Result<bool, ExecutionsError> {
+        self.with(|conn| {
+            let changed = conn.execute(
+                "UPDATE executions SET status = 'unknown', finished_at = ?2, error = ?3
+                 WHERE id = ?1 AND status IN ('claimed', 'running')",
+                params![id, at, why],
+            )?;
+            prune(conn)?;
+            Ok(changed == 1)
+        })
     }
 
     /// The jobs that a living process runs.
@@ -243,4 +242,47 @@ fn prune(conn: &Connection) -> rusqlite::Result<()> {
         [KEPT],
     )
     .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NobodyLives;
+
+    impl Processes for NobodyLives {
+        fn alive(&self, _: u32, _: Option<i64>) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_is_found_until_somebody_says_that_it_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let executions = Executions::new(dir.path());
+        let owner = |instance: &str| Owner {
+            pid: 7,
+            started_at: None,
+            instance: instance.to_owned(),
+        };
+        let now = "2027-01-10T12:00:00+00:00";
+        executions
+            .claim("e1", "job", "builtin", &owner("first"), now)
+            .unwrap();
+        let found = |instance: &str| {
+            let cut = executions.cut(&owner(instance), &NobodyLives).unwrap();
+            cut.into_iter().map(|run| run.id).collect::<Vec<_>>()
+        };
+        assert!(found("first").is_empty(), "it is our own");
+        assert_eq!(found("second"), ["e1"]);
+        assert_eq!(
+            found("third"),
+            ["e1"],
+            "the second died before it told anybody"
+        );
+        assert!(executions.lose("e1", "cut", now).unwrap());
+        assert!(!executions.lose("e1", "cut", now).unwrap());
+        assert!(found("fourth").is_empty());
+        assert_eq!(executions.list(None, 9).unwrap()[0].status, "unknown");
+    }
 }
