@@ -39,10 +39,25 @@ struct State {
     kept: Kept,
     /// Oldest first.
     threads: Vec<String>,
-    /// Channels whose missed messages are not all read.
-    behind: usize,
+    /// Channels whose missed messages are not all read, and the last one that came meanwhile.
+    behind: HashMap<u64, Option<Seen>>,
     news: bool,
     written: Instant,
+}
+
+impl State {
+    fn saw(&mut self, channel: Id, seen: Seen) {
+        let known = self.kept.seen.entry(channel.0).or_insert(seen);
+        known.message = known.message.max(seen.message);
+        known.direct = seen.direct;
+        self.news = true;
+        if self.kept.seen.len() > MAX_CHANNELS {
+            let mut ages: Vec<u64> = self.kept.seen.values().map(|one| one.message).collect();
+            ages.sort_unstable();
+            let middle = ages[ages.len() / 2];
+            self.kept.seen.retain(|_, one| one.message >= middle);
+        }
+    }
 }
 
 /// Cheap to clone.
@@ -65,7 +80,7 @@ impl Memory {
         let state = State {
             kept: read(&path).unwrap_or_default(),
             threads: read(&threads).unwrap_or_default(),
-            behind: 0,
+            behind: HashMap::new(),
             news: false,
             written: Instant::now(),
         };
@@ -82,23 +97,21 @@ impl Memory {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message was taken or is not for us: it need not come again.
+    /// A message was taken or is not for us: it need not come again. What comes in a channel that
+    /// is behind does not hide what was missed there.
     pub(super) fn saw(&self, channel: Id, message: Id, direct: bool) {
         let mut state = self.state();
         let seen = Seen {
             message: message.0,
             direct,
         };
-        let known = state.kept.seen.entry(channel.0).or_insert(seen);
-        known.message = known.message.max(message.0);
-        known.direct = direct;
-        state.news = true;
-        if state.kept.seen.len() > MAX_CHANNELS {
-            let mut ages: Vec<u64> = state.kept.seen.values().map(|one| one.message).collect();
-            ages.sort_unstable();
-            let middle = ages[ages.len() / 2];
-            state.kept.seen.retain(|_, one| one.message >= middle);
+        if let Some(latest) = state.behind.get_mut(&channel.0) {
+            *latest = (*latest)
+                .filter(|one| one.message > message.0)
+                .or(Some(seen));
+            return;
         }
+        state.saw(channel, seen);
     }
 
     /// A message comes in a direct channel. Discord does not list those: one that is not
@@ -141,18 +154,21 @@ impl Memory {
     /// a crash must find them again.
     pub(super) fn alive(&self, now: f64) {
         let mut state = self.state();
-        if state.behind == 0 {
+        if state.behind.is_empty() {
             state.kept.alive_at = Some(state.kept.alive_at.unwrap_or(now).max(now));
         }
     }
 
-    pub(super) fn falls_behind(&self) {
-        self.state().behind += 1;
+    pub(super) fn falls_behind(&self, channel: Id) {
+        self.state().behind.entry(channel.0).or_default();
     }
 
-    pub(super) fn caught_up(&self) {
+    /// All that was missed in a channel is taken.
+    pub(super) fn caught_up(&self, channel: Id) {
         let mut state = self.state();
-        state.behind = state.behind.saturating_sub(1);
+        if let Some(latest) = state.behind.remove(&channel.0).flatten() {
+            state.saw(channel, latest);
+        }
     }
 
     pub(super) fn is_our_thread(&self, thread: &str) -> bool {
@@ -258,10 +274,10 @@ mod tests {
         for thread in 0..600 {
             memory.join(&thread.to_string()).await;
         }
-        memory.falls_behind();
+        memory.falls_behind(Id(5998));
         memory.alive(5.0);
         assert_eq!(memory.alive_at(), None);
-        memory.caught_up();
+        memory.caught_up(Id(5998));
         memory.alive(7.0);
         memory.save().await;
 
@@ -272,6 +288,26 @@ mod tests {
         assert_eq!(again.direct(9), [(Id(5999), Id(6009))]);
         assert!(again.is_our_thread("599") && !again.is_our_thread("99"));
         assert!(again.state().kept.seen.len() <= MAX_CHANNELS);
+    }
+
+    #[tokio::test]
+    async fn what_comes_does_not_hide_what_was_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let memory = Memory::open(&home);
+        memory.saw(Id(1), Id(10), true);
+        memory.falls_behind(Id(1));
+        // 11 to 19 could not be read, and people go on.
+        memory.saw(Id(1), Id(20), true);
+        memory.saw(Id(2), Id(20), true);
+        memory.save().await;
+        let next = Memory::open(&home);
+        assert_eq!(
+            (next.seen(Id(1)), next.seen(Id(2))),
+            (Some(Id(10)), Some(Id(20)))
+        );
+        memory.caught_up(Id(1));
+        assert_eq!(memory.seen(Id(1)), Some(Id(20)));
     }
 
     #[test]

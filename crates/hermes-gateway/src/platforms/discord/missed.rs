@@ -70,7 +70,7 @@ impl Gap {
     }
 
     fn work(&self, shared: &Shared, channel: Id) -> Work {
-        shared.memory.falls_behind();
+        shared.memory.falls_behind(channel);
         Work::Missed {
             channel,
             after: self.floor(shared, channel),
@@ -96,13 +96,13 @@ pub(super) async fn read(intake: &Intake<'_>, channel: Id, after: Id, take: &Ato
         // A channel that we may not read any more has nothing for us.
         Err(CallError::Refused { .. }) => {}
         Err(error) => {
-            // Nor is it forgotten: as long as one channel is behind, so is the moment that the next
-            // life begins with.
+            // Nor is it forgotten: as long as a channel is behind, so is what the next session
+            // begins with there.
             tracing::warn!("discord: what was missed in channel {channel} is not known: {error}");
             return;
         }
     }
-    shared.memory.caught_up();
+    shared.memory.caught_up(channel);
 }
 
 async fn take_all(
