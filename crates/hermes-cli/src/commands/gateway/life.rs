@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
+use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::api::Work;
@@ -37,6 +38,8 @@ use crate::wiring;
 
 /// Delivery stays ours so long without a sign of life.
 const LEASE: Duration = Duration::from_mins(1);
+/// What a command that delivers is waited for.
+const COMMANDS: Duration = Duration::from_secs(50);
 /// Between two looks at what others may want to read, and at what others want.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two signs of life.
@@ -258,11 +261,20 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     })
 }
 
+/// No other gateway lives on this home, that is known by now. But a command that ran a job may be
+/// delivering what came of it: that takes seconds.
 async fn own(store: &Store) -> Result<Delivery, Failure> {
-    let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
-    let (delivery, left) = owned
-        .await
-        .map_err(|error| Failure::new(Exit::Busy, error.to_string()))?;
+    let end = tokio::time::Instant::now() + COMMANDS;
+    let (delivery, left) = loop {
+        let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
+        match owned.await {
+            Ok(owned) => break owned,
+            Err(StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
+                tokio::time::sleep(LOOK).await;
+            }
+            Err(error) => return Err(Failure::new(Exit::Busy, error.to_string())),
+        }
+    };
     if left != Left::default() {
         tracing::info!(
             "taken over: {} messages to answer, {} to send, {} perhaps sent",

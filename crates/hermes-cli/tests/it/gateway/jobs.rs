@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{Says, TOKEN, Telegram};
+use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -147,6 +147,25 @@ fn the_gateway_runs_what_is_due_and_takes_what_a_terminal_ran() {
     town.see("From the terminal.");
     drop(life.stop());
     assert_eq!(town.count("From the gateway."), 1);
+}
+
+#[test]
+fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
+    let town = Town::new();
+    town.model.push_default(Reply::text("All is well."));
+    town.job("digest");
+    // The command keeps delivery until its message is sent.
+    town.telegram
+        .fault("sendMessage", Fault::TooMany { retry_after: 3 }, 1);
+    let command = hermes(&town.home).args(["cron", "run", "digest"]).spawn();
+    let sending = town.telegram.wait_for(|one| one.calls("sendMessage") > 0);
+    town.runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, sending).await.unwrap();
+    });
+    let life = Life::begin(&town.home, &[]);
+    drop(hermes_testkit::process::finish(command).ok());
+    drop(life.stop());
+    assert_eq!(town.count("All is well."), 1);
 }
 
 #[test]
