@@ -21,6 +21,7 @@ pub mod output;
 pub mod process;
 mod remote;
 pub mod sandbox;
+mod scratch;
 pub mod shell;
 pub mod ssh;
 pub mod workspace;
@@ -30,4 +31,5 @@ pub use environment::{
     Background, BackgroundRecord, Chunk, Environment, EnvironmentInfo, Exec, ExecError, Exit,
     FileKind, FileStat, Files, Finished, ShellState, Sink, Start, Stdin, Stream, WriteOptions,
 };
+pub use scratch::Scratch;
 pub use workspace::{Workspace, Workspaces};

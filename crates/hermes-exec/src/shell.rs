@@ -13,6 +13,8 @@ const OWN: [&str; 5] = ["_", "SHLVL", "PWD", "BASHOPTS", "SHELLOPTS"];
 pub const MARK: &str = "_HERMES_RUN";
 /// What the session's own variables begin with; nothing of it is carried.
 const INTERNAL: &str = "_HERMES_";
+/// Set once the state is written: it is not written twice.
+const TOLD: &str = "_HERMES_TOLD";
 /// Reports beyond this are not read.
 pub const MAX_REPORT: usize = 4 << 20;
 
@@ -59,10 +61,13 @@ impl Program<'_> {
                 "{{ builtin printf '%s\\0' \"$PWD\"; builtin declare -px; }} >|{} 2>/dev/null",
                 quote_path(report)
             );
-            lines.push(format!("trap {} EXIT", quote(&report)));
+            let unless_told = format!("case ${{{TOLD}-}} in '') {report};; esac");
+            lines.push(format!("trap {} EXIT", quote(&unless_told)));
             lines.push(run.to_owned());
-            // once more, because the command may have set a trap of its own
-            lines.push(format!("{{ set -- \"$?\"; {report}; }} 2>/dev/null"));
+            // here too, because the command may have set a trap of its own
+            lines.push(format!(
+                "{{ set -- \"$?\"; {report}; {TOLD}=1; }} 2>/dev/null"
+            ));
             lines.push("exit \"$1\"".to_owned());
         } else {
             lines.push(run.to_owned());

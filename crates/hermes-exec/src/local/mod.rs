@@ -34,7 +34,7 @@ use crate::environment::{
 };
 use crate::shell::{self, MARK, Program};
 use helper::Helpers;
-use scratch::Scratch;
+use scratch::Places;
 use snapshot::Snapshot;
 
 /// A longer command is passed as a file: the kernel limits one argument to 128 KiB.
@@ -106,7 +106,7 @@ fn find_bash(path: &str) -> PathBuf {
 pub struct LocalEnvironment {
     settings: LocalSettings,
     confine: Arc<dyn Confine>,
-    scratch: Scratch,
+    scratch: Places,
     snapshot: OnceCell<Snapshot>,
     files: LocalFiles,
     helpers: Helpers,
@@ -114,7 +114,7 @@ pub struct LocalEnvironment {
 
 impl LocalEnvironment {
     pub fn new(settings: LocalSettings, confine: Arc<dyn Confine>) -> Result<Self, ExecError> {
-        let scratch = Scratch::new(&settings.own)?;
+        let scratch = Places::new(&settings.own)?;
         let home = settings.variables.base().get("HOME").map(PathBuf::from);
         Ok(Self {
             settings,

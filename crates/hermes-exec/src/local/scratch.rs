@@ -3,35 +3,33 @@
 //! There are two places. Confined commands may write to temporary directories, so nothing that runs
 //! without limits is ever read from there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use hermes_core::task;
 use tempfile::TempDir;
 
 use crate::confinement::Confinement;
 use crate::environment::ExecError;
+use crate::scratch::{Scratch, sweep, sweep_temporary};
+
+/// What our directories in the home begin with.
+const OWN: &str = "run-";
 
 /// Both are ours alone (0700) and go with us.
-pub(super) struct Scratch {
-    temporary: TempDir,
-    own: TempDir,
+pub(super) struct Places {
+    temporary: Scratch,
+    own: Scratch,
     calls: AtomicU64,
 }
 
-impl Scratch {
+impl Places {
     pub(super) fn new(own: &Path) -> Result<Self, ExecError> {
-        let temporary = tempfile::Builder::new()
-            .prefix("hermes-exec-")
-            .tempdir()
-            .map_err(ExecError::io("no temporary directory"))?;
+        let temporary =
+            Scratch::temporary("hermes-exec-").map_err(ExecError::io("no temporary directory"))?;
         std::fs::create_dir_all(own).map_err(|error| ExecError::file(own, error))?;
-        sweep(own);
-        let own = tempfile::Builder::new()
-            .prefix(&format!("{}-", std::process::id()))
-            .tempdir_in(own)
-            .map_err(|error| ExecError::file(own, error))?;
+        tidy(own);
+        let own = Scratch::within(own, OWN).map_err(|error| ExecError::file(own, error))?;
         Ok(Self {
             temporary,
             own,
@@ -59,23 +57,19 @@ impl Scratch {
     }
 }
 
-/// Removes what processes left that were killed.
-fn sweep(own: &Path) {
-    let left: Vec<PathBuf> = std::fs::read_dir(own)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            let pid = name.to_str().and_then(|name| name.split_once('-'));
-            let pid = pid.and_then(|(pid, _)| Pid::from_raw(pid.parse().ok()?));
-            pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
-        })
-        .map(|entry| entry.path())
-        .collect();
-    for dir in left {
-        if let Err(error) = std::fs::remove_dir_all(&dir) {
-            tracing::debug!("{}: {error}", dir.display());
-        }
+/// Removes what processes left that were killed; nobody waits for it.
+fn tidy(own: &Path) {
+    let own = own.to_owned();
+    let work = move || {
+        sweep(&own, &[OWN]);
+        sweep_temporary();
+    };
+    if tokio::runtime::Handle::try_current().is_ok() {
+        task::spawn("old directories", async move {
+            // A panic in there is reported by the runtime, and harms nobody.
+            let _ = tokio::task::spawn_blocking(work).await;
+        });
+    } else {
+        work();
     }
 }

@@ -185,6 +185,13 @@ pub(crate) async fn until(process: &dyn Background, wanted: &str) -> String {
     text
 }
 
+/// What is kept of it for whoever asks later. The far side of a test over ssh is this machine.
+fn forget(process: &dyn Background) {
+    if let Some(dir) = process.record().dir {
+        let _ = std::fs::remove_dir_all(dir);
+    }
+}
+
 pub(crate) async fn a_background_process_runs_to_its_end(env: &dyn Environment, dir: &Path) {
     let script = "echo $EXTRA; echo err >&2; exit 5";
     let process = env.spawn(start("proc_end", script, dir)).await.unwrap();
@@ -195,6 +202,7 @@ pub(crate) async fn a_background_process_runs_to_its_end(env: &dyn Environment, 
         (&chunk.bytes[..], chunk.from, chunk.total),
         (&b"err"[..], 6, 10)
     );
+    forget(process.as_ref());
 }
 
 pub(crate) async fn a_background_process_takes_input(env: &dyn Environment, dir: &Path) {
@@ -208,6 +216,7 @@ pub(crate) async fn a_background_process_takes_input(env: &dyn Environment, dir:
     assert_eq!(process.wait().await, Some(Exit::Code(0)));
     assert!(output(process.as_ref()).await.ends_with("closed\n"));
     assert!(process.write(Bytes::from_static(b"late")).await.is_err());
+    forget(process.as_ref());
 }
 
 pub(crate) async fn killing_a_background_process_kills_its_tree(env: &dyn Environment, dir: &Path) {
@@ -216,6 +225,7 @@ pub(crate) async fn killing_a_background_process_kills_its_tree(env: &dyn Enviro
     process.kill(Duration::from_millis(200)).await.unwrap();
     process.wait().await;
     assert_eq!(alive(env, dir).await.lines().count(), 1);
+    forget(process.as_ref());
 }
 
 pub(crate) async fn a_background_process_is_found_again(env: &dyn Environment, dir: &Path) {
@@ -229,6 +239,7 @@ pub(crate) async fn a_background_process_is_found_again(env: &dyn Environment, d
     process.write(Bytes::from_static(b"all\n")).await.unwrap();
     assert_eq!(process.wait().await, Some(Exit::Code(6)));
     assert_eq!(output(process.as_ref()).await, "before\nafter all\n");
+    forget(process.as_ref());
 }
 
 pub(crate) async fn files_are_written_whole(env: &dyn Environment, dir: &Path) {

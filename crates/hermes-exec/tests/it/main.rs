@@ -11,4 +11,5 @@ mod contract;
 mod helper;
 mod local;
 mod process;
+mod scratch;
 mod support;

@@ -84,10 +84,13 @@ def retry(fn, max_attempts=3, delay=2):
             time.sleep(delay * 2 ** attempt)
 
 
+_decode = json.JSONDecoder(strict=False).decode
+
+
 def _decoded(answer):
     text = answer["result"]
     try:
-        value = json.loads(text, strict=False)
+        value = _decode(text)
     except ValueError:
         value = None
     if answer["ok"]:

@@ -216,9 +216,7 @@ struct Program<'a> {
 impl Program<'_> {
     /// On this machine.
     async fn here(&self) -> Result<Ran, ToolOutcome> {
-        let dir = tempfile::Builder::new()
-            .prefix("hermes-code-")
-            .tempdir()
+        let dir = hermes_exec::Scratch::temporary("hermes-code-")
             .map_err(|error| failed(&format!("no temporary directory: {error}")))?;
         let (cwd, confinement) = self.place(dir.path());
         self.admit(&cwd, &confinement).await?;

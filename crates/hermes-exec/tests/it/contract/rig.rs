@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use hermes_testkit::oracle::skip;
+use rustix::fs::{FlockOperation, flock};
 
 /// The unpacked packages, or a skip on record.
 pub(crate) fn unpacked(test: &str) -> Option<PathBuf> {
@@ -147,9 +148,11 @@ fn command_of(root: &Path, passwd: &Path, home: &Path) -> Command {
 /// A podman with a store of its own and one image.
 pub(crate) struct Podman {
     pub(crate) program: PathBuf,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
+    _lock: std::fs::File,
 }
 
+const PODMAN: &str = "hermes-podman-";
 pub(crate) const IMAGE: &str = "localhost/hermes-test:latest";
 
 impl Podman {
@@ -171,6 +174,40 @@ impl Drop for Podman {
     fn drop(&mut self) {
         let _ = self.run(&["rm", "-f", "-a", "-t", "0"]);
         let _ = self.run(&["rmi", "-f", "-a"]);
+        unmount_below(self.dir.path());
+    }
+}
+
+/// What is still mounted below a directory keeps it from being removed.
+fn unmount_below(dir: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut places: Vec<&str> = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .filter(|place| Path::new(place).starts_with(dir))
+        .collect();
+    // The innermost first.
+    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
+    for place in places {
+        let _ = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+/// Removes what tests left that were killed: nobody holds its lock.
+fn sweep_podmans() {
+    for entry in std::fs::read_dir("/tmp").unwrap().flatten() {
+        let path = entry.path();
+        let named = entry.file_name().to_string_lossy().starts_with(PODMAN);
+        let lock = named.then(|| std::fs::File::open(&path));
+        if let Some(Ok(lock)) = lock
+            && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = Command::new(path.join("podman"))
+                .args(["rm", "-f", "-a", "-t", "0"])
+                .output();
+            unmount_below(&path);
+            let _ = std::fs::remove_dir_all(&path);
+        }
     }
 }
 
@@ -178,10 +215,13 @@ impl Drop for Podman {
 pub(crate) fn podman(test: &str) -> Option<Podman> {
     let root = unpacked(test)?;
     let image = root.parent()?.join("image.tar");
+    sweep_podmans();
     let dir = tempfile::Builder::new()
-        .prefix("hermes-podman-")
+        .prefix(PODMAN)
         .tempdir_in("/tmp")
         .unwrap();
+    let lock = std::fs::File::open(dir.path()).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
     let at = |name: &str| dir.path().join(name);
     let shown = |path: PathBuf| path.display().to_string();
     std::fs::create_dir_all(at("home/.config/containers")).unwrap();
@@ -221,7 +261,8 @@ pub(crate) fn podman(test: &str) -> Option<Podman> {
     write(&at("podman"), &wrapper, 0o755);
     let podman = Podman {
         program: at("podman"),
-        _dir: dir,
+        dir,
+        _lock: lock,
     };
     let works = podman
         .run(&["import", &image.display().to_string(), IMAGE])

@@ -1,0 +1,164 @@
+//! Directories of ours that go with us, also when we are killed: each is locked as long as its owner lives,
+//! and what is no longer locked is removed by whoever comes next.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::getuid;
+use tempfile::TempDir;
+
+/// What we make in temporary directories begins with one of these and a number.
+const PREFIXES: [&str; 2] = ["hermes-exec-", "hermes-code-"];
+/// Looked at, and removed, in one sweep: the next one goes on.
+const MAX_SEEN: usize = 20_000;
+const MAX_REMOVED: usize = 64;
+/// Attempts to make one that is not swept away before it is locked.
+const ATTEMPTS: usize = 3;
+
+/// A directory that only this user can enter (0700). It is removed when this is dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: TempDir,
+    /// Nothing but the lock: it ends with the process, however that ends. `None`: there are no locks there.
+    _lock: Option<File>,
+}
+
+impl Scratch {
+    /// In the temporary directory.
+    pub fn temporary(prefix: &str) -> io::Result<Self> {
+        Self::within(&std::env::temp_dir(), prefix)
+    }
+
+    pub(crate) fn within(parent: &Path, prefix: &str) -> io::Result<Self> {
+        let prefix = format!("{prefix}{}-", std::process::id());
+        for _ in 0..ATTEMPTS {
+            let dir = tempfile::Builder::new()
+                .prefix(&prefix)
+                .tempdir_in(parent)?;
+            let lock = match unowned(dir.path()) {
+                Ok(Some(lock)) => Some(lock),
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::debug!("{} is not locked: {error}", dir.path().display());
+                    None
+                }
+            };
+            return Ok(Self { dir, _lock: lock });
+        }
+        Err(io::Error::other("somebody removes our directories"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// The lock of a directory of ours that nobody else holds; `None` for all others.
+fn unowned(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let held = file.metadata()?;
+    if held.uid() != getuid().as_raw() {
+        return Ok(None);
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    // Another may have removed it between the two.
+    let same = std::fs::symlink_metadata(path)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino()));
+    Ok(same.then_some(file))
+}
+
+/// Removes what processes of ours left in temporary directories that were killed.
+pub(crate) fn sweep_temporary() {
+    sweep(&std::env::temp_dir(), &PREFIXES);
+}
+
+/// Removes what nobody owns any more: directories of this user with such names. Links are not followed.
+pub(crate) fn sweep(parent: &Path, prefixes: &[&str]) {
+    let left = std::fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .take(MAX_SEEN)
+        .flatten()
+        .filter(|entry| {
+            entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| prefixes.iter().any(|prefix| is_named(name, prefix)))
+        })
+        .map(|entry| entry.path());
+    let removable = left.filter_map(|path: PathBuf| Some((unowned(&path).ok()??, path)));
+    for (lock, path) in removable.take(MAX_REMOVED) {
+        if let Err(error) = std::fs::remove_dir_all(&path) {
+            tracing::debug!("{}: {error}", path.display());
+        }
+        drop(lock);
+    }
+}
+
+/// The prefix, a number, the rest: what was made before there were locks has no number.
+fn is_named(name: &str, prefix: &str) -> bool {
+    let number = name
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.split_once('-'));
+    number.is_some_and(|(number, _)| number.parse::<u32>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_owns_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let owned = Scratch::within(parent.path(), "hermes-exec-").unwrap();
+        for name in ["hermes-exec-12-abc", "hermes-exec-abc", "other-12-abc"] {
+            std::fs::create_dir_all(at(name).join("below")).unwrap();
+        }
+        std::fs::write(at("hermes-exec-13-file"), "").unwrap();
+        std::fs::create_dir(at("kept")).unwrap();
+        std::os::unix::fs::symlink(at("kept"), at("hermes-exec-14-link")).unwrap();
+        std::os::unix::fs::symlink(at("kept"), at("hermes-exec-12-abc/link")).unwrap();
+        sweep(parent.path(), &PREFIXES);
+        assert!(!at("hermes-exec-12-abc").exists());
+        for name in [
+            "hermes-exec-abc",
+            "other-12-abc",
+            "hermes-exec-13-file",
+            "kept",
+            "hermes-exec-14-link",
+        ] {
+            assert!(at(name).exists(), "{name}");
+        }
+        let path = owned.path().to_owned();
+        assert!(path.exists());
+        drop(owned);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_sweep_is_bounded() {
+        let parent = tempfile::tempdir().unwrap();
+        for number in 0..MAX_REMOVED + 3 {
+            let name = format!("hermes-exec-{number}-abc");
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        sweep(parent.path(), &PREFIXES);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 3);
+        sweep(parent.path(), &PREFIXES);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+}
