@@ -4,5 +4,6 @@ pub mod chat;
 pub mod engine;
 pub mod eval;
 pub mod grammar;
+pub mod measure;
 pub mod server;
 pub mod talk;

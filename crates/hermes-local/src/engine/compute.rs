@@ -20,3 +20,6 @@ pub(super) use memory::{Blob, Floats};
 pub(super) use pool::Pool;
 pub(super) use product::{Activations, Matrix, PANEL};
 pub(super) use rows::{add, norm, quantise, silu_times};
+
+#[cfg(test)]
+mod tests;

@@ -118,6 +118,11 @@ impl Shared {
         self.state.fetch_sub(1, Ordering::Release);
     }
 
+    fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
+        let mut panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        panic.take()
+    }
+
     fn sleep(&self) {
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleeping.fetch_add(1, Ordering::SeqCst);
@@ -181,6 +186,8 @@ impl Pool {
                 erased,
             ));
         }
+        // One that is left from a job whose caller panicked too.
+        drop(shared.take_panic());
         shared.parts.store(parts, Ordering::Relaxed);
         shared.next.store(0, Ordering::Relaxed);
         shared.state.fetch_or(OPEN, Ordering::SeqCst);
@@ -188,12 +195,7 @@ impl Pool {
         let closing = Closing(shared);
         shared.take_parts(job);
         drop(closing);
-        let panic = shared
-            .panic
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(panic) = panic {
+        if let Some(panic) = shared.take_panic() {
             resume_unwind(panic);
         }
     }
