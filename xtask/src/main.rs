@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod exec_setup;
+mod local_setup;
 mod mail_setup;
 mod mcp_setup;
 mod setup;
@@ -22,7 +23,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   setup        install what the tests need under target/: the pinned original, real MCP servers,
-               sshd, podman and bubblewrap, a mail server
+               sshd, podman and bubblewrap, a mail server, weights of the built-in model
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, tests, soak, chaos, clippy, licences and bans; what .ci/run calls
   bench [--check] [--no-build] [scenario …]
@@ -72,15 +73,22 @@ fn main() -> ExitCode {
 
 /// Everything the tests need, side by side.
 fn install_all() -> anyhow::Result<()> {
-    let (oracle, servers, environments) = std::thread::scope(|scope| {
+    let (oracle, servers, environments, weights) = std::thread::scope(|scope| {
         let servers = scope.spawn(mcp_setup::run);
         let environments = scope.spawn(mail_setup::after_exec);
-        (setup::run(), servers.join(), environments.join())
+        let weights = scope.spawn(local_setup::run);
+        (
+            setup::run(),
+            servers.join(),
+            environments.join(),
+            weights.join(),
+        )
     });
+    let weights = weights.map_err(|_| anyhow::anyhow!("fetching the weights panicked"))?;
     let servers = servers.map_err(|_| anyhow::anyhow!("setting up the MCP servers panicked"))?;
     let environments =
         environments.map_err(|_| anyhow::anyhow!("unpacking sshd and podman panicked"))?;
-    if oracle?.is_none() || !servers? || !environments? {
+    if oracle?.is_none() || !servers? || !environments? || !weights? {
         anyhow::bail!("not everything could be installed");
     }
     Ok(())

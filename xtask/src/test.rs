@@ -6,17 +6,24 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, output, run as run_command};
-use crate::{in_ci, mail_setup, mcp_setup, setup, target_dir};
+use crate::{in_ci, local_setup, mail_setup, mcp_setup, setup, target_dir};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let nextest = has_nextest();
     // Building and downloading do not wait for each other.
-    let (built, oracle, servers, environments) = std::thread::scope(|scope| {
+    let (built, oracle, servers, environments, weights) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
         let servers = scope.spawn(mcp_setup::run);
         let environments = scope.spawn(mail_setup::after_exec);
+        let weights = scope.spawn(local_setup::run);
         let built = run_command(runner(nextest, args).arg("--no-run").args(args));
-        (built, oracle.join(), servers.join(), environments.join())
+        (
+            built,
+            oracle.join(),
+            servers.join(),
+            environments.join(),
+            weights.join(),
+        )
     });
     built?;
     let oracle = match oracle {
@@ -31,6 +38,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     match environments {
         Ok(result) => result.map(drop)?,
         Err(_) => bail!("unpacking sshd and podman panicked"),
+    }
+    match weights {
+        Ok(result) => result.map(drop)?,
+        Err(_) => bail!("fetching the weights panicked"),
     }
 
     let log = target_dir().join("skipped.log");

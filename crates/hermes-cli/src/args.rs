@@ -63,6 +63,9 @@ pub(crate) struct TurnArgs {
     /// Provider of the model
     #[arg(long)]
     pub(crate) provider: Option<String>,
+    /// Use the small model that runs on this machine; it is fetched the first time
+    #[arg(long, conflicts_with = "provider")]
+    pub(crate) local: bool,
     /// Only these toolsets (comma separated); `none` for no tools
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) toolsets: Option<Vec<String>>,
@@ -145,6 +148,7 @@ impl TurnArgs {
         Self {
             model: self.model.or(outer.model),
             provider: self.provider.or(outer.provider),
+            local: self.local || outer.local,
             toolsets: self.toolsets.or(outer.toolsets),
             skills: if self.skills.is_empty() {
                 outer.skills

@@ -12,6 +12,8 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_core::model::{ModelRouter as _, RouteError};
 use hermes_models::live::{LocalFound, Probe};
+use hermes_models::local::machine::size;
+use hermes_models::local::{Settings, program};
 use hermes_models::providers::LocalServer;
 use hermes_models::router::Overrides;
 
@@ -36,12 +38,20 @@ nothing found. What you write is kept; to go on, one of
   hermes setup   the same and more, step by step
   ollama serve   or another server on this machine, then hermes again";
 
+/// The same where the built-in model was not wanted.
+const NEXT_STEPS: &str = "\
+what you write is kept; to go on, one of
+  hermes --local the small model that comes with hermes
+  /model         in the chat: choose a provider and paste its key
+  hermes setup   the same and more, step by step
+  ollama serve   or another server on this machine, then hermes again";
+
 /// What a chat at a terminal goes through before it opens. With a model configured this is free:
 /// no question, no network. Without one, what this machine offers is looked for and proposed; the
 /// context that comes back has read what was written. When nothing was found or chosen the context
 /// comes back as it was, and the chat opens all the same: it keeps what is typed.
 pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failure> {
-    let named = turn.model.is_some() || turn.provider.is_some();
+    let named = turn.model.is_some() || turn.provider.is_some() || turn.local;
     if named || turn.ignore_user_config || turn.safe_mode {
         return Ok(cx);
     }
@@ -73,12 +83,74 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
         (found, probe)
     });
     report(&cx, &router.local_candidates(), &found);
-    let Some(offer) = best(&found) else {
-        cx.out.error(NOTHING_FOUND);
-        return Ok(cx);
+    let chosen = match best(&found) {
+        Some(offer) => propose(&cx, &config, &offer, probe)?,
+        None => propose_local(&cx, &config)?,
     };
-    let chosen = propose(&cx, &config, &offer, probe)?;
     Ok(chosen.unwrap_or(cx))
+}
+
+/// `--local`: the built-in model is made ready, and named.
+pub(crate) fn local(turn: &mut TurnArgs, cx: &Context) -> Result<(), Failure> {
+    if turn.local {
+        let weights = model::local::ready(cx, turn.model.as_deref())?;
+        turn.model = Some(weights.name);
+        // This name means nothing else, whatever the config says.
+        turn.provider = Some(program::NAME.to_owned());
+    }
+    Ok(())
+}
+
+/// Nothing else is there: the built-in model is offered. `None`: the chat opens without a model.
+fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
+    let settings = Settings::new(&cx.home, config);
+    let row = model::local::rows(&settings)
+        .into_iter()
+        .find(|row| row.weights.name == settings.default_name() && row.fits);
+    let Some(row) = row.filter(|_| model::local::program_there()) else {
+        cx.out.error(NOTHING_FOUND);
+        return Ok(None);
+    };
+    let cost = if row.there {
+        "it is here".to_owned()
+    } else {
+        format!("{} to fetch, once", size(row.bytes))
+    };
+    loop {
+        let question = format!(
+            "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
+             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [q] leave ",
+            row.weights.name
+        );
+        match prompt::key(&question, &['y', 'm', 'k', 'q'])? {
+            Some('m') => {
+                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                    return settle(cx, config, &choice, key);
+                }
+            }
+            Some('k') => {
+                if let Some(chosen) = with_key(cx, config)? {
+                    return Ok(Some(chosen));
+                }
+            }
+            Some('q') => return Err(Failure::silent(Exit::Ok)),
+            Some(_) => {
+                let taken = model::local::ready(cx, Some(&row.weights.name))
+                    .and_then(|weights| model::local::take(&weights, cx));
+                match taken {
+                    Ok(()) => return cx.reread().map(Some),
+                    Err(failure) => {
+                        cx.out.error(failure.message);
+                        return Ok(None);
+                    }
+                }
+            }
+            None => {
+                cx.out.error(NEXT_STEPS);
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// A model that could be used.

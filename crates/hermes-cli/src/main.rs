@@ -132,7 +132,8 @@ fn run(cli: Cli, out: Output) -> Outcome {
 }
 
 /// A chat at a terminal may be the first one.
-fn converse(request: chat::Request, cx: Context) -> Outcome {
+fn converse(mut request: chat::Request, cx: Context) -> Outcome {
+    first_run::local(request.turn_mut(), &cx)?;
     let cx = match request.at_terminal(&cx) {
         Some(turn) => first_run::before_chat(turn, cx)?,
         None => cx,

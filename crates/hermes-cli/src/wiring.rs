@@ -26,7 +26,7 @@ use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
-use hermes_core::model::{ModelRouter, Route, RouteError};
+use hermes_core::model::{ModelInfo, ModelRouter, Route, RouteError};
 use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
 use hermes_gateway::hooks::Hooks;
@@ -211,6 +211,21 @@ fn answering(
     })
 }
 
+/// What the model of a route can do.
+pub(crate) fn able(
+    cx: &Context,
+    config: &Arc<Config>,
+    route: &Route,
+) -> Result<ModelInfo, RouteError> {
+    let overrides = Overrides {
+        model: Some(route.model.clone()),
+        provider: Some(route.provider.clone()),
+        ..Overrides::default()
+    };
+    let client = router(cx, config, overrides).primary()?;
+    Ok(client.info().clone())
+}
+
 fn unroutable(error: RouteError, args: &TurnArgs) -> Failure {
     let ignored = args.ignore_user_config || args.safe_mode;
     if ignored && error == RouteError::NothingConfigured {
@@ -265,8 +280,8 @@ pub(crate) struct Chat {
     /// Why there is no model to talk to.
     pub(crate) missing: Option<RouteError>,
     pub(crate) config: Arc<Config>,
-    /// Whether the model takes images.
-    pub(crate) sees: bool,
+    /// What the model can do.
+    pub(crate) able: ModelInfo,
     /// The MCP servers of this process; the next chat takes them over.
     pub(crate) mcp: Option<Arc<Mcp>>,
     /// Where commands of this process run; the next chat takes it over.
@@ -424,7 +439,7 @@ impl Chat {
             route: answering.route,
             missing: answering.missing,
             config,
-            sees: client.info().images,
+            able: client.info().clone(),
             mcp,
             commands,
             place,
@@ -474,13 +489,18 @@ impl Chat {
     /// The line a chat begins with.
     pub(crate) fn banner(&self) -> String {
         let model = match &self.missing {
-            None => format!("{} ({})", self.route.model, self.route.provider),
+            None if self.able.tools => format!("{} ({})", self.route.model, self.route.provider),
+            None => format!("{} ({}, chat only)", self.route.model, self.route.provider),
             Some(_) => "no model yet".to_owned(),
         };
-        format!(
-            "hermes {} · {model} · {} tools · /help",
-            env!("CARGO_PKG_VERSION"),
+        let tools = if self.able.tools {
             self.tools.registry().iter().count()
+        } else {
+            0
+        };
+        format!(
+            "hermes {} · {model} · {tools} tools · /help",
+            env!("CARGO_PKG_VERSION"),
         )
     }
 }

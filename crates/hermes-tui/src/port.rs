@@ -202,8 +202,10 @@ pub enum Busy {
 pub struct Status {
     pub model: String,
     pub provider: String,
-    /// Said behind the model: `local`, `chat only`.
+    /// Said behind the model: `local`.
     pub remark: Option<String>,
+    /// The model has no tools.
+    pub chat_only: bool,
     pub session: String,
     pub title: Option<String>,
     pub profile: Option<String>,

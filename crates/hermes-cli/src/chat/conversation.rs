@@ -294,6 +294,12 @@ impl Conversation {
     }
 
     fn routed(&mut self, route: &Route) {
+        let known = &self.chat.route;
+        if (&known.provider, &known.model) != (&route.provider, &route.model)
+            && let Ok(able) = crate::wiring::able(&self.cx, &self.chat.config, route)
+        {
+            self.chat.able = able;
+        }
         self.chat.route = route.clone();
         if !route.model.is_empty() {
             self.chat.missing = None;

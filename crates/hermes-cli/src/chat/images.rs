@@ -23,7 +23,7 @@ pub(super) fn warn_if_unseen(images: &[Part], chat: &Chat, cx: &Context) {
 
 /// Why the model will not get to see them.
 pub(super) fn unseen(images: &[Part], chat: &Chat) -> Option<String> {
-    (!images.is_empty() && !chat.sees).then(|| {
+    (!images.is_empty() && !chat.able.images).then(|| {
         format!(
             "{} is not known to take images, so it is only told that there was one; if it does: hermes config set model.supports_vision true",
             chat.route.model

@@ -55,6 +55,11 @@ impl Request {
         }
     }
 
+    /// How the turns are to be run.
+    pub(crate) fn turn_mut(&mut self) -> &mut TurnArgs {
+        &mut self.turn
+    }
+
     /// The flags of a conversation that a person is about to hold at this terminal.
     pub(crate) fn at_terminal(&self, cx: &Context) -> Option<&TurnArgs> {
         let asked = cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input;

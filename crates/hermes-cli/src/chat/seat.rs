@@ -186,7 +186,7 @@ impl Seat {
         // The model may have been configured just now.
         self.take_opened();
         let chat = &self.conversation.chat;
-        if !input.images.is_empty() && !chat.sees {
+        if !input.images.is_empty() && !chat.able.images {
             let text = format!(
                 "{} is not known to take images, so it is only told that there was one; if it \
                  does: hermes config set model.supports_vision true",

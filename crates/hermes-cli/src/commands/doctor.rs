@@ -3,6 +3,7 @@
 
 mod far;
 mod here;
+mod local;
 mod repair;
 
 use std::io::Write as _;
@@ -113,13 +114,18 @@ const HERE: [Check; 11] = [
     ("terminal", far::posture),
 ];
 /// What calls somebody.
-const FAR: [Check; 3] = [
+const FAR: [Check; 4] = [
     ("model", far::model),
+    ("local", local::started),
     ("mcp", far::mcp),
     ("terminal", far::command),
 ];
 /// What without calling anybody can still be said of these.
-const FAR_OFFLINE: [Check; 2] = [("model", far::route), ("mcp", far::mcp_settings)];
+const FAR_OFFLINE: [Check; 3] = [
+    ("model", far::route),
+    ("local", local::there),
+    ("mcp", far::mcp_settings),
+];
 
 /// How many checks run at once.
 const AT_ONCE: usize = 4;

@@ -1,6 +1,7 @@
 //! `hermes model`: which model is used, which could be, and whether it works.
 
 mod list;
+pub(crate) mod local;
 mod pick;
 mod set;
 mod show;
@@ -36,6 +37,8 @@ enum ModelCommand {
     Test(test::TestArgs),
     /// Show the model in use
     Show(show::ShowArgs),
+    /// The small model that runs on this machine, without a key
+    Local(local::LocalArgs),
 }
 
 /// What to type where nobody can be asked.
@@ -44,7 +47,8 @@ choosing a model needs a terminal. Without one, use
   hermes model list [--provider P] [--live] [--json]
   hermes model set MODEL [--provider P] [--base-url URL] [--key-env VAR]
   hermes model test [MODEL]
-  hermes model show [--json]";
+  hermes model show [--json]
+  hermes model local list|pull|use|remove";
 
 pub(crate) fn run(args: ModelArgs, cx: &Context) -> Outcome {
     match args.command {
@@ -52,6 +56,7 @@ pub(crate) fn run(args: ModelArgs, cx: &Context) -> Outcome {
         Some(ModelCommand::Set(args)) => set::run(&args, cx),
         Some(ModelCommand::Test(args)) => test::run(args, cx),
         Some(ModelCommand::Show(args)) => show::run(&args, cx),
+        Some(ModelCommand::Local(args)) => local::run(args, cx),
         None if cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input => choose(cx),
         None => Err(Failure::usage(WITHOUT_TERMINAL)),
     }

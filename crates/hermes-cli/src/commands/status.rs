@@ -8,6 +8,9 @@ use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_models::local::machine::size;
+use hermes_models::local::weights::stem;
+use hermes_models::local::{PROVIDER, server};
 use hermes_models::router::{Overrides, Router};
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
@@ -65,6 +68,7 @@ fn lines(status: &Value, all: bool) -> Vec<(&'static str, String)> {
     if let Some(answer) = status.pointer("/model/answer").and_then(Value::as_str) {
         lines.push(("", answer.to_owned()));
     }
+    lines.extend(servers_here(status));
     let chain = names("/fallbacks");
     if !chain.is_empty() {
         lines.push(("fallbacks", chain.join(", ")));
@@ -141,6 +145,29 @@ fn others(status: &Value) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// The built-in model, where it runs.
+fn servers_here(status: &Value) -> Vec<(&'static str, String)> {
+    let servers = status["local"].as_array().into_iter().flatten();
+    let line = |server: &Value| {
+        let file = server["file"].as_str().map(std::path::Path::new);
+        let number = |key: &str| server[key].as_u64().unwrap_or_default();
+        let speed = |key: &str| match server[key].as_f64().filter(|speed| *speed > 0.0) {
+            Some(speed) => format!("{speed:.0} tokens/s"),
+            None => "not measured yet".to_owned(),
+        };
+        format!(
+            "{}: pid {}, {} of memory, reads {}, writes {}, processes that use it: {}",
+            file.map(stem).unwrap_or_default(),
+            number("pid"),
+            size(number("rss_bytes")),
+            speed("prefill_tokens_per_second"),
+            speed("decode_tokens_per_second"),
+            number("leases"),
+        )
+    };
+    servers.map(|server| ("local", line(server))).collect()
+}
+
 fn joined(names: &[String], rest: &str) -> String {
     if names.is_empty() {
         format!("none; {rest}")
@@ -153,6 +180,11 @@ fn the_model(status: &Value) -> String {
     let text = |key: &str| status["model"][key].as_str().unwrap_or("-");
     match status["model"]["error"].as_str() {
         Some(error) => format!("none: {}", error.lines().next().unwrap_or(error)),
+        None if text("provider") == PROVIDER => {
+            let chats = status["model"]["tools"] == false;
+            let chats = if chats { ", chat only" } else { "" };
+            format!("{} ({PROVIDER}{chats})", text("model"))
+        }
         None => format!(
             "{} ({}) at {}",
             text("model"),
@@ -187,6 +219,9 @@ fn route(router: &Router, deep: bool) -> Result<Value, Failure> {
         }),
         Err(error) => return Ok(json!({"error": error.to_string()})),
     };
+    if shown["provider"] == PROVIDER {
+        shown["tools"] = json!(router.primary()?.info().tools);
+    }
     if deep {
         let client = router.primary()?;
         let answered = wiring::runtime()?.block_on(model::probe(client));
@@ -262,6 +297,7 @@ fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
         "home": cx.home.root(),
         "profile": cx.home.profile(),
         "model": route(&router, deep)?,
+        "local": wiring::runtime()?.block_on(server::running(&router.local_settings())),
         "fallbacks": fallbacks,
         "keys": keys(&router),
         "sessions": sessions,

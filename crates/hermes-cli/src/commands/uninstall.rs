@@ -97,6 +97,12 @@ fn plan(args: &UninstallArgs, cx: &Context) -> Result<Plan, Failure> {
         if previous.exists() {
             remove.push(previous);
         }
+        let second = program
+            .path()
+            .with_file_name(hermes_models::local::program::NAME);
+        if second.is_file() {
+            remove.push(second);
+        }
         remove.push(program.path().to_owned());
     }
     let root = cx.home.profiles_root();

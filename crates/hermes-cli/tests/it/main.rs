@@ -28,6 +28,7 @@ mod hands_web;
 mod help;
 mod insights;
 mod line_chat;
+mod local;
 mod logs;
 mod mcp;
 mod memory_skills;

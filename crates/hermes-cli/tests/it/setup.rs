@@ -153,6 +153,7 @@ fn a_refused_key_is_not_kept() {
 
 #[test]
 fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
+    crate::local::second_program();
     // A place where nothing listens, for the server that might be on this machine by chance.
     let home = TempHome::new();
     let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
@@ -161,7 +162,9 @@ fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
         .size(110, 40)
         .start();
     terminal.wait_for("looking for a model");
-    terminal.wait_for("nothing found. What you write is kept");
+    terminal.wait_for("nothing found. Use the small model that comes with hermes?");
+    terminal.press("\u{1b}");
+    terminal.wait_for("what you write is kept");
     terminal.wait_for("/model");
     terminal.press("/quit\r");
     assert_eq!(terminal.leave().0, 0);

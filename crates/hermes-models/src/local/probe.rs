@@ -16,9 +16,9 @@ pub struct Verdict {
     /// Whether tools are offered.
     pub tools: bool,
     /// Calls that were right, of those that were asked for.
-    #[serde(default)]
+    #[serde(default, alias = "right_calls")]
     pub right: u32,
-    #[serde(default)]
+    #[serde(default, alias = "call_due")]
     pub asked: u32,
 }
 
@@ -92,8 +92,7 @@ impl Settings {
             .arg("--model")
             .arg(&weights.path)
             .arg("--cache")
-            .arg(&self.cache)
-            .arg("--json");
+            .arg(&self.cache);
         if self.threads > 0 {
             command.arg("--threads").arg(self.threads.to_string());
         }

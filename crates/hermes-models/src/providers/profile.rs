@@ -5,6 +5,7 @@ use hermes_core::model::{ReasoningEffort, WireFormat};
 use serde_json::{Value, json};
 
 use super::endpoint;
+use crate::local;
 use crate::quirks::{
     AuthStyle, LOW_TO_HIGH, MINIMAL_TO_XHIGH, MaxTokensKey, Quirks, ReasoningEcho, ReasoningShape,
     SchemaDialect, TemperaturePolicy, ThinkingToggle,
@@ -13,7 +14,16 @@ use crate::quirks::{
 /// Answers shorter than this are cut by servers whose own default is tiny (Ollama: 128 tokens).
 const LOCAL_MAX_TOKENS: u32 = 65_536;
 
-const BUILT_IN_MAX_TOKENS: u32 = 2_048;
+/// The built-in model takes one question at a time, on the CPU: an answer that does not find its end
+/// keeps everybody waiting.
+fn built_in_limit(model: &str) -> u32 {
+    let small = |model: &local::table::Model| model.parameters < local::table::SMALL_BELOW;
+    if local::table::find(model).is_some_and(small) {
+        512
+    } else {
+        2_048
+    }
+}
 
 const LOW_TO_MAX: &[ReasoningEffort] = &[
     ReasoningEffort::Low,
@@ -98,8 +108,7 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
         "minimax" if model.to_ascii_lowercase().starts_with("minimax-m3") => {
             set(&mut quirks, "reasoning_split", json!(true));
         }
-        // A small model that does not find an end is no use to anybody.
-        crate::local::PROVIDER => quirks.max_tokens.default = Some(BUILT_IN_MAX_TOKENS),
+        local::PROVIDER => quirks.max_tokens.default = Some(built_in_limit(model)),
         _ if is_own_endpoint(provider) => own_endpoint(&mut quirks, provider, base_url),
         _ => {}
     }

@@ -29,11 +29,16 @@ pub fn banner(version: &str, status: &Status, dot: &str) -> String {
     if status.model.is_empty() {
         parts.push("no model yet".to_owned());
     } else {
-        let about: Vec<&str> = [Some(status.provider.as_str()), status.remark.as_deref()]
-            .into_iter()
-            .flatten()
-            .filter(|text| !text.is_empty())
-            .collect();
+        let chats = status.chat_only.then_some("chat only");
+        let about: Vec<&str> = [
+            Some(status.provider.as_str()),
+            status.remark.as_deref(),
+            chats,
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|text| !text.is_empty())
+        .collect();
         let about = if about.is_empty() {
             String::new()
         } else {
@@ -94,6 +99,13 @@ impl App {
                 short: name.filter(|name| *name != model),
                 ..fact(model, Role::Text, 9)
             });
+        }
+        if status.chat_only {
+            facts.push(fact(
+                format!("{} (chat only)", status.provider),
+                Role::Warning,
+                7,
+            ));
         }
         if let Some((used, size)) = status.context.filter(|(_, size)| *size > 0) {
             let percent = used * 100 / u64::from(size);

@@ -25,12 +25,17 @@ pub(super) fn of(conversation: &Conversation) -> Status {
         model: chat.route.model.clone(),
         provider: chat.route.provider.clone(),
         remark: remark(conversation),
+        chat_only: chat.missing.is_none() && !chat.able.tools,
         session: chat.id.to_string(),
         title: conversation.title.clone(),
         profile: conversation.cx.home.profile().map(str::to_owned),
         cwd: chat.cwd.clone(),
         branch: branch(&chat.cwd),
-        tools: chat.tools.registry().iter().count(),
+        tools: if chat.able.tools {
+            chat.tools.registry().iter().count()
+        } else {
+            0
+        },
         approvals: approvals(conversation),
         mcp: toolbox.map(|toolbox| servers(&toolbox)),
         gateway: crate::commands::gateway::platforms_in_short(conversation.cx.home.root()),

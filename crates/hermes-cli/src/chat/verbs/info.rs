@@ -215,7 +215,7 @@ pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told,
     let path = conversation.chat.cwd.join(path);
     let images = images::load(std::slice::from_ref(&path))?;
     conversation.images.extend(images);
-    let seen = if conversation.chat.sees {
+    let seen = if conversation.chat.able.images {
         ""
     } else {
         " (this model is not known to take images)"

@@ -173,6 +173,11 @@ fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
             size_bytes: None,
         })
         .collect();
+    if route.provider == hermes_models::local::PROVIDER {
+        return Err(Failure::usage(
+            "these are listed by: hermes model local list",
+        ));
+    }
     if rows.is_empty() {
         return Err(Failure::not_found(format!(
             "no models of {name} are known without asking; use --live"

@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 use hermes_core::model::RouteError;
 use hermes_models::catalogue;
 use hermes_models::live::LocalFound;
+use hermes_models::local::PROVIDER;
+use hermes_models::local::machine::size;
 use hermes_models::providers::{self, LocalServer};
 use hermes_models::router::{Overrides, Router};
 
-use super::{SetArgs, router, tokens};
+use super::{SetArgs, local, router, tokens};
 use crate::commands::Context;
 use crate::commands::setup::keys::{self, Pasted};
 use crate::exit::Failure;
@@ -26,6 +28,7 @@ enum Group {
     Here,
     WithKey,
     NeedsKey,
+    BuiltIn,
 }
 
 impl Group {
@@ -34,6 +37,7 @@ impl Group {
             Self::Here => "on this machine",
             Self::WithKey => "with your keys",
             Self::NeedsKey => "needs a key (choose one to paste it)",
+            Self::BuiltIn => "built in: small, runs on this machine, no key",
         }
     }
 }
@@ -65,7 +69,10 @@ pub(crate) struct Picked {
 pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
     let (_, router) = router(cx, Overrides::default())?;
     let found = wiring::runtime()?.block_on(router.local_servers());
-    let rows = rows(&router, found);
+    let mut rows = rows(&router, found);
+    if local::program_there() {
+        rows.extend(built_in(&router));
+    }
     if let Ok(route) = router.describe() {
         cx.out
             .line(format!("in use: {} ({})", route.model, route.provider))?;
@@ -134,6 +141,9 @@ fn take(row: &Row, cx: &Context) -> Result<Option<Picked>, Failure> {
     } else {
         None
     };
+    if row.group == Group::BuiltIn {
+        local::ready(cx, Some(&row.model))?;
+    }
     Ok(Some(Picked {
         choice: SetArgs {
             model: row.model.clone(),
@@ -247,6 +257,26 @@ fn rows(router: &Router, found: Vec<LocalFound>) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The models that this program runs itself, those that are here before those to be fetched.
+fn built_in(router: &Router) -> Vec<Row> {
+    let mut all = local::rows(&router.local_settings());
+    all.retain(|row| row.fits);
+    all.sort_by_key(|row| !row.there);
+    let row = |(index, row): (usize, local::Row)| Row {
+        group: Group::BuiltIn,
+        provider: PROVIDER.to_owned(),
+        note: if row.there {
+            format!("{} memory  here", size(row.memory))
+        } else {
+            format!("{} memory  {} to fetch", size(row.memory), size(row.bytes))
+        },
+        model: row.weights.name,
+        base_url: None,
+        first: index == 0,
+    };
+    all.into_iter().enumerate().map(row).collect()
 }
 
 fn about(provider: &str, model: &str) -> String {

@@ -2,6 +2,7 @@
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::model::{Route, RouteError};
+use hermes_models::local::PROVIDER;
 use hermes_models::router::{Overrides, Router};
 use serde_json::{Value, json};
 
@@ -118,6 +119,12 @@ pub(crate) fn enter(
     };
     put("default", &route.model)?;
     put("provider", &route.provider)?;
+    if route.provider == PROVIDER {
+        // The same is meant where only the built-in model is spoken of (`hermes --local`).
+        doc.set(&KeyPath::new(["local", "model"]), &json!(route.model))
+            .map_err(fail)?;
+        return Ok(dropped);
+    }
     if let Some(url) = &args.base_url {
         put("base_url", url.trim().trim_end_matches('/'))?;
     }

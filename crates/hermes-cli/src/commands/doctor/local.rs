@@ -1,0 +1,112 @@
+//! The built-in model: its program, its weights, and a real start.
+
+use std::time::Instant;
+
+use hermes_models::local::machine::{self, size};
+use hermes_models::local::program::{self, Program};
+use hermes_models::local::server::{self, Service};
+use hermes_models::local::weights::Weights;
+use hermes_models::local::{PROVIDER, table};
+
+use super::Report;
+use crate::commands::Context;
+use crate::commands::model::local::Here;
+use crate::wiring;
+
+/// What can be seen without starting anything. `None`: there is nothing to start.
+fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, Weights)> {
+    let here = Here::look(cx).ok()?;
+    let route = here.router.describe().ok();
+    let used = route.filter(|route| route.provider == PROVIDER);
+    let name = used
+        .as_ref()
+        .map_or_else(|| here.settings.default_name(), |route| route.model.clone());
+    let weights = match here.settings.weights(&name) {
+        Ok(weights) => weights,
+        Err(error) => {
+            report.problem(error.to_string(), "hermes model local use NAME");
+            return None;
+        }
+    };
+    let there = weights.is_there();
+    if used.is_none() && !there {
+        report.ok("the built-in model is not fetched (hermes --local uses it)");
+        return None;
+    }
+    match program::find() {
+        Program::There(path) => report.ok(format!("program {}", path.display())),
+        Program::Buildable(_) => report.ok("the program is built when it is first needed"),
+        Program::Missing => {
+            report.problem("hermes-local is not beside hermes", program::HOW_TO_GET);
+            return None;
+        }
+    }
+    if !there {
+        report.problem(
+            format!("the weights of {name} are not on this machine"),
+            format!("hermes model local pull {name}"),
+        );
+        return None;
+    }
+    let facts = match weights.facts() {
+        Ok(facts) => facts,
+        Err(error) => {
+            report.problem(
+                format!("{} cannot be read: {error}", weights.path.display()),
+                format!("hermes model local remove {name}, then pull it again"),
+            );
+            return None;
+        }
+    };
+    let tools = match here.settings.offers_tools(&weights) {
+        Some(true) => "tools",
+        _ => "chat only",
+    };
+    report.ok(format!(
+        "{name}: {} million parameters, {tools}",
+        facts.parameters / 1_000_000
+    ));
+    let needed = table::memory(facts.parameters, facts.context.min(here.settings.context));
+    if let Some(free) = machine::free_memory().filter(|free| *free < needed) {
+        report.warning(
+            format!("it takes about {}, {} are free", size(needed), size(free)),
+            "a smaller one: hermes model local list",
+        );
+    }
+    Some((here, weights))
+}
+
+pub(super) fn there(cx: &Context, report: &mut Report) {
+    looked_at(cx, report);
+}
+
+/// Starts it for real, unless it runs.
+pub(super) fn started(cx: &Context, report: &mut Report) {
+    let Some((here, weights)) = looked_at(cx, report) else {
+        return;
+    };
+    if !matches!(program::find(), Program::There(_)) {
+        return;
+    }
+    let log = here.settings.logs.clone();
+    let fix = format!("its own words are in {}", log.display());
+    let Ok(runtime) = wiring::runtime() else {
+        return;
+    };
+    let began = Instant::now();
+    let tried = runtime.block_on(async {
+        let service = Service::new(here.settings.clone(), weights.clone())?;
+        let held = service.ensure(&|_| {}).await?;
+        let all = server::running(&here.settings).await;
+        Ok::<_, server::StartError>(all.into_iter().find(|server| server.pid == held.pid))
+    });
+    match tried {
+        Ok(Some(server)) => report.ok(format!(
+            "its server is there after {} ms, with {} of memory",
+            began.elapsed().as_millis(),
+            size(server.rss_bytes.unwrap_or_default())
+        )),
+        Ok(None) => report.problem("its server does not answer", fix),
+        Err(error) => report.problem(error.to_string(), fix),
+    }
+}

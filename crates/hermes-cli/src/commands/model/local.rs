@@ -1,0 +1,109 @@
+//! `hermes model local`: the small model that comes with this program.
+
+mod choose;
+mod fetch;
+mod list;
+
+use hermes_models::local::weights::Weights;
+
+use crate::commands::Context;
+use crate::exit::{Failure, Outcome};
+
+pub(crate) use choose::take;
+pub(crate) use fetch::{program_there, ready};
+pub(crate) use list::{Row, rows};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LocalArgs {
+    #[command(subcommand)]
+    command: LocalCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LocalCommand {
+    /// Show the models there are, with size and memory
+    List(list::ListArgs),
+    /// Fetch the weights of a model
+    Pull(PullArgs),
+    /// Use a model from now on; fetch it if need be
+    Use(UseArgs),
+    /// Take the weights of a model away
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct PullArgs {
+    /// Which one; without a name: the smallest
+    model: Option<String>,
+    /// Also where memory is short
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct UseArgs {
+    /// A name of the list, or the path of a GGUF file
+    model: String,
+    /// Also where memory is short
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    /// A name of the list
+    model: String,
+}
+
+pub(super) fn run(args: LocalArgs, cx: &Context) -> Outcome {
+    match args.command {
+        LocalCommand::List(args) => list::run(&args, cx),
+        LocalCommand::Pull(args) => pull(&args, cx),
+        LocalCommand::Use(args) => choose::run(&args.model, args.force, cx),
+        LocalCommand::Remove(args) => choose::remove(&args.model, cx),
+    }
+}
+
+fn pull(args: &PullArgs, cx: &Context) -> Outcome {
+    let here = Here::look(cx)?;
+    let name = args.model.clone();
+    let weights = here.weights(&name.unwrap_or_else(|| here.settings.default_name()))?;
+    if weights.is_there() {
+        return Ok(cx.out.line(format!(
+            "{} is there: {}",
+            weights.name,
+            weights.path.display()
+        ))?);
+    }
+    fetch::pull(&here, &weights, args.force, cx)?;
+    cx.out.line(format!(
+        "{} is now at {}",
+        weights.name,
+        weights.path.display()
+    ))?;
+    cx.out
+        .remark(format!("use it: hermes model local use {}", weights.name));
+    Ok(())
+}
+
+/// What the home says of the built-in model.
+pub(crate) struct Here {
+    pub(crate) settings: hermes_models::local::Settings,
+    pub(crate) router: std::sync::Arc<hermes_models::router::Router>,
+}
+
+impl Here {
+    pub(crate) fn look(cx: &Context) -> Result<Self, Failure> {
+        let (_, router) = super::router(cx, hermes_models::router::Overrides::default())?;
+        Ok(Self {
+            settings: router.local_settings(),
+            router,
+        })
+    }
+
+    pub(crate) fn weights(&self, name: &str) -> Result<Weights, Failure> {
+        self.settings
+            .weights(name)
+            .map_err(|error| Failure::usage(error.to_string()))
+    }
+}

@@ -1,0 +1,236 @@
+//! Making the built-in model ready: its program, its weights, what it can do.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use hermes_models::local::Hub;
+use hermes_models::local::machine::size;
+use hermes_models::local::program::{self, Program};
+use hermes_models::local::pull::{Progress, Pull, PullError};
+use hermes_models::local::table;
+use hermes_models::local::weights::Weights;
+
+use super::Here;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::wiring;
+
+/// Whether the second program is there, or can be built at once.
+pub(crate) fn program_there() -> bool {
+    program::find() != Program::Missing
+}
+
+/// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
+pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<Weights, Failure> {
+    let here = Here::look(cx)?;
+    let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
+    let weights = here.weights(&name)?;
+    let program = program(cx)?;
+    if !weights.is_there() {
+        pull(&here, &weights, false, cx)?;
+    }
+    checked(&weights)?;
+    if here.settings.offers_tools(&weights).is_none() {
+        cx.out.remark(format!(
+            "trying whether {} can call tools (once) …",
+            weights.name
+        ));
+        let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights));
+        match tried {
+            Ok(verdict) if verdict.tools => cx.out.remark(format!(
+                "it can: {} of {} calls were right",
+                verdict.right, verdict.asked
+            )),
+            Ok(verdict) => cx.out.remark(format!(
+                "it chats only: {} of {} calls were right",
+                verdict.right, verdict.asked
+            )),
+            Err(error) => cx.out.remark(format!("{error}; it chats only")),
+        }
+    }
+    Ok(weights)
+}
+
+/// An own file must be one.
+pub(super) fn checked(weights: &Weights) -> Outcome {
+    weights.facts().map(drop).map_err(|error| {
+        Failure::failed(format!(
+            "{} cannot be used: {error}",
+            weights.path.display()
+        ))
+    })
+}
+
+/// Where the second program is; under `cargo run` it is built.
+fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
+    match program::find() {
+        Program::There(path) => Ok(path),
+        Program::Missing => Err(Failure::new(Exit::NotConfigured, program::HOW_TO_GET)),
+        Program::Buildable(build) => {
+            cx.out
+                .remark("building hermes-local, the program that runs it (once) …");
+            // Results go to stdout; what cargo says is none.
+            let status = Command::new(&build.cargo)
+                .args(&build.args)
+                .current_dir(&build.dir)
+                .stdin(Stdio::null())
+                .stdout(std::io::stderr())
+                .status();
+            match (status, program::find()) {
+                (Ok(status), Program::There(path)) if status.success() => Ok(path),
+                (Err(error), _) => Err(Failure::failed(format!("cargo cannot be run: {error}"))),
+                _ => Err(Failure::failed(
+                    "hermes-local could not be built; see above",
+                )),
+            }
+        }
+    }
+}
+
+/// Fetches the weights, with progress on stderr.
+pub(super) fn pull(here: &Here, weights: &Weights, force: bool, cx: &Context) -> Outcome {
+    let Some(model) = weights.model else {
+        return Err(Failure::not_found(format!(
+            "{} does not exist",
+            weights.path.display()
+        )));
+    };
+    let http = here.router.web_settings()?;
+    let hub = Hub::from_env(&cx.env);
+    cx.home
+        .ensure()
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let pull = Pull {
+        settings: &here.settings,
+        hub: &hub,
+        http: &http,
+        force,
+    };
+    if model.id != table::DEFAULT {
+        cx.out.remark(format!("licence: {}", model.licence));
+    }
+    let bar = Bar::new(model.id, cx.out);
+    let fetched = wiring::runtime()?.block_on(pull.run(model, &|progress| bar.show(progress)));
+    bar.end();
+    fetched.map(drop).map_err(|error| {
+        let exit = match error {
+            PullError::NoSource { .. } => Exit::Unreachable,
+            PullError::Disk { .. } | PullError::Memory { .. } | PullError::Io { .. } => {
+                Exit::Failed
+            }
+        };
+        Failure::new(exit, error.to_string())
+    })
+}
+
+/// Cells of the bar.
+const CELLS: u64 = 24;
+
+/// How far a fetch is: one line that changes at a terminal, a line per tenth elsewhere.
+struct Bar {
+    name: &'static str,
+    out: Output,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    /// Per thousand, or bytes where the whole is not known.
+    step: Option<u64>,
+    open: bool,
+}
+
+impl Bar {
+    fn new(name: &'static str, out: Output) -> Self {
+        Self {
+            name,
+            out,
+            shown: Mutex::default(),
+        }
+    }
+
+    fn show(&self, progress: Progress) {
+        match progress {
+            Progress::From(place) => {
+                self.end();
+                self.out
+                    .remark(format!("fetching {} from {place} …", self.name));
+            }
+            Progress::Failed(why) => {
+                self.end();
+                self.out.remark(format!("  that did not work: {why}"));
+            }
+            Progress::Waiting => self
+                .out
+                .remark("another process fetches it; waiting for that …"),
+            Progress::Bytes { done, total } => self.bytes(done, total),
+        }
+    }
+
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        if self.out.quiet {
+            return;
+        }
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let terminal = self.out.stderr_tty;
+        let parts = if terminal { 200 } else { 10 };
+        let step = match total.filter(|total| *total > 0) {
+            Some(total) => done.min(total) * parts / total,
+            None => done / 10_000_000,
+        };
+        if shown.step == Some(step) || (done == 0 && !terminal) {
+            return;
+        }
+        shown.step = Some(step);
+        let text = describe(done, total);
+        if terminal {
+            shown.open = true;
+            // Nowhere is left to complain if stderr is gone.
+            let _ = write!(std::io::stderr().lock(), "\r  {text}\x1b[K");
+        } else {
+            self.out.remark(format!("  {text}"));
+        }
+    }
+
+    /// The line is complete; what follows begins a new one.
+    fn end(&self) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut *shown).open {
+            let _ = writeln!(std::io::stderr().lock());
+        }
+    }
+}
+
+fn describe(done: u64, total: Option<u64>) -> String {
+    match total.filter(|total| *total > 0) {
+        Some(total) => {
+            let full = usize::try_from(done.min(total) * CELLS / total).unwrap_or_default();
+            let rest = usize::try_from(CELLS).unwrap_or_default() - full;
+            format!(
+                "[{}{}] {:>3} %  {} of {}",
+                "#".repeat(full),
+                " ".repeat(rest),
+                done.min(total) * 100 / total,
+                size(done),
+                size(total)
+            )
+        }
+        None => size(done),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_in_words() {
+        assert_eq!(
+            describe(49_000_000, Some(98_000_000)),
+            "[############            ]  50 %  49 MB of 98 MB"
+        );
+        assert_eq!(describe(49_000_000, None), "49 MB");
+    }
+}
