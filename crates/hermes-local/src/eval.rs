@@ -168,9 +168,10 @@ impl Report {
         text += &line("wrong calls", self.share(true, Verdict::Wrong));
         text += &line("calls that were missed", self.share(true, Verdict::Missed));
         text += &line("calls without need", self.share(false, Verdict::Eager));
-        text += match self.offers_tools() {
-            true => "good enough to be offered tools\n",
-            false => "not good enough to be offered tools: chat only\n",
+        text += if self.offers_tools() {
+            "good enough to be offered tools\n"
+        } else {
+            "not good enough to be offered tools: chat only\n"
         };
         text
     }
@@ -210,13 +211,12 @@ fn judge(prompt: &Prompt, deltas: &[Delta]) -> Tried {
     let mut arguments = String::new();
     for delta in deltas {
         match delta {
-            Delta::Begin => {}
             Delta::Text(more) => text.push_str(more),
             Delta::Call { name, .. } => {
                 call.get_or_insert_with(|| name.clone());
             }
             Delta::Arguments { index: 0, text } => arguments.push_str(text),
-            Delta::Arguments { .. } => {}
+            Delta::Begin | Delta::Arguments { .. } => {}
         }
     }
     let due = !prompt.accept.is_empty();

@@ -64,15 +64,7 @@ impl Protect {
     /// All texts in `value`.
     pub(super) fn value(&self, value: &mut Value) {
         match value {
-            Value::String(text) => {
-                if self
-                    .texts
-                    .iter()
-                    .any(|control| text.contains(control.as_str()))
-                {
-                    *text = self.text(text);
-                }
-            }
+            Value::String(text) => *text = self.text(text),
             Value::Array(values) => values.iter_mut().for_each(|value| self.value(value)),
             Value::Object(values) => values.values_mut().for_each(|value| self.value(value)),
             _ => {}

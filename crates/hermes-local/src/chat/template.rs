@@ -220,6 +220,10 @@ fn strftime(now: DateTime<Local>, format: &str) -> Result<String, Error> {
     Ok(text)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the form of arguments that filters take"
+)]
 fn tojson(value: Dynamic, arguments: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
     // Python's other arguments change nothing here.

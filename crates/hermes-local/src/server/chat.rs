@@ -246,7 +246,7 @@ impl Answering {
     fn stream(self) -> Response {
         let mut first = String::new();
         let role = json!({ "role": "assistant", "content": "" });
-        event(&mut first, &self.header.chunk(role, None).into());
+        event(&mut first, &self.header.chunk(&role, None).into());
         let frames = stream::unfold((Some(self), first), |(answering, mut frame)| async move {
             let mut answering = answering?;
             if !frame.is_empty() {
@@ -267,7 +267,7 @@ impl Answering {
 
     fn tell(&self, delta: Delta, frame: &mut String) {
         if let Some(delta) = completion::delta(delta) {
-            event(frame, &self.header.chunk(delta, None).into());
+            event(frame, &self.header.chunk(&delta, None).into());
         }
     }
 
@@ -279,7 +279,7 @@ impl Answering {
         }
         match answered.result {
             Ok(outcome) => {
-                let mut chunk = self.header.chunk(json!({}), Some(outcome.finish));
+                let mut chunk = self.header.chunk(&json!({}), Some(outcome.finish));
                 if !self.usage {
                     let usage = completion::usage(&outcome.used);
                     chunk.insert("usage".to_owned(), usage);
@@ -301,6 +301,10 @@ fn event(frame: &mut String, data: &Value) {
     frame.push_str("\n\n");
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "what streams of bodies are made of"
+)]
 fn frame_of(frame: String) -> Result<Bytes, Infallible> {
     Ok(Bytes::from(frame))
 }

@@ -23,7 +23,7 @@ impl Header {
     }
 
     /// A chunk of an answer.
-    pub(super) fn chunk(&self, delta: Value, finish: Option<Finish>) -> Map<String, Value> {
+    pub(super) fn chunk(&self, delta: &Value, finish: Option<Finish>) -> Map<String, Value> {
         let mut chunk = self.object("chat.completion.chunk");
         let choice = json!({
             "index": 0,

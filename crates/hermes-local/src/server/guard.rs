@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -25,7 +25,7 @@ pub(super) async fn authorize(
             .code("wrong_host")
             .into_response();
     }
-    let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let token = given.and_then(bearer);
     if token.is_some_and(|token| same(token, app.token.as_bytes())) {
         return next.run(request).await;

@@ -233,8 +233,8 @@ fn messages(said: Vec<Said>) -> Result<Vec<Message>, ApiError> {
         }
         if role == Role::Tool {
             let id = said.tool_call_id.unwrap_or_default();
-            let calls = messages.iter().flat_map(|message| &message.calls);
-            let called = calls.filter(|call| call.id == id).last();
+            let mut calls = messages.iter().flat_map(|message| &message.calls);
+            let called = calls.rfind(|call| call.id == id);
             let name = said.name.or_else(|| called.map(|call| call.name.clone()));
             message.answers = Some((id, name));
         }
@@ -371,11 +371,8 @@ mod tests {
 
     fn refused(body: &Value) -> String {
         let error = read(body.to_string().as_bytes()).unwrap_err();
-        let message = error.to_json()["error"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        message
+        let error = error.to_json();
+        error["error"]["message"].as_str().unwrap().to_owned()
     }
 
     fn with(key: &str, value: Value) -> Value {

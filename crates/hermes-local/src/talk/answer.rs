@@ -32,8 +32,8 @@ pub(super) struct Answer {
     held: String,
     at: At,
     said: bool,
+    /// Calls that were written to their end.
     calls: usize,
-    complete: usize,
 }
 
 enum At {
@@ -78,7 +78,7 @@ impl Json {
 }
 
 impl Answer {
-    /// `style` says how calls are written, `required` that there is nothing but calls.
+    /// `style` says how calls are written, if there may be some.
     pub(super) fn new(style: Option<Style>, stops: &[String]) -> Self {
         Self {
             style,
@@ -92,13 +92,11 @@ impl Answer {
             at: At::Text,
             said: false,
             calls: 0,
-            complete: 0,
         }
     }
 
-    /// Calls that were written to their end.
     pub(super) fn calls(&self) -> usize {
-        self.complete
+        self.calls
     }
 
     /// Takes the bytes of a token. `true`: a stop sequence ended the answer.
@@ -256,7 +254,6 @@ impl Answer {
                 *done += used;
                 if *done == style.close().len() {
                     self.calls += 1;
-                    self.complete += 1;
                     self.at = At::After;
                 }
                 used

@@ -26,6 +26,14 @@ pub struct Session {
     grammars: Vec<(String, Rc<Guided>)>,
 }
 
+struct Prepared {
+    prompt: Vec<u32>,
+    max_tokens: usize,
+    /// How calls are written, if there may be some.
+    style: Option<Style>,
+    guide: Option<Guide>,
+}
+
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
@@ -109,37 +117,12 @@ impl Session {
         on_token: &dyn Fn(),
         stop: &dyn Fn() -> bool,
     ) -> Result<Outcome, Failure> {
-        let rendered = self
-            .template
-            .render(&ask.messages, &ask.tools, ask.thinking)?;
-        let model = &self.model;
-        let prompt = self
-            .template
-            .tokens_with(&rendered, |text, special| model.encode(text, special));
-        let context = model.facts().context;
-        let room = context.saturating_sub(prompt.len());
-        if room == 0 {
-            let prompt = prompt.len();
-            return Err(Failure::TooLong { prompt, context });
-        }
-        let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
-        let (style, guided) = self.guided(ask)?;
-        let mut guide = match &guided {
-            Some(guided) => {
-                let least = guided.grammar().shortest() as usize;
-                if least > max_tokens {
-                    return Err(match ask.max_tokens {
-                        Some(most) if most < room => Failure::TooFewTokens { least },
-                        _ => Failure::TooLong {
-                            prompt: prompt.len(),
-                            context,
-                        },
-                    });
-                }
-                Some(Guide::new(guided, max_tokens))
-            }
-            None => None,
-        };
+        let Prepared {
+            prompt,
+            max_tokens,
+            style,
+            mut guide,
+        } = self.prepare(ask)?;
         if stop() {
             return Err(Failure::Cancelled);
         }
@@ -177,9 +160,10 @@ impl Session {
         if guide.as_ref().is_some_and(Guide::lost) {
             return Err(Failure::Unspeakable);
         }
-        // What is complete with the very last token is complete.
-        let whole = guide.is_some_and(|guide| guide.finished());
         let calls = answer.calls();
+        // What is complete with the very last token is complete; text never is.
+        let shaped = calls > 0 || (ask.tools.is_empty() && matches!(ask.shape, Shape::Json(_)));
+        let whole = shaped && guide.is_some_and(|guide| guide.complete());
         if !stopped.get() {
             answer.finish(&mut told);
             told.into_iter().for_each(tell);
@@ -199,15 +183,46 @@ impl Session {
         Ok(Outcome { finish, used })
     }
 
+    /// Everything that an answer needs; what is wrong with the question comes out here.
+    fn prepare(&mut self, ask: &Ask) -> Result<Prepared, Failure> {
+        let template = &self.template;
+        let rendered = template.render(&ask.messages, &ask.tools, ask.thinking)?;
+        let model = &self.model;
+        let prompt = template.tokens_with(&rendered, |text, special| model.encode(text, special));
+        let context = model.facts().context;
+        let room = context.saturating_sub(prompt.len());
+        let too_long = Failure::TooLong {
+            prompt: prompt.len(),
+            context,
+        };
+        if room == 0 {
+            return Err(too_long);
+        }
+        let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
+        let (style, guided) = self.guided(ask)?;
+        let least = guided.as_ref().map_or(0, |it| it.grammar().shortest()) as usize;
+        if least > max_tokens {
+            return Err(match ask.max_tokens {
+                Some(most) if most < room => Failure::TooFewTokens { least },
+                _ => too_long,
+            });
+        }
+        Ok(Prepared {
+            prompt,
+            max_tokens,
+            style,
+            guide: guided.map(|guided| Guide::new(&guided, max_tokens)),
+        })
+    }
+
     /// What the answer must follow, and how calls in it are written.
     fn guided(&mut self, ask: &Ask) -> Result<(Option<Style>, Option<Rc<Guided>>), Failure> {
         let style = self.template.style();
         let callable = ask.callable();
         let key = match &ask.shape {
             _ if !callable.is_empty() => {
-                let tools = callable
-                    .iter()
-                    .map(|tool| json!([tool.name, tool.parameters]));
+                let tools = callable.iter();
+                let tools = tools.map(|tool| json!([tool.name, tool.parameters]));
                 let tools: serde_json::Value = tools.collect();
                 format!("{:?} {} {tools}", ask.choice, ask.parallel)
             }
@@ -215,21 +230,19 @@ impl Session {
             Shape::Text => return Ok((None, None)),
         };
         let known = self.grammars.iter().position(|(known, _)| *known == key);
-        let guided = match known {
-            // The one used last is the last to go.
-            Some(at) => self.grammars.remove(at).1,
-            None => {
+        // The one used last is the last to go.
+        let known = known.map(|at| self.grammars.remove(at).1);
+        let guided = known.map_or_else(
+            || {
                 let grammar = match &ask.shape {
-                    _ if !callable.is_empty() => {
-                        grammar::calls(style, &callable, ask.choice, ask.parallel)
-                    }
-                    Shape::Json(schema) => grammar::value(schema),
-                    Shape::Text => return Ok((None, None)),
+                    Shape::Json(schema) if callable.is_empty() => grammar::value(schema),
+                    _ => grammar::calls(style, &callable, ask.choice, ask.parallel),
                 };
                 let grammar = grammar.map_err(Failure::Tools)?;
-                Guided::new(Rc::clone(&self.vocabulary), grammar)
-            }
-        };
+                Ok::<_, Failure>(Guided::new(Rc::clone(&self.vocabulary), grammar))
+            },
+            Ok,
+        )?;
         if self.grammars.len() >= GRAMMARS {
             self.grammars.remove(0);
         }
