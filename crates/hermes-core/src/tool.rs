@@ -1,7 +1,7 @@
 //! Tools: what the model may call.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,19 @@ pub struct ToolSpec {
     /// Largest result in characters that stays in the conversation; `None`: the session's budget.
     /// Larger results are spilled to a file and previewed.
     pub result_limit: Option<usize>,
+}
+
+/// A schema that is made once, when it is first needed.
+pub type Schema = LazyLock<Arc<Value>>;
+
+/// The arguments of a tool, made once for all conversations: what it is made from may not change.
+#[macro_export]
+macro_rules! schema {
+    ($made:expr) => {{
+        static MADE: $crate::tool::Schema =
+            $crate::tool::Schema::new(|| ::std::sync::Arc::new($made));
+        ::std::sync::Arc::clone(&MADE)
+    }};
 }
 
 /// What a call touches. The planner runs calls in parallel by this, never by name.

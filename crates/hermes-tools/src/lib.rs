@@ -25,12 +25,12 @@ pub(crate) fn spec(
     toolset: &'static str,
     effects: Effects,
     description: &str,
-    parameters: Value,
+    parameters: impl Into<Arc<Value>>,
 ) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),
-        parameters: Arc::new(parameters),
+        parameters: parameters.into(),
         toolset,
         effects,
         untrusted: false,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::ask::{Answer, Choice, Question, Want};
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -24,7 +25,7 @@ pub(super) struct Clarify {
 
 impl Clarify {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "question": {
@@ -39,7 +40,7 @@ impl Clarify {
                 },
             },
             "required": ["question"],
-        });
+        }));
         let description = "Ask the person a question and wait for the answer. \
             Use it when the request can be read in ways that lead to different work, or when a \
             choice is really theirs. Where a sensible default exists, take it and say so instead. \

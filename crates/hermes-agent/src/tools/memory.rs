@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::BoxFuture;
 use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -33,8 +34,7 @@ struct Request {
 
 impl Memory {
     pub(super) fn new(deps: Arc<StoreTools>) -> Self {
-        let action = json!({ "type": "string", "enum": ["add", "replace", "remove"] });
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "action": {
@@ -56,7 +56,7 @@ impl Memory {
                     "items": {
                         "type": "object",
                         "properties": {
-                            "action": action,
+                            "action": { "type": "string", "enum": ["add", "replace", "remove"] },
                             "content": { "type": "string" },
                             "old_text": { "type": "string" },
                         },
@@ -65,7 +65,7 @@ impl Memory {
                 },
             },
             "required": ["target"],
-        });
+        }));
         let description = "Save lasting facts that every later conversation starts with. \
             Save without being asked when the person states a preference, corrects you or tells \
             something about themselves, and when you learn a stable fact about their machine, \

@@ -3,6 +3,7 @@
 use hermes_config::home::{Home, is_profile_id};
 use hermes_core::BoxFuture;
 use hermes_core::ids::SessionId;
+use hermes_core::schema;
 use hermes_core::store::StoreError;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
@@ -33,7 +34,7 @@ enum Request {
 
 impl SessionSearch {
     pub(super) fn new(store: Store, home: Home) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "query": {
@@ -70,7 +71,7 @@ impl SessionSearch {
                 },
             },
             "required": [],
-        });
+        }));
         let description = "Search what was said in earlier conversations. \
             Four ways: query finds conversations, each with the match in its surroundings and the \
             beginning and end; session_id with around_message_id scrolls; session_id alone reads \

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -25,13 +26,13 @@ pub(super) struct SkillsList {
 
 impl SkillsList {
     pub(super) fn new(deps: Arc<StoreTools>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "category": { "type": "string", "description": "Only skills of this category." },
             },
             "required": [],
-        });
+        }));
         let description = "List the skills: names, descriptions, categories. \
             A skill is a set of instructions for one kind of task; load it with skill_view.";
         Self {
@@ -64,7 +65,7 @@ pub(super) struct SkillView {
 
 impl SkillView {
     pub(super) fn new(deps: Arc<StoreTools>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "name": {
@@ -77,7 +78,7 @@ impl SkillView {
                 },
             },
             "required": ["name"],
-        });
+        }));
         let description = "Load a skill, or one of its files. \
             The skill comes with linked_files: reference texts, templates and scripts to load \
             when a step needs them. Follow the instructions of a skill that fits the task.";
@@ -126,7 +127,7 @@ pub(super) struct SkillManage {
 
 impl SkillManage {
     pub(super) fn new(deps: Arc<StoreTools>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "action": {
@@ -169,7 +170,7 @@ impl SkillManage {
                 },
             },
             "required": ["action", "name"],
-        });
+        }));
         let description = "Create, correct or delete skills, your lasting how-to notes. \
             Make one after a task that took effort and will come again: a way found after errors \
             or corrections, or a procedure the person wants kept. Say when it applies, give \

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::BoxFuture;
 use hermes_core::message::Message;
+use hermes_core::schema;
 use hermes_core::tool::{Effects, Tool, ToolArgs, ToolContext, ToolOutcome, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -229,7 +230,7 @@ pub(super) struct Todo {
 
 impl Todo {
     pub(super) fn new(list: TodoList) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "todos": {
@@ -256,7 +257,7 @@ impl Todo {
                 },
             },
             "required": [],
-        });
+        }));
         let description = "Keep the task list of this conversation. \
             Use it for work of three steps or more, or when several things were asked for. \
             Keep exactly one item in_progress, mark an item completed as soon as it is done, and \

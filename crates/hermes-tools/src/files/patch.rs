@@ -12,6 +12,7 @@ use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::edit::{self, EditError};
 use hermes_core::ids::SessionId;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -39,7 +40,7 @@ pub(super) struct Patch {
 
 impl Patch {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "mode": {
@@ -69,7 +70,7 @@ impl Patch {
                 },
             },
             "required": ["mode"],
-        });
+        }));
         let description = "Change files: find and replace, or a patch over several files. \
             Small differences in white space, indentation or quotes are forgiven, several fitting \
             places are not. A patch is checked as a whole first and applied completely or not at \

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::redact;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -45,7 +46,7 @@ pub(super) struct ReadFile {
 
 impl ReadFile {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "path": {
@@ -62,7 +63,7 @@ impl ReadFile {
                 },
             },
             "required": ["path"],
-        });
+        }));
         let description = "Read a text file, page by page, with line numbers. \
             Each line is shown as number|text; the number and the bar are not part of the file. \
             When truncated is true, go on with offset=next_offset. Notebooks, .docx and .xlsx come \

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -64,7 +65,7 @@ enum SearchError {
 
 impl SearchFiles {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "pattern": {
@@ -101,7 +102,7 @@ impl SearchFiles {
                 },
             },
             "required": ["pattern"],
-        });
+        }));
         let description = "Search inside files or for files by name. \
             Files that git ignores and hidden ones are left out, unless path names them. Much \
             faster than grep or find in the terminal. total_count counts everything found; when \

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -24,7 +25,7 @@ pub(super) struct WriteFile {
 
 impl WriteFile {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "path": {
@@ -38,7 +39,7 @@ impl WriteFile {
                 },
             },
             "required": ["path", "content"],
-        });
+        }));
         let description = "Write a whole file, replacing what was there. \
             For changes to an existing file use patch. Line ends, encoding and permissions of an \
             existing file are kept. JSON, YAML and TOML that do not parse are refused; for code, \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::schema;
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
@@ -32,7 +33,13 @@ impl CronJob {
             this conversation, so the prompt says everything it needs. Look at the list before \
             changing or removing a job.";
         Self {
-            spec: spec(NAME, NAME, Effects::Exclusive, description, parameters()),
+            spec: spec(
+                NAME,
+                NAME,
+                Effects::Exclusive,
+                description,
+                schema!(parameters()),
+            ),
             deps: Arc::new(deps),
         }
     }

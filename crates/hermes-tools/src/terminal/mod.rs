@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use hermes_config::{Config, Env};
 use hermes_core::ids::SessionId;
+use hermes_core::schema;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolSpec};
 use hermes_exec::process::{ProcessRegistry, Routing};
 use hermes_exec::sandbox::Sandbox;
@@ -158,7 +159,7 @@ fn terminal_spec() -> ToolSpec {
         "terminal",
         Effects::Exclusive,
         TERMINAL,
-        json!({
+        schema!(json!({
             "type": "object",
             "properties": {
                 "command": {"type": "string", "description": "The command, as bash text."},
@@ -193,7 +194,7 @@ fn terminal_spec() -> ToolSpec {
                 }
             },
             "required": ["command"]
-        }),
+        })),
     );
     spec.result_limit = Some(100_000);
     spec
@@ -209,7 +210,7 @@ fn process_spec() -> ToolSpec {
         "terminal",
         Effects::Exclusive,
         PROCESS,
-        json!({
+        schema!(json!({
             "type": "object",
             "properties": {
                 "action": {
@@ -226,6 +227,6 @@ fn process_spec() -> ToolSpec {
                 "limit": {"type": "integer", "minimum": 1, "description": "Lines for log; 200 unless given."}
             },
             "required": ["action"]
-        }),
+        })),
     )
 }

@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -94,7 +95,7 @@ impl Entry {
 
 impl WebExtract {
     pub(super) fn new(deps: Arc<WebDeps>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "urls": {
@@ -107,7 +108,7 @@ impl WebExtract {
                 },
             },
             "required": ["urls"],
-        });
+        }));
         let description = "Read web pages as Markdown: articles, documentation, PDFs, JSON, plain text. \
             A page longer than char_limit comes as its beginning and end, with the path of a file that \
             holds all of it; page through that with read_file. Images are named, not shown: use \

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -26,7 +27,7 @@ pub(super) struct WebSearch {
 
 impl WebSearch {
     pub(super) fn new(deps: Arc<WebDeps>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "query": {
@@ -39,7 +40,7 @@ impl WebSearch {
                 },
             },
             "required": ["query"],
-        });
+        }));
         let description = "Search the web: titles, addresses and short descriptions of pages. \
             Read a page that looks right with web_extract before relying on it.";
         let mut spec = crate::spec(NAME, "web", Effects::ReadOnly, description, parameters);

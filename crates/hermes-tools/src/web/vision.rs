@@ -12,6 +12,7 @@ use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ModelRouter, ToolChoice,
 };
+use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -83,7 +84,7 @@ pub(super) struct VisionAnalyze {
 
 impl VisionAnalyze {
     pub(super) fn new(deps: Arc<WebDeps>) -> Self {
-        let parameters = json!({
+        let parameters = schema!(json!({
             "type": "object",
             "properties": {
                 "image_url": {
@@ -96,7 +97,7 @@ impl VisionAnalyze {
                 },
             },
             "required": ["image_url", "question"],
-        });
+        }));
         let description = "Look at an image: photo, screenshot, chart, scan. \
             A model that sees gets the image itself; otherwise a helper that sees describes it and \
             answers the question. PNG, JPEG, GIF, WebP and BMP; large ones are made smaller.";
