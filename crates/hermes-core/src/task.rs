@@ -1,6 +1,7 @@
 //! The one way to start a background task: named, and a panic in it is reported, not lost.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
@@ -27,23 +28,34 @@ where
     F::Output: Send + 'static,
 {
     let span = tracing::info_span!("task", name);
-    let task = name.to_owned();
-    tokio::spawn(async move { catch(&task, future).await }.instrument(span))
+    tokio::spawn(caught(Cow::Owned(name.to_owned()), future).instrument(span))
 }
 
 /// Runs `future` here, turning a panic into an error.
-pub async fn catch<F: Future>(name: &str, future: F) -> Result<F::Output, Panicked> {
-    AssertUnwindSafe(future)
-        .catch_unwind()
-        .await
-        .map_err(|panic| {
-            let error = Panicked {
-                task: name.to_owned(),
-                message: panic_text(panic.as_ref()),
-            };
-            tracing::error!(task = name, "{error}");
-            error
-        })
+pub fn catch<F: Future>(
+    name: &str,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
+    caught(Cow::Borrowed(name), future)
+}
+
+/// Not `async`: that would keep room for the future once as given and once as awaited, and the
+/// long-lived ones are large.
+fn caught<F: Future>(
+    name: Cow<'_, str>,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
+    let caught = AssertUnwindSafe(future).catch_unwind();
+    caught.map(move |ended| ended.map_err(|panic| reported(&name, panic.as_ref())))
+}
+
+fn reported(name: &str, panic: &(dyn Any + Send)) -> Panicked {
+    let error = Panicked {
+        task: name.to_owned(),
+        message: panic_text(panic),
+    };
+    tracing::error!(task = name, "{error}");
+    error
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -67,5 +79,17 @@ mod tests {
             .unwrap()
             .unwrap_err();
         assert_eq!(error.to_string(), "task doomed panicked: boom 1");
+    }
+
+    #[test]
+    fn what_is_caught_is_held_once() {
+        let large = async {
+            let room = [0u8; 10_000];
+            std::future::pending::<()>().await;
+            std::hint::black_box(&room);
+        };
+        let size = size_of_val(&large);
+        let held = size_of_val(&caught("large".into(), large));
+        assert!((size..size + 100).contains(&held), "{held} for {size}");
     }
 }

@@ -110,16 +110,17 @@ impl Actor {
         self.conv.log.weight()
     }
 
-    pub(super) async fn run(mut self) {
+    /// Between turns a session only waits: what it does then is boxed, so that many can wait.
+    pub(super) async fn run(mut self: Box<Self>) {
         // Whatever ends the actor ends its events, so that no reader waits for ever.
         let _end = CloseOnDrop(self.desk.events.clone());
         self.sweep_spilled();
         while !self.desk.closing && !self.cancel.is_cancelled() {
             if let Some(command) = self.desk.later.pop_front() {
-                self.obey(command).await;
+                Box::pin(self.obey(command)).await;
             } else if let Some(input) = self.desk.queue.pop_front() {
                 self.desk.report_queue().await;
-                self.turn(input).await;
+                Box::pin(self.turn(input)).await;
             } else {
                 let command = tokio::select! {
                     biased;
@@ -127,7 +128,7 @@ impl Actor {
                     command = self.desk.inbox.recv() => command,
                 };
                 match command {
-                    Some(command) => self.obey(command).await,
+                    Some(command) => Box::pin(self.obey(command)).await,
                     None => break,
                 }
             }
@@ -564,7 +565,7 @@ impl Actor {
         let _detached = task::spawn("sweep", self.background.track_future(work));
     }
 
-    async fn close(self) {
+    async fn close(self: Box<Self>) {
         if !self.desk.queue.is_empty() {
             let waiting = self.desk.queue.len();
             let text = format!("{waiting} waiting messages were not read.");

@@ -52,7 +52,7 @@ impl Session {
         let id = actor.id().clone();
         let weight = actor.weight();
         let name = format!("session {id}");
-        let _detached = task::spawn(&name, actor.run());
+        let _detached = task::spawn(&name, Box::new(actor).run());
         let handle = SessionHandle {
             id,
             commands,

@@ -101,17 +101,18 @@ impl Seat {
         }
     }
 
-    /// Until nobody wants anything any more. Then the conversation is closed.
-    pub(crate) async fn run(mut self) {
+    /// Until nobody wants anything any more. Then the conversation is closed. What it does when it
+    /// does something is boxed: most of the time it waits, and many do.
+    pub(crate) async fn run(mut self: Box<Self>) {
         while !self.live.left {
             if let Some(wish) = self.live.waiting.pop_front() {
-                self.wish(wish).await;
+                Box::pin(self.wish(wish)).await;
             } else {
                 match self.live.next().await {
-                    Next::Wish(Some(wish)) => self.wish(wish).await,
+                    Next::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
                     Next::Wish(None) => break,
                     Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => self.effect(effect).await,
+                    Next::Later(effect) => Box::pin(self.effect(effect)).await,
                 }
             }
             self.settle().await;
@@ -122,13 +123,13 @@ impl Seat {
             leaving,
             servers,
             ..
-        } = self;
+        } = *self;
         // What it uses belongs to the process.
         conversation.chat.borrows = true;
         drop(live.events);
         let left = match leaving {
-            Leaving::End => conversation.leave().await,
-            Leaving::Keep => conversation.put_aside().await,
+            Leaving::End => Box::pin(conversation.leave()).await,
+            Leaving::Keep => Box::pin(conversation.put_aside()).await,
         };
         if let Err(failure) = left {
             tracing::warn!("closing a conversation: {}", failure.message);
@@ -145,7 +146,7 @@ impl Seat {
         for event in std::mem::take(&mut self.live.seen) {
             self.conversation.observe(&event);
             if matches!(event, AgentEvent::TurnFinished { .. })
-                && let Some(effect) = self.conversation.settle_title().await
+                && let Some(effect) = Box::pin(self.conversation.settle_title()).await
             {
                 self.effect(effect).await;
             }

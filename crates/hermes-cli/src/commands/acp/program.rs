@@ -133,7 +133,7 @@ impl Editor {
             toolbox,
             (manners, Leaving::End),
         );
-        task::spawn("acp conversation", seat.run());
+        task::spawn("acp conversation", Box::new(seat).run());
         Ok(opened)
     }
 

@@ -132,7 +132,7 @@ impl Conversations {
             None,
             (MANNERS, leaving),
         );
-        task::spawn("conversation", seat.run());
+        task::spawn("conversation", Box::new(seat).run());
         Ok(opened)
     }
 }
