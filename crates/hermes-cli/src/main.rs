@@ -5,6 +5,7 @@ mod chat;
 mod commands;
 mod exit;
 mod first_run;
+mod footprint;
 mod logging;
 mod output;
 mod prompt;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     }
     match args::parse(std::env::args_os()) {
         Ok(cli) => {
+            footprint::give_back();
             let quiet = turn_args(&cli).quiet;
             let out = Output::detect(cli.global.color, quiet);
             finish(out, run(cli, out))

@@ -10,6 +10,7 @@ use super::{images, usage_file};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{self, Exit, Failure, Outcome};
+use crate::footprint;
 use crate::wiring::{Chat, Mode};
 
 pub(super) struct Question {
@@ -38,6 +39,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     };
     // Listening before the turn begins: no signal finds it without anybody who ends it well.
     let signals = Signals::new()?;
+    footprint::give_back();
     chat.send(AgentCommand::Submit(input)).await?;
     let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
     // Whatever cannot be written, the session is ended and closed first.

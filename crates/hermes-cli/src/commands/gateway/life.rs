@@ -34,6 +34,7 @@ use super::run::failed_start;
 use super::tasks::{self, Around, Task};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::footprint;
 use crate::wiring;
 
 /// Delivery stays ours so long without a sign of life.
@@ -425,6 +426,7 @@ impl Watch<'_> {
             count => format!("{count} platforms"),
         };
         self.notifier.ready(&platforms);
+        footprint::give_back();
         tracing::info!("the gateway runs, {platforms}");
         self.cx.out.remark(format!(
             "hermes gateway {} · {platforms} · pid {} · Ctrl+C ends it",
