@@ -7,7 +7,7 @@ mod memory;
 mod page;
 mod similar;
 
-use std::io::{BufReader, Cursor, Read as _};
+use std::io::{BufReader, Cursor, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ const NAME: &str = "read_file";
 const DEFAULT_LINES: i64 = 500;
 /// Documents and images are held in memory.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
+/// A file that is read where it is found.
+const SMALL: usize = 64 * 1024;
 /// What a file from another environment may weigh to be paged.
 const MAX_REMOTE: usize = 64 * 1024 * 1024;
 /// Names shown of a directory.
@@ -109,11 +111,15 @@ impl ReadFile {
         let (path, stamp) = (source.path.clone(), source.stamp);
         let cancel = cx.cancel.clone();
         let images = self.shared.deps.images;
-        let shown =
-            place::blocking(move || Ok(source.show(wanted, images, &|| cancel.is_cancelled())))
+        let show = move |source: Source| source.show(wanted, images, &|| cancel.is_cancelled());
+        let shown = if source.is_at_hand() {
+            show(source)
+        } else {
+            place::blocking(move || Ok(show(source)))
                 .await
                 .map_err(|error| fail(&given, &error))?
-                .map_err(|error| explain(&error, &given))?;
+        };
+        let shown = shown.map_err(|error| explain(&error, &given))?;
         let outcome = match shown {
             Shown::Image(image) => return Ok(image.outcome(&path)),
             Shown::Page(page) => {
@@ -146,53 +152,27 @@ impl ReadFile {
             failed(ToolErrorKind::Denied, text)
         };
         let path = self.shared.cwd(cx).join(self.shared.named(given));
-        let guard = Arc::clone(&self.shared.guard);
-        if let Some(why) = guard.unreadable_as_named(&path) {
+        if let Some(why) = self.shared.guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
-        let spilled = self.is_spilled(&path);
+        let spilled = is_spilled(&self.shared, &path);
         let environment = match &self.shared.disk {
             Disk::Remote(environment) if !spilled => Arc::clone(environment),
             _ => {
+                let shared = Arc::clone(&self.shared);
                 let looked_at = path.clone();
-                let probe = place::blocking(move || Ok(place::probe(&looked_at))).await;
-                let probe = probe.map_err(|error| fail(given, &error))?;
-                return match probe {
-                    Ok(Probe::File(found)) => {
-                        if let Some(why) = guard.unreadable(&found.path) {
-                            return Err(refused(why));
-                        }
-                        if !self.shared.is_local() && !self.is_spilled(&found.path) {
-                            return Err(refused("it leads out of the saved results"));
-                        }
-                        if guard.is_secret_inode(found.id) {
-                            return Err(refused("it holds credentials of Hermes"));
-                        }
-                        let opened = found.open().map_err(|error| fail(given, &error.into()))?;
-                        Ok(Source {
-                            path: opened.path,
-                            stamp: opened.stamp,
-                            body: Body::File(opened.file),
-                        })
-                    }
-                    Ok(Probe::Directory(dir)) => Err(directory(given, &names_in(&dir))),
-                    // Opening a pipe would wait for a writer, reading a device might never end.
-                    Ok(Probe::Other) => Err(refused("it is no ordinary file")),
-                    Err(error) => Err(self.missing(given, path, error).await),
+                // In one step: going to another thread takes longer than most files.
+                let found = place::blocking(move || Ok(look(&shared, &looked_at))).await;
+                return match found.map_err(|error| fail(given, &error))? {
+                    Found::File(source) => Ok(source),
+                    Found::Directory(names) => Err(directory(given, &names)),
+                    Found::Refused(why) => Err(refused(why)),
+                    Found::Failed(error) => Err(fail(given, &error)),
+                    Found::Missing(error) => Err(self.missing(given, path, error).await),
                 };
             }
         };
         self.open_remote(given, &environment, cx).await
-    }
-
-    /// Results that were saved to a file are on this machine, wherever commands run.
-    fn is_spilled(&self, path: &Path) -> bool {
-        let cache = self.shared.deps.home.cache_dir();
-        let path = normal(path);
-        path.starts_with(&cache)
-            || cache
-                .canonicalize()
-                .is_ok_and(|cache| path.starts_with(cache))
     }
 
     async fn open_remote(
@@ -281,6 +261,58 @@ impl Tool for ReadFile {
     }
 }
 
+/// What lies at a path of this machine.
+enum Found {
+    File(Source),
+    Directory(Vec<String>),
+    Refused(&'static str),
+    Failed(FileError),
+    Missing(std::io::Error),
+}
+
+/// Looks, checks and opens; a small file is read at once.
+fn look(shared: &Shared, path: &Path) -> Found {
+    let found = match place::probe(path) {
+        Ok(Probe::File(found)) => found,
+        Ok(Probe::Directory(dir)) => return Found::Directory(names_in(&dir)),
+        // Opening a pipe would wait for a writer, reading a device might never end.
+        Ok(Probe::Other) => return Found::Refused("it is no ordinary file"),
+        Err(error) => return Found::Missing(error),
+    };
+    if let Some(why) = shared.guard.unreadable(&found.path) {
+        return Found::Refused(why);
+    }
+    if !shared.is_local() && !is_spilled(shared, &found.path) {
+        return Found::Refused("it leads out of the saved results");
+    }
+    if shared.guard.is_secret_inode(found.id) {
+        return Found::Refused("it holds credentials of Hermes");
+    }
+    let opened = match found.open() {
+        Ok(opened) => opened,
+        Err(error) => return Found::Failed(error.into()),
+    };
+    let source = Source {
+        path: opened.path,
+        stamp: opened.stamp,
+        body: Body::File(opened.file),
+    };
+    match source.at_hand() {
+        Ok(source) => Found::File(source),
+        Err(error) => Found::Failed(error.into()),
+    }
+}
+
+/// Results that were saved to a file are on this machine, wherever commands run.
+fn is_spilled(shared: &Shared, path: &Path) -> bool {
+    let cache = shared.deps.home.cache_dir();
+    let path = normal(path);
+    path.starts_with(&cache)
+        || cache
+            .canonicalize()
+            .is_ok_and(|cache| path.starts_with(cache))
+}
+
 /// A file that was opened.
 struct Source {
     path: PathBuf,
@@ -306,6 +338,36 @@ enum ShowError {
 }
 
 impl Source {
+    /// A small text is held in memory from here on.
+    fn at_hand(mut self) -> std::io::Result<Self> {
+        if self.stamp.size <= SMALL as u64
+            && !self.needs_decoding()
+            && let Body::File(file) = &self.body
+        {
+            let mut bytes = Vec::with_capacity(self.stamp.size as usize);
+            // It may grow while it is read: then the rest is left to the file.
+            file.take(SMALL as u64 + 1).read_to_end(&mut bytes)?;
+            if bytes.len() <= SMALL {
+                self.body = Body::Bytes(bytes);
+            } else {
+                let mut file = file;
+                file.rewind()?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether showing it takes no time.
+    fn is_at_hand(&self) -> bool {
+        matches!(&self.body, Body::Bytes(bytes) if bytes.len() <= SMALL) && !self.needs_decoding()
+    }
+
+    fn needs_decoding(&self) -> bool {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.to_lowercase();
+        document::is_one(&name) || image::is_one(&name)
+    }
+
     fn show(
         self,
         wanted: Wanted,
