@@ -4,6 +4,10 @@
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod engine;
+#[cfg(test)]
+mod engine_reference;
+#[cfg(test)]
 mod grammar;
 #[cfg(test)]
 mod http;
