@@ -3,7 +3,8 @@
 //! A call counts as right if the tool is one of those that fit and its arguments have in them what
 //! the prompt asked for. Where no tool fits, an answer in words is right.
 
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,8 @@ const PROMPTS: &str = include_str!("../prompts/prompts.json");
 const TOOLS: &str = include_str!("../prompts/tools.json");
 /// A call of one of these tools is short.
 const ANSWER: usize = 160;
+/// After so many tokens without a call, none is expected any more.
+const WORDS: usize = 48;
 const SYSTEM: &str = "You are a helpful assistant on a person's computer.";
 /// Tools are offered to models that get so much of the probe right, and are not too eager.
 const ENOUGH: f64 = 0.6;
@@ -130,6 +133,18 @@ impl Report {
         (counted, all.count())
     }
 
+    /// Whether so much went wrong that the rest of `prompts` cannot make it good.
+    fn is_lost(&self, prompts: &[Prompt]) -> bool {
+        [true, false].iter().any(|due| {
+            let all = prompts
+                .iter()
+                .filter(|it| it.accept.is_empty() != *due)
+                .count();
+            let (right, tried) = self.share(*due, Verdict::Right);
+            ((all - tried + right) as f64) < ENOUGH * all as f64
+        })
+    }
+
     /// Whether a model is to be offered tools.
     pub fn offers_tools(&self) -> bool {
         let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
@@ -184,25 +199,44 @@ pub fn run(
     tell: &mut dyn FnMut(&Tried),
 ) -> Result<Report, EvalError> {
     let tools = tools()?;
+    let started = Instant::now();
     let mut report = Report::default();
-    for prompt in prompts()? {
-        if probe && !prompt.probe {
-            continue;
-        }
+    let mut prompts = prompts()?;
+    prompts.retain(|prompt| prompt.probe || !probe);
+    for prompt in &prompts {
         let mut ask = Ask::new(vec![
             Message::new(Role::System, SYSTEM),
             Message::new(Role::User, prompt.prompt.clone()),
         ]);
         ask.tools.clone_from(&tools);
         ask.max_tokens = Some(ANSWER);
-        let mut deltas = Vec::new();
-        let outcome = session.answer(&ask, &mut |delta| deltas.push(delta), &|| {}, &|| false)?;
-        report.time += outcome.used.prefill + outcome.used.decode;
-        let tried = judge(&prompt, &deltas);
+        let deltas = answer(session, &ask)?;
+        let tried = judge(prompt, &deltas);
         tell(&tried);
         report.tried.push(tried);
+        if probe && report.is_lost(&prompts) {
+            break;
+        }
     }
+    report.time = started.elapsed();
     Ok(report)
+}
+
+/// An answer, or as much of it as shows that no call comes.
+fn answer(session: &mut Session, ask: &Ask) -> Result<Vec<Delta>, EvalError> {
+    let deltas = RefCell::new(Vec::new());
+    let tokens = Cell::new(0);
+    let called = |deltas: &[Delta]| deltas.iter().any(|it| matches!(it, Delta::Call { .. }));
+    let answered = session.answer(
+        ask,
+        &mut |delta| deltas.borrow_mut().push(delta),
+        &|| tokens.set(tokens.get() + 1),
+        &|| tokens.get() > WORDS && !called(&deltas.borrow()),
+    );
+    match answered {
+        Ok(_) | Err(Failure::Cancelled) => Ok(deltas.into_inner()),
+        Err(failure) => Err(failure.into()),
+    }
 }
 
 fn judge(prompt: &Prompt, deltas: &[Delta]) -> Tried {

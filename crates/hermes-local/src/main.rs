@@ -1,6 +1,6 @@
 //! `hermes-local`: serves one model on loopback, and tells how good it is at calling tools.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use hermes_local::engine::Options;
 use hermes_local::eval::{self, Report};
+use hermes_local::measure;
 use hermes_local::server::{self, Exit, Settings};
 use hermes_local::talk::{self, Session};
 
@@ -28,6 +29,8 @@ enum Command {
     Serve(Serve),
     /// Try forty prompts with tools and count the calls that are right
     Eval(Eval),
+    /// Continue a text greedily and tell how fast that was, as JSON
+    Measure(Measure),
     /// Find out in a moment whether tools are worth offering to a model; tells it as JSON
     Probe(Model),
 }
@@ -39,6 +42,21 @@ struct Eval {
     /// Tell everything as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+struct Measure {
+    #[command(flatten)]
+    model: Model,
+    /// The file with the text
+    #[arg(long)]
+    prompt: PathBuf,
+    /// Tokens to continue it with
+    #[arg(long, default_value_t = 64)]
+    tokens: usize,
+    /// How often, each time from the start
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
 #[derive(Args)]
@@ -58,13 +76,16 @@ struct Model {
 }
 
 impl Model {
-    fn open(&self) -> talk::Open {
-        let options = Options {
+    fn options(&self) -> Options {
+        Options {
             threads: self.threads,
             cache: self.cache.clone(),
             context: self.context,
-        };
-        talk::file(self.model.clone(), options)
+        }
+    }
+
+    fn open(&self) -> talk::Open {
+        talk::file(self.model.clone(), self.options())
     }
 }
 
@@ -98,11 +119,14 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(tracing::Level::INFO)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
         .without_time()
         .init();
     match arguments.command {
         Command::Serve(serve) => run_server(&serve),
         Command::Eval(eval) => report(try_out(&eval.model, false), eval.json),
+        Command::Measure(measure) => tell(measured(&measure)),
         Command::Probe(model) => report(try_out(&model, true), true),
     }
 }
@@ -114,9 +138,38 @@ fn complain(error: &dyn std::fmt::Display) {
 fn try_out(model: &Model, probe: bool) -> anyhow::Result<Report> {
     let mut session = Session::new(model.open()()?)?;
     let report = eval::run(&mut session, probe, &mut |tried| {
-        tracing::info!("{:?}: {} → {}", tried.verdict, tried.prompt, tried.answer);
+        tracing::info!(
+            "{:?}: {:?} → {:?}",
+            tried.verdict,
+            tried.prompt,
+            tried.answer
+        );
     })?;
     Ok(report)
+}
+
+fn measured(measure: &Measure) -> anyhow::Result<serde_json::Value> {
+    let text = std::fs::read_to_string(&measure.prompt)?;
+    let model = &measure.model;
+    let options = model.options();
+    measure::run(
+        &model.model,
+        &options,
+        &text,
+        measure.tokens,
+        measure.rounds,
+    )
+}
+
+fn tell(told: anyhow::Result<serde_json::Value>) -> ExitCode {
+    match told {
+        Ok(told) if writeln!(std::io::stdout(), "{told}").is_ok() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn report(report: anyhow::Result<Report>, json: bool) -> ExitCode {
