@@ -1,10 +1,12 @@
 //! Chats hear that the gateway goes down; what is said to chats that did not ask.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
 use hermes_gateway::gateway::{Leaving, Posting, Voice};
+use hermes_gateway::platform::Recourse;
 use hermes_store::db::delivery::Target;
 use pretty_assertions::assert_eq;
 
@@ -128,5 +130,30 @@ async fn a_message_to_a_group_is_nobodys_own_words() {
     let session = life.program.opened.lock().unwrap()[0].id.clone();
     let stored = life.store.load(&SessionId::new(session)).await.unwrap();
     assert_eq!(stored.unwrap().items.len(), 2);
+    life.end().await;
+}
+
+/// A stop waits for the platform's answer to what is being sent: cut off, nobody would know whether
+/// it arrived, and it would come again with a mark.
+#[tokio::test]
+async fn what_is_being_sent_is_not_cut_off() {
+    let mut house = House::with("", Recourse::Mark);
+    let slow = Arc::<tokio::sync::Notify>::default();
+    *house.screen.slow_answers.lock().unwrap() = Some(Arc::clone(&slow));
+    let life = house.life().await;
+    life.say("c", "m1", "hello").await;
+    life.sees("c", "re: hello").await;
+    life.cancel.cancel();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    *house.screen.slow_answers.lock().unwrap() = None;
+    slow.notify_one();
+    life.end().await;
+    let life = house.life().await;
+    life.say("c", "m2", "again").await;
+    life.sees("c", "re: again").await;
+    life.rest().await;
+    assert_eq!(house.screen.texts("c"), ["re: hello", "re: again"]);
     life.end().await;
 }

@@ -46,6 +46,8 @@ pub(crate) struct Screen {
     pub floods: Mutex<u32>,
     pub refuses_drafts: AtomicBool,
     pub hangs_on_delete: AtomicBool,
+    /// What was sent is there, and the answer of the platform waits for this.
+    pub slow_answers: Mutex<Option<Arc<tokio::sync::Notify>>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +147,10 @@ impl Outbound for Phone {
                     id
                 }
             };
+            let slow = self.screen.slow_answers.lock().unwrap().clone();
+            if let Some(slow) = slow {
+                slow.notified().await;
+            }
             self.fuse.tick().await;
             Ok(Some(id))
         })
