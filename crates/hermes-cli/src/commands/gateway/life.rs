@@ -43,6 +43,8 @@ const LEASE: Duration = Duration::from_mins(1);
 const COMMANDS: Duration = Duration::from_secs(50);
 /// Between two looks at what others may want to read, and at what others want.
 const LOOK: Duration = Duration::from_millis(500);
+/// Until platforms and servers have begun, about.
+const BEGUN: Duration = Duration::from_secs(1);
 /// Between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// What hooks may take when it goes down.
@@ -426,7 +428,6 @@ impl Watch<'_> {
             count => format!("{count} platforms"),
         };
         self.notifier.ready(&platforms);
-        footprint::give_back();
         tracing::info!("the gateway runs, {platforms}");
         self.cx.out.remark(format!(
             "hermes gateway {} · {platforms} · pid {} · Ctrl+C ends it",
@@ -439,8 +440,15 @@ impl Watch<'_> {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let pulse = self.notifier.watchdog().unwrap_or(HEARTBEAT);
         let mut pulse = tokio::time::interval(pulse);
+        let begun = tokio::time::sleep(BEGUN);
+        tokio::pin!(begun);
+        let mut begins = true;
         loop {
             tokio::select! {
+                () = &mut begun, if begins => {
+                    begins = false;
+                    footprint::give_back();
+                }
                 _ = look.tick() => {
                     if Marker::PlannedStop.take(&root, Utc::now()) {
                         return End::Planned;
