@@ -39,7 +39,7 @@ fn one_question_is_answered_and_only_the_answer_is_printed() {
     assert!(shown.contains(&format!("pid {pid}")), "{shown}");
 
     // The next process finds the same server.
-    place.program(["--local", "-z", "Say hello."]).run().ok();
+    let _ = place.program(["--local", "-z", "Say hello."]).run().ok();
     assert_eq!(place.server(), pid);
 }
 
@@ -215,7 +215,7 @@ fn an_own_file_is_used_by_its_path() {
     std::os::unix::fs::symlink(&file, &own).unwrap();
     place.home.config("local:\n  tools: off\n");
     let path = own.to_str().unwrap();
-    place.program(["model", "local", "use", path]).run().ok();
+    let _ = place.program(["model", "local", "use", path]).run().ok();
     let done = place.program(["-z", QUESTION]).run().ok();
     assert!(done.stdout.contains("Paris"), "{done:?}");
     let rows = place
