@@ -89,17 +89,21 @@ fn load(gateway: &Gateway, clients: usize, counter: &AtomicUsize) -> Result<Load
     })
 }
 
-/// Rows of conversations in the database, seen by another process.
-fn stored(home: &Path) -> Result<usize> {
+/// Rows of conversations in the database and how many of those there are, seen by another process.
+fn stored(home: &Path) -> Result<(usize, usize)> {
     let program = "import sqlite3,sys; c=sqlite3.connect('file:'+sys.argv[1]+'?mode=ro',uri=True); \
-                   print(c.execute(\"select count(*) from messages where role in ('user','assistant')\").fetchone()[0])";
+                   print(*c.execute(\"select count(*), count(distinct session_id) from messages \
+                   where role in ('user','assistant')\").fetchone())";
     let output = Command::new("python3")
         .args(["-c", program])
         .arg(home.join("home/state.db"))
         .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    text.parse()
-        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counted = text.trim().split_once(' ').and_then(|(rows, sessions)| {
+        let sessions = sessions.parse().ok()?;
+        Some((rows.parse().ok()?, sessions))
+    });
+    counted.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Time to ready, memory, throughput.
@@ -142,10 +146,10 @@ pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<
             "{who:?}: {told} conversations, {asked} calls of the model"
         );
         if who != Who::Bare {
-            let rows = stored(&home)?;
+            let (rows, sessions) = stored(&home)?;
             ensure!(
-                rows == 2 * told,
-                "{who:?}: {told} conversations, {rows} rows"
+                rows == 2 * told && sessions == told,
+                "{who:?}: {told} conversations, {rows} rows in {sessions} sessions"
             );
         }
     }

@@ -110,7 +110,7 @@ pub(super) fn configure(who: Who, home: &Path, server: &Server) -> Result<()> {
             std::fs::write(directory.join("opencode.json"), config.to_string())?;
         }
         Who::Ours | Who::Original | Who::Bare => {
-            super::super::programs::configure(home, &server.base_url)?
+            super::super::programs::configure(home, &server.base_url)?;
         }
     }
     Ok(())
