@@ -1,0 +1,106 @@
+//! Telegram in a storm: private chats, requests cut before and after the deed, floods.
+
+use std::sync::Arc;
+
+use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram as Fake};
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+use serde_json::{Value, json};
+
+use super::platform::{Platform, Setting};
+use super::talk::{Talk, Tally};
+
+/// Nobody writes in these; what others deliver is read there.
+pub(super) const HOOKS: i64 = 91;
+pub(super) const REPORTS: i64 = 92;
+
+pub(super) struct Telegram {
+    fake: Arc<Fake>,
+    talk: Talk,
+}
+
+impl Telegram {
+    pub(super) fn new(chats: i64) -> Self {
+        let fake = Fake::start();
+        let talk = Talk::new(1..=chats);
+        for chat in talk.chats().into_iter().chain([HOOKS, REPORTS]) {
+            fake.person(chat, "Ada");
+        }
+        Self {
+            fake: Arc::new(fake),
+            talk,
+        }
+    }
+
+    /// For what is delivered here on behalf of others.
+    pub(super) fn fake(&self) -> Arc<Fake> {
+        Arc::clone(&self.fake)
+    }
+}
+
+impl Platform for Telegram {
+    fn name(&self) -> &'static str {
+        "telegram"
+    }
+
+    fn configure(&self, setting: &mut Setting) {
+        setting.config["platforms"]["telegram"] = json!({
+            "enabled": true,
+            "token": TOKEN,
+            "extra": {
+                "base_url": self.fake.base_url(),
+                "base_file_url": self.fake.base_file_url(),
+            }
+        });
+        let people: Vec<String> = self.talk.chats().iter().map(i64::to_string).collect();
+        setting.env("TELEGRAM_ALLOWED_USERS", people.join(","));
+    }
+
+    fn say(&mut self, rng: &mut SmallRng) {
+        let chat = self.talk.any(rng);
+        self.fake.say(Says::text(chat, &self.talk.next(chat)));
+    }
+
+    fn last_words(&mut self) {
+        for chat in self.talk.chats() {
+            self.fake.say(Says::text(chat, &self.talk.next(chat)));
+        }
+    }
+
+    fn trouble(&mut self, rng: &mut SmallRng) {
+        let busy = Fault::TooMany { retry_after: 1 };
+        let (method, fault) = match rng.random_range(0..8) {
+            0 => ("sendMessage", Fault::CutAfter),
+            1 => ("sendMessage", Fault::Cut),
+            2 => ("sendMessage", busy),
+            3 => ("sendMessage", Fault::Status(502)),
+            4 => ("getUpdates", Fault::Cut),
+            5 => ("getUpdates", Fault::CutAfter),
+            6 => ("editMessageText", Fault::CutAfter),
+            _ => ("editMessageText", Fault::Cut),
+        };
+        self.fake.fault(method, fault, 1);
+    }
+
+    fn still(&mut self) {
+        self.fake.clear_faults();
+    }
+
+    fn open(&self) -> Vec<String> {
+        self.talk.open(|chat| self.fake.texts(chat))
+    }
+
+    fn judge(&self) -> Tally {
+        self.talk
+            .judge(|chat| self.fake.texts(chat), |_, _, _| false)
+    }
+
+    fn seen(&self) -> Value {
+        let chats = self.talk.chats();
+        chats
+            .into_iter()
+            .chain([HOOKS, REPORTS])
+            .map(|chat| (chat.to_string(), json!(self.fake.texts(chat))))
+            .collect()
+    }
+}
