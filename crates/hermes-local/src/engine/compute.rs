@@ -10,8 +10,16 @@ mod memory;
 mod pool;
 mod portable;
 mod product;
+#[expect(
+    clippy::inline_always,
+    reason = "inlined into functions with more instructions, the loops are compiled for those"
+)]
 mod rows;
 #[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::inline_always,
+    reason = "a call in the innermost loop would cost more than what it does"
+)]
 mod x86;
 
 pub(super) use attention::{Head, Queries};

@@ -291,7 +291,9 @@ impl Model {
                         let query = &mut queries.push(position + token + 1)[..size];
                         context.take(row, (head * group + lane) * size, query);
                         context.finish(context.query_norm, token, query);
-                        query.iter_mut().for_each(|value| *value *= scale);
+                        for value in query {
+                            *value *= scale;
+                        }
                     }
                     heads[head].attend(level, queries);
                     for (number, out) in out.chunks_mut(size).enumerate() {

@@ -100,7 +100,7 @@ impl Shape {
                 self.heads, self.kv_heads
             )));
         }
-        if self.rotated > self.head || self.rotated % 2 != 0 {
+        if self.rotated > self.head || !self.rotated.is_multiple_of(2) {
             return Err(source.damaged(format!(
                 "{} numbers of a head of {} cannot be rotated",
                 self.rotated, self.head

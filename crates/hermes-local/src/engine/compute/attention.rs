@@ -29,7 +29,7 @@ pub(in crate::engine) struct Queries {
     dim: usize,
     /// How many positions each query sees.
     seen: Vec<usize>,
-    queries: Vec<f32>,
+    numbers: Vec<f32>,
     scores: Vec<f32>,
     out: Vec<f32>,
     /// The largest score so far, and the sum of the powers.
@@ -60,15 +60,15 @@ impl Queries {
     pub(in crate::engine) fn clear(&mut self, dim: usize) {
         self.dim = dim.next_multiple_of(PANEL);
         self.seen.clear();
-        self.queries.clear();
+        self.numbers.clear();
     }
 
     /// Adds a query that sees the first `seen` positions; its numbers are to be written.
     pub(in crate::engine) fn push(&mut self, seen: usize) -> &mut [f32] {
         self.seen.push(seen);
-        let at = self.queries.len();
-        self.queries.resize(at + self.dim, 0.0);
-        &mut self.queries[at..]
+        let at = self.numbers.len();
+        self.numbers.resize(at + self.dim, 0.0);
+        &mut self.numbers[at..]
     }
 
     /// The answer to query `number`, after [`Head::attend`].
@@ -130,7 +130,9 @@ impl Head {
         }
         for (out, sum) in queries.out.chunks_mut(self.dim).zip(&queries.sums) {
             let scale = if *sum > 0.0 { 1.0 / sum } else { 0.0 };
-            out.iter_mut().for_each(|value| *value *= scale);
+            for value in out {
+                *value *= scale;
+            }
         }
     }
 
@@ -150,7 +152,7 @@ impl Head {
                     let scored = Scored {
                         keys: segment[block * PANEL * dim..(block + 1) * PANEL * dim].as_ptr(),
                         dim,
-                        queries: queries.queries[from * dim..(from + size) * dim].as_ptr(),
+                        queries: queries.numbers[from * dim..(from + size) * dim].as_ptr(),
                         out: queries.scores[from * SEGMENT..(from + size) * SEGMENT]
                             [block * PANEL..]
                             .as_mut_ptr(),
@@ -172,8 +174,9 @@ impl Head {
             queries.tops[query] = top;
             queries.sums[query] = queries.sums[query] * old + powers(level, row, top);
             if old < 1.0 {
-                let out = &mut queries.out[query * dim..][..dim];
-                out.iter_mut().for_each(|value| *value *= old);
+                for value in &mut queries.out[query * dim..][..dim] {
+                    *value *= old;
+                }
             }
         }
         let values = &segment[self.values_at()..][..count * dim];

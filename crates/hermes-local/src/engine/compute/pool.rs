@@ -26,7 +26,7 @@ struct Shared {
     next: AtomicUsize,
     parts: AtomicUsize,
     /// Written only while closed and with nobody at it, read only by those who are.
-    job: UnsafeCell<Option<*const Job<'static>>>,
+    job: UnsafeCell<Option<&'static Job<'static>>>,
     sleeping: AtomicUsize,
     bed: Mutex<()>,
     bell: Condvar,
@@ -109,7 +109,7 @@ impl Shared {
         // waits for the count before it takes the job away.
         let done = catch_unwind(AssertUnwindSafe(|| unsafe {
             if let Some(job) = *self.job.get() {
-                self.take_parts(&*job);
+                self.take_parts(job);
             }
         }));
         if let Err(panic) = done {
@@ -177,15 +177,11 @@ impl Pool {
             return;
         }
         let shared = &*self.shared;
-        let erased: *const Job<'_> = job;
         // SAFETY: only the lifetime changes, and `Closing` waits for everybody at the job before
-        // this function returns or unwinds. The pool is borrowed mutably and no job is open, so
-        // nobody reads the cell.
-        unsafe {
-            *shared.job.get() = Some(std::mem::transmute::<*const Job<'_>, *const Job<'static>>(
-                erased,
-            ));
-        }
+        // this function returns or unwinds.
+        let erased = unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
+        // SAFETY: the pool is borrowed mutably and no job is open, so nobody reads the cell.
+        unsafe { *shared.job.get() = Some(erased) };
         // One that is left from a job whose caller panicked too.
         drop(shared.take_panic());
         shared.parts.store(parts, Ordering::Relaxed);
@@ -210,7 +206,7 @@ impl Pool {
         let pieces = Pieces::new(data, size);
         // SAFETY: each number is handed out once.
         self.run(pieces.count(), &|part| unsafe {
-            job(part, pieces.get(part))
+            job(part, pieces.get(part));
         });
     }
 
