@@ -402,11 +402,7 @@ impl Chat {
             place: &place,
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
-        let platform = place.platform(&source);
-        let choice = match (&args.toolsets, &place.stock) {
-            (None, Some(stock)) => stock.choice(platform),
-            _ => tool_choice(args, &config, platform),
-        };
+        let choice = choice_of(args, &config, &place, &source);
         let tools = home_tools(args, &choice, store_tools, others, place.feed(mcp.clone()))?;
         let read = hands.read.clone();
         let tools = Arc::new(tools.on_compacted(move || read.clear()));
@@ -520,6 +516,21 @@ fn store_tools(
     deps
 }
 
+fn hooks_of(cx: &Context, config: &Config, place: &Place) -> Hooks {
+    match &place.stock {
+        Some(stock) => stock.hooks(),
+        None => hooks::of(cx, config, false),
+    }
+}
+
+fn choice_of(args: &TurnArgs, config: &Config, place: &Place, source: &str) -> ToolChoice {
+    let platform = place.platform(source);
+    match (&args.toolsets, &place.stock) {
+        (None, Some(stock)) => stock.choice(platform),
+        _ => tool_choice(args, config, platform),
+    }
+}
+
 fn tool_choice(args: &TurnArgs, config: &Config, platform: &str) -> ToolChoice {
     match &args.toolsets {
         Some(names) => ToolChoice::named(names),
@@ -535,13 +546,6 @@ fn home_tools(
     feed: Option<Arc<dyn ToolFeed>>,
 ) -> Result<HomeTools, Failure> {
     let mut tools = HomeTools::new(deps, others, choice);
-fn hooks_of(cx: &Context, config: &Config, place: &Place) -> Hooks {
-    match &place.stock {
-        Some(stock) => stock.hooks(),
-        None => hooks::of(cx, config, false),
-    }
-}
-
     if let Some(feed) = feed {
         tools = tools.with_feed(feed);
     }

@@ -283,7 +283,11 @@ impl ToolSource for HomeTools {
     }
 
     fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
-        lean::Mode::for_model(model).tools(&registry.specs(), &self.chosen)
+        let specs = registry.specs();
+        match lean::Mode::for_model(model) {
+            lean::Mode::Full => specs,
+            mode => mode.tools(&specs, &self.chosen),
+        }
     }
 
     fn carried_over(&self) -> Option<String> {
