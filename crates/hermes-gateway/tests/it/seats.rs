@@ -83,9 +83,10 @@ impl Room {
     }
 
     async fn sit(&self, id: &str, bytes: usize) -> Seat {
-        let mut weights = self.program.weights.lock().unwrap();
-        weights.insert(id.to_owned(), bytes);
-        drop(weights);
+        {
+            let mut weights = self.program.weights.lock().unwrap();
+            weights.insert(id.to_owned(), bytes);
+        }
         let opening = Opening {
             id: id.to_owned(),
             ..Opening::default()

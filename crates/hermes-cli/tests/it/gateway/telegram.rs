@@ -154,6 +154,9 @@ fn a_button_pressed_while_it_was_down_counts_once() {
     story.start();
     story.say("remove it");
     let question = story.see("a question", |shown| !shown.buttons.is_empty());
+    // What comes after it is there: that the question arrived is on record.
+    story.say("/whoami");
+    story.see_text("You are Ada");
     story.kill();
     let (_, data) = &question.buttons[0][0];
     let first = story.telegram.press(ADA, ADA, question.id, data);

@@ -160,10 +160,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let now = self.hub.voice_mode(&target);
         let mode = match args.to_ascii_lowercase().as_str() {
             "on" | "enable" => VoiceMode::Spoken,
-            "off" | "disable" => VoiceMode::Off,
             "tts" => VoiceMode::All,
             "" if now == VoiceMode::Off => VoiceMode::Spoken,
-            "" => VoiceMode::Off,
+            "off" | "disable" | "" => VoiceMode::Off,
             "status" => now,
             _ => return "/voice [on | off | tts | status]".to_owned(),
         };

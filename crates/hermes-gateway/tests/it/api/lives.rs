@@ -46,7 +46,7 @@ async fn a_request_that_was_cut_says_so() {
         .request(Method::POST, CHAT)
         .header("idempotency-key", "k1")
         .body(body.to_string());
-    let asked = tokio::spawn(request.send());
+    let asked = hermes_core::task::spawn("a client", request.send());
     while world.seen.inputs.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }

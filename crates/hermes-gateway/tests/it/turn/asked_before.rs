@@ -253,19 +253,17 @@ fn a_crash_at_any_step_of_an_answer() {
 async fn answer(house: &mut House, fuse: &Fuse) {
     let clock = house.clock.clone();
     let life = house.life_with(fuse.clone()).await;
-    let mut pressed = 0;
-    for _ in 0..2000 {
+    for round in 0..2000 {
         let open = {
             let bubbles = life.screen.bubbles.lock().unwrap();
             let mut open = bubbles.iter().filter(|one| !one.buttons.is_empty());
             open.next_back().cloned()
         };
-        if let Some(open) = open.filter(|_| pressed % 50 == 0) {
+        if let Some(open) = open.filter(|_| round % 50 == 0) {
             let data = open.buttons[0].1.clone();
-            let id = format!("{}-{pressed}", open.id);
+            let id = format!("{}-{round}", open.id);
             life.press_data("c", &id, &data, &open.id).await;
         }
-        pressed += 1;
         clock.advance(Duration::from_millis(10));
         tokio::time::sleep(Duration::from_millis(2)).await;
         let texts = life.screen.texts("c");
