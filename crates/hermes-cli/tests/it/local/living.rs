@@ -159,10 +159,9 @@ fn the_status_line_says_that_it_only_chats() {
         return;
     }
     let place = Place::configured("");
-    let mut terminal = place.at_terminal([]).env("TERM", "xterm-256color").start();
+    let terminal = place.at_terminal([]).env("TERM", "xterm-256color").start();
     terminal.wait_for("local (chat only)");
-    terminal.press("/quit\r");
-    assert_eq!(terminal.leave().0, 0);
+    assert_eq!(crate::tui::quit(terminal).0, 0);
 }
 
 #[test]
