@@ -62,8 +62,8 @@ struct Measure {
 #[derive(Args)]
 struct Model {
     /// The model's file (GGUF)
-    #[arg(long)]
-    model: PathBuf,
+    #[arg(long = "model", value_name = "MODEL")]
+    file: PathBuf,
     /// Where weights in the form that is computed with are kept
     #[arg(long)]
     cache: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl Model {
     }
 
     fn open(&self) -> talk::Open {
-        talk::file(self.model.clone(), self.options())
+        talk::file(self.file.clone(), self.options())
     }
 }
 
@@ -152,13 +152,7 @@ fn measured(measure: &Measure) -> anyhow::Result<serde_json::Value> {
     let text = std::fs::read_to_string(&measure.prompt)?;
     let model = &measure.model;
     let options = model.options();
-    measure::run(
-        &model.model,
-        &options,
-        &text,
-        measure.tokens,
-        measure.rounds,
-    )
+    measure::run(&model.file, &options, &text, measure.tokens, measure.rounds)
 }
 
 fn tell(told: anyhow::Result<serde_json::Value>) -> ExitCode {
@@ -194,7 +188,7 @@ fn report(report: anyhow::Result<Report>, json: bool) -> ExitCode {
 
 fn run_server(serve: &Serve) -> ExitCode {
     let settings = Settings {
-        model: serve.model.model.clone(),
+        model: serve.model.file.clone(),
         run: serve.run.clone(),
         idle: Duration::from_secs_f64(serve.idle),
         grace: Duration::from_secs_f64(serve.grace),
