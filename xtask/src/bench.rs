@@ -6,6 +6,7 @@
 mod gateway;
 mod hands;
 mod history;
+mod local;
 mod mcp;
 mod process;
 mod programs;
@@ -42,6 +43,7 @@ const SCENARIOS: &[Scenario] = &[
     ("mcp-idle", mcp::idle),
     ("gateway", gateway::conversations),
     ("gateway-slow", gateway::in_flight),
+    ("local", local::speed),
     ("tui-start", tui::start),
     ("tui-paint", tui::paint),
     ("tui-idle", tui::idle),

@@ -37,6 +37,7 @@ impl Programs {
             command.args(["build", "--release"]);
             for (package, program) in [
                 ("hermes-cli", "hermes"),
+                ("hermes-local", "hermes-local"),
                 ("bare-client", "bare-client"),
                 ("hermes-testkit", "scripted-model"),
             ] {
