@@ -6,8 +6,6 @@
 
 use serde_json::Value;
 
-use crate::engine::Tokenizer;
-
 /// From the area for private use; it means nothing anywhere else.
 const MARK: char = '\u{f8fe}';
 
@@ -23,16 +21,6 @@ impl Protect {
         texts.retain(|text| !text.is_empty());
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Self { texts }
-    }
-
-    pub fn of(tokenizer: &Tokenizer) -> Self {
-        let ids = 0..tokenizer.vocabulary() as u32;
-        let special = ids.filter(|id| tokenizer.is_special(*id));
-        Self::new(
-            special
-                .map(|id| String::from_utf8_lossy(tokenizer.piece(id)).into_owned())
-                .collect(),
-        )
     }
 
     pub fn knows(&self, text: &str) -> bool {

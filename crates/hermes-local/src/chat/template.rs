@@ -12,7 +12,7 @@ use super::error::ChatError;
 use super::message::{Message, Tool};
 use super::own;
 use super::protect::Protect;
-use crate::engine::{Facts, Tokenizer};
+use crate::engine::Facts;
 use crate::grammar::Style;
 
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + \
@@ -104,11 +104,7 @@ impl Template {
         self.fill(&own::plain(messages, tools), &[], thinking)
     }
 
-    /// The prompt.
-    pub fn tokens(&self, tokenizer: &Tokenizer, rendered: &str) -> Vec<u32> {
-        self.tokens_with(rendered, |text, special| tokenizer.encode(text, special))
-    }
-
+    /// The prompt; `encode` makes tokens, of control texts too if it is told so.
     pub(crate) fn tokens_with(
         &self,
         rendered: &str,

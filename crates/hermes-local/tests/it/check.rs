@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-pub fn valid(root: &Value, schema: &Value, value: &Value) -> bool {
+pub(crate) fn valid(root: &Value, schema: &Value, value: &Value) -> bool {
     let schema = match schema {
         Value::Bool(yes) => return *yes,
         Value::Object(schema) => schema,

@@ -7,18 +7,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Nothing here takes so long; a test that hangs ends by this.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug)]
-pub struct Client {
-    pub port: u16,
-    pub token: String,
-    pub host: Option<String>,
+pub(crate) struct Client {
+    pub(crate) port: u16,
+    pub(crate) token: String,
+    pub(crate) host: Option<String>,
 }
 
-pub struct Response {
-    pub status: u16,
-    pub headers: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
     reader: BufReader<TcpStream>,
     chunked: bool,
     length: usize,
@@ -26,19 +26,19 @@ pub struct Response {
 
 impl Client {
     /// Sends a request and reads the head of the answer.
-    pub fn send(&self, method: &str, path: &str, body: &str) -> Response {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Response {
         let mut stream = self.ask(method, path, body);
         stream.flush().unwrap();
         Response::read(stream)
     }
 
     /// Says how long the request is, and sends nothing of it.
-    pub fn announce(&self, path: &str, length: usize) -> Response {
+    pub(crate) fn announce(&self, path: &str, length: usize) -> Response {
         Response::read(self.begin("POST", path, length))
     }
 
     /// Sends a request and waits for nothing.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = self.begin(method, path, body.len());
         stream.write_all(body.as_bytes()).unwrap();
         stream
@@ -61,13 +61,13 @@ impl Client {
         stream
     }
 
-    pub fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let response = self.send("GET", path, "");
         assert_eq!(response.status, 200, "{path}");
         response.json()
     }
 
-    pub fn chat(&self, body: &Value) -> Value {
+    pub(crate) fn chat(&self, body: &Value) -> Value {
         let response = self.send("POST", "/v1/chat/completions", &body.to_string());
         let status = response.status;
         let json = response.json();
@@ -76,14 +76,14 @@ impl Client {
     }
 
     /// The status and the error of a request that fails.
-    pub fn refused(&self, body: &str) -> (u16, Value) {
+    pub(crate) fn refused(&self, body: &str) -> (u16, Value) {
         let response = self.send("POST", "/v1/chat/completions", body);
         let status = response.status;
         (status, response.json()["error"].clone())
     }
 
     /// All chunks of a streamed answer, whose last word is `[DONE]`.
-    pub fn chunks(&self, body: &Value) -> Vec<Value> {
+    pub(crate) fn chunks(&self, body: &Value) -> Vec<Value> {
         let mut body = body.clone();
         body["stream"] = true.into();
         let response = self.send("POST", "/v1/chat/completions", &body.to_string());
@@ -125,7 +125,7 @@ impl Response {
     }
 
     /// The next piece of a streamed answer; none at its end.
-    pub fn piece(&mut self) -> Option<String> {
+    pub(crate) fn piece(&mut self) -> Option<String> {
         assert!(self.chunked);
         let mut size = String::new();
         self.reader.read_line(&mut size).ok()?;
@@ -136,7 +136,7 @@ impl Response {
         (size > 0).then(|| String::from_utf8(bytes).unwrap())
     }
 
-    pub fn text(mut self) -> String {
+    pub(crate) fn text(mut self) -> String {
         if self.chunked {
             return std::iter::from_fn(|| self.piece()).collect();
         }
@@ -145,13 +145,13 @@ impl Response {
         String::from_utf8(bytes).unwrap()
     }
 
-    pub fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         serde_json::from_str(&self.text()).unwrap()
     }
 }
 
 /// Waits for what must come. Only the failure takes time.
-pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !happened() {
         assert!(

@@ -18,14 +18,14 @@ const VOCABULARY: usize = 258;
 
 /// Held: answers to "wait" do not end. Counts how often the model was opened.
 #[derive(Default)]
-pub struct Strings {
+pub(crate) struct Strings {
     held: Mutex<bool>,
     moved: Condvar,
-    pub opened: Mutex<usize>,
+    pub(crate) opened: Mutex<usize>,
 }
 
 impl Strings {
-    pub fn hold(&self, held: bool) {
+    pub(crate) fn hold(&self, held: bool) {
         *self.held.lock().unwrap() = held;
         self.moved.notify_all();
     }
@@ -73,7 +73,7 @@ impl Parrot {
         }
         match told {
             "panic" => panic!("the parrot falls off its perch"),
-            "count" => (0..100_000).map(|number| format!("{number} ")).collect(),
+            "count" => "and on ".repeat(100_000),
             "wait" => {
                 let mut held = self.strings.held.lock().unwrap();
                 while *held && !stop() {
@@ -186,24 +186,24 @@ impl Model for Parrot {
 }
 
 /// A server with the parrot, in this process.
-pub struct Perch {
-    pub client: Client,
-    pub strings: Arc<Strings>,
-    pub run: PathBuf,
+pub(crate) struct Perch {
+    pub(crate) client: Client,
+    pub(crate) strings: Arc<Strings>,
+    pub(crate) run: PathBuf,
     _directory: TempDir,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Perch {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().join("run/local.json");
         let strings = Arc::new(Strings::default());
         let settings = Settings {
             model: PathBuf::from("/models/parrot.Q1.gguf"),
             run: run.clone(),
-            idle: Duration::from_secs(600),
-            grace: Duration::from_secs(600),
+            idle: Duration::from_mins(10),
+            grace: Duration::from_mins(10),
         };
         let shared = Arc::clone(&strings);
         let open =

@@ -15,7 +15,7 @@ fn target() -> PathBuf {
 
 /// The weights that `cargo xtask setup` fetches; without them the test is on record as skipped,
 /// and fails under `CI=true`.
-pub fn require(test: &str) -> Option<PathBuf> {
+pub(crate) fn require(test: &str) -> Option<PathBuf> {
     let file = target().join("local/SmolLM2-135M-Instruct.Q4_1.gguf");
     if file.exists() {
         return Some(file);
@@ -25,7 +25,7 @@ pub fn require(test: &str) -> Option<PathBuf> {
 }
 
 /// Python with OpenAI's client.
-pub fn python(test: &str) -> Option<PathBuf> {
+pub(crate) fn python(test: &str) -> Option<PathBuf> {
     let python = target().join("openai-sdk/bin/python");
     if python.exists() {
         return Some(python);
@@ -52,22 +52,22 @@ fn skip(why: &str, test: &str) {
     }
 }
 
-pub fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hermes-local"));
     command.stdin(Stdio::null());
     command
 }
 
 /// A server with the real model.
-pub struct Server {
-    pub client: Client,
-    pub run: PathBuf,
-    pub child: Child,
+pub(crate) struct Server {
+    pub(crate) client: Client,
+    pub(crate) run: PathBuf,
+    pub(crate) child: Child,
     _directory: TempDir,
 }
 
 impl Server {
-    pub fn start(model: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start(model: &Path, more: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().join("local.json");
         let mut child = Self::command(model, &run, more)
@@ -93,7 +93,7 @@ impl Server {
         }
     }
 
-    pub fn command(model: &Path, run: &Path, more: &[&str]) -> Command {
+    pub(crate) fn command(model: &Path, run: &Path, more: &[&str]) -> Command {
         let mut command = program();
         command.arg("serve").arg("--model").arg(model);
         command.arg("--run").arg(run);
@@ -102,7 +102,7 @@ impl Server {
         command
     }
 
-    pub fn ended(&mut self) -> bool {
+    pub(crate) fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 }
