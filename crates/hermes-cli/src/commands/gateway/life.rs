@@ -8,8 +8,8 @@ use chrono::Utc;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::api::Work;
+use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
 use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platform::{LinkState, Platform};
@@ -180,11 +180,11 @@ struct Parts {
     platforms: Vec<Platform>,
     unusable: Vec<Unusable>,
     tasks: Vec<Task>,
+    /// Turns for clients of the API server.
+    work: Option<Work>,
     stop_tasks: CancellationToken,
     program: Arc<Conversations>,
     seats: Seats,
-    /// Turns for clients of the API server.
-    work: Option<Work>,
     store: Store,
     delivery: Delivery,
     locks: Vec<TokenLock>,

@@ -90,7 +90,10 @@ fn a_real_systemd_starts_reloads_and_revives_it() {
     ] {
         assert!(said.contains(fact), "{fact}: {said}");
     }
-    assert!(said.contains("the gateway did not start: api_server"), "why: {said}");
+    assert!(
+        said.contains("the gateway did not start: api_server"),
+        "why: {said}"
+    );
     assert!(!said.contains("gave up"), "{said}");
 }
 
