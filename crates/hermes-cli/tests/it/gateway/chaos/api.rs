@@ -97,7 +97,7 @@ impl Platform for Api {
         "api"
     }
 
-    fn configure(&self, setting: &mut Setting<'_>) {
+    fn configure(&self, setting: &mut Setting) {
         setting.env("API_SERVER_ENABLED", "true");
         setting.env("API_SERVER_KEY", KEY);
         setting.env("API_SERVER_PORT", self.port);

@@ -1,5 +1,6 @@
 //! Programs that call the gateway by HTTP, and call again until they have an answer.
 
+use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -81,7 +82,8 @@ impl Call {
             self.body.len()
         );
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            // Writing to a string does not fail.
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         stream.write_all(format!("{head}\r\n{}", self.body).as_bytes())?;
         if rude {

@@ -74,7 +74,7 @@ impl Platform for Discord {
         "discord"
     }
 
-    fn configure(&self, setting: &mut Setting<'_>) {
+    fn configure(&self, setting: &mut Setting) {
         let (rooms, people): (Vec<String>, Vec<String>) = self
             .places
             .values()

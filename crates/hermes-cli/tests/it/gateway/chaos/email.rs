@@ -60,7 +60,7 @@ impl Platform for Email {
         "email"
     }
 
-    fn configure(&self, setting: &mut Setting<'_>) {
+    fn configure(&self, setting: &mut Setting) {
         let people: Vec<String> = self.talk.chats().into_iter().map(person).collect();
         setting.env("EMAIL_ADDRESS", &self.address);
         setting.env("EMAIL_PASSWORD", PASSWORD);

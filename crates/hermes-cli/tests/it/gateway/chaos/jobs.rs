@@ -86,7 +86,7 @@ impl Platform for Jobs {
         "jobs"
     }
 
-    fn configure(&self, _: &mut Setting<'_>) {}
+    fn configure(&self, _: &mut Setting) {}
 
     fn is_ready(&mut self, _: &TempHome) -> bool {
         if !self.made {

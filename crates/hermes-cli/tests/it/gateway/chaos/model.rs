@@ -67,12 +67,13 @@ fn answer(request: &RecordedRequest, effects: &str) -> Reply {
     }
     // A client whose request was cut asks once more what may be answered already.
     let again = numbered(&request.last_user_text(), "m ");
-    let open = match open.is_empty() {
-        true => again
-            .into_iter()
+    let open = if open.is_empty() {
+        let again = again.into_iter();
+        again
             .filter(|(chat, _)| api::CHATS.contains(chat))
-            .collect(),
-        false => open,
+            .collect()
+    } else {
+        open
     };
     let Some((chat, _)) = open.first() else {
         return Reply::text("nothing was asked");

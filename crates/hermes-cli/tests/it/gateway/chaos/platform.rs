@@ -1,5 +1,7 @@
 //! What a storm needs of a platform.
 
+use std::fmt::Write as _;
+
 use hermes_testkit::home::TempHome;
 use rand::rngs::SmallRng;
 use serde_json::Value;
@@ -7,15 +9,16 @@ use serde_json::Value;
 use super::talk::Tally;
 
 /// What a home is told before its gateway starts.
-pub(super) struct Setting<'a> {
-    pub(super) home: &'a TempHome,
+#[derive(Default)]
+pub(super) struct Setting {
     pub(super) config: Value,
     pub(super) env: String,
 }
 
-impl Setting<'_> {
+impl Setting {
     pub(super) fn env(&mut self, name: &str, value: impl std::fmt::Display) {
-        self.env.push_str(&format!("{name}={value}\n"));
+        // Writing to a string does not fail.
+        let _ = writeln!(self.env, "{name}={value}");
     }
 }
 
@@ -24,7 +27,7 @@ impl Setting<'_> {
 pub(super) trait Platform {
     fn name(&self) -> &'static str;
 
-    fn configure(&self, setting: &mut Setting<'_>);
+    fn configure(&self, setting: &mut Setting);
 
     /// Called while a first gateway lives in peace, until it says that the storm may begin.
     fn is_ready(&mut self, _home: &TempHome) -> bool {

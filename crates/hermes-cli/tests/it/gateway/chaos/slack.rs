@@ -108,7 +108,7 @@ impl Platform for Slack {
         "slack"
     }
 
-    fn configure(&self, setting: &mut Setting<'_>) {
+    fn configure(&self, setting: &mut Setting) {
         setting.config["slack"] = json!({"extra": {
             "base_url": self.fake.api_url(),
             "dm_top_level_threads_as_sessions": false,

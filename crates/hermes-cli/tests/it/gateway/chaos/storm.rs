@@ -1,6 +1,7 @@
 //! One home, one model, some platforms, and gateways that are killed one after the other.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -52,14 +53,13 @@ impl Storm {
             "platforms": {}
         });
         let mut setting = Setting {
-            home: &home,
             config,
             env: String::new(),
         };
         for platform in &platforms {
             platform.configure(&mut setting);
         }
-        let Setting { config, env, .. } = setting;
+        let Setting { config, env } = setting;
         home.config_json(&config).env_file(&env);
         Self {
             rng: SmallRng::seed_from_u64(seed),
@@ -222,19 +222,25 @@ impl Storm {
     }
 
     fn open(&self) -> Vec<String> {
-        let open = |one: &Box<dyn Platform>| -> Vec<String> {
-            let open = one.open().into_iter();
-            open.map(|what| format!("{}: {what}", one.name())).collect()
-        };
-        self.platforms.iter().flat_map(open).collect()
+        let mut open = Vec::new();
+        for platform in &self.platforms {
+            let name = platform.name();
+            open.extend(platform.open().iter().map(|what| format!("{name}: {what}")));
+        }
+        open
     }
 
     /// What people see where something is open.
     fn seen(&self, open: &[String]) -> String {
-        let concerned =
-            |one: &&Box<dyn Platform>| open.iter().any(|what| what.starts_with(one.name()));
-        let seen = |one: &Box<dyn Platform>| format!("{}: {:#}\n", one.name(), one.seen());
-        self.platforms.iter().filter(concerned).map(seen).collect()
+        let mut seen = String::new();
+        for platform in &self.platforms {
+            let name = platform.name();
+            if open.iter().any(|what| what.starts_with(name)) {
+                // Writing to a string does not fail.
+                let _ = writeln!(seen, "{name}: {:#}", platform.seen());
+            }
+        }
+        seen
     }
 
     /// Fails if anything was lost, doubled or out of order.

@@ -77,7 +77,7 @@ impl Platform for Webhook {
         "webhook"
     }
 
-    fn configure(&self, setting: &mut Setting<'_>) {
+    fn configure(&self, setting: &mut Setting) {
         let route = |prompt: &str, only: bool| {
             json!({
                 "secret": "INSECURE_NO_AUTH", "prompt": prompt, "deliver": "telegram",
