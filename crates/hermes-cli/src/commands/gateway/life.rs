@@ -267,12 +267,15 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
 /// No other gateway lives on this home, that is known by now. But a command that ran a job may be
 /// delivering what came of it: that takes seconds.
 async fn own(store: &Store) -> Result<Delivery, Failure> {
-    let end = tokio::time::Instant::now() + COMMANDS;
+    let (end, mut told) = (tokio::time::Instant::now() + COMMANDS, false);
     let (delivery, left) = loop {
         let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
         match owned.await {
             Ok(owned) => break owned,
-            Err(StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
+            Err(error @ StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::info!("not ready yet: {error}");
+                }
                 tokio::time::sleep(LOOK).await;
             }
             Err(error) => return Err(Failure::new(Exit::Busy, error.to_string())),

@@ -154,16 +154,24 @@ fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
     let town = Town::new();
     town.model.push_default(Reply::text("All is well."));
     town.job("digest");
-    // The command keeps delivery until its message is sent.
-    town.telegram
-        .fault("sendMessage", Fault::TooMany { retry_after: 3 }, 1);
-    let command = hermes(&town.home).args(["cron", "run", "digest"]).spawn();
+    // The command keeps delivery until it knows what became of its message.
+    town.telegram.fault("sendMessage", Fault::Hang, 1);
+    let mut command = hermes(&town.home).args(["cron", "run", "digest"]).spawn();
     let sending = town.telegram.wait_for(|one| one.calls("sendMessage") > 0);
     town.runtime.block_on(async {
         tokio::time::timeout(PATIENCE, sending).await.unwrap();
     });
-    let life = Life::begin(&town.home, &[]);
-    drop(hermes_testkit::process::finish(command).ok());
+    let mut life = Life::unready(&town.home, |program| program);
+    let log = town.home.join("logs/gateway.log");
+    let began = std::time::Instant::now();
+    while !std::fs::read_to_string(&log).is_ok_and(|log| log.contains("not ready yet")) {
+        assert!(began.elapsed() < PATIENCE, "it does not wait");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    command.kill().unwrap();
+    command.wait().unwrap();
+    assert!(life.says("READY=1"));
+    town.see("All is well.");
     drop(life.stop());
     assert_eq!(town.count("All is well."), 1);
 }
