@@ -44,11 +44,19 @@ impl Link {
     /// Hands a message over and waits until it is stored. `false`: it was not; it must not be
     /// acknowledged, and comes again later.
     pub async fn deliver(&self, message: Incoming) -> bool {
+        self.hand_over(message).await.is_some()
+    }
+
+    /// The same, and says whether it is new: `false` for one that was stored before.
+    pub async fn hand_over(&self, message: Incoming) -> Option<bool> {
         let (stored, done) = oneshot::channel();
         let arrival = Arrival { message, stored };
         tokio::select! {
-            () = self.cancel.cancelled() => false,
-            sent = self.arrivals.send(arrival) => sent.is_ok() && done.await.is_ok(),
+            () = self.cancel.cancelled() => None,
+            sent = self.arrivals.send(arrival) => match sent {
+                Ok(()) => done.await.ok(),
+                Err(_) => None,
+            },
         }
     }
 }
@@ -118,7 +126,8 @@ pub struct Hopeless(pub String);
 #[derive(Debug)]
 pub struct Arrival {
     pub message: Incoming,
-    pub stored: oneshot::Sender<()>,
+    /// Whether it is new.
+    pub stored: oneshot::Sender<bool>,
 }
 
 /// A message as a platform gave it.

@@ -39,7 +39,8 @@ impl<L: Ledger> Inbox<L> {
                 Ok(accepted) => {
                     // The platform may have given up waiting; it will bring the message again,
                     // and it will be recognised.
-                    let _ = arrival.stored.send(());
+                    let new = matches!(accepted, Accepted::New(_));
+                    let _ = arrival.stored.send(new);
                     if let Accepted::New(id) = accepted {
                         stored(id);
                     }

@@ -147,7 +147,7 @@ impl Life {
     /// The next message, stored.
     async fn next(&mut self) -> Incoming {
         let arrival = self.refuse().await;
-        arrival.stored.send(()).unwrap();
+        arrival.stored.send(true).unwrap();
         arrival.message
     }
 

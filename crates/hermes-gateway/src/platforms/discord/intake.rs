@@ -79,6 +79,8 @@ impl Lanes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Stored,
+    /// It was stored before.
+    Known,
     Ignored,
     /// We are stopping, and it is not stored.
     Stopped,
@@ -322,8 +324,10 @@ impl Intake<'_> {
     async fn store(&self, incoming: Incoming) -> Taken {
         let mut pause = Duration::from_millis(200);
         loop {
-            if self.link.deliver(incoming.clone()).await {
-                return Taken::Stored;
+            match self.link.hand_over(incoming.clone()).await {
+                Some(true) => return Taken::Stored,
+                Some(false) => return Taken::Known,
+                None => {}
             }
             tokio::select! {
                 () = self.link.cancel.cancelled() => return Taken::Stopped,

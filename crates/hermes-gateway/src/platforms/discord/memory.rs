@@ -163,12 +163,13 @@ impl Memory {
         self.state().behind.entry(channel.0).or_default();
     }
 
-    /// All that was missed in a channel is taken.
-    pub(super) fn caught_up(&self, channel: Id) {
+    /// All that was missed in a channel is taken. `true`: and in all others.
+    pub(super) fn caught_up(&self, channel: Id) -> bool {
         let mut state = self.state();
         if let Some(latest) = state.behind.remove(&channel.0).flatten() {
             state.saw(channel, latest);
         }
+        state.behind.is_empty()
     }
 
     pub(super) fn is_our_thread(&self, thread: &str) -> bool {

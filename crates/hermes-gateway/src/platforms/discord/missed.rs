@@ -102,7 +102,10 @@ pub(super) async fn read(intake: &Intake<'_>, channel: Id, after: Id, take: &Ato
             return;
         }
     }
-    shared.memory.caught_up(channel);
+    if shared.memory.caught_up(channel) {
+        // A life that is cut now need not be made good from before this one.
+        shared.memory.save().await;
+    }
 }
 
 async fn take_all(
@@ -137,7 +140,8 @@ async fn take_all(
                 found += 1;
                 take.fetch_sub(1, Ordering::Relaxed);
             }
-            Taken::Ignored => {}
+            // What an earlier life took does not count: it may not have lived to remember that.
+            Taken::Known | Taken::Ignored => {}
             Taken::Stopped => return Taken::Stopped,
         }
     }

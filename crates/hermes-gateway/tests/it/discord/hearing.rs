@@ -158,7 +158,7 @@ async fn an_interaction_is_answered_after_it_is_stored() {
     assert_eq!(arrival.message.text, "/model fast");
     assert_eq!(arrival.message.message_id, used.to_string());
     assert_eq!(scene.discord.answer(used), None);
-    arrival.stored.send(()).unwrap();
+    arrival.stored.send(true).unwrap();
     soon(
         scene
             .discord

@@ -43,7 +43,7 @@ async fn a_session_is_resumed_from_what_is_stored() {
     soon(scene.discord.until(|_| resumes(&scene).len() == 1)).await;
     // READY, GUILD_CREATE and "one" are safe; "two" is not.
     assert_eq!(resumes(&scene), [3]);
-    held.stored.send(()).unwrap();
+    held.stored.send(true).unwrap();
     // Again, because Discord was not told of it; the inbox knows it by its id.
     assert_eq!(bot.next().await.text, "two");
     assert_eq!(bot.next().await.text, "three");

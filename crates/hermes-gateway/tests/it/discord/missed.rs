@@ -76,6 +76,28 @@ async fn a_session_that_is_over_is_made_good_too() {
 }
 
 #[tokio::test]
+async fn what_an_earlier_life_took_does_not_count() {
+    let scene = Scene::with(json!({"missed_message_backfill": {"max_dispatches": 2}}));
+    let direct = scene.discord.direct(scene.ann);
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "hello");
+    bot.next().await;
+    bot.stop().await.unwrap();
+    remembered(&scene).await;
+    for number in 0..5 {
+        scene.discord.say(direct, scene.ann, &number.to_string());
+    }
+    let mut bot = scene.up().await;
+    for number in 0..5 {
+        // The first three were stored by a life that was killed before it could remember them.
+        let arrival = bot.arrival().await;
+        assert_eq!(arrival.message.text, number.to_string());
+        arrival.stored.send(number > 2).unwrap();
+    }
+    bot.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn it_is_bounded_and_can_be_switched_off() {
     let mut scene = Scene::with(json!({
         "missed_message_backfill": {"limit": 150, "max_dispatches": 120},

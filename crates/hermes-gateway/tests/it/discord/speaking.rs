@@ -241,7 +241,7 @@ async fn a_button_is_pressed() {
         ("ea:once:1", Some(id.clone()))
     );
     assert_eq!(arrival.message.text, "Once");
-    arrival.stored.send(()).unwrap();
+    arrival.stored.send(true).unwrap();
     soon(
         scene
             .discord

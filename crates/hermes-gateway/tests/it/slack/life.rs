@@ -119,7 +119,7 @@ impl Scene {
         let storing = task::spawn("inbox", async move {
             while let Some(arrival) = coming.recv().await {
                 let accepted = inbox.store(&arrival.message).await.unwrap();
-                let _ = arrival.stored.send(());
+                let _ = arrival.stored.send(true);
                 if matches!(accepted, Accepted::New(_)) {
                     tell.send(arrival.message).await.unwrap();
                 }

@@ -44,7 +44,7 @@ async fn nothing_is_acknowledged_before_it_is_stored() {
         (ts.clone(), &ts)
     );
     assert!(scene.slack.acks().is_empty());
-    second.stored.send(()).unwrap();
+    second.stored.send(true).unwrap();
     soon(scene.slack.wait_for(|slack| slack.acks().len() == 1)).await;
     cancel.cancel();
     soon(running).await.unwrap().unwrap().unwrap();

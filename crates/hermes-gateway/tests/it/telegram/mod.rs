@@ -92,7 +92,7 @@ impl Running {
     /// The next message, stored.
     async fn next(&mut self) -> Incoming {
         let arrival = self.arrival().await;
-        arrival.stored.send(()).unwrap();
+        arrival.stored.send(true).unwrap();
         arrival.message
     }
 

@@ -24,7 +24,7 @@ async fn a_message_is_confirmed_after_it_is_stored() {
     drop(arrival);
     let again = soon(running.arrival()).await;
     assert_eq!(telegram.pending(), 1);
-    again.stored.send(()).unwrap();
+    again.stored.send(true).unwrap();
     soon(telegram.wait_for(|telegram| telegram.pending() == 0)).await;
     let condition = soon(running.until(LinkState::Connected)).await;
     assert!(condition.received_at.is_some());
