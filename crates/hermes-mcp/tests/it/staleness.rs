@@ -50,6 +50,46 @@ async fn every_three_minutes_unless_told_otherwise() {
     assert_eq!(world.handle.counters().keepalive["ok"], count as u64);
 }
 
+/// Nobody calls for a day: every server is asked as often as its settings say, over the one
+/// connection that it had in the morning, and nothing piles up.
+#[tokio::test(start_paused = true)]
+async fn a_day_without_a_call_is_keepalives_and_nothing_else() {
+    const DAY: Duration = Duration::from_hours(24);
+    let world = World::ready().await;
+    let named = |name: &str, interval: u64| {
+        let mut settings = settings(name);
+        settings.keepalive_interval = seconds(interval);
+        settings
+    };
+    let (often, never) = (FakeServer::new(), FakeServer::new());
+    world.manager.apply(vec![
+        world.server.spec(settings("fake")),
+        often.spec(named("often", 60)),
+        never.spec(named("never", 0)),
+    ]);
+    sleep(seconds(10)).await;
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let servers = [(&world.server, 480), (&often, 1440), (&never, 0)];
+    let asked = |server: &FakeServer| (server.seen().count("probe"), server.seen().requests.len());
+    let before = (tasks(), servers.map(|(server, _)| asked(server)));
+    sleep(DAY).await;
+    assert_eq!(tasks(), before.0);
+    for ((server, expected), (probes, requests)) in servers.into_iter().zip(before.1) {
+        let now = asked(server);
+        let count = now.0 - probes;
+        assert!(
+            count.abs_diff(expected) <= 1 + expected / 50,
+            "{count} of {expected}"
+        );
+        assert_eq!(now.1 - requests, count, "nothing else was asked");
+        assert_eq!((server.connects(), server.seen().open_links), (1, 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_interval_has_a_floor() {
     let world = World::with(FakeServer::new(), with_interval(1)).up().await;
