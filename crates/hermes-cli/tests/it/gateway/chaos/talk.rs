@@ -115,16 +115,20 @@ impl Talk {
 fn answers(chat: i64, texts: &[String]) -> Vec<(u32, bool)> {
     let mut seen = Vec::new();
     for text in texts {
-        if text.ends_with(UNFINISHED) {
-            continue;
-        }
-        let marked = is_marked(text);
-        for (of, number) in answered(text) {
+        for (of, number) in seen_answered(text) {
             assert_eq!(of, chat, "another chat's: {text}");
-            seen.push((number, marked));
+            seen.push((number, is_marked(text)));
         }
     }
     seen
+}
+
+/// What a message on a screen answers.
+pub(super) fn seen_answered(text: &str) -> Vec<(i64, u32)> {
+    if text.ends_with(UNFINISHED) {
+        return Vec::new();
+    }
+    answered(text)
 }
 
 pub(super) fn is_marked(text: &str) -> bool {

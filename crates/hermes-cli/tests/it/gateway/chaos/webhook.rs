@@ -66,7 +66,8 @@ impl Webhook {
         let mut seen = Vec::new();
         for text in self.telegram.texts(HOOKS) {
             let marked = talk::is_marked(&text);
-            seen.extend(talk::answered(&text).into_iter().map(|one| (one, marked)));
+            let answered = talk::seen_answered(&text).into_iter();
+            seen.extend(answered.map(|one| (one, marked)));
         }
         seen
     }
@@ -132,7 +133,11 @@ impl Platform for Webhook {
         for (call, marked) in self.answers() {
             if !first.insert(call) {
                 tally.again += 1;
-                assert!(marked, "call {call:?} was answered twice without a word");
+                assert!(
+                    marked,
+                    "call {call:?} was answered twice without a word\n{:#}",
+                    self.seen()
+                );
             }
         }
         tally
