@@ -32,7 +32,7 @@ fn open(file: &Path) -> Engine {
 fn chat(engine: &Engine, turns: &[(&str, &str)]) -> Vec<u32> {
     let mut text = String::new();
     for (role, words) in turns {
-        text += &format!("<|im_start|>{role}\n{words}<|im_end|>\n");
+        text.extend(["<|im_start|>", role, "\n", words, "<|im_end|>\n"]);
     }
     text += "<|im_start|>assistant\n";
     engine.tokenizer().encode(&text, true)
