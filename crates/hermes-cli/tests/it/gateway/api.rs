@@ -125,7 +125,7 @@ fn a_weak_key_opens_nothing() {
 fn post(port: u16, path: &str, key: &str, body: &Value) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
+        .set_read_timeout(Some(Duration::from_mins(1)))
         .unwrap();
     let body = body.to_string();
     let head = format!(

@@ -59,10 +59,6 @@ fn namespaces() -> bool {
 }
 
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "a skipped test says so where the person looks"
-)]
 fn a_real_systemd_starts_reloads_and_revives_it() {
     if !namespaces() {
         eprintln!("SKIPPED(systemd): a_real_systemd_starts_reloads_and_revives_it");

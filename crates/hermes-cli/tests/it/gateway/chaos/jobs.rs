@@ -27,7 +27,7 @@ pub(super) struct Jobs {
     home: Rc<TempHome>,
     made: bool,
     hand: Option<Child>,
-    by_hand: usize,
+    times: usize,
 }
 
 impl Jobs {
@@ -37,12 +37,18 @@ impl Jobs {
             home: Rc::clone(home),
             made: false,
             hand: None,
-            by_hand: 0,
+            times: 0,
         }
     }
 
     fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
         hermes(&self.home).args(["cron"]).args(words).run().ok()
+    }
+
+    fn by_hand(&self) -> Child {
+        let program = hermes(&self.home).args(["cron", "run", NAME]);
+        // Who is killed does not clean up.
+        program.env("TMPDIR", self.home.work()).spawn()
     }
 
     /// Waits for whoever runs the job by hand.
@@ -108,11 +114,11 @@ impl Platform for Jobs {
 
     fn say(&mut self, _: &mut SmallRng) {
         let busy = |hand: &mut Child| matches!(hand.try_wait(), Ok(None));
-        if self.by_hand >= BY_HAND || self.hand.as_mut().is_some_and(busy) {
+        if self.times >= BY_HAND || self.hand.as_mut().is_some_and(busy) {
             return;
         }
-        self.by_hand += 1;
-        self.hand = Some(hermes(&self.home).args(["cron", "run", NAME]).spawn());
+        self.times += 1;
+        self.hand = Some(self.by_hand());
     }
 
     fn trouble(&mut self, _: &mut SmallRng) {
@@ -125,7 +131,7 @@ impl Platform for Jobs {
     }
 
     fn last_words(&mut self) {
-        self.hand = Some(hermes(&self.home).args(["cron", "run", NAME]).spawn());
+        self.hand = Some(self.by_hand());
         self.put_down(false);
     }
 

@@ -85,6 +85,8 @@ impl Storm {
             .args(["gateway", "run", "--force"])
             .env_clear()
             .envs(self.home.vars())
+            // Who is killed does not clean up.
+            .env("TMPDIR", self.home.work())
             .current_dir(self.home.work())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the log"))
