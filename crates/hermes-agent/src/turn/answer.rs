@@ -1,6 +1,6 @@
 //! Acts on the judgement of an answer.
 
-use hermes_core::event::{AgentEvent, TurnExit};
+use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use hermes_core::message::{AssistantMessage, FinishReason, Message};
 use hermes_core::model::{ErrorClass, ModelError, WireFormat};
 use hermes_core::usage::Usage;
@@ -35,6 +35,7 @@ impl Turn<'_> {
             after_tools: self.after_tools,
             earlier: self.earlier.as_deref(),
             intent_nudges: self.wants_intent_nudges(),
+            small: self.conv.client.info().small,
         });
         self.act(verdict, sampled).await
     }
@@ -48,6 +49,11 @@ impl Turn<'_> {
         } = sampled;
         let next = match verdict {
             Verdict::Tools => self.accept_calls(message).await?,
+            Verdict::LongEnough => {
+                let text = self.keep(message).await?;
+                self.notice(NoticeLevel::Info, words::LONG_ENOUGH).await;
+                return Ok(Next::Done(TurnExit::Answered, text));
+            }
             Verdict::Answer => {
                 let text = self.keep(message).await?;
                 return Ok(Next::Done(TurnExit::Answered, text));

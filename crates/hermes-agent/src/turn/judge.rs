@@ -34,6 +34,8 @@ pub(super) enum Verdict {
     Tools,
     /// This is the answer.
     Answer,
+    /// This is as much of the answer as is wanted.
+    LongEnough,
     /// Keep what is there and let the model go on.
     Continue {
         cut: bool,
@@ -68,6 +70,8 @@ pub(super) struct Facts<'a> {
     /// The text of the step before, if it ran nothing but housekeeping tools.
     pub earlier: Option<&'a str>,
     pub intent_nudges: bool,
+    /// The model is a small one: what it did not end by itself, it would not end in more room.
+    pub small: bool,
 }
 
 pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
@@ -82,6 +86,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
         return judge_empty(facts);
     }
     match message.finish {
+        Some(FinishReason::Length) if facts.small => Verdict::LongEnough,
         Some(FinishReason::Length) => go_on(facts, false),
         Some(FinishReason::Cut) | None => go_on(facts, true),
         Some(FinishReason::Incomplete) if facts.strikes.incomplete < INCOMPLETES => {
@@ -272,6 +277,7 @@ mod tests {
             after_tools,
             earlier: None,
             intent_nudges: false,
+            small: false,
         })
     }
 
@@ -309,6 +315,25 @@ mod tests {
             ..Strikes::default()
         };
         assert!(exits(&verdict(&cut, &strikes, false)));
+    }
+
+    #[test]
+    fn a_small_model_that_finds_no_end_is_not_given_more_room() {
+        let small = |message: &AssistantMessage| {
+            judge(&Facts {
+                message,
+                strikes: &Strikes::default(),
+                after_tools: false,
+                earlier: None,
+                intent_nudges: false,
+                small: true,
+            })
+        };
+        let rambling = text("and so on", FinishReason::Length);
+        assert_eq!(small(&rambling), Verdict::LongEnough);
+        // A broken connection is no fault of the model.
+        let broken = text("half", FinishReason::Cut);
+        assert_eq!(small(&broken), Verdict::Continue { cut: true });
     }
 
     #[test]
@@ -389,6 +414,7 @@ mod tests {
             after_tools: true,
             earlier: Some("Done."),
             intent_nudges: false,
+            small: false,
         });
         assert_eq!(verdict, Verdict::Earlier("Done.".into()));
     }
@@ -404,6 +430,7 @@ mod tests {
                 after_tools: false,
                 earlier: None,
                 intent_nudges: true,
+                small: false,
             })
         };
         assert_eq!(nudged(&message), Verdict::NudgeIntent);

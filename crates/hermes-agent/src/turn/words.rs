@@ -22,3 +22,7 @@ pub(super) const SKIPPED_GUARD: &str = "Not run: the turn was stopped because it
 pub(super) fn ended(why: &str) -> String {
     format!("[This turn ended without an answer: {why}]")
 }
+
+/// Told to the person, not to the model.
+pub(super) const LONG_ENOUGH: &str =
+    "The answer was stopped here: a small model seldom finds the end by itself.";

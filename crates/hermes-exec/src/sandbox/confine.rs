@@ -73,19 +73,22 @@ fn read_spec(json: &OsString) -> Result<Spec, String> {
 fn wait(spec: &Spec) -> Result<Option<Command>, String> {
     use super::fork::{Side, sibling};
     use super::order::{Letter, answer};
+    use super::prepared::Prepared;
 
     // Not in the session of whoever started us: what is typed there is not for us.
     let _ = setsid();
     filter(spec)?;
     let socket = std::io::stdin();
     let lost = |error: std::io::Error| format!("no order: {error}");
+    let mut rules = Prepared::default();
     while let Some(letter) = Letter::receive(&socket).map_err(lost)? {
+        rules.renew(&letter.files, spec.network);
         match sibling() {
             Ok(Side::Helper) => {}
             Ok(Side::Copy) => {
                 // One that nobody knows of must not run.
                 answer(&socket, rustix::process::getpid().as_raw_nonzero().get()).map_err(lost)?;
-                return become_it(spec, letter).map(Some);
+                return become_it(spec, letter, rules).map(Some);
             }
             Err(_) => answer(&socket, 0).map_err(lost)?,
         }
@@ -100,13 +103,15 @@ fn wait(_spec: &Spec) -> Result<Option<Command>, String> {
 
 /// What the command may do with files, and the command.
 #[cfg(target_os = "linux")]
-fn become_it(spec: &Spec, letter: super::order::Letter) -> Result<Command, String> {
+fn become_it(
+    spec: &Spec,
+    letter: super::order::Letter,
+    rules: super::prepared::Prepared,
+) -> Result<Command, String> {
     let order = letter.open().map_err(|error| format!("order: {error}"))?;
     begin(spec.session, order.terminal)?;
     std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
-    if let Some(files) = &order.files {
-        restrict(files, spec.network)?;
-    }
+    rules.enforce()?;
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear();
     command.envs(order.env.iter().map(|(name, value)| (name, value)));
@@ -138,13 +143,16 @@ fn adopt() {}
 
 #[cfg(target_os = "linux")]
 fn restrict(files: &Files, network: bool) -> Result<(), String> {
+    use super::kernel::{enforce, ruleset};
+
     // Without covers the rules permit less, never more.
-    if files.needs_covers() {
+    let rules = if files.needs_covers() {
         let files = files.clone().cover().unwrap_or_else(|(files, _)| files);
-        super::kernel::restrict(&files, network)
+        files.permissions().rules
     } else {
-        super::kernel::restrict(files, network)
-    }
+        files.permissions().rules
+    };
+    enforce(ruleset(&rules, network)?)
 }
 
 /// Resources and system calls; nothing can be mounted afterwards.

@@ -2,12 +2,12 @@
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::rules::{Access, Files};
+use super::rules::{Access, Rule};
 use super::spec::Limits;
 
 /// The newest rules we know how to write; an older kernel enforces those it knows.
@@ -22,8 +22,8 @@ pub(super) fn has_landlock() -> bool {
         .is_ok()
 }
 
-/// Restricts this process, for good.
-pub(super) fn restrict(files: &Files, network: bool) -> Result<(), String> {
+/// Rules that can be enforced.
+pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, String> {
     let text = |error: landlock::RulesetError| error.to_string();
     let handled = AccessFs::from_all(KNOWN);
     let mut ruleset = Ruleset::default()
@@ -44,7 +44,7 @@ pub(super) fn restrict(files: &Files, network: bool) -> Result<(), String> {
     created = created
         .add_rule(PathBeneath::new(root, everywhere))
         .map_err(text)?;
-    for rule in files.rules() {
+    for rule in rules {
         // Gone since it was listed, or not for us: then there is nothing to permit.
         let Ok(fd) = PathFd::new(&rule.path) else {
             continue;
@@ -57,7 +57,14 @@ pub(super) fn restrict(files: &Files, network: bool) -> Result<(), String> {
             .add_rule(PathBeneath::new(fd, rights))
             .map_err(text)?;
     }
-    let status = created.restrict_self().map_err(text)?;
+    Ok(created)
+}
+
+/// Restricts this process, for good.
+pub(super) fn enforce(ruleset: RulesetCreated) -> Result<(), String> {
+    let status = ruleset
+        .restrict_self()
+        .map_err(|error| error.to_string())?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("the kernel did not enforce the Landlock rules".to_owned());
     }

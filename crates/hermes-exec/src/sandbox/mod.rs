@@ -23,9 +23,12 @@ mod masks;
 #[cfg(target_os = "linux")]
 mod order;
 mod places;
+#[cfg(target_os = "linux")]
+mod prepared;
 mod rules;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod seen;
 mod spec;
 
 use std::ffi::{OsStr, OsString};
@@ -355,7 +358,8 @@ impl Confine for Sandbox {
         };
         Ok(Some(Ahead {
             helper,
-            order: order::Order::new(launch.clone(), files).bytes(),
+            order: order::Order::new(launch.clone())
+                .bytes(files.map(rules::Files::condensed).as_ref()),
         }))
     }
 

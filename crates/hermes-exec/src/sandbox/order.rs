@@ -1,5 +1,6 @@
-//! What a waiting helper is told over the socket that is its standard input: a length, then JSON; with the
-//! first byte of it come the three streams of the command. The answer is the number of its process.
+//! What a waiting helper is told over the socket that is its standard input: two lengths, then the rules
+//! for files and the command, as JSON; with the first byte come the three streams of the command. The
+//! answer is the number of its process.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,11 +25,10 @@ pub(super) struct Order {
     pub(super) cwd: Bytes,
     /// Standard input is a terminal that becomes the controlling one.
     pub(super) terminal: bool,
-    pub(super) files: Option<Files>,
 }
 
 impl Order {
-    pub(super) fn new(launch: Launch, files: Option<Files>) -> Self {
+    pub(super) fn new(launch: Launch) -> Self {
         Self {
             program: launch.program.into(),
             args: launch.args.into_iter().map(Bytes::from).collect(),
@@ -39,21 +39,24 @@ impl Order {
                 .collect(),
             cwd: launch.cwd.into_os_string().into(),
             terminal: launch.terminal,
-            files,
         }
     }
 
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        // A structure of strings, numbers and lists cannot fail to be written.
+    /// To be sent; `None`: it may do with files what it wants.
+    pub(super) fn bytes(&self, files: Option<&Files>) -> Vec<u8> {
+        // Structures of strings, numbers and lists cannot fail to be written.
+        let files = files.map(|files| serde_json::to_vec(files).unwrap_or_default());
+        let files = files.unwrap_or_default();
         let json = serde_json::to_vec(self).unwrap_or_default();
-        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(json);
-        bytes
+        let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
+        [lengths.as_flattened(), &files, &json].concat()
     }
 }
 
 /// An order as it came, not yet read: only the process that it is for looks into it.
 pub(super) struct Letter {
+    /// The rules for files; empty where there are none.
+    pub(super) files: Vec<u8>,
     json: Vec<u8>,
     /// Input, output, errors.
     streams: [OwnedFd; 3],
@@ -64,21 +67,28 @@ impl Letter {
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let socket = socket.as_fd();
         let mut streams = Vec::new();
-        let mut length = [0; 8];
-        if !fill(socket, &mut length, &mut streams)? {
+        let mut lengths = [[0; 8]; 2];
+        if !fill(socket, lengths.as_flattened_mut(), &mut streams)? {
             return Ok(None);
         }
-        let length = u64::from_le_bytes(length);
-        if length > MAX {
-            return Err(io::Error::other("it is too long"));
-        }
-        let mut json = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        if !fill(socket, &mut json, &mut streams)? {
-            return Ok(None);
+        let [mut files, mut json] = [Vec::new(), Vec::new()];
+        for (part, length) in [&mut files, &mut json].into_iter().zip(lengths) {
+            let length = u64::from_le_bytes(length);
+            if length > MAX {
+                return Err(io::Error::other("it is too long"));
+            }
+            part.resize(usize::try_from(length).map_err(io::Error::other)?, 0);
+            if !fill(socket, part, &mut streams)? {
+                return Ok(None);
+            }
         }
         let streams = <[OwnedFd; 3]>::try_from(streams)
             .map_err(|_| io::Error::other("its streams are missing"))?;
-        Ok(Some(Self { json, streams }))
+        Ok(Some(Self {
+            files,
+            json,
+            streams,
+        }))
     }
 
     /// What it says; from now on its streams are ours.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::places::Private;
+use super::seen::Seen;
 
 /// Devices that commands use; the disks and memory that lie beside them are not for them.
 const DEVICES: &[&str] = &[
@@ -52,40 +53,63 @@ pub(super) struct Rule {
     pub(super) is_dir: bool,
 }
 
+/// What files permit at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Permissions {
+    pub(super) rules: Vec<Rule>,
+    /// What decided it.
+    pub(super) seen: Vec<Seen>,
+}
+
 impl Files {
     /// The permissions, looked up now. What cannot be looked at gets none.
-    pub(super) fn rules(&self) -> Vec<Rule> {
-        let mut rules = Vec::with_capacity(128);
-        self.grant(Path::new("/"), true, Access::Read, &mut rules);
+    pub(super) fn permissions(&self) -> Permissions {
+        let mut all = Permissions {
+            rules: Vec::with_capacity(128),
+            seen: vec![Seen::listed(Path::new("/dev"))],
+        };
+        self.grant(Path::new("/"), true, Access::Read, &mut all);
         for place in &self.writable {
+            all.seen.push(Seen::place(place));
             if let Ok(metadata) = place.metadata() {
-                self.grant(place, metadata.is_dir(), Access::Write, &mut rules);
+                self.grant(place, metadata.is_dir(), Access::Write, &mut all);
             }
         }
         for device in DEVICES.iter().map(Path::new) {
             if let Ok(metadata) = device.metadata() {
-                rules.push(Rule {
+                all.rules.push(Rule {
                     path: device.to_owned(),
                     access: Access::Device,
                     is_dir: metadata.is_dir(),
                 });
             }
         }
-        rules
+        all
     }
 
-    fn grant(&self, path: &Path, is_dir: bool, access: Access, rules: &mut Vec<Rule>) {
+    /// Without writable places below others, where nothing is hidden below any of them.
+    pub(super) fn condensed(mut self) -> Self {
+        let all = self.writable.clone();
+        let within = |place: &Path, outer: &Path| place != outer && place.starts_with(outer);
+        self.writable
+            .retain(|place| !all.iter().any(|outer| within(place, outer)));
+        self
+    }
+
+    fn grant(&self, path: &Path, is_dir: bool, access: Access, all: &mut Permissions) {
         if path == Path::new("/dev") || self.unreadable.iter().any(|hidden| hidden == path) {
             return;
         }
         if !is_dir || !self.must_descend(path, access) {
-            rules.push(Rule {
+            all.rules.push(Rule {
                 path: path.to_owned(),
                 access,
                 is_dir,
             });
             return;
         }
+        // Noted before it is looked into: what changes meanwhile is found out.
+        all.seen.push(Seen::listed(path));
         let shared = self
             .private
             .iter()
@@ -119,7 +143,7 @@ impl Files {
             if access == Access::Write && is_home && name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
-            self.grant(&path, kind.is_dir(), access, rules);
+            self.grant(&path, kind.is_dir(), access, all);
         }
     }
 

@@ -111,7 +111,8 @@ fn tree() -> (tempfile::TempDir, PathBuf) {
 
 fn granted(files: &Files, access: Access, below: &Path) -> BTreeSet<String> {
     files
-        .rules()
+        .permissions()
+        .rules
         .into_iter()
         .filter(|rule| rule.access == access)
         .filter_map(|rule| {

@@ -238,6 +238,32 @@ async fn what_came_since_it_was_started_is_there() {
 }
 
 #[tokio::test]
+async fn rules_that_served_before_fit_what_is_there_now() {
+    let Some(place) = confined("rules_that_served_before_fit_what_is_there_now") else {
+        return;
+    };
+    let work = place.path.join("work");
+    let secret = place.path.join("home/.hermes/.env");
+    for round in 0..3 {
+        place.run("true", &work).await;
+        // Another directory of the same name is the workspace.
+        std::fs::rename(&work, place.path.join(format!("was-{round}"))).unwrap();
+        std::fs::create_dir(&work).unwrap();
+        let text = place.run("echo mine > made && cat made", &work).await;
+        assert_eq!(text, "mine\n");
+        let before = format!("{{ echo >../was-{round}/more; }} 2>/dev/null || echo refused");
+        assert_eq!(place.run(&before, &work).await, "refused\n");
+        // A secret that came since, and one that came in its place.
+        std::fs::write(place.path.join("home/.hermes/next"), "key").unwrap();
+        std::fs::rename(place.path.join("home/.hermes/next"), &secret).unwrap();
+        let text = place
+            .run("cat ../home/.hermes/.env 2>&1 | grep -c denied", &work)
+            .await;
+        assert_eq!(text, "1\n");
+    }
+}
+
+#[tokio::test]
 async fn a_confined_command_prepares_nothing_for_one_without_limits() {
     let test = "a_confined_command_prepares_nothing_for_one_without_limits";
     let Some(place) = confined(test) else {
