@@ -264,9 +264,12 @@ pub(crate) fn podman(test: &str) -> Option<Podman> {
         dir,
         _lock: lock,
     };
+    // Detached: what a container leaves behind by itself is not seen to by an unpacked podman, which
+    // waits long for it.
     let works = podman
         .run(&["import", &image.display().to_string(), IMAGE])
-        .and_then(|_| podman.run(&["run", "--rm", IMAGE, "true"]));
+        .and_then(|_| podman.run(&["run", "-d", IMAGE, "sleep", "1000"]))
+        .and_then(|id| podman.run(&["rm", "-f", "-t", "0", &id]));
     match works {
         Ok(_) => Some(podman),
         Err(why) => {
