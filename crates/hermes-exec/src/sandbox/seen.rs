@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 /// File systems keep the time of a change in steps: what changed a moment ago may change again and show
 /// the same time.
-const STEP: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
