@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use hermes_core::task;
 use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, sendmsg,
+    shutdown,
 };
 use rustix::process::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -163,12 +164,12 @@ impl Waiting {
     fn give_up(&self) -> i32 {
         tracing::warn!("the helper of commands does not answer");
         let mut answer = [0; 4];
-        match shutdown(&self.socket, Shutdown::Read) {
-            Ok(()) => match self.socket.try_read(&mut answer) {
-                Ok(4) => i32::from_le_bytes(answer),
-                _ => 0,
-            },
-            Err(_) => 0,
+        // Asked of the kernel itself: what the runtime knows may be older.
+        let read = shutdown(&self.socket, Shutdown::Read)
+            .and_then(|()| recv(&self.socket, &mut answer, RecvFlags::DONTWAIT));
+        match read {
+            Ok((_, 4)) => i32::from_le_bytes(answer),
+            _ => 0,
         }
     }
 }

@@ -77,6 +77,10 @@ fn wait(spec: &Spec) -> Result<Option<Command>, String> {
 
     // Not in the session of whoever started us: what is typed there is not for us.
     let _ = setsid();
+    // No command may stop whoever starts the next.
+    let mut spec = spec.clone();
+    spec.guard.push(std::process::id());
+    let spec = &spec;
     filter(spec)?;
     let socket = std::io::stdin();
     let lost = |error: std::io::Error| format!("no order: {error}");

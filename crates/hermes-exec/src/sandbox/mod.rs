@@ -195,6 +195,7 @@ pub struct Sandbox {
     posture: Posture,
     bwrap: Option<PathBuf>,
     private: Vec<Private>,
+    known: places::Known,
 }
 
 impl Sandbox {
@@ -255,6 +256,7 @@ impl Sandbox {
             posture,
             bwrap,
             private,
+            known: places::Known::default(),
         }
     }
 
@@ -267,7 +269,7 @@ impl Sandbox {
         if self.posture.active == Tier::None && !self.posture.refuses {
             return Confinement::Off;
         }
-        let places = places::writable(cwd, &self.settings);
+        let places = places::writable(cwd, &self.settings, &self.known);
         Confinement::Workspace {
             writable: places,
             unreadable: self.settings.unreadable.clone(),

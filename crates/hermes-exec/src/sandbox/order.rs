@@ -44,9 +44,9 @@ impl Order {
 
     /// To be sent; `None`: it may do with files what it wants.
     pub(super) fn bytes(&self, files: Option<&Files>) -> Vec<u8> {
-        // Structures of strings, numbers and lists cannot fail to be written.
-        let files = files.map(|files| serde_json::to_vec(files).unwrap_or_default());
-        let files = files.unwrap_or_default();
+        // Structures of strings, numbers and lists cannot fail to be written. Nothing at all would not
+        // be taken for "no rules": those are said.
+        let files = serde_json::to_vec(&files).unwrap_or_default();
         let json = serde_json::to_vec(self).unwrap_or_default();
         let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
         [lengths.as_flattened(), &files, &json].concat()
@@ -55,7 +55,7 @@ impl Order {
 
 /// An order as it came, not yet read: only the process that it is for looks into it.
 pub(super) struct Letter {
-    /// The rules for files; empty where there are none.
+    /// The rules for files, or that there are none.
     pub(super) files: Vec<u8>,
     json: Vec<u8>,
     /// Input, output, errors.

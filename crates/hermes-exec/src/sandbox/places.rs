@@ -1,8 +1,8 @@
 //! Which directories a command may write to, and what of our homes it may read.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Settings;
 
@@ -56,7 +56,7 @@ const CACHES: &[&str] = &[
 ];
 
 /// A directory of which only some entries may be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Private {
     pub(super) dir: PathBuf,
     pub(super) shared: Vec<String>,
@@ -83,10 +83,42 @@ pub(super) fn canonical(path: &Path) -> PathBuf {
     }
 }
 
+/// Where places led when they were first looked at. A command that may write to one must not decide what
+/// the next may write to, by a link in its place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known(Arc<Mutex<HashMap<PathBuf, PathBuf>>>);
+
+/// Further places are looked at each time.
+const KNOWN: usize = 4096;
+
+impl Known {
+    /// Where the place lies. `None`: it leads elsewhere than it did.
+    fn real(&self, place: &Path) -> Option<PathBuf> {
+        let real = canonical(place);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(place) {
+            Some(was) if *was == real => {}
+            Some(was) => {
+                let (place, was) = (place.display(), was.display());
+                tracing::warn!("{place} no longer leads to {was}: it cannot be written to");
+                return None;
+            }
+            None if known.len() < KNOWN => {
+                known.insert(place.to_owned(), real.clone());
+            }
+            None => {}
+        }
+        Some(real)
+    }
+}
+
 /// Where a command that starts in `cwd` may write, sorted.
-pub(super) fn writable(cwd: &Path, settings: &Settings) -> Vec<PathBuf> {
+pub(super) fn writable(cwd: &Path, settings: &Settings, known: &Known) -> Vec<PathBuf> {
     let home = settings.user_home.as_deref().map(canonical);
-    let mut places: Vec<PathBuf> = workspace(cwd, home.as_deref()).into_iter().collect();
+    let workspace = known
+        .real(cwd)
+        .and_then(|cwd| workspace(&cwd, home.as_deref()));
+    let mut places: Vec<PathBuf> = workspace.into_iter().collect();
     places.extend(["/tmp", "/var/tmp"].map(PathBuf::from));
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| Path::new(dir).is_absolute()) {
         places.push(dir.into());
@@ -99,7 +131,7 @@ pub(super) fn writable(cwd: &Path, settings: &Settings) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = places
         .iter()
         .filter(|place| place.exists())
-        .filter_map(|place| place.canonicalize().ok())
+        .filter_map(|place| known.real(place))
         .filter(|place| place.parent().is_some())
         .collect();
     places.sort();

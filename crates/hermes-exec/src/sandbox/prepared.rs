@@ -12,6 +12,7 @@ use super::seen::Seen;
 pub(super) struct Prepared {
     /// What they were made of, as it came.
     files: Vec<u8>,
+    /// `None`: there are no rules.
     made: Option<Result<Made, String>>,
 }
 
@@ -23,10 +24,10 @@ struct Made {
 impl Prepared {
     /// Makes rules for these files, unless those at hand are still right.
     pub(super) fn renew(&mut self, files: &[u8], network: bool) {
-        if self.files == files && self.is_current() {
+        if !files.is_empty() && self.files == files && self.is_current() {
             return;
         }
-        self.made = (!files.is_empty()).then(|| make(files, network));
+        self.made = make(files, network).transpose();
         files.clone_into(&mut self.files);
     }
 
@@ -47,11 +48,14 @@ impl Prepared {
     }
 }
 
-fn make(files: &[u8], network: bool) -> Result<Made, String> {
-    let files: Files = serde_json::from_slice(files).map_err(|error| error.to_string())?;
+fn make(files: &[u8], network: bool) -> Result<Option<Made>, String> {
+    let files: Option<Files> = serde_json::from_slice(files).map_err(|error| error.to_string())?;
+    let Some(files) = files else {
+        return Ok(None);
+    };
     let permissions = files.permissions();
-    Ok(Made {
+    Ok(Some(Made {
         ruleset: ruleset(&permissions.rules, network)?,
         seen: permissions.seen,
-    })
+    }))
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::places::Private;
 use super::seen::Seen;
+use super::spec::Bytes;
 
 /// Devices that commands use; the disks and memory that lie beside them are not for them.
 const DEVICES: &[&str] = &[
@@ -29,7 +30,7 @@ const DEVICES: &[&str] = &[
 
 /// What a command may do with files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "Wire", into = "Wire")]
 pub(super) struct Files {
     pub(super) writable: Vec<PathBuf>,
     pub(super) unreadable: Vec<PathBuf>,
@@ -37,6 +38,48 @@ pub(super) struct Files {
     /// The person's directory. When it is itself writable, its hidden entries (keys, shell start
     /// files) are not.
     pub(super) user_home: Option<PathBuf>,
+}
+
+/// The same for the way to the helper: a path need not be text.
+#[derive(Clone, Serialize, Deserialize)]
+struct Wire {
+    writable: Vec<Bytes>,
+    unreadable: Vec<Bytes>,
+    private: Vec<(Bytes, Vec<String>)>,
+    user_home: Option<Bytes>,
+}
+
+impl From<Files> for Wire {
+    fn from(files: Files) -> Self {
+        let bytes = |path: PathBuf| Bytes::from(path.into_os_string());
+        let private = files.private.into_iter();
+        Self {
+            writable: files.writable.into_iter().map(bytes).collect(),
+            unreadable: files.unreadable.into_iter().map(bytes).collect(),
+            private: private
+                .map(|private| (bytes(private.dir), private.shared))
+                .collect(),
+            user_home: files.user_home.map(bytes),
+        }
+    }
+}
+
+impl From<Wire> for Files {
+    fn from(wire: Wire) -> Self {
+        let path = |bytes: Bytes| PathBuf::from(bytes.as_ref());
+        let private = wire.private.into_iter();
+        Self {
+            writable: wire.writable.into_iter().map(path).collect(),
+            unreadable: wire.unreadable.into_iter().map(path).collect(),
+            private: private
+                .map(|(dir, shared)| Private {
+                    dir: path(dir),
+                    shared,
+                })
+                .collect(),
+            user_home: wire.user_home.map(path),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// File systems keep the time of a change in steps: what changed a moment ago may change again and show
-/// the same time.
+/// the same time. Some know whole seconds only.
 const STEP: Duration = Duration::from_millis(20);
+const LARGE_STEP: Duration = Duration::from_secs(2);
+
+const NANOS: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
@@ -37,7 +40,9 @@ impl Seen {
         let found = path.metadata().ok();
         let changed = found.as_ref().map(change);
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let latest = since.saturating_sub(STEP).as_nanos();
+        let whole = changed.is_some_and(|changed| changed % NANOS == 0);
+        let step = if whole { LARGE_STEP } else { STEP };
+        let latest = since.saturating_sub(step).as_nanos();
         Self {
             path: path.to_owned(),
             what: found.as_ref().map(identity),
@@ -60,7 +65,7 @@ fn identity(found: &Metadata) -> (u64, u64) {
 
 /// The kernel alone sets this time.
 fn change(found: &Metadata) -> i128 {
-    i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
+    i128::from(found.ctime()) * NANOS + i128::from(found.ctime_nsec())
 }
 
 #[cfg(test)]

@@ -264,6 +264,52 @@ async fn rules_that_served_before_fit_what_is_there_now() {
 }
 
 #[tokio::test]
+async fn a_directory_whose_name_is_no_text_is_a_workspace_like_any_other() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let test = "a_directory_whose_name_is_no_text_is_a_workspace_like_any_other";
+    let Some(place) = confined(test) else {
+        return;
+    };
+    let work = place.path.join(std::ffi::OsStr::from_bytes(b"w\xe4rk"));
+    std::fs::create_dir(&work).unwrap();
+    let script = "echo mine > made && cat made; { echo > ../home/evil; } 2>/dev/null || echo refused";
+    assert_eq!(place.run(script, &work).await, "mine\nrefused\n");
+}
+
+#[tokio::test]
+async fn a_link_in_place_of_the_workspace_opens_nothing() {
+    let Some(place) = confined("a_link_in_place_of_the_workspace_opens_nothing") else {
+        return;
+    };
+    let repo = place.path.join("work");
+    std::fs::create_dir_all(repo.join(".git")).unwrap();
+    std::fs::create_dir_all(place.path.join("home/.ssh")).unwrap();
+    let start = repo.join("sub");
+    std::fs::create_dir(&start).unwrap();
+    let swap = format!(
+        "cd .. && mv sub was && ln -s {}/home/.ssh sub && echo swapped",
+        place.path.display()
+    );
+    assert_eq!(place.run(&swap, &start).await, "swapped\n");
+    let script = "{ echo key > authorized_keys; } 2>/dev/null || echo refused";
+    assert_eq!(place.run(script, &start).await, "refused\n");
+    assert!(!place.path.join("home/.ssh/authorized_keys").exists());
+}
+
+#[tokio::test]
+async fn a_confined_command_cannot_stop_the_helper() {
+    let Some(place) = confined("a_confined_command_cannot_stop_the_helper") else {
+        return;
+    };
+    let work = place.path.join("work");
+    place.run("true", &work).await;
+    let pid = helper().await;
+    let script = format!("kill -STOP {pid} 2>/dev/null || echo refused");
+    assert_eq!(place.run(&script, &work).await, "refused\n");
+}
+
+#[tokio::test]
 async fn a_confined_command_prepares_nothing_for_one_without_limits() {
     let test = "a_confined_command_prepares_nothing_for_one_without_limits";
     let Some(place) = confined(test) else {

@@ -283,8 +283,13 @@ impl Program<'_> {
             Mode::Project => self.deps.workspaces.cwd(&self.cx.session, &self.cx.cwd),
             Mode::Strict => own.to_owned(),
         };
+        // Its workspace is where the session began, wherever it has gone since.
+        let workspace = match self.deps.mode {
+            Mode::Project => &self.cx.cwd,
+            Mode::Strict => own,
+        };
         let confinement = match &self.deps.sandbox {
-            Some(sandbox) => sandbox.confinement(&cwd),
+            Some(sandbox) => sandbox.confinement(workspace),
             None => Confinement::Off,
         };
         (cwd, confinement)
