@@ -17,6 +17,7 @@ use super::outcome::{Verdict, chat_usage};
 use super::place::Place;
 use super::reply::Told;
 use super::sse::{self, Frames};
+use super::tape::{self, Ending, Recorded};
 use super::threads::Mark;
 use super::turn::{Outcome, Step, Turn};
 use super::{Shared, State, reply};
@@ -52,16 +53,6 @@ pub(super) async fn create(
         key: named.key.clone(),
         mark,
     };
-    if stream {
-        let Place {
-            opening,
-            input,
-            mark,
-        } = place(&state).await?;
-        let completion = completion(&state, mark);
-        let turn = Turn::begin(&state, ticket, opening, input).await?;
-        return Ok(streamed(state, completion, turn, usage));
-    }
     let asked = Asked::read(&headers, "chat", &body.0)?;
     let Place {
         opening,
@@ -69,12 +60,24 @@ pub(super) async fn create(
         mark,
     } = place(&state).await?;
     let completion = completion(&state, mark);
+    let shared = Arc::clone(&state);
+    if stream {
+        let session = opening.id.clone();
+        let begin = async move {
+            let turn = Turn::begin(&shared, ticket, opening, input).await?;
+            Ok(streamed(shared, completion, turn, usage))
+        };
+        return match asked {
+            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            None => begin.await.map(sse::with_headers),
+        };
+    }
     let Some(asked) = asked else {
         let turn = Turn::begin(&state, ticket, opening, input).await?;
         let told = whole(&state, &completion, &turn.finish().await)?;
         return Ok(told.response());
     };
-    let (shared, session) = (Arc::clone(&state), opening.id.clone());
+    let session = opening.id.clone();
     let work = async move {
         let turn = Turn::begin(&shared, ticket, opening, input).await?;
         whole(&shared, &completion, &turn.finish().await)
@@ -135,22 +138,23 @@ impl Completion {
 }
 
 /// The answer as it is written.
-fn streamed(state: Arc<State>, completion: Completion, turn: Turn, usage: bool) -> Response {
-    let session = turn.session().to_owned();
-    let key = completion.key.clone();
-    let mut response = sse::response(Stream {
+fn streamed(
+    state: Arc<State>,
+    completion: Completion,
+    turn: Turn,
+    usage: bool,
+) -> (Stream, tape::Headers) {
+    let headers = reply::session_headers(turn.session(), completion.key.as_deref());
+    let stream = Stream {
         state,
         completion,
         turn: Some(turn),
         usage,
         begun: false,
         told: String::new(),
-    });
-    reply::set(&mut response, reply::SESSION_ID, &session);
-    if let Some(key) = key {
-        reply::set(&mut response, reply::SESSION_KEY, &key);
-    }
-    response
+        ending: Ending::default(),
+    };
+    (stream, headers)
 }
 
 struct Stream {
@@ -161,6 +165,13 @@ struct Stream {
     usage: bool,
     begun: bool,
     told: String,
+    ending: Ending,
+}
+
+impl Recorded for Stream {
+    fn ending(&self) -> Ending {
+        self.ending
+    }
 }
 
 #[derive(Serialize)]
@@ -271,6 +282,7 @@ impl Stream {
             self.text(frames, &outcome.untold);
         }
         let verdict = Verdict::of(outcome);
+        self.ending = Ending::of(&verdict, !self.told.trim().is_empty());
         if verdict.complete() || !self.told.trim().is_empty() {
             let told = std::mem::take(&mut self.told);
             self.completion.remember(&self.state, outcome, &told);

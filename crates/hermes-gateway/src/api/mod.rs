@@ -10,7 +10,7 @@
 //! | `turn`, `tell`, `outcome` | one turn: begun, followed, told |
 //! | `chat`, `responses`, `runs` | the three ways to have one |
 //! | `sessions`, `jobs`, `about`, `health` | what there is |
-//! | `sse`, `reply`, `error`, `once` | how answers leave |
+//! | `sse`, `reply`, `error`, `once`, `tape` | how answers leave |
 
 mod about;
 mod admit;
@@ -32,6 +32,7 @@ pub(crate) mod server;
 mod sessions;
 mod settings;
 mod sse;
+mod tape;
 mod tell;
 mod threads;
 mod turn;
@@ -132,6 +133,7 @@ impl ApiServer {
             work: self.work,
             threads: Threads::default(),
             once: Once::default(),
+            tapes: tape::Tapes::default(),
             life: names::fresh("", 16),
             stored: responses::Stored::default(),
             runs: runs::Runs::default(),
@@ -151,6 +153,7 @@ struct State {
     work: Work,
     threads: Threads,
     once: Once<Arc<reply::Told>>,
+    tapes: tape::Tapes,
     /// Names this life of the server in what it stores.
     life: String,
     stored: responses::Stored,

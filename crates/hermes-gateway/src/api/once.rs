@@ -59,6 +59,10 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// `scope`: the same key means something else elsewhere.
     pub(super) fn read(
         headers: &HeaderMap,
@@ -74,9 +78,17 @@ impl Asked {
             return Err(ApiError::bad(message).code("invalid_idempotency_key"));
         }
         let mut hash = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        // The same words in another conversation are another request.
+        for name in [reply::SESSION_ID, reply::SESSION_KEY] {
+            part(headers.get(name).map_or(b"", |value| value.as_bytes()));
+        }
         for (name, value) in body {
-            hash.update(name.as_bytes());
-            hash.update(value.to_string().as_bytes());
+            part(name.as_bytes());
+            part(value.to_string().as_bytes());
         }
         Ok(Some(Self {
             key: format!("{scope}\n{key}"),
@@ -126,7 +138,10 @@ async fn noted(
     let ours = state.cancel.is_cancelled() && !told.as_ref().is_ok_and(|told| told.complete);
     if !ours {
         let answer = told.as_ref().ok().map(|told| json!(told));
-        store.end_request(&key, answer.as_ref()).await?;
+        // It is done: whoever asks again in this life must get this answer, stored or not.
+        if let Err(error) = store.end_request(&key, answer.as_ref()).await {
+            tracing::warn!("an answer is not kept for the next start: {error}");
+        }
     }
     told.map(Arc::new)
 }

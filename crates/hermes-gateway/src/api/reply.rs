@@ -38,6 +38,21 @@ pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
+/// Which conversation it is.
+pub(super) fn session_headers(session: &str, key: Option<&str>) -> Vec<(String, String)> {
+    let id = (SESSION_ID.to_string(), session.to_owned());
+    let key = key.map(|key| (SESSION_KEY.to_string(), key.to_owned()));
+    std::iter::once(id).chain(key).collect()
+}
+
+pub(super) fn set_all(response: &mut Response, headers: &[(String, String)]) {
+    for (name, value) in headers {
+        if let Ok(name) = HeaderName::try_from(name.as_str()) {
+            set(response, name, value);
+        }
+    }
+}
+
 /// A whole answer, as it can be kept and told again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Told {
@@ -76,11 +91,7 @@ impl Told {
     pub(super) fn response(&self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
         let mut response = json(status, &self.body);
-        for (name, value) in &self.headers {
-            if let Ok(name) = HeaderName::try_from(name.as_str()) {
-                set(&mut response, name, value);
-            }
-        }
+        set_all(&mut response, &self.headers);
         response
     }
 }

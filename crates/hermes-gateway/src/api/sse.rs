@@ -10,6 +10,8 @@ use axum::response::Response;
 use futures_util::stream;
 use serde::Serialize;
 
+use super::reply;
+
 /// A sign of life where nothing is to be told, so that nobody on the way hangs up.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 const ALIVE: &[u8] = b": keepalive\n\n";
@@ -51,6 +53,10 @@ impl Frames {
         self.0.extend_from_slice(bytes);
     }
 
+    pub(super) fn written(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -64,6 +70,13 @@ impl Frames {
         }
         self.0.extend_from_slice(b"\n\n");
     }
+}
+
+/// The answer that tells what a source has, with headers of its own.
+pub(super) fn with_headers((source, headers): (impl Source, Vec<(String, String)>)) -> Response {
+    let mut response = response(source);
+    reply::set_all(&mut response, &headers);
+    response
 }
 
 /// The answer that tells what `source` has. When the client goes away, `source` is dropped.

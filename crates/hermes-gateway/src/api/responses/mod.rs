@@ -24,7 +24,7 @@ use super::place::Place;
 use super::reply::Told;
 use super::threads::Mark;
 use super::turn::{Outcome, Step, Turn};
-use super::{Shared, State, reply};
+use super::{Shared, State, reply, sse, tape};
 
 const FILE: &str = "response_store.db";
 
@@ -73,11 +73,7 @@ pub(super) async fn create(
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;
     let model = body.text("model")?;
-    let asked = if stream {
-        None
-    } else {
-        Asked::read(&headers, "responses", &body.0)?
-    };
+    let asked = Asked::read(&headers, "responses", &body.0)?;
     let request = read(&state, &body, &named).await?;
     let answer = Answer {
         id: names::fresh("resp_", 28),
@@ -97,15 +93,21 @@ pub(super) async fn create(
     let input = input::user_input(request.said.now);
     let past = (request.said.system, request.said.history);
     let place = Place::named(&state, (&session, fresh), model, past, input).await?;
+    let shared = Arc::clone(&state);
     if stream {
-        let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
-        return stream::response(state, answer, turn).await;
+        let begin = async move {
+            let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
+            stream::begin(shared, answer, turn).await
+        };
+        return match asked {
+            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            None => begin.await.map(sse::with_headers),
+        };
     }
     let Some(asked) = asked else {
         let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
         return Ok(whole(&state, answer, turn).await?.response());
     };
-    let shared = Arc::clone(&state);
     let work = async move {
         let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
         whole(&shared, answer, turn).await

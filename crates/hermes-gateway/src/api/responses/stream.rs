@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use hermes_core::task;
 use serde_json::{Map, Value, json};
 
@@ -10,39 +9,37 @@ use super::items::{Change, Items, part};
 use super::{Answer, Verdict};
 use crate::api::error::ApiError;
 use crate::api::sse::{self, Frames};
+use crate::api::tape::{Ending, Headers, Recorded};
 use crate::api::turn::{Outcome, Step, Turn};
 use crate::api::{State, reply};
 
 /// Events that go out together.
 const WRITE: usize = 32 * 1024;
 
-pub(super) async fn response(
+pub(super) async fn begin(
     state: Arc<State>,
     answer: Answer,
     turn: Turn,
-) -> Result<Response, ApiError> {
+) -> Result<(Stream, Headers), ApiError> {
     let items = Items::default();
     let session = turn.session().to_owned();
     let begun = answer.body("in_progress", &[]);
     answer.keep(&state, &begun, &items, &session).await?;
-    let key = answer.key.clone();
-    let mut response = sse::response(Stream {
-        session: session.clone(),
+    let headers = reply::session_headers(&session, answer.key.as_deref());
+    let stream = Stream {
+        session,
         state,
         answer: Some(Arc::new(answer)),
         items,
         turn: Some(turn),
         begun: false,
         sequence: 0,
-    });
-    reply::set(&mut response, reply::SESSION_ID, &session);
-    if let Some(key) = key {
-        reply::set(&mut response, reply::SESSION_KEY, &key);
-    }
-    Ok(response)
+        ending: Ending::default(),
+    };
+    Ok((stream, headers))
 }
 
-struct Stream {
+pub(super) struct Stream {
     state: Arc<State>,
     /// `None`: it is told and stored to the end.
     answer: Option<Arc<Answer>>,
@@ -51,6 +48,13 @@ struct Stream {
     session: String,
     begun: bool,
     sequence: u64,
+    ending: Ending,
+}
+
+impl Recorded for Stream {
+    fn ending(&self) -> Ending {
+        self.ending
+    }
 }
 
 impl sse::Source for Stream {
@@ -99,6 +103,7 @@ impl Stream {
         let changes = self.items.close();
         self.tell(frames, changes);
         let verdict = Verdict::of(outcome);
+        self.ending = Ending::of(&verdict, !outcome.text.trim().is_empty());
         let mut body = answer.finished(&self.items, outcome, &verdict);
         let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
         if let Err(error) = kept.await {

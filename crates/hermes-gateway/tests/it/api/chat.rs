@@ -280,6 +280,14 @@ async fn repeated_requests_are_answered_once() {
         (422, &json!("idempotency_key_reused"))
     );
     assert_ne!(send("k2", "hello").await.1["id"], first.1["id"]);
+    // The same words under the same key in another conversation are another request.
+    let elsewhere = world
+        .request(Method::POST, CHAT)
+        .header("idempotency-key", "k1")
+        .header("x-hermes-session-id", "elsewhere")
+        .body(ask("hello").to_string());
+    let (status, _) = answer(elsewhere.send().await.unwrap()).await;
+    assert_eq!(status, 422);
 }
 
 #[tokio::test]

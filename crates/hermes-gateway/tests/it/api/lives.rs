@@ -38,6 +38,82 @@ async fn a_key_of_an_earlier_life_gets_the_answer_that_was_stored() {
     assert_eq!((status, code), (422, &json!("idempotency_key_reused")));
 }
 
+/// A stream under a key, as its bytes.
+async fn told(world: &World, path: &str, key: &str, text: &str) -> String {
+    let response = begun(world, path, key, text).await;
+    response.text().await.unwrap()
+}
+
+async fn begun(world: &World, path: &str, key: &str, text: &str) -> reqwest::Response {
+    let mut body = if path == CHAT {
+        said(text)
+    } else {
+        json!({"input": text})
+    };
+    body["stream"] = json!(true);
+    let request = world
+        .request(Method::POST, path)
+        .header("idempotency-key", key)
+        .body(body.to_string());
+    request.send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_under_a_key_is_the_same_for_all_and_goes_on_without_them() {
+    let mut world = World::new().await;
+    for path in [CHAT, "/v1/responses"] {
+        let mut gone = begun(&world, path, "k1", "door").await;
+        assert!(gone.headers().contains_key("x-hermes-session-id"));
+        gone.chunk().await.unwrap().unwrap();
+        drop(gone);
+        // It came back for it, and another one with it.
+        let early = begun(&world, path, "k1", "door").await;
+        let (early, other, ()) =
+            tokio::join!(early.text(), told(&world, path, "k1", "door"), async {
+                world.seen.door.notify_one()
+            });
+        let early = early.unwrap();
+        assert!(
+            early.contains("before ") && early.contains("after"),
+            "{early}"
+        );
+        assert_eq!(other, early);
+        assert_eq!(told(&world, path, "k1", "door").await, early);
+        assert_eq!(world.seen.inputs.lock().unwrap().len(), 1);
+        assert_eq!(begun(&world, path, "k1", "else").await.status(), 422);
+        world = world.again().await;
+        let later = begun(&world, path, "k1", "door").await;
+        assert_eq!(
+            later.headers()["content-type"],
+            "text/event-stream; charset=utf-8"
+        );
+        assert!(later.headers().contains_key("x-hermes-session-id"));
+        assert_eq!(later.text().await.unwrap(), early);
+        assert_eq!(world.seen.inputs.lock().unwrap().len(), 0);
+        // A failure is told to whoever reads, and frees the key.
+        for _ in 0..2 {
+            assert!(
+                told(&world, path, "k2", "fail")
+                    .await
+                    .contains("no credit left")
+            );
+        }
+        assert_eq!(world.seen.inputs.lock().unwrap().len(), 2);
+        world = world.again().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_was_cut_says_so_in_the_next_life() {
+    let world = World::new().await;
+    let mut cut = begun(&world, CHAT, "k1", "wait").await;
+    cut.chunk().await.unwrap().unwrap();
+    let world = world.again().await;
+    drop(cut);
+    assert_eq!(begun(&world, CHAT, "k1", "wait").await.status(), 409);
+    assert_eq!(world.seen.inputs.lock().unwrap().len(), 0);
+}
+
 #[tokio::test]
 async fn a_request_that_was_cut_says_so() {
     let world = World::new().await;

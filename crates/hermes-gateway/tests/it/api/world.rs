@@ -36,6 +36,8 @@ pub(crate) struct Seen {
     pub openings: Mutex<Vec<Opening>>,
     pub inputs: Mutex<Vec<UserInput>>,
     pub interrupted: Notify,
+    /// Opened by the test, for those who said "door".
+    pub door: Notify,
     pub jobs_changed: AtomicUsize,
     pub draining: AtomicBool,
 }
@@ -161,6 +163,12 @@ impl Talk {
         let (exit, text) = match verb {
             "tool" => (TurnExit::Answered, self.tool(rest).await),
             "wait" => self.wait().await,
+            "door" => {
+                self.text("before ").await;
+                self.seen.door.notified().await;
+                self.text("after").await;
+                (TurnExit::Answered, "before after".to_owned())
+            }
             "danger" => (TurnExit::Answered, self.danger().await),
             "ask" => (TurnExit::Answered, self.ask().await),
             "again" => (TurnExit::Answered, self.again().await),

@@ -11,6 +11,10 @@ use crate::db::connection::Fault;
 /// Requests and runs are remembered so long, and so many of each.
 const REMEMBERED: f64 = 86_400.0;
 const KEPT: i64 = 1000;
+/// Bytes of answers that are remembered.
+const BYTES: i64 = 128 * 1024 * 1024;
+/// Smaller answers than this are bounded by their number alone.
+const LARGE: usize = 64 * 1024;
 
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS hermes_requests (
@@ -110,6 +114,9 @@ impl ResponseStore {
                     .prepare_cached("DELETE FROM hermes_requests WHERE key = ?1")?
                     .execute([&key])?,
             };
+            if answer.as_ref().is_some_and(|answer| answer.len() > LARGE) {
+                prune_bytes(conn, BYTES)?;
+            }
             Ok(())
         };
         self.writer.transaction("keeping an answer", end).await
@@ -166,6 +173,20 @@ fn prune(conn: &Connection, table: &str, now: f64) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Forgets the oldest answers that are too much.
+fn prune_bytes(conn: &Connection, bytes: i64) -> Result<(), Fault> {
+    conn.prepare_cached(
+        "DELETE FROM hermes_requests WHERE rowid IN (
+            SELECT rowid FROM (
+                SELECT rowid, SUM(OCTET_LENGTH(answer)) OVER (
+                    ORDER BY updated_at DESC, rowid DESC) AS bytes
+                FROM hermes_requests WHERE answer IS NOT NULL)
+            WHERE bytes > ?1)",
+    )?
+    .execute([bytes])?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -174,6 +195,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn answers_are_bounded_by_their_bytes() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(TABLES).unwrap();
+        for at in 0..10 {
+            let answer = (at != 5).then(|| "x".repeat(100));
+            conn.execute(
+                "INSERT INTO hermes_requests VALUES (?1, '', '', '', ?2, ?3)",
+                params![at.to_string(), answer, at],
+            )
+            .unwrap();
+        }
+        prune_bytes(&conn, 350).unwrap();
+        let mut left = conn
+            .prepare("SELECT key FROM hermes_requests ORDER BY key")
+            .unwrap();
+        let left: Vec<String> = left
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        // The newest three, and the one that is under way.
+        assert_eq!(left, ["5", "7", "8", "9"]);
+    }
 
     #[tokio::test]
     async fn a_request_is_answered_cut_or_new() {
