@@ -269,3 +269,42 @@ fn the_home_is_not_open_because_what_lies_above_it_is() {
         assert!(!text.contains("evil"), "{path}");
     }
 }
+
+#[test]
+fn where_a_session_went_is_not_its_workspace() {
+    let (setup, outside) = (Setup::new(), Outside::new());
+    let go = format!("cd {}", outside.path().display());
+    let code = "open('victim.txt', 'a').write('evil')";
+    let calls = [
+        ("terminal", json!({"command": go})),
+        ("terminal", json!({"command": "echo evil > new.txt"})),
+        ("execute_code", json!({"code": code})),
+    ];
+    let seen = turn(&setup, &["--yolo"], &calls);
+    assert_eq!(seen[0]["exit_code"], 0, "{seen:?}");
+    outside.assert_untouched(&seen);
+}
+
+#[test]
+fn a_link_in_place_of_the_workspace_leads_nowhere() {
+    let (setup, outside) = (Setup::new(), Outside::new());
+    let work = setup.home.work();
+    let swap = format!(
+        "cd / && mv {0} {0}.was && ln -s {1} {0}",
+        work.display(),
+        outside.path().display()
+    );
+    let code = "open('new.txt', 'w').write('evil')";
+    let calls = [
+        ("terminal", json!({"command": swap})),
+        (
+            "terminal",
+            json!({"command": format!("cd {} && echo evil > new.txt", work.display())}),
+        ),
+        ("execute_code", json!({"code": code})),
+        write("new.txt"),
+    ];
+    let seen = turn(&setup, &["--yolo"], &calls);
+    assert_eq!(seen[0]["exit_code"], 0, "{seen:?}");
+    outside.assert_untouched(&seen);
+}
