@@ -62,9 +62,7 @@ pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, S
 
 /// Restricts this process, for good.
 pub(super) fn enforce(ruleset: RulesetCreated) -> Result<(), String> {
-    let status = ruleset
-        .restrict_self()
-        .map_err(|error| error.to_string())?;
+    let status = ruleset.restrict_self().map_err(|error| error.to_string())?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("the kernel did not enforce the Landlock rules".to_owned());
     }

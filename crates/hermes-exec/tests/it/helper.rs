@@ -273,7 +273,8 @@ async fn a_directory_whose_name_is_no_text_is_a_workspace_like_any_other() {
     };
     let work = place.path.join(std::ffi::OsStr::from_bytes(b"w\xe4rk"));
     std::fs::create_dir(&work).unwrap();
-    let script = "echo mine > made && cat made; { echo > ../home/evil; } 2>/dev/null || echo refused";
+    let script =
+        "echo mine > made && cat made; { echo > ../home/evil; } 2>/dev/null || echo refused";
     assert_eq!(place.run(script, &work).await, "mine\nrefused\n");
 }
 
