@@ -90,6 +90,8 @@ impl Model {
         position: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<(), Stopped> {
+        // What a chunk that was stopped would have added to its own states.
+        self.buffers.change.clear();
         let row = self.row();
         let states = first(&mut self.buffers.states, tokens.len() * row);
         for (state, token) in states.chunks_mut(row).zip(tokens) {

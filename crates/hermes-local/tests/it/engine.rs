@@ -104,8 +104,13 @@ fn what_was_read_before_is_not_read_again_and_changes_nothing() {
     let warm = engine.logits(&second).unwrap();
     engine.forget();
     let cold = engine.logits(&second).unwrap();
-    let apart = warm.iter().zip(&cold).map(|(a, b)| (a - b).abs());
-    assert!(apart.fold(0.0, f32::max) < 1e-3);
+    assert!(apart(&warm, &cold) < 1e-3);
+}
+
+/// How far the two that differ most are from each other.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, f32::max)
 }
 
 #[test]
@@ -287,9 +292,36 @@ fn a_stop_ends_a_long_prompt_within_a_layer() {
     assert_eq!((done.end, done.generated), (End::Stopped, 0));
     // Two layers of two chunks were asked about; nothing ran after the answer.
     assert_eq!(asked.get(), 4);
-    // The first chunk is whole and stays.
+    // The first chunk is whole and stays; nothing is left of the second.
     let (_, done) = generate(&mut engine, &prompt, &GREEDY);
     assert_eq!(done.reused, 128);
+    let after = engine.logits(&prompt).unwrap();
+    let fresh = open_tiny().1.logits(&prompt).unwrap();
+    assert!(apart(&after, &fresh) < 1e-3);
+}
+
+#[test]
+fn a_stop_inside_a_token_leaves_nothing_for_the_next_question() {
+    let short: Vec<u32> = vec![1, 2, 3];
+    let long: Vec<u32> = (1..60).collect();
+    for next in [short, long] {
+        // Two layers of the prompt and of each token: the fourth time is in the middle of the first
+        // token.
+        let (_folder, mut engine) = open_tiny();
+        let asked = Cell::new(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() >= 4
+        };
+        let mut on_token = |_| ControlFlow::Continue(());
+        let done = engine
+            .generate(&[1, 2, 3], &GREEDY, None, &mut on_token, &stop)
+            .unwrap();
+        assert_eq!((done.end, done.generated), (End::Stopped, 1));
+        let after = engine.logits(&next).unwrap();
+        let fresh = open_tiny().1.logits(&next).unwrap();
+        assert!(apart(&after, &fresh) < 1e-3, "{} tokens", next.len());
+    }
 }
 
 #[test]

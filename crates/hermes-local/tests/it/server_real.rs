@@ -85,15 +85,21 @@ fn a_client_that_leaves_frees_the_model() {
     });
     let tokens = client.get("/health")["generated_tokens"].as_u64().unwrap();
     assert!(tokens < 2000, "{tokens}");
+    let question = asked("What is the capital of France? Answer in one short sentence.");
+    let answer = client.chat(&question);
+    assert!(content(&answer).contains("Paris"), "{answer}");
     // Also while a long prompt is read.
+    let tokens = client.get("/health")["generated_tokens"].as_u64().unwrap();
     let long = asked(&"All work and no play makes Jack a dull boy. ".repeat(400));
     let asking = client.ask("POST", "/v1/chat/completions", &long.to_string());
-    eventually("it is taken up", || client.get("/health")["requests"] == 2);
+    eventually("it is taken up", || client.get("/health")["requests"] == 3);
     drop(asking);
     eventually("the model is free", || {
         client.get("/health")["busy"] == false
     });
     assert_eq!(client.get("/health")["generated_tokens"], tokens);
+    let again = client.chat(&question);
+    assert_eq!(content(&again), content(&answer));
 }
 
 #[test]
@@ -176,7 +182,8 @@ fn openais_client_works() {
     let (Some(model), Some(python)) = (require(name), python(name)) else {
         return;
     };
-    let server = Server::start(&model, &[]);
+    // Python may take its time to begin.
+    let server = Server::start(&model, &["--grace", "600"]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/talk.py");
     let output = Command::new(python)
         .args([
