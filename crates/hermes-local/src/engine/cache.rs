@@ -4,8 +4,9 @@
 //! samples of its data. It has a checksum; whatever is wrong with it, it is made anew.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ use super::weights::Plan;
 const MAGIC: &[u8; 8] = b"HERMQ8\x00\x01";
 const HEADER: usize = 64;
 const EXTENSION: &str = "q8";
+/// What a copy that is being written ends with.
+const PART: &str = ".q8.part";
 const SAMPLES: u64 = 64;
 const SAMPLE: usize = 4096;
 
@@ -129,12 +132,49 @@ fn read(path: &Path, bytes: usize, identity: &[u8; 32]) -> io::Result<Blob> {
 fn write(path: &Path, blob: &Blob, identity: &[u8; 32]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = part(folder, path)?;
     file.write_all(&header(blob, identity))?;
     file.write_all(blob.bytes())?;
     file.persist(path).map_err(|error| error.error)?;
     remove_older(folder, path);
     Ok(())
+}
+
+/// A file for the copy at `path`, named so that one that a killed process leaves is found again.
+fn part(folder: &Path, path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut prefix = stem(Path::new(stem(path))).to_owned();
+    prefix.push(".");
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        if is_part(entry.file_name().as_bytes(), prefix.as_bytes()) {
+            remove_left(&entry.path());
+        }
+    }
+    let file = tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(PART)
+        .tempfile_in(folder)?;
+    // As long as it is written nobody removes it. Without locks in a file system the copy is kept all
+    // the same, unless two are written at once.
+    let _ = file.as_file().try_lock();
+    Ok(file)
+}
+
+fn is_part(name: &[u8], prefix: &[u8]) -> bool {
+    let random = name.strip_prefix(prefix);
+    let random = random.and_then(|rest| rest.strip_suffix(PART.as_bytes()));
+    // A dot would be one of the name of another source.
+    random.is_some_and(|random| !random.contains(&b'.'))
+}
+
+/// Removes what no process is writing.
+fn remove_left(path: &Path) {
+    let Ok(file) = File::open(path) else {
+        return;
+    };
+    let written = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    if !written && std::fs::remove_file(path).is_ok() {
+        tracing::info!(file = %path.display(), "removed weights that were not written to their end");
+    }
 }
 
 /// Files that were made of earlier versions of the same source.
@@ -152,5 +192,26 @@ fn remove_older(folder: &Path, current: &Path) {
         if same_source && std::fs::remove_file(&path).is_ok() {
             tracing::info!(file = %path.display(), "removed weights of an older file");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_leaves_is_found_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = place(folder.path(), Path::new("/a/Model.Q4_1.gguf"), &[7; 32]);
+        let (file, left) = part(folder.path(), &copy).unwrap().keep().unwrap();
+        let name = left.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("Model.Q4_1.") && name.ends_with(".q8.part"));
+        let second = part(folder.path(), &copy).unwrap();
+        assert!(left.exists(), "it is still written");
+        // Its process is gone, and its lock with it.
+        drop(file);
+        let third = part(folder.path(), &copy).unwrap();
+        assert!(!left.exists());
+        assert!(second.path().exists() && third.path().exists());
     }
 }

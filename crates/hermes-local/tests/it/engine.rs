@@ -278,6 +278,32 @@ fn weights_are_requantised_once_and_a_damaged_copy_is_made_anew() {
 }
 
 #[test]
+fn what_a_killed_start_left_behind_goes_with_the_next() {
+    let (folder, file) = tiny(QWEN2, |_| {});
+    let cache = folder.path().join("cache");
+    std::fs::create_dir(&cache).unwrap();
+    let left = cache.join("tiny.aB3xYz.q8.part");
+    let written = cache.join("tiny.Zz9aB3.q8.part");
+    let other = cache.join("tiny.Q4_1.aB3xYz.q8.part");
+    for path in [&left, &written, &other] {
+        std::fs::write(path, "half").unwrap();
+    }
+    // Another process is writing this one.
+    let writing = std::fs::File::open(&written).unwrap();
+    writing.lock().unwrap();
+    let options = Options {
+        threads: 1,
+        cache: Some(cache.clone()),
+        context: None,
+    };
+    Engine::open(&file, &options).unwrap();
+    assert!(!left.exists());
+    assert!(written.exists() && other.exists());
+    let entries = std::fs::read_dir(&cache).unwrap();
+    assert_eq!(entries.count(), 3, "the copy itself, and nothing else");
+}
+
+#[test]
 fn a_stop_ends_a_long_prompt_within_a_layer() {
     let (_folder, mut engine) = open_tiny();
     let prompt: Vec<u32> = (0..600).map(|at| at % 256).collect();
