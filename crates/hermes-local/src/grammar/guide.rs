@@ -159,6 +159,11 @@ impl Guide {
         }
     }
 
+    /// Tokens that complete what was written, where each is a byte.
+    pub fn shortest(&self) -> usize {
+        self.guided.shortest(&self.states) as usize
+    }
+
     fn can_end(&self) -> bool {
         let grammar = &self.guided.grammar;
         self.states.iter().any(|state| state.can_end(grammar))

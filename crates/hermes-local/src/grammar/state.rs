@@ -95,6 +95,10 @@ impl State {
 
     /// Bytes that complete everything at the least.
     pub(super) fn shortest(&self, grammar: &Grammar) -> u32 {
+        // What waits below text is a call, and none has begun.
+        if matches!(self.top, Frame::Text { .. }) {
+            return 0;
+        }
         let rest = self.below.as_ref().map_or(0, |cell| cell.rest);
         self.top.left(grammar).saturating_add(rest).min(NEVER)
     }

@@ -200,7 +200,8 @@ impl Session {
         }
         let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
         let (style, guided) = self.guided(ask)?;
-        let least = guided.as_ref().map_or(0, |it| it.grammar().shortest()) as usize;
+        let guide = guided.map(|guided| Guide::new(&guided, max_tokens));
+        let least = guide.as_ref().map_or(0, Guide::shortest);
         if least > max_tokens {
             return Err(match ask.max_tokens {
                 Some(most) if most < room => Failure::TooFewTokens { least },
@@ -211,7 +212,7 @@ impl Session {
             prompt,
             max_tokens,
             style,
-            guide: guided.map(|guided| Guide::new(&guided, max_tokens)),
+            guide,
         })
     }
 

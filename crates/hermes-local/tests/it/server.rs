@@ -171,6 +171,28 @@ fn calls_are_well_formed_whatever_the_model_says() {
 }
 
 #[test]
+fn text_takes_all_the_tokens_it_may_have_although_a_call_would_not_fit() {
+    let perch = Perch::new();
+    let text = "word".repeat(100);
+    let mut body = said(&format!("say {text}"));
+    body["tools"] = weather();
+    // A call takes more than 40 tokens, and less than 200.
+    for most in [1, 40, 200] {
+        body["max_tokens"] = json!(most);
+        let answer = perch.client.chat(&body);
+        assert_eq!(content(&answer), &text[..most]);
+        assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    }
+    // No call is begun that cannot be completed.
+    let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\"}}";
+    body["messages"] = json!([{ "role": "user", "content": format!("say {call}") }]);
+    body["max_tokens"] = json!(40);
+    let answer = perch.client.chat(&body);
+    assert!(answer["choices"][0]["message"].get("tool_calls").is_none());
+    assert!(content(&answer).starts_with("<tool_call"), "{answer}");
+}
+
+#[test]
 fn json_by_a_schema() {
     let perch = Perch::new();
     let mut body = said("say {\"title\": \"Sea\", \"more\": 1}");
