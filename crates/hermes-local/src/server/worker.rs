@@ -80,6 +80,8 @@ fn work(
         let _ = job.done.send(Answered { rest, result });
         if panicked {
             tracing::error!("the model panicked; it is opened again");
+            // There may be no room in memory for both.
+            drop(session);
             session = self::session(open)?;
         }
     }

@@ -16,12 +16,15 @@ const START: u32 = 256;
 const END: u32 = 257;
 const VOCABULARY: usize = 258;
 
-/// Held: answers to "wait" do not end. Counts how often the model was opened.
+/// Held: answers to "wait" do not end. Counts how often the model was opened, how many of them
+/// there are, and how many there were at once.
 #[derive(Default)]
 pub(crate) struct Strings {
     held: Mutex<bool>,
     moved: Condvar,
     pub(crate) opened: Mutex<usize>,
+    alive: Mutex<usize>,
+    pub(crate) at_once: Mutex<usize>,
 }
 
 impl Strings {
@@ -43,6 +46,11 @@ impl Parrot {
         let mut pieces: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
         pieces.extend([b"<|im_start|>".to_vec(), b"<|im_end|>".to_vec()]);
         *strings.opened.lock().unwrap() += 1;
+        let mut alive = strings.alive.lock().unwrap();
+        *alive += 1;
+        let mut at_once = strings.at_once.lock().unwrap();
+        *at_once = (*at_once).max(*alive);
+        drop((alive, at_once));
         Self {
             facts: Facts {
                 name: "Parrot".to_owned(),
@@ -84,6 +92,12 @@ impl Parrot {
             }
             _ => "Polly".to_owned(),
         }
+    }
+}
+
+impl Drop for Parrot {
+    fn drop(&mut self) {
+        *self.strings.alive.lock().unwrap() -= 1;
     }
 }
 
