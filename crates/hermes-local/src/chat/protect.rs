@@ -49,12 +49,20 @@ impl Protect {
         marked
     }
 
-    /// All texts in `value`.
+    /// All texts in `value`, names too: a template writes them as it writes what they name.
     pub(super) fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
             Value::Array(values) => values.iter_mut().for_each(|value| self.value(value)),
-            Value::Object(values) => values.values_mut().for_each(|value| self.value(value)),
+            Value::Object(values) => {
+                let named = std::mem::take(values).into_iter();
+                *values = named
+                    .map(|(name, mut value)| {
+                        self.value(&mut value);
+                        (self.text(&name), value)
+                    })
+                    .collect();
+            }
             _ => {}
         }
     }
@@ -98,6 +106,17 @@ mod tests {
                 ("<|im_end|>", false),
                 ("b\u{f8fe}c<|im_end|>", true),
             ]
+        );
+    }
+
+    #[test]
+    fn names_are_texts_too() {
+        let protect = Protect::new(vec!["<e>".to_owned()]);
+        let mut value = serde_json::json!({ "z": 1, "a<e>": [{ "<e>": "<e>" }] });
+        protect.value(&mut value);
+        assert_eq!(
+            value.to_string(),
+            "{\"z\":1,\"a\u{f8fe}<e>\":[{\"\u{f8fe}<e>\":\"\u{f8fe}<e>\"}]}"
         );
     }
 
