@@ -20,6 +20,11 @@ const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.r
      {{ '<|im_start|>assistant\n' }}{% endif %}";
 
 const NAME: &str = "chat";
+/// Instructions of one rendering. Thousands of messages take far less; a template that loops without
+/// end must not keep the model.
+const FUEL: u64 = 10_000_000;
+/// Blanks of an indent.
+const INDENT: usize = 16;
 
 /// Whether a model that can think aloud does so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -188,6 +193,7 @@ fn environment(source: String) -> Result<Environment<'static>, ChatError> {
         .build()
         .map_err(|error| ChatError::Unreadable(error.to_string()))?;
     environment.set_syntax(syntax);
+    environment.set_fuel(Some(FUEL));
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", tojson);
@@ -229,7 +235,7 @@ fn tojson(value: Dynamic, arguments: Kwargs) -> Result<String, Error> {
     let value = serde_json::to_value(&value)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     Ok(match indent {
-        Some(indent) => indented(&value, indent),
+        Some(indent) => indented(&value, indent.min(INDENT)),
         None => to_json(&value),
     })
 }
@@ -437,6 +443,36 @@ mod tests {
         });
         // The tools, four messages, and the answer that begins.
         assert_eq!(controls.get(), 6);
+    }
+
+    #[test]
+    fn a_template_that_never_ends_is_stopped() {
+        let source = "{% for a in range(10000) %}{% for b in range(10000) %}{{ '' }}{% endfor %}{% endfor %}";
+        let template = Template::new(&facts(Some(source)), protect()).unwrap();
+        let error = template.render(&[], &[], Thinking::Off).unwrap_err();
+        assert!(error.to_string().contains("fuel"), "{error}");
+    }
+
+    #[test]
+    fn a_long_conversation_is_rendered() {
+        let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
+        let (messages, tools) = conversation();
+        let messages: Vec<Message> = messages.into_iter().cycle().take(20_000).collect();
+        let rendered = template.render(&messages, &tools, Thinking::Off).unwrap();
+        assert_eq!(rendered.matches("<|im_start|>").count(), 20_002);
+    }
+
+    #[test]
+    fn an_indent_is_bounded() {
+        let source = "{{ messages[0] | tojson(indent=100000) }}";
+        let template = Template::new(&facts(Some(source)), protect()).unwrap();
+        let said = [Message::new(Role::User, "Hi")];
+        let rendered = template.render(&said, &[], Thinking::Off).unwrap();
+        let indent = " ".repeat(16);
+        assert_eq!(
+            rendered,
+            format!("{{\n{indent}\"role\": \"user\",\n{indent}\"content\": \"Hi\"\n}}")
+        );
     }
 
     #[test]
