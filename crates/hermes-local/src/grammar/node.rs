@@ -227,7 +227,10 @@ fn measure(node: &Node, shortest: &[u32]) -> u32 {
         Node::Number(range) => range.shortest(),
         Node::Array { min, max, .. } if min > max => NEVER,
         Node::Array { min: 0, .. } => 2,
-        Node::Array { item, min, .. } => of(item).saturating_add(1).saturating_mul(*min) + 1,
+        Node::Array { item, min, .. } => of(item)
+            .saturating_add(1)
+            .saturating_mul(*min)
+            .saturating_add(1),
         Node::Object(object) => {
             let (bytes, count) = object.missing(0, shortest);
             bytes + count.saturating_sub(1) + 2

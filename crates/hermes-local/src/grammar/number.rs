@@ -49,7 +49,9 @@ impl Range {
         } else {
             scaled(steps.ceil())
         };
-        self.min = self.min.max(first.saturating_mul(unit));
+        // Beyond the largest number nothing is left, and arithmetic stays far from its limits.
+        let first = first.saturating_mul(unit).min(LARGEST + ONE);
+        self.min = self.min.max(first);
         self
     }
 
@@ -228,6 +230,23 @@ mod tests {
     fn impossible_bounds_are_seen() {
         let range = Range::new(false).at_least(0.2, false).at_most(0.8, false);
         assert_eq!(range.shortest(), NEVER);
+    }
+
+    #[test]
+    fn bounds_beyond_all_numbers_hold() {
+        for bound in [1e15, 1e40, f64::MAX] {
+            for fraction in [false, true] {
+                for excluded in [false, true] {
+                    let above = Range::new(fraction).at_least(bound, excluded);
+                    let below = Range::new(fraction).at_most(-bound, excluded);
+                    assert_eq!((above.shortest(), below.shortest()), (NEVER, NEVER));
+                    let all = Range::new(fraction)
+                        .at_least(-bound, excluded)
+                        .at_most(bound, excluded);
+                    assert_eq!(reads(all, "-999999999999999"), Some(0));
+                }
+            }
+        }
     }
 
     #[test]

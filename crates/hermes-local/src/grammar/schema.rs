@@ -11,6 +11,8 @@ use super::number::Range;
 
 /// Schemas inside schemas.
 const DEPTH: usize = 64;
+/// Bytes of the name of a property; places in names are counted in 16 bits.
+const NAME: usize = 1024;
 /// Values of which nothing is said nest so deep.
 const ANY: usize = 3;
 
@@ -231,6 +233,9 @@ impl<'a> Compiler<'a> {
                 };
                 properties.push(property(name, value, true));
             }
+        }
+        if properties.iter().any(|it| it.name.len() > NAME) {
+            return Err(SchemaError::TooLarge);
         }
         // What must be there comes first where there is no room for all.
         if properties.len() > PROPERTIES {

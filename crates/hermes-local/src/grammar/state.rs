@@ -290,7 +290,9 @@ impl Frame {
             },
             Frame::Text { .. } | Frame::Done => 0,
             Frame::Quote { min, .. } => min.saturating_add(2),
-            Frame::String { need, inner, .. } => need.saturating_add(inner.left()) + 1,
+            Frame::String { need, inner, .. } => {
+                need.saturating_add(inner.left()).saturating_add(1)
+            }
             Frame::Number { node, so_far } => match &grammar.nodes[node as usize] {
                 Node::Number(range) if so_far.is_new() => range.shortest(),
                 Node::Number(range) => range.left(so_far),
@@ -311,7 +313,7 @@ fn array_left(item: u32, min: u32, count: u32, at: ArrayAt) -> u32 {
     let tail = |count: u32| {
         item.saturating_add(1)
             .saturating_mul(min.saturating_sub(count))
-            + 1
+            .saturating_add(1)
     };
     match at {
         ArrayAt::Item => tail(count),

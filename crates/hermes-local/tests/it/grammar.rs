@@ -372,6 +372,40 @@ fn odd_names_and_schemas_are_refused_with_words() {
     assert!(matches!(odd("a", impossible), SchemaError::Impossible));
 }
 
+#[test]
+fn numbers_that_no_counter_holds_are_just_too_many() {
+    for (keyword, schema) in [
+        (
+            "minItems",
+            json!({ "type": "array", "items": { "type": "null" } }),
+        ),
+        ("minItems", json!({ "type": "array", "items": false })),
+        ("minLength", json!({ "type": "string" })),
+        ("minimum", json!({ "type": "integer" })),
+        ("exclusiveMinimum", json!({ "type": "number" })),
+    ] {
+        for many in [
+            json!(4_294_967_294_u64),
+            json!(4_294_967_295_u64),
+            json!(1e40),
+        ] {
+            if keyword.ends_with("inimum") && many != json!(1e40) {
+                continue;
+            }
+            let mut schema = schema.clone();
+            schema[keyword] = many;
+            let refused = value(&schema).unwrap_err();
+            assert!(matches!(refused, SchemaError::Impossible), "{schema}");
+            let optional = json!({ "type": "object", "properties": { "x": schema } });
+            assert!(admits(&optional, "{}"));
+            assert!(!admits(&optional, "{\"x\":"));
+        }
+    }
+    let name = "n".repeat(70_000);
+    let named = json!({ "type": "object", "properties": { name: { "type": "null" } } });
+    assert!(matches!(value(&named), Err(SchemaError::TooLarge)));
+}
+
 /// Schemas nobody meant well with end soon.
 #[test]
 fn a_schema_that_explodes_is_refused() {
