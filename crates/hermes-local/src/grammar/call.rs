@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::merge;
 use super::node::{Builder, Grammar, Id, NEVER, Node, Text};
 use super::schema::{Compiler, SchemaError};
 
@@ -184,9 +185,6 @@ fn arguments(parameters: Option<&Value>) -> Value {
     if !says.iter().any(|keyword| schema.contains_key(*keyword)) {
         schema.insert("properties".to_owned(), json!({}));
     }
-    let choice = ["$ref", "anyOf", "oneOf", "allOf"];
-    if !schema.contains_key("type") && !choice.iter().any(|keyword| schema.contains_key(*keyword)) {
-        schema.insert("type".to_owned(), json!("object"));
-    }
-    Value::Object(schema)
+    // Also where a choice admits something else: what reads the call relies on the braces.
+    merge::both(&Value::Object(schema), &json!({ "type": "object" }))
 }

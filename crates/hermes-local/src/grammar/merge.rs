@@ -43,8 +43,8 @@ pub(super) fn both(a: &Value, b: &Value) -> Value {
 }
 
 fn both_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Map<String, Value> {
-    let mut merged = a.clone();
-    for (keyword, theirs) in b {
+    let mut merged = with_null(a);
+    for (keyword, theirs) in &with_null(b) {
         let Some(ours) = merged.get(keyword) else {
             merged.insert(keyword.clone(), theirs.clone());
             continue;
@@ -71,6 +71,21 @@ fn both_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Map<String, V
         merged.insert(keyword.clone(), value);
     }
     merged
+}
+
+/// `nullable` as one of the types, so that it goes with them when the other schema has no null.
+fn with_null(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = schema.clone();
+    if schema.shift_remove("nullable") == Some(Value::Bool(true)) {
+        let mut names = types(&schema);
+        // Any value may be null already.
+        if !names.contains(&"any") && !names.contains(&"null") {
+            names.push("null");
+            let names: Value = names.into_iter().map(Value::from).collect();
+            schema.insert("type".to_owned(), names);
+        }
+    }
+    schema
 }
 
 fn append(schema: &mut Map<String, Value>, keyword: &str, value: Value) {

@@ -105,11 +105,16 @@ impl<'a> Compiler<'a> {
                 return self.branches(&base, branches);
             }
         }
+        let nullable = schema.get("nullable") == Some(&Value::Bool(true));
+        let fits = |value: &&Value| {
+            (nullable && value.is_null()) || merge::has_type(value, schema.get("type"))
+        };
         if let Some(value) = schema.get("const") {
-            return Ok(self.builder.literal(value.to_string()));
+            let value = Some(value).filter(fits);
+            let value = value.map(|value| self.builder.literal(value.to_string()));
+            return Ok(self.builder.either(value.as_slice()));
         }
         if let Some(Value::Array(values)) = schema.get("enum") {
-            let fits = |value: &&Value| merge::has_type(value, schema.get("type"));
             let values: Vec<Id> = values
                 .iter()
                 .filter(fits)
@@ -118,7 +123,7 @@ impl<'a> Compiler<'a> {
             return Ok(self.builder.either(&values));
         }
         let mut types = merge::types(schema);
-        if schema.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&"null") {
+        if nullable && !types.contains(&"null") {
             types.push("null");
         }
         let compiled: Result<Vec<Id>, _> = types

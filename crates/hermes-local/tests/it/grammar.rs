@@ -406,6 +406,70 @@ fn numbers_that_no_counter_holds_are_just_too_many() {
     assert!(matches!(value(&named), Err(SchemaError::TooLarge)));
 }
 
+#[test]
+fn null_is_admitted_where_a_schema_is_nullable() {
+    for schema in [
+        json!({ "type": "string", "nullable": true }),
+        json!({ "type": "string", "const": null, "nullable": true }),
+        json!({ "type": "string", "enum": ["a", null], "nullable": true }),
+        json!({ "allOf": [{ "type": "string", "nullable": true }, { "nullable": true }] }),
+    ] {
+        assert!(admits(&schema, "null"), "{schema}");
+        assert!(!admits(&schema, "1"), "{schema}");
+    }
+    let both = json!({ "allOf": [{ "type": "string", "nullable": true }, { "type": "string" }] });
+    assert!(admits(&both, "\"\"") && !admits(&both, "null"));
+}
+
+#[test]
+fn arguments_are_an_object_whatever_the_schema_allows() {
+    let tool = |parameters: &Value| {
+        let tool = Callable {
+            name: "go".to_owned(),
+            parameters: Some(parameters.clone()),
+        };
+        calls(Style::Tagged, &[tool], Choice::Required, false)
+    };
+    let text = json!({ "type": "string" });
+    let object = json!({ "type": "object", "properties": { "a": { "type": "null" } } });
+    for never in [
+        text.clone(),
+        json!({ "anyOf": [text] }),
+        json!({ "oneOf": [text, { "type": "array" }] }),
+        json!({ "allOf": [text] }),
+        json!({ "$ref": "#/$defs/text", "$defs": { "text": text } }),
+        json!({ "const": "x" }),
+        json!({ "enum": ["x", 1, null] }),
+    ] {
+        let refused = tool(&never).unwrap_err();
+        assert!(matches!(refused, SchemaError::Impossible), "{never}");
+    }
+    let (vocabulary, pieces) = vocabulary();
+    let mut nullable = object.clone();
+    nullable["nullable"] = json!(true);
+    for parameters in [
+        json!({ "anyOf": [text, object] }),
+        json!({ "anyOf": [{ "type": "null" }, { "$ref": "#/$defs/it" }], "$defs": { "it": nullable } }),
+        json!({ "type": ["object", "null"], "properties": { "a": { "type": "null" } } }),
+        json!({ "enum": ["x", null, { "a": null }, {}] }),
+        json!({ "properties": { "a": { "type": "null" } }, "nullable": true }),
+        nullable.clone(),
+    ] {
+        let guided = Guided::new(Rc::clone(&vocabulary), tool(&parameters).unwrap());
+        let call = |arguments: &str| {
+            let call = format!(
+                "<tool_call>\n{{\"name\": \"go\", \"arguments\": {arguments}}}\n</tool_call>"
+            );
+            follows(&guided, &pieces, &call)
+        };
+        assert!(call("{\"a\":null}") && call("{}"), "{parameters}");
+        assert!(
+            !call("null") && !call("\"x\"") && !call("[]"),
+            "{parameters}"
+        );
+    }
+}
+
 /// Schemas nobody meant well with end soon.
 #[test]
 fn a_schema_that_explodes_is_refused() {
