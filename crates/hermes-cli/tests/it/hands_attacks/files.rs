@@ -304,7 +304,7 @@ fn a_link_in_place_of_the_workspace_leads_nowhere() {
         ("execute_code", json!({"code": code})),
         write("new.txt"),
     ];
-    let seen = turn(&setup, &["--yolo"], &calls);
+    let seen = turn(&setup, &[], &calls);
     assert_eq!(seen[0]["exit_code"], 0, "{seen:?}");
     outside.assert_untouched(&seen);
 }
