@@ -3,7 +3,7 @@
 //! Only what the main program shows is read; the engine reads the rest in its own process.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 /// What the head says.
@@ -22,7 +22,16 @@ const ENTRIES: u64 = 100_000;
 const DEPTH: u8 = 4;
 
 pub(super) fn head(path: &Path) -> io::Result<Head> {
-    let mut reader = Reader(BufReader::with_capacity(1 << 16, File::open(path)?));
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    read_head(file, length)
+}
+
+fn read_head(file: impl Read + Seek, length: u64) -> io::Result<Head> {
+    let mut reader = Reader {
+        file: BufReader::with_capacity(1 << 16, file),
+        left: length,
+    };
     if reader.bytes::<4>()? != *b"GGUF" {
         return Err(broken("it is not a GGUF file"));
     }
@@ -66,13 +75,29 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-struct Reader(BufReader<File>);
+/// A vocabulary has a hundred thousand texts: where we are is counted, not asked for.
+struct Reader<F: Read + Seek> {
+    file: BufReader<F>,
+    /// Bytes up to the end of the file.
+    left: u64,
+}
 
-impl Reader {
+impl<F: Read + Seek> Reader<F> {
     fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.0.read_exact(&mut bytes)?;
+        self.fill(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.pass(bytes.len() as u64)?;
+        self.file.read_exact(bytes)
+    }
+
+    fn pass(&mut self, bytes: u64) -> io::Result<()> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(())
     }
 
     fn u32(&mut self) -> io::Result<u32> {
@@ -91,21 +116,15 @@ impl Reader {
             return Ok(None);
         }
         let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
-        self.0.read_exact(&mut text)?;
+        self.fill(&mut text)?;
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
     fn seek(&mut self, bytes: u64) -> io::Result<()> {
-        let bytes = i64::try_from(bytes).map_err(|_| broken("its head is damaged"))?;
-        self.0.seek_relative(bytes)?;
         // Beyond the end seeking succeeds: a cut file must not look like a whole one.
-        let at = self.0.stream_position()?;
-        let end = self.0.get_ref().metadata()?.len();
-        if at > end {
-            self.0.seek(SeekFrom::End(0))?;
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(())
+        self.pass(bytes)?;
+        let bytes = i64::try_from(bytes).map_err(|_| broken("its head is damaged"))?;
+        self.file.seek_relative(bytes)
     }
 
     fn skip(&mut self, kind: u32, depth: u8) -> io::Result<()> {
@@ -135,8 +154,8 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
+pub(super) mod tests {
+    use std::io::{Cursor, SeekFrom, Write as _};
 
     use proptest::prelude::*;
 
@@ -147,7 +166,7 @@ mod tests {
         out.extend(text.as_bytes());
     }
 
-    fn sample() -> Vec<u8> {
+    pub(in crate::local) fn sample() -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(3_u32.to_le_bytes());
         out.extend(2_u64.to_le_bytes());
@@ -202,6 +221,48 @@ mod tests {
             assert!(read(&whole[..length]).is_err(), "{length}");
         }
         assert!(read(b"PK\x03\x04 a zip file, not weights").is_err());
+    }
+
+    /// Counts how often the system would be asked.
+    struct Counted {
+        file: Cursor<Vec<u8>>,
+        calls: usize,
+    }
+
+    impl Read for &mut Counted {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.calls += 1;
+            self.file.read(bytes)
+        }
+    }
+
+    impl Seek for &mut Counted {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.calls += 1;
+            self.file.seek(to)
+        }
+    }
+
+    #[test]
+    fn a_large_vocabulary_takes_few_system_calls() {
+        let mut out = b"GGUF".to_vec();
+        out.extend(3_u32.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
+        out.extend(1_u64.to_le_bytes());
+        text(&mut out, "tokenizer.ggml.tokens");
+        out.extend(9_u32.to_le_bytes());
+        out.extend(8_u32.to_le_bytes());
+        out.extend(50_000_u64.to_le_bytes());
+        for _ in 0..50_000 {
+            text(&mut out, "word");
+        }
+        let length = out.len() as u64;
+        let mut file = Counted {
+            file: Cursor::new(out),
+            calls: 0,
+        };
+        read_head(&mut file, length).unwrap();
+        assert!(file.calls < 100, "{}", file.calls);
     }
 
     proptest! {

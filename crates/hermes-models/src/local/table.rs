@@ -155,7 +155,11 @@ pub fn memory(parameters: u64, context: u32) -> u64 {
     const AROUND: u64 = 120_000_000;
     // Keys and values of one token grow a little slower than the weights.
     let token = 10_000 + parameters / 30_000;
-    parameters / 16 * 17 + token * u64::from(context) + AROUND
+    // The head of a foreign file may say anything.
+    (parameters / 16)
+        .saturating_mul(17)
+        .saturating_add(token.saturating_mul(u64::from(context)))
+        .saturating_add(AROUND)
 }
 
 impl Model {
@@ -196,5 +200,6 @@ mod tests {
         let large = find("qwen3-4b").unwrap().memory(8_192);
         assert!((4_300_000_000..6_500_000_000).contains(&large), "{large}");
         assert!(memory(1_000_000_000, 32_768) > memory(1_000_000_000, 8_192));
+        assert_eq!(memory(u64::MAX, u32::MAX), u64::MAX);
     }
 }
