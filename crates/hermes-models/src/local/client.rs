@@ -152,7 +152,9 @@ fn holding(held: Arc<Held>, answer: ModelStream) -> ModelStream {
 fn class(error: &StartError) -> ErrorClass {
     match error {
         StartError::NoProgram | StartError::NoWeights { .. } => ErrorClass::ModelNotFound,
-        StartError::Refused(_) | StartError::Setting(_) => ErrorClass::Format,
+        StartError::Refused(_) | StartError::Setting(_) | StartError::Silent { .. } => {
+            ErrorClass::Format
+        }
         StartError::Died(_) => ErrorClass::Server,
     }
 }

@@ -36,6 +36,11 @@ pub const PROVIDER: &str = "local";
 /// Stands for the server's address, which is known only while it runs.
 pub const ADDRESS: &str = "http://hermes-local";
 
+/// A server that ends sooner may be gone before the one who started it has joined it.
+const SHORTEST: Duration = Duration::from_secs(5);
+/// The longest that a server takes: a year.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 /// What the home and its config say about the built-in model.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,7 +56,9 @@ pub struct Settings {
     pub context: u32,
     /// `None`: as the probe says.
     pub tools: Option<bool>,
+    /// Without a question for so long, the server ends.
     pub idle: Duration,
+    /// Without a user for so long, the server ends.
     pub grace: Duration,
     home: Home,
 }
@@ -72,8 +79,11 @@ impl Settings {
                 "off" | "false" | "never" => Some(false),
                 _ => None,
             },
-            idle: Duration::from_secs(own.idle_seconds),
-            grace: Duration::from_secs(own.grace_seconds),
+            idle: match own.idle_seconds {
+                0 => LONGEST,
+                seconds => Duration::from_secs(seconds).clamp(SHORTEST, LONGEST),
+            },
+            grace: Duration::from_secs(own.grace_seconds).clamp(SHORTEST, LONGEST),
             home: home.clone(),
         }
     }
@@ -98,5 +108,35 @@ impl Hub {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             token: env.credential("HF_TOKEN").map(|(secret, _)| secret),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::schema::Local;
+
+    use super::*;
+
+    fn times(idle: u64, grace: u64) -> (u64, u64) {
+        let config = Config {
+            local: Some(Local {
+                idle_seconds: idle,
+                grace_seconds: grace,
+                ..Local::default()
+            }),
+            ..Config::default()
+        };
+        let settings = Settings::new(&Home::at("/h/.hermes"), &config);
+        (settings.idle.as_secs(), settings.grace.as_secs())
+    }
+
+    #[test]
+    fn a_server_lives_long_enough_to_be_joined() {
+        assert_eq!(times(600, 30), (600, 30));
+        // Nothing would be left of it the moment it is ready; for idling, 0 means never.
+        assert_eq!(times(0, 0), (31_536_000, 5));
+        assert_eq!(times(1, 1), (5, 5));
+        // The server refuses more than a year.
+        assert_eq!(times(u64::MAX, u64::MAX), (31_536_000, 31_536_000));
     }
 }

@@ -1,21 +1,24 @@
 //! One server for all processes of this user: found, started, held, looked at.
 //!
-//! A server that runs says in a file of its own how it is reached. Whoever uses it holds a lease, an
-//! open connection: when the last one is gone the server ends by itself, so that nothing is left
-//! behind, however a process ended. Starting is serialised by a lock.
+//! A server that runs says in a file of its own how it is reached, and holds a lock beside it.
+//! Whoever uses it holds a lease, an open connection: when the last one is gone the server ends by
+//! itself, so that nothing is left behind, however a process ended. Starting is serialised by
+//! another lock.
 
 mod held;
+mod run_file;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hermes_config::fs::FileLock;
-use hermes_config::fs::LockError;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use super::Settings;
 use super::program::{self, Program};
@@ -24,34 +27,17 @@ use super::weights::Weights;
 use crate::http::{self, HttpSettings};
 
 pub use held::Held;
+use run_file::RunFile;
+use start::{Outcome, Start};
 
 /// What one question to a server may take: it answers from memory.
 const ASK: Duration = Duration::from_secs(2);
 /// How often it is looked whether somebody else is done starting.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// What a running server writes down.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct RunFile {
-    pub pid: i32,
-    pub port: u16,
-    token: String,
-    pub model: PathBuf,
-}
-
-impl RunFile {
-    fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
-    }
-
-    fn token(&self) -> SecretString {
-        SecretString::from(self.token.clone())
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
-    }
-}
+/// A server that was ready and says nothing for so long hangs.
+const SILENT: Duration = Duration::from_mins(1);
+/// So often it is started for one call. More than once: it may be gone before it is joined.
+const STARTS: u32 = 3;
 
 /// There is no server to talk to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +54,10 @@ pub enum StartError {
     /// It ended by a signal, or was not ready in time.
     #[error("the local model did not start: {0}")]
     Died(String),
+    #[error(
+        "the local model's server (pid {pid}) is there and does not answer; end it: kill -9 {pid}"
+    )]
+    Silent { pid: i32 },
     #[error("{0}")]
     Setting(String),
 }
@@ -75,6 +65,9 @@ pub enum StartError {
 /// What a running server says of itself.
 #[derive(Clone, Debug, PartialEq, Deserialize, serde::Serialize)]
 pub struct Running {
+    /// No other program on that port says both.
+    pub status: String,
+    pub model: String,
     #[serde(default)]
     pub pid: i32,
     #[serde(default)]
@@ -132,22 +125,51 @@ impl Service {
         hermes_config::fs::create_private_dir(&self.settings.run)
             .and_then(|()| hermes_config::fs::create_private_dir(&self.settings.cache))
             .map_err(|error| StartError::Setting(format!("nothing can be kept: {error}")))?;
-        let _starting = self.turn_to_start(&run).await?;
-        loop {
-            if let Some(held) = self.join(&run).await {
+        let start = Start {
+            program: &program,
+            settings: &self.settings,
+            weights: &self.weights,
+            run: &run,
+            deadline: Instant::now() + start::READY,
+        };
+        self.started(&start, tell).await
+    }
+
+    /// The server that somebody is starting, or one of our own.
+    async fn started(
+        &self,
+        start: &Start<'_>,
+        tell: &(dyn Fn(&str) + Sync),
+    ) -> Result<Arc<Held>, StartError> {
+        let _turn = start.turn(tell).await?;
+        let mut starts = 0;
+        let mut silent_from = None;
+        while Instant::now() < start.deadline {
+            if let Some(held) = self.join(start.run).await {
                 return Ok(held);
             }
-            let begun = start::Start {
-                program: &program,
-                settings: &self.settings,
-                weights: &self.weights,
-                run: &run,
-            };
-            if begun.go(tell).await? == start::Outcome::AnotherLives {
-                // It is still loading, or just ending.
+            if run_file::is_held(start.run) {
+                // Who started it is gone, and it still loads; or it ends; or it hangs.
+                silent_from = match RunFile::of_living(start.run) {
+                    Some(written) => Some(still_silent(silent_from, written.pid)?),
+                    None => None,
+                };
+                tell(&start.words());
                 tokio::time::sleep(LOOK).await;
+            } else if starts < STARTS {
+                starts += 1;
+                silent_from = None;
+                if start.go(tell).await? == Outcome::AnotherLives {
+                    tokio::time::sleep(LOOK).await;
+                }
+            } else {
+                let words = start.words();
+                return Err(StartError::Died(format!(
+                    "it was started {STARTS} times and ended each time: {words}"
+                )));
             }
         }
+        Err(start.late())
     }
 
     fn known(&self) -> Option<Arc<Held>> {
@@ -160,23 +182,20 @@ impl Service {
         if let Some(held) = self.known() {
             return Some(held);
         }
-        let written = RunFile::read(run)?;
+        let written = RunFile::of_living(run)?;
         let held = Arc::new(Held::take(&self.http, &written).await?);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&held));
         Some(held)
     }
+}
 
-    /// Waits until nobody else starts it.
-    async fn turn_to_start(&self, run: &Path) -> Result<FileLock, StartError> {
-        let path = run.with_extension("starting");
-        loop {
-            match FileLock::try_acquire(&path) {
-                Ok(lock) => return Ok(lock),
-                Err(LockError::Busy(_)) => tokio::time::sleep(LOOK).await,
-                Err(error) => return Err(StartError::Setting(error.to_string())),
-            }
-        }
+/// Since when a server that was ready says nothing; an error once that is too long.
+fn still_silent(since: Option<Instant>, pid: i32) -> Result<Instant, StartError> {
+    let since = since.unwrap_or_else(Instant::now);
+    if since.elapsed() > SILENT {
+        return Err(StartError::Silent { pid });
     }
+    Ok(since)
 }
 
 /// A client for loopback only.
@@ -212,7 +231,7 @@ pub async fn running(settings: &Settings) -> Vec<Running> {
         let ours = file.file_name().to_string_lossy().starts_with("local-");
         if ours
             && path.extension().is_some_and(|ending| ending == "json")
-            && let Some(written) = RunFile::read(&path)
+            && let Some(written) = RunFile::of_living(&path)
             && let Some(health) = health(&http, &written).await
         {
             found.push(health);

@@ -5,7 +5,8 @@ use hermes_core::task;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::AbortHandle;
 
-use super::{ASK, RunFile};
+use super::ASK;
+use super::run_file::RunFile;
 
 /// How a server is reached, and the lease that keeps it there. Dropping it gives the lease back.
 pub struct Held {
