@@ -112,6 +112,7 @@ impl Pull<'_> {
         create_private_dir(&self.settings.cache).map_err(io)?;
         let part = part_of(&place);
         let _turn = self.turn(&part, report).await.map_err(io)?;
+        package::clear(self.settings, model);
         if place.is_file() {
             return Ok(place);
         }
@@ -149,7 +150,7 @@ impl Pull<'_> {
 
     /// Waits until no other process fetches it.
     async fn turn(&self, part: &Path, report: Report<'_>) -> std::io::Result<FileLock> {
-        let path = part.with_extension("lock");
+        let path = lock_of(part);
         let mut told = false;
         loop {
             match FileLock::try_acquire(&path) {
@@ -203,6 +204,11 @@ fn part_of(place: &Path) -> PathBuf {
     name.into()
 }
 
+/// Who fetches a file or takes it away holds this.
+fn lock_of(part: &Path) -> PathBuf {
+    part.with_extension("lock")
+}
+
 fn move_in(part: &Path, place: &Path) -> std::io::Result<()> {
     std::fs::File::open(part)?.sync_all()?;
     std::fs::rename(part, place)?;
@@ -212,17 +218,40 @@ fn move_in(part: &Path, place: &Path) -> std::io::Result<()> {
 /// Takes everything of a model away. Returns how many bytes that were.
 pub fn remove(settings: &Settings, model: &'static Model) -> std::io::Result<u64> {
     let place = settings.cache.join(model.file);
+    let _turn = FileLock::try_acquire(&lock_of(&part_of(&place))).map_err(|error| match error {
+        LockError::Busy(_) => std::io::Error::other("another process fetches it"),
+        LockError::Io { source, .. } => source,
+    })?;
+    package::clear(settings, model);
     let stem = super::weights::stem(&place);
     let mut bytes = 0;
-    // The converted copy carries the name of what it was made from.
     for file in std::fs::read_dir(&settings.cache)?.filter_map(Result::ok) {
         let name = file.file_name().to_string_lossy().into_owned();
-        if name.starts_with(&stem) {
+        if belongs(&name, model.file, &stem) {
             bytes += file.metadata().map_or(0, |found| found.len());
             std::fs::remove_file(file.path())?;
         }
     }
     Ok(bytes)
+}
+
+/// Whether a file was fetched as `file`, or made of it. People keep files of their own there, and
+/// the lock stays: without it, two processes could hold two locks of one name.
+fn belongs(name: &str, file: &str, stem: &str) -> bool {
+    if let Some(rest) = name.strip_prefix(file)
+        && ["", ".part", ".part.etag"].contains(&rest)
+    {
+        return true;
+    }
+    // The converted copy carries the name of what it was made from and a sum.
+    let made = name
+        .strip_prefix(stem)
+        .and_then(|rest| rest.strip_prefix('.'));
+    made.is_some_and(|rest| {
+        let sum = rest.strip_suffix(".q8").unwrap_or_default();
+        rest.ends_with(".q8.part")
+            || sum.len() == 16 && sum.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// The SHA-256 of a file, as hex.
@@ -263,3 +292,24 @@ async fn check(path: &Path, expected: &str, from: &str) -> Result<(), SourceErro
          thrown away"
     )))
 }
+
+/// Looks at a file that nobody names a checksum for; one that cannot be what was meant goes.
+fn check_plainly(path: &Path, bytes: u64, from: &str) -> Result<(), SourceError> {
+    let found = std::fs::metadata(path)?.len();
+    let wrong = if found == bytes {
+        match super::gguf::head(path) {
+            Ok(_) => return Ok(()),
+            Err(error) => error.to_string(),
+        }
+    } else {
+        format!("{found} bytes, expected {bytes}")
+    };
+    std::fs::remove_file(path)?;
+    Err(SourceError::Wrong(format!(
+        "{from} names no checksum, and what it sent is not the file that was meant ({wrong}); it was \
+         thrown away"
+    )))
+}
+
+#[cfg(test)]
+mod tests;

@@ -161,6 +161,17 @@ fn a_file_with_the_wrong_checksum_is_not_kept() {
 }
 
 #[test]
+fn what_a_mirror_without_checksums_sends_is_looked_at() {
+    let place = Place::empty();
+    let hub = hub(content(), "no checksum".to_owned(), 0);
+    let done = pull(&place, &hub);
+    assert_ne!(done.code, Some(0));
+    assert!(done.stderr.contains("names no checksum"), "{done:?}");
+    assert!(!place.home.exists(LOCAL));
+    assert!(!place.home.exists(format!("{LOCAL}.part")));
+}
+
+#[test]
 fn without_a_connection_it_is_said_what_to_do() {
     let place = Place::empty();
     // No Python either: its package index is the other source.
@@ -206,7 +217,8 @@ fn the_default_model_comes_from_the_hub_and_answers() {
         .ok();
     assert!(gone.stdout.contains("is gone"), "{gone:?}");
     let left = names(&place.home.join("cache/local"));
-    assert!(!left.iter().any(|name| name.contains(".gguf")), "{left:?}");
+    // The lock stays: somebody may wait for it.
+    assert_eq!(left, [format!("{FILE}.lock")]);
     let again = place
         .program(["model", "local", "remove", "smollm2-135m"])
         .run();

