@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_models::local::Hub;
 use hermes_models::local::machine::size;
+use hermes_models::local::probe::PROMPTS;
 use hermes_models::local::program::{self, Program};
 use hermes_models::local::pull::{Progress, Pull, PullError};
 use hermes_models::local::table;
@@ -37,7 +38,10 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<Weights, Failure
             "trying whether {} can call tools (once) …",
             weights.name
         ));
-        let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights));
+        let bar = Bar::new(&weights.name, cx.out);
+        let tell = |tried| bar.line(&format!("{tried} of {PROMPTS} prompts"));
+        let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights, &tell));
+        bar.end();
         match tried {
             Ok(verdict) if verdict.tools => cx.out.remark(format!(
                 "it can: {} of {} calls were right",
@@ -128,9 +132,9 @@ pub(super) fn pull(here: &Here, weights: &Weights, force: bool, cx: &Context) ->
 /// Cells of the bar.
 const CELLS: u64 = 24;
 
-/// How far a fetch is: one line that changes at a terminal, a line per tenth elsewhere.
-struct Bar {
-    name: &'static str,
+/// How far something is: one line that changes at a terminal, a line per step elsewhere.
+struct Bar<'a> {
+    name: &'a str,
     out: Output,
     shown: Mutex<Shown>,
 }
@@ -142,8 +146,8 @@ struct Shown {
     open: bool,
 }
 
-impl Bar {
-    fn new(name: &'static str, out: Output) -> Self {
+impl<'a> Bar<'a> {
+    fn new(name: &'a str, out: Output) -> Self {
         Self {
             name,
             out,
@@ -170,10 +174,7 @@ impl Bar {
     }
 
     fn bytes(&self, done: u64, total: Option<u64>) {
-        if self.out.quiet {
-            return;
-        }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown();
         let terminal = self.out.stderr_tty;
         let parts = if terminal { 200 } else { 10 };
         let step = match total.filter(|total| *total > 0) {
@@ -184,9 +185,17 @@ impl Bar {
             return;
         }
         shown.step = Some(step);
-        let text = describe(done, total);
-        if terminal {
-            shown.open = true;
+        drop(shown);
+        self.line(&describe(done, total));
+    }
+
+    /// Says it in the place of what was said before.
+    fn line(&self, text: &str) {
+        if self.out.quiet {
+            return;
+        }
+        if self.out.stderr_tty {
+            self.shown().open = true;
             // Nowhere is left to complain if stderr is gone.
             let _ = write!(std::io::stderr().lock(), "\r  {text}\x1b[K");
         } else {
@@ -194,9 +203,13 @@ impl Bar {
         }
     }
 
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The line is complete; what follows begins a new one.
     fn end(&self) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown();
         if std::mem::take(&mut *shown).open {
             let _ = writeln!(std::io::stderr().lock());
         }
