@@ -12,13 +12,14 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_core::model::{ModelRouter as _, RouteError};
 use hermes_models::live::{LocalFound, Probe};
-use hermes_models::local::machine::size;
+use hermes_models::local::machine::{self, size};
 use hermes_models::local::{Settings, program};
 use hermes_models::providers::LocalServer;
 use hermes_models::router::Overrides;
 
 use crate::args::TurnArgs;
 use crate::commands::Context;
+use crate::commands::model::local::Row;
 use crate::commands::model::{self, Picked, SetArgs};
 use crate::commands::setup::keys::{self, Pasted};
 use crate::exit::{Exit, Failure};
@@ -104,12 +105,13 @@ pub(crate) fn local(turn: &mut TurnArgs, cx: &Context) -> Result<(), Failure> {
 /// Nothing else is there: the built-in model is offered. `None`: the chat opens without a model.
 fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     let settings = Settings::new(&cx.home, config);
-    let row = model::local::rows(&settings)
-        .into_iter()
-        .find(|row| row.weights.name == settings.default_name() && row.fits);
-    let Some(row) = row.filter(|_| model::local::program_there()) else {
-        cx.out.error(NOTHING_FOUND);
-        return Ok(None);
+    let row = match built_in(&settings, model::local::program_there()) {
+        Ok(row) => row,
+        Err(why) => {
+            cx.out.error(format!("  {:<13} {why}", "built in"));
+            cx.out.error(NOTHING_FOUND);
+            return Ok(None);
+        }
     };
     let cost = if row.there {
         "it is here".to_owned()
@@ -151,6 +153,38 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
             }
         }
     }
+}
+
+/// The built-in model as the config names it, or why it cannot be offered.
+fn built_in(settings: &Settings, program_there: bool) -> Result<Row, String> {
+    let weights = settings
+        .weights(&settings.default_name())
+        .map_err(|error| error.to_string())?;
+    let row = model::local::rows(settings)
+        .into_iter()
+        .find(|row| row.weights == weights)
+        .ok_or_else(|| format!("{} is not known", weights.name))?;
+    match hindrance(&row, program_there) {
+        Some(why) => Err(why),
+        None => Ok(row),
+    }
+}
+
+fn hindrance(row: &Row, program_there: bool) -> Option<String> {
+    if !program_there {
+        return Some(program::HOW_TO_GET.to_owned());
+    }
+    if row.weights.model.is_none() && !row.there {
+        return Some(format!("{} does not exist", row.weights.path.display()));
+    }
+    (!row.fits).then(|| {
+        format!(
+            "{} needs about {} of memory, {} are free",
+            row.weights.name,
+            size(row.memory),
+            size(machine::free_memory().unwrap_or_default())
+        )
+    })
 }
 
 /// A model that could be used.
@@ -392,4 +426,46 @@ fn try_out(
         );
     }
     Ok(standing)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::home::Home;
+
+    use super::*;
+
+    fn offered(name: &str, context: u32, program_there: bool) -> Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        settings.model = Some(name.to_owned());
+        settings.context = context;
+        built_in(&settings, program_there).map(|row| row.weights.name)
+    }
+
+    #[test]
+    fn the_built_in_model_is_offered_or_it_is_said_why_not() {
+        // In any case, as everywhere else.
+        let found = offered("SmolLM2-135M", 0, true);
+        assert_eq!(found.as_deref(), Ok("smollm2-135m"));
+        let missing = offered("smollm2-135m", 0, false).unwrap_err();
+        assert_eq!(missing, program::HOW_TO_GET);
+        let absent = offered("own/file.gguf", 0, true).unwrap_err();
+        assert!(absent.ends_with("own/file.gguf does not exist"), "{absent}");
+        let unknown = offered("gpt-5", 0, true).unwrap_err();
+        assert!(unknown.contains("no model of the table"), "{unknown}");
+    }
+
+    #[test]
+    fn a_model_that_does_not_fit_is_not_offered() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        let rows = || model::local::rows(&settings);
+        let mut row = rows().remove(0);
+        row.fits = false;
+        assert!(hindrance(&row, true).unwrap().contains("of memory"));
+        assert_eq!(
+            hindrance(&rows()[0], false).as_deref(),
+            Some(program::HOW_TO_GET)
+        );
+    }
 }

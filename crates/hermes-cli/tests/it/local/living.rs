@@ -1,6 +1,8 @@
 //! Answers, and the life of the server behind them.
 
 use hermes_testkit::process::finish;
+use hermes_testkit::terminal::AtTerminal;
+use hermes_testkit::web_server::{Page, WebServer};
 use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 
@@ -123,6 +125,90 @@ fn a_server_that_was_killed_is_there_again_for_the_next_question() {
     terminal.press("What is the capital of Japan? Answer with one word.\r");
     terminal.wait_for("Tokyo");
     assert_ne!(place.server(), first);
+    terminal.press("/quit\r");
+    assert_eq!(terminal.leave().0, 0);
+}
+
+#[test]
+fn a_server_that_is_to_end_at_once_still_answers() {
+    if weights("local::living::end_at_once").is_none() {
+        return;
+    }
+    let place = Place::configured("local:\n  grace_seconds: 0\n  idle_seconds: 0\n");
+    let done = place.program(["-z", QUESTION]).run().ok();
+    assert!(done.stdout.contains("Paris"), "{done:?}");
+}
+
+#[test]
+fn a_server_whose_starter_was_killed_is_waited_for() {
+    if weights("local::living::starter_killed").is_none() {
+        return;
+    }
+    let place = Place::configured("");
+    let mut starter = place.program(["-z", QUESTION]).spawn();
+    let log = place.home.join("logs/local-SmolLM2-135M-Instruct.Q4_1.log");
+    until("it is started", || log.exists());
+    starter.kill().unwrap();
+    starter.wait().unwrap();
+    let done = place.program(["-z", QUESTION]).run().ok();
+    assert!(done.stdout.contains("Paris"), "{done:?}");
+    let said = std::fs::read_to_string(log).unwrap();
+    assert!(!said.contains("another server runs already"), "{said}");
+    assert!(lives(place.server()));
+}
+
+#[test]
+fn what_a_dead_server_left_hurts_nobody() {
+    let place = Place::empty();
+    let file = place
+        .home
+        .write("cache/local/Qwen3-0.6B-Q8_0.gguf", "weights");
+    // Its port and its pid are somebody else's by now.
+    let stranger = WebServer::start(|_| {
+        Page::json(&serde_json::json!({"status": "ok", "model": "Qwen3-0.6B-Q8_0"}))
+    });
+    // It ends with this test, whatever comes of it.
+    let mut other = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let left = serde_json::json!({
+        "pid": other.id(), "port": stranger.port(), "token": "t", "model": file
+    });
+    let written = |place: &Place| {
+        place
+            .home
+            .write("run/local-0123456789ab.json", left.to_string())
+    };
+    written(&place);
+    let status = place.program(["status", "--json"]).run().ok().json();
+    assert_eq!(status["local"], serde_json::json!([]));
+    written(&place);
+    let removed = place
+        .program(["model", "local", "remove", "qwen3-0.6b"])
+        .run()
+        .ok();
+    assert!(removed.stdout.contains("is gone"), "{removed:?}");
+    assert!(lives(i32::try_from(other.id()).unwrap()));
+    assert!(place.servers().is_empty(), "what was left is taken away");
+    assert_eq!(stranger.asked().len(), 0);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn without_the_second_program_it_is_said_why_nothing_is_offered() {
+    let place = Place::empty();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let alone = dir.path().join("hermes");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_hermes"), &alone).unwrap();
+    let mut terminal = AtTerminal::new(alone, &place.home)
+        .args(["--plain"])
+        .env("OLLAMA_HOST", "127.0.0.1:9")
+        .size(110, 40)
+        .start();
+    terminal.wait_for("the program hermes-local is missing");
+    terminal.wait_for("nothing found");
     terminal.press("/quit\r");
     assert_eq!(terminal.leave().0, 0);
 }
