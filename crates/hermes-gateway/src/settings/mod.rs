@@ -11,6 +11,10 @@ mod quick;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+use hermes_config::Config;
+
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
 pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
@@ -51,6 +55,12 @@ pub(crate) const FOREIGN: [&str; 22] = [
     "google_chat",
     "line",
 ];
+
+/// How long a person has to allow something: `approvals.gateway_timeout`.
+pub(crate) fn approval_wait(config: &Config) -> Duration {
+    let seconds = config.approvals.gateway_timeout.unwrap_or(300);
+    Duration::from_secs(seconds.max(1))
+}
 
 /// A key that nobody can guess: 256 bits, as text.
 pub fn fresh_secret() -> String {

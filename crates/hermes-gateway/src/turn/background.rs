@@ -6,23 +6,36 @@ use std::sync::Arc;
 use hermes_agent::front::{News, Wish};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
-use hermes_store::db::delivery::{Final, Reply};
+use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio_util::sync::CancellationToken;
 
+use super::beside::UnderWay;
 use super::hub::Hub;
 use super::message::Msg;
 use super::words;
 use crate::program::Opening;
 use crate::spine::Ledger;
 
+/// What is asked, by which message, in which chat.
+pub(super) struct Asked {
+    pub(super) key: String,
+    pub(super) msg: Msg,
+    pub(super) text: String,
+    pub(super) opening: Opening,
+}
+
 pub(super) async fn begin<L: Ledger + Clone + 'static>(
     hub: &Arc<Hub<L>>,
-    key: String,
-    msg: Msg,
-    text: String,
-    opening: Opening,
+    asked: Asked,
+    under_way: UnderWay,
     cancel: CancellationToken,
 ) {
+    let Asked {
+        key,
+        msg,
+        text,
+        opening,
+    } = asked;
     let turn = msg.attempt("bg");
     if !hub.claim(&[msg.id], &turn, &cancel).await {
         return;
@@ -30,16 +43,10 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
     let time = hub.local_now().format("%H%M%S");
     let id = format!("bg_{time}_{:06x}", hub.rng.next_u64() & 0xFF_FFFF);
     let target = msg.target();
+    let ack = format!("🔄 `{id}` works on it in the background.");
     let ack = Final {
         turn: format!("{turn}-ack"),
-        replies: vec![Reply {
-            session_key: key.clone(),
-            target: target.clone(),
-            chunks: hub.chunks(
-                &target,
-                &format!("🔄 `{id}` works on it in the background."),
-            ),
-        }],
+        replies: reply(&key, &target, hub.chunks(&target, &ack)),
         ..Final::default()
     };
     hub.settle(ack, &cancel).await;
@@ -50,6 +57,8 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
     };
     let hub = Arc::clone(hub);
     let work = async move {
+        // Until what came of it is stored.
+        let _under_way = under_way;
         let ended = tokio::select! {
             // The message stays claimed: the next life says that it was cut.
             () = cancel.cancelled() => return,
@@ -63,16 +72,20 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
         let end = Final {
             turn,
             answers: vec![msg.id],
-            replies: vec![Reply {
-                session_key: key,
-                target,
-                chunks,
-            }],
+            replies: reply(&key, &target, chunks),
             ..Final::default()
         };
         hub.settle(end, &cancel).await;
     };
     drop(task::spawn("background question", work));
+}
+
+fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
+    vec![Reply {
+        session_key: key.to_owned(),
+        target: target.clone(),
+        chunks,
+    }]
 }
 
 /// Runs one question to its end. `None`: it has nothing to say.

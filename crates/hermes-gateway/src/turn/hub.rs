@@ -12,6 +12,7 @@ use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::beside::Beside;
 use super::door::Keys;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
@@ -72,6 +73,8 @@ pub(crate) struct Hub<L> {
     working: Mutex<HashMap<String, Target>>,
     /// Told when a turn ends.
     pub(crate) ended: Notify,
+    /// What works for messages beside their chats.
+    pub(super) beside: Beside,
     draining: AtomicBool,
     /// The runner looks at everything again.
     pub(super) again: AtomicBool,
@@ -129,6 +132,7 @@ impl<L: Ledger + Clone> Hub<L> {
             active: AtomicUsize::new(0),
             working: Mutex::default(),
             ended: Notify::new(),
+            beside: Beside::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
             lingering: Arc::new(Semaphore::new(LINGERING)),

@@ -6,6 +6,7 @@
 //! message; typing, reactions and previews are not, and nothing depends on them.
 
 mod background;
+mod beside;
 mod chat;
 mod door;
 mod hub;

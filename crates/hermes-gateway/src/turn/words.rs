@@ -9,6 +9,8 @@ pub(super) const CUT: &str = "[The gateway stopped while you were working on the
 pub(super) const GAVE_UP: &str = "⚠️ I was stopped several times while working on your message, so I leave it there instead of trying for ever. What was done so far is in the conversation; say \"continue\" to go on.";
 pub(super) const STALE: &str = "⚠️ I was stopped while working on this, and that was a while ago. What was done so far is in the conversation; say \"continue\" to go on.";
 pub(super) const COMMAND_CUT: &str = "⚠️ The gateway stopped while it ran this command. It may or may not have taken effect; look before you give it again.";
+pub(super) const TOO_MUCH: &str =
+    "⚠️ Too much runs in the background already; give the command again when something has ended.";
 pub(super) const BROKE: &str = "⚠️ The conversation ended unexpectedly; logs/errors.log says more.";
 pub(super) const STOPPED: &str = "⏹ Stopped.";
 pub(super) const ABANDONED: &str =

@@ -23,6 +23,7 @@ use super::Chat;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
 use super::news::Turn;
 use crate::platform::{Button, Tone};
+use crate::settings;
 use crate::spine::{Extra, Ledger};
 use crate::turn::message::Msg;
 
@@ -53,6 +54,9 @@ pub(super) struct Put {
     pub(super) from: String,
     /// Everything that is asked, to the letter, as a digest: what is asked may have secrets in it.
     pub(super) print: String,
+    /// When it was put: what was said before does not answer it.
+    #[serde(default)]
+    pub(super) asked_at: Option<f64>,
     /// What is shown.
     pub(super) text: String,
     /// What its buttons say.
@@ -141,9 +145,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let _ = write!(text, "\n{posture}");
         }
         let always = request.rule.is_some();
-        let seconds = self.hub.settings.config.approvals.gateway_timeout;
+        let wait = settings::approval_wait(&self.hub.settings.config);
         let what = What::Permission(request);
-        let (asked, again) = self.name(what, text, seconds.unwrap_or(300)).await;
+        let (asked, again) = self.name(what, text, wait.as_secs()).await;
         let id = &asked.id;
         let mut row = vec![
             button(id, "o", "Once", Tone::Good),
@@ -222,6 +226,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
         self.hub.asked(&asked.id, Some(&self.answered));
+        let now = self.hub.clock.epoch_seconds();
         let new = (!again).then(|| {
             let left = asked.until.duration_since(Instant::now()).as_secs_f64();
             let choices = buttons.iter().flatten();
@@ -230,6 +235,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 permission: asked.what.is_permission(),
                 from: asked.what.from().to_owned(),
                 print: asked.what.print(),
+                asked_at: Some(now),
                 text: asked.text.clone(),
                 choices: choices.map(str::to_owned).collect(),
             };
@@ -239,7 +245,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 message,
                 target: target.clone(),
                 asked: serde_json::to_value(put).unwrap_or_default(),
-                expires_at: self.hub.clock.epoch_seconds() + left,
+                expires_at: now + left,
             }
         });
         let (id, text) = (asked.id.clone(), asked.text.clone());
@@ -248,7 +254,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         turn.displaced = true;
         turn.refresh();
         if new.is_none() {
-            return self.answered_before().await;
+            return self.answered_before(&id).await;
         }
         let pressable = self.hub.capabilities(&target).buttons && !buttons.is_empty();
         let text = if pressable {
@@ -402,15 +408,15 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         })
     }
 
-    /// Words that answer the oldest question that they fit.
-    pub(super) async fn take_answer(&mut self, msg: Msg) {
+    /// Words that answer the oldest question that they fit, or `only` this one.
+    pub(super) async fn take_answer(&mut self, msg: Msg, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
         let allowed = self.may_decide(&msg, word != Some("no"));
         let Some(turn) = &mut self.turn else { return };
-        let at = turn.questions.iter().position(|asked| match &asked.what {
-            What::Permission(_) => word.is_some(),
-            What::Question(_) => true,
+        let at = turn.questions.iter().position(|asked| {
+            let fits = !asked.what.is_permission() || word.is_some();
+            fits && only.is_none_or(|id| asked.id == id)
         });
         let Some(at) = at else { return };
         let by = msg.source().user_name.clone().unwrap_or_default();
@@ -442,8 +448,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    /// `/approve [all] [session|always]`, `/deny [all] [reason]`.
-    pub(super) async fn decide(&mut self, msg: Msg, approve: bool, args: &str) {
+    /// `/approve [all] [session|always]`, `/deny [all] [reason]`, of `only` this question or of
+    /// whatever is open.
+    pub(super) async fn decide(&mut self, msg: Msg, approve: bool, args: &str, only: Option<&str>) {
         if !self.may_decide(&msg, approve) {
             return self.answer(&msg, "ans", Some(ADMINS)).await;
         }
@@ -460,7 +467,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
         while let Some(turn) = &mut self.turn {
-            let open = |asked: &Asked| asked.what.is_permission();
+            let open =
+                |asked: &Asked| asked.what.is_permission() && only.is_none_or(|id| asked.id == id);
             let Some(at) = turn.questions.iter().position(open) else {
                 break;
             };

@@ -100,8 +100,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                     .unwrap_or_else(|error| format!("⚠️ {error}"));
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            "approve" => self.decide(msg, true, &args).await,
-            "deny" => self.decide(msg, false, &args).await,
+            "approve" => self.decide(msg, true, &args, None).await,
+            "deny" => self.decide(msg, false, &args, None).await,
             "queue" | "steer" if args.is_empty() => {
                 let text = format!("Say it behind the command: /{name} <text>");
                 self.answer(&msg, "cmd", Some(&text)).await;
@@ -244,7 +244,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         self.commands.clear();
         for one in std::mem::take(&mut self.held) {
-            self.answer(&one, "cmd", None).await;
+            self.answer(&one.msg, "cmd", None).await;
             dropped += 1;
         }
         let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
@@ -317,8 +317,16 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let text = "⚠️ The home cannot be written now; try again in a moment.";
             return self.answer(&msg, "cmd", Some(text)).await;
         };
-        let key = self.key.clone();
-        background::begin(&self.hub, key, msg, text, opening, self.cancel.clone()).await;
+        let Some(under_way) = self.hub.beside.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+        };
+        let asked = background::Asked {
+            key: self.key.clone(),
+            msg,
+            text,
+            opening,
+        };
+        background::begin(&self.hub, asked, under_way, self.cancel.clone()).await;
     }
 
     async fn restart(&mut self, msg: Msg) {

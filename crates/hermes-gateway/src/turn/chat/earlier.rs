@@ -2,9 +2,9 @@
 //! earlier life put.
 //!
 //! A press is checked and stored before anybody acts on it; the chat that asked takes it from the
-//! store, and checks again who pressed. Words that may answer a question which the turn has not
-//! come to again are held back: they stay in the ledger until they are used, or become a message
-//! like any other when the turn ends without having asked.
+//! store, and checks again who pressed. Words that answer a question which the turn has not come to
+//! again are held back for that one, if they were said after it was put: they stay in the ledger
+//! until they are used, or become a message like any other when the turn ends without having asked.
 
 use std::time::Duration;
 
@@ -23,6 +23,13 @@ use crate::turn::message::Msg;
 struct Kept {
     choice: String,
     incoming: Incoming,
+}
+
+/// Words that were said to a question which the turn has not come to again.
+pub(super) struct Held {
+    pub(super) msg: Msg,
+    /// The one that they mean: they answer no other.
+    question: String,
 }
 
 const UNKNOWN: &str = "I do not know that button.";
@@ -210,47 +217,74 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// The turn has come to a question that was put before: perhaps the answer is there.
-    pub(super) async fn answered_before(&mut self) {
+    pub(super) async fn answered_before(&mut self, id: &str) {
         self.take_presses().await;
-        while let Some(at) = self.held.iter().position(|msg| self.fits(msg)) {
-            let msg = self.held.remove(at);
+        while self.waits_for(id) {
+            let meant = |held: &Held| held.question == id;
+            let Some(at) = self.held.iter().position(meant) else {
+                return;
+            };
+            let msg = self.held.remove(at).msg;
             if !self.hub.admits(&msg) {
                 self.answer(&msg, "ans", None).await;
             } else if let Some((approve, args)) = decision(&msg) {
-                self.decide(msg, approve, &args).await;
+                self.decide(msg, approve, &args, Some(id)).await;
             } else {
-                self.take_answer(msg).await;
+                self.take_answer(msg, Some(id)).await;
             }
         }
     }
 
-    fn fits(&self, msg: &Msg) -> bool {
-        match decision(msg) {
-            Some(_) => {
-                let mut asked = self.turn.iter().flat_map(|turn| &turn.questions);
-                asked.any(|asked| asked.what.is_permission())
-            }
-            None => self.answers_question(msg),
-        }
+    fn waits_for(&self, id: &str) -> bool {
+        let mut asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        asked.any(|asked| asked.id == id)
     }
 
-    /// Holds a message back that may answer a question which the turn has not come to again.
+    /// Holds a message back that answers a question which the turn has not come to again.
     pub(super) async fn keep_for_later(&mut self, msg: &Msg) -> bool {
+        if !self.goes_on_with_cut() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE {
+            return false;
+        }
+        let Some(question) = self.meant(msg) else {
+            return false;
+        };
+        self.ack(msg, "⏳").await;
+        let msg = msg.clone();
+        self.held.push(Held { msg, question });
+        true
+    }
+
+    /// The question of an earlier turn that a message answers: the oldest that it fits and that
+    /// nobody has answered, else the oldest that it fits. None that was put after it.
+    fn meant(&self, msg: &Msg) -> Option<String> {
         let decides = decision(msg).is_some() || verdict_word(&msg.incoming.text).is_some();
         let talks = msg.command_line().is_none();
-        let open = self.earlier.iter().any(|one| {
+        let fits = |one: &&StoredQuestion| {
             let put = put(one).filter(|_| !self.is_late(one));
-            put.is_some_and(|put| if put.permission { decides } else { talks })
-        });
-        let keeps = open
-            && self.goes_on_with_cut()
-            && msg.incoming.media.is_empty()
-            && self.waiting() < QUEUE;
-        if keeps {
-            self.ack(msg, "⏳").await;
-            self.held.push(msg.clone());
-        }
-        keeps
+            put.is_some_and(|put| {
+                let fits = if put.permission { decides } else { talks };
+                fits && put.asked_at.is_some_and(|at| at < msg.received_at)
+            })
+        };
+        let mut fitting = self.earlier.iter().filter(fits);
+        let oldest = fitting.next()?;
+        let first = std::iter::once(oldest).chain(fitting);
+        let meant = { first }.find(|one| !self.is_answered(one));
+        Some(meant.unwrap_or(oldest).question.id.clone())
+    }
+
+    /// Whether words that count are held back for a question.
+    fn is_answered(&self, stored: &StoredQuestion) -> bool {
+        let permission = put(stored).is_some_and(|put| put.permission);
+        let mut held = self.held.iter();
+        held.any(|held| {
+            let allows = match decision(&held.msg) {
+                Some((approve, _)) => approve,
+                None => verdict_word(&held.msg.incoming.text) != Some("no"),
+            };
+            held.question == stored.question.id
+                && (!permission || self.may_decide(&held.msg, allows))
+        })
     }
 
     /// A turn that was cut runs, or comes.
@@ -271,7 +305,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         for stored in std::mem::take(&mut self.earlier) {
             self.forget(&stored, "⏹ No longer needed.").await;
         }
-        for msg in std::mem::take(&mut self.held).into_iter().rev() {
+        for held in std::mem::take(&mut self.held).into_iter().rev() {
+            let msg = held.msg;
             if decision(&msg).is_some() {
                 let text = "Nothing waits for a decision here.";
                 self.answer(&msg, "ans", Some(text)).await;

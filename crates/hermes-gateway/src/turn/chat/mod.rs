@@ -39,6 +39,7 @@ use crate::spine::{Extra, Ledger};
 
 use begin::Preparing;
 pub(super) use command::offers;
+use earlier::Held;
 use news::Turn;
 pub(super) use quick::offers as quick_offers;
 use slash::Slash;
@@ -106,8 +107,8 @@ pub(super) struct Chat<L> {
     answered: Arc<Notify>,
     /// Questions that turns put which were cut, and that no turn has come to again.
     earlier: Vec<StoredQuestion>,
-    /// Words that may answer them; the ledger has them as well.
-    held: Vec<Msg>,
+    /// Words that answer them; the ledger has them as well.
+    held: Vec<Held>,
     acked: Option<Instant>,
     /// Where the chat is, for what nobody asked for.
     place: Option<(Target, String)>,
@@ -276,7 +277,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
         let jobs = self.queue.iter().chain(preparing);
         let msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands);
-        let mut msgs = msgs.chain(&self.held);
+        let mut msgs = msgs.chain(self.held.iter().map(|held| &held.msg));
         msgs.any(|msg| msg.id == id) || self.switching.as_ref().is_some_and(|(msg, _)| msg.id == id)
     }
 
@@ -357,7 +358,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return self.command(msg, &line).await;
         }
         if self.answers_question(&msg) {
-            return self.take_answer(msg).await;
+            return self.take_answer(msg, None).await;
         }
         if self.keep_for_later(&msg).await || self.leaves(&msg) {
             return;

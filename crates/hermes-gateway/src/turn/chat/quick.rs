@@ -14,6 +14,7 @@ use crate::program::{Line, Ran};
 use crate::settings::{GatewaySettings, Quick};
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
+use crate::turn::words;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of what a command says.
@@ -35,12 +36,17 @@ pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
 impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Runs a command line beside everything else, and answers with what it said.
     pub(super) async fn run_quick(&mut self, msg: Msg, command: String) {
+        let Some(under_way) = self.hub.beside.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+        };
         let turn = msg.attempt("quick");
         if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
             return;
         }
         let (hub, key, cancel) = (Arc::clone(&self.hub), self.key.clone(), self.cancel.clone());
         let work = async move {
+            // Until what came of it is stored.
+            let _under_way = under_way;
             let line = Line {
                 command,
                 timeout: TIMEOUT,

@@ -30,6 +30,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The first look: what was begun comes before what is new. When the store fails, it is
     /// looked again.
     pub(super) async fn wake_up(&mut self) {
+        // Before the ledger is read: what ends in between is either here or answered there.
+        let under_way = self.hub.beside.now();
         let mut begun: Vec<Vec<Msg>> = Vec::new();
         let mut after = 0;
         loop {
@@ -44,7 +46,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let full = page.len() == super::PAGE;
             for waiting in page {
                 after = after.max(waiting.id);
-                if waiting.turn.is_none() {
+                if waiting.turn.is_none() || under_way.contains(&waiting.id) {
                     continue;
                 }
                 match Msg::read(waiting).map(Msg::unwrapped) {

@@ -187,6 +187,97 @@ async fn an_answer_counts_only_for_what_was_shown() {
     life.end().await;
 }
 
+/// Words that were said to one question do not answer another, which nobody has seen yet.
+#[tokio::test]
+async fn words_answer_only_the_question_that_stood_there() {
+    for said in ["yes", "/approve", "/approve all"] {
+        let mut house = House::new("");
+        asked(&mut house, "permit this", "rm -rf /tmp/x").await;
+        let life = house.life().await;
+        life.gateway.hold(true);
+        // What is asked first now is new.
+        *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
+        life.say("c", "m2", said).await;
+        life.until("it is stored", |_| life.is_stored()).await;
+        life.gateway.hold(false);
+        life.until("an answer", |screen| {
+            screen.find("Allowed once by Ann").is_some()
+        })
+        .await;
+        life.sees("c", "rm -rf /tmp/y").await;
+        let new = house.screen.find("rm -rf /tmp/y").unwrap();
+        assert!(!new.text.contains("Allowed"), "{said}: {new:?}");
+        life.press("c", "p1", "Deny").await;
+        life.sees("c", "re: permit this Deny { why: None } Once")
+            .await;
+        life.rest().await;
+        life.end().await;
+    }
+}
+
+/// Two were asked, and one word was said: it means the one that was asked first, whichever the
+/// turn comes to first.
+#[tokio::test]
+async fn a_word_means_the_oldest_question() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    *life.program.action.lock().unwrap() = "rm -rf /tmp/x\nrm -rf /tmp/y".to_owned();
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "rm -rf /tmp/y").await;
+    life.end().await;
+    let life = house.life().await;
+    life.gateway.hold(true);
+    *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
+    life.say("c", "m2", "yes").await;
+    life.until("it is stored", |_| life.is_stored()).await;
+    life.gateway.hold(false);
+    life.until("an answer", |screen| {
+        screen.find("Allowed once by Ann").is_some()
+    })
+    .await;
+    life.press("c", "p1", "Deny").await;
+    life.sees("c", "re: permit this Deny { why: None } Once")
+        .await;
+    life.rest().await;
+    life.end().await;
+}
+
+/// Nobody agrees to what they have not been asked.
+#[tokio::test]
+async fn words_from_before_the_question_do_not_answer_it() {
+    let mut house = House::new("busy_input_mode: queue\n");
+    let life = house.life().await;
+    life.say("c", "m1", "slow permit this").await;
+    life.until("a turn", |_| life.gateway.status().active_turns == 1)
+        .await;
+    life.say("c", "m2", "ok").await;
+    life.until("it waits", |_| life.gateway.status().queued == 1)
+        .await;
+    house.clock.advance(Duration::from_secs(1));
+    life.program.gate.notify_one();
+    life.sees("c", "rm -rf").await;
+    life.end().await;
+    let life = house.life().await;
+    life.until("the turn waits again", |_| {
+        life.program.opened.lock().unwrap().len() == 1 && life.gateway.status().active_turns == 1
+    })
+    .await;
+    let question = house.screen.find("rm -rf").unwrap();
+    let deny = question.buttons.iter().find(|(label, _)| label == "Deny");
+    let deny = deny.expect("a question that is open").1.clone();
+    life.press_data("c", "p1", &deny, &question.id).await;
+    life.until("an answer", |screen| {
+        screen.find("re: slow permit this").is_some()
+    })
+    .await;
+    let answer = house.screen.find("re: slow permit this").unwrap();
+    assert!(answer.text.contains("Deny"), "{answer:?}");
+    // It is a message like any other.
+    life.sees("c", "re: ok").await;
+    life.rest().await;
+    life.end().await;
+}
+
 /// The turn has ended: its button does nothing, in the next life either.
 #[tokio::test]
 async fn a_question_of_a_turn_that_ended_stays_closed() {

@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 
-use super::stage::House;
+use super::stage::{House, Life};
 
 #[tokio::test]
 async fn new_and_resume_move_the_chat_between_conversations() {
@@ -124,4 +124,53 @@ async fn a_home_is_remembered_and_background_work_reports() {
     life.sees("c", "re: think").await;
     life.rest().await;
     life.end().await;
+}
+
+const BACKUP: &str = "quick_commands: {backup: {type: exec, command: backup}}\n";
+
+/// Whether something works beside the chat, which has ended: nothing is kept open for it.
+fn is_left_to_itself(life: &Life) -> bool {
+    let opened = life.program.opened.lock().unwrap().len();
+    let lines = life.program.lines.lock().unwrap().len();
+    opened + lines == 1 && life.gateway.status().chats == 0
+}
+
+#[tokio::test]
+async fn what_works_beside_the_chat_is_not_taken_for_cut() {
+    for (command, result) in [
+        ("/background slow think", "re: slow think"),
+        ("/backup", "did backup"),
+    ] {
+        let mut house = House::new(BACKUP);
+        let life = house.life().await;
+        life.say("c", "m1", command).await;
+        life.until("it works", |_| is_left_to_itself(&life)).await;
+        // Everything that is open is looked at again.
+        life.gateway.hold(true);
+        life.gateway.hold(false);
+        life.say("c", "m2", "hi").await;
+        life.sees("c", "re: hi").await;
+        life.program.gate.notify_one();
+        life.rest().await;
+        let texts = house.screen.texts("c").concat();
+        assert!(texts.contains(result), "{texts}");
+        assert!(!texts.contains("while it ran this command"), "{texts}");
+        life.end().await;
+    }
+}
+
+/// What a life was cut in the middle of is told by the next one.
+#[tokio::test]
+async fn what_worked_beside_the_chat_is_told_to_be_cut_by_the_next_life() {
+    for command in ["/background slow think", "/backup"] {
+        let mut house = House::new(BACKUP);
+        let life = house.life().await;
+        life.say("c", "m1", command).await;
+        life.until("it works", |_| is_left_to_itself(&life)).await;
+        life.end().await;
+        let life = house.life().await;
+        life.sees("c", "while it ran this command").await;
+        life.rest().await;
+        life.end().await;
+    }
 }

@@ -20,7 +20,7 @@ use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
 use hermes_gateway::platform::Offer;
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{Line, Opening, Program, Ran, Script};
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
 
@@ -36,8 +36,10 @@ pub(crate) struct Scripted {
     pub delegated: Arc<AtomicBool>,
     /// Words in between that turns have taken.
     pub steered: Arc<AtomicUsize>,
-    /// What is asked for where words say "permit".
+    /// What is asked for where words say "permit": all lines at the same time.
     pub action: Arc<Mutex<String>>,
+    /// Quick commands that were begun; they end when the gate opens.
+    pub lines: Mutex<Vec<String>>,
 }
 
 impl Scripted {
@@ -50,6 +52,7 @@ impl Scripted {
             delegated: Arc::default(),
             steered: Arc::default(),
             action: Arc::new(Mutex::new("rm -rf /tmp/x".to_owned())),
+            lines: Mutex::default(),
         })
     }
 }
@@ -98,6 +101,18 @@ impl Program for Scripted {
     fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
+    }
+
+    fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
+        Box::pin(async move {
+            self.lines.lock().unwrap().push(line.command.clone());
+            self.gate.notified().await;
+            Ok(Ran {
+                status: Some(0),
+                output: format!("did {}", line.command),
+                errors: String::new(),
+            })
+        })
     }
 
     fn commands(&self) -> Vec<Offer> {
@@ -291,7 +306,7 @@ impl Conversation {
             self.delegate().await?;
         }
         if words.contains("permit") {
-            extra = format!(" {:?}", self.permit().await?);
+            extra = format!(" {}", self.permit().await?);
         }
         if words.contains("clarify") {
             extra = format!(" {:?}", self.clarify().await?);
@@ -406,24 +421,36 @@ impl Conversation {
         Ok(())
     }
 
-    async fn permit(&mut self) -> Result<Verdict, Early> {
-        let request = ApprovalRequest {
-            id: "r1".to_owned(),
-            tool: "terminal".to_owned(),
-            action: self.action.lock().unwrap().clone(),
-            reasons: vec!["it deletes".to_owned()],
-            rule: Some(Rule("rm".to_owned())),
-            posture: None,
-        };
-        self.event(AgentEvent::ApprovalNeeded { request }).await;
-        loop {
+    /// Asks for everything at once, as subagents that work side by side do.
+    async fn permit(&mut self) -> Result<String, Early> {
+        let actions = self.action.lock().unwrap().clone();
+        let actions: Vec<&str> = actions.lines().collect();
+        for (number, action) in actions.iter().enumerate() {
+            let request = ApprovalRequest {
+                id: format!("r{number}"),
+                tool: "terminal".to_owned(),
+                action: (*action).to_owned(),
+                reasons: vec!["it deletes".to_owned()],
+                rule: Some(Rule("rm".to_owned())),
+                posture: None,
+            };
+            self.event(AgentEvent::ApprovalNeeded { request }).await;
+        }
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; actions.len()];
+        while verdicts.contains(&None) {
             match self.orders.recv().await {
                 None => return Err(Early::Closed),
                 Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                Some(Wish::Order(AgentCommand::Answer { verdict, .. })) => return Ok(verdict),
+                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                    let number: usize = request[1..].parse().unwrap();
+                    verdicts[number] = Some(verdict);
+                }
                 Some(_) => {}
             }
         }
+        let verdicts = verdicts.iter().flatten();
+        let verdicts = verdicts.map(|verdict| format!("{verdict:?}"));
+        Ok(verdicts.collect::<Vec<_>>().join(" "))
     }
 
     async fn clarify(&mut self) -> Result<Answer, Early> {

@@ -1,0 +1,66 @@
+//! What works for a message beside its chat. The chat may end meanwhile, and another begin: what it
+//! finds taken and not answered is under way here, or was cut.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What may work at the same time.
+const MOST: usize = 256;
+
+/// The messages that something works for.
+#[derive(Clone, Default)]
+pub(super) struct Beside(Arc<Mutex<HashSet<i64>>>);
+
+impl Beside {
+    /// Something begins to work for a message, as long as the answer lives. `None`: too much does.
+    pub(super) fn begin(&self, message: i64) -> Option<UnderWay> {
+        let mut messages = self.messages();
+        if messages.len() >= MOST {
+            return None;
+        }
+        messages.insert(message);
+        let all = self.clone();
+        Some(UnderWay { all, message })
+    }
+
+    /// Those that something works for now.
+    pub(super) fn now(&self) -> HashSet<i64> {
+        self.messages().clone()
+    }
+
+    fn messages(&self) -> MutexGuard<'_, HashSet<i64>> {
+        // A panic while holding this lock cannot leave the set half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something works for a message. However that ends, it is over when this is dropped.
+pub(super) struct UnderWay {
+    all: Beside,
+    message: i64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.all.messages().remove(&self.message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_bounded_and_forgets_what_has_ended() {
+        let beside = Beside::default();
+        let mut working: Vec<UnderWay> = (0..MOST as i64)
+            .filter_map(|message| beside.begin(message))
+            .collect();
+        assert!(beside.begin(-1).is_none());
+        working.truncate(1);
+        assert_eq!(beside.now(), HashSet::from([0]));
+        assert!(beside.begin(-1).is_some());
+        drop(working);
+        assert_eq!(beside.now(), HashSet::new());
+    }
+}
