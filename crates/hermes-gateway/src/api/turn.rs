@@ -35,8 +35,17 @@ pub(super) enum Step {
         preview: String,
         millis: u64,
     },
-    Approval(ApprovalRequest),
+    Approval(Asking),
     Done(Box<Outcome>),
+}
+
+/// A permission that a person may give.
+#[derive(Debug)]
+pub(super) enum Asking {
+    Needed(ApprovalRequest),
+    /// The request of this id is not waited for any more: it was answered, or what it was for has
+    /// ended.
+    Closed(String),
 }
 
 /// What a turn came to.
@@ -192,7 +201,10 @@ impl Turn {
                 preview,
                 millis,
             }),
-            AgentEvent::ApprovalNeeded { request } => Some(Step::Approval(request)),
+            AgentEvent::ApprovalNeeded { request } => Some(Step::Approval(Asking::Needed(request))),
+            AgentEvent::QuestionClosed { question } => {
+                Some(Step::Approval(Asking::Closed(question)))
+            }
             AgentEvent::QuestionAsked { question } => {
                 let answer = Answer::Unanswered {
                     why: "a client of the API cannot be asked; say in the answer what you need to \

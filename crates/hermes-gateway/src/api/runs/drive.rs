@@ -1,9 +1,13 @@
 //! Follows a turn on behalf of a run.
 
+use std::time::Duration;
+
 use hermes_agent::front::Wish;
+use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::log::{Run, Status};
 use crate::api::State;
@@ -11,7 +15,10 @@ use crate::api::admit::Ticket;
 use crate::api::label;
 use crate::api::outcome::{self, Verdict};
 use crate::api::place::Place;
-use crate::api::turn::{Outcome, Step, Turn};
+use crate::api::turn::{Asking, Outcome, Step, Turn};
+use crate::settings;
+
+const LATE: &str = "nobody answered in time";
 
 pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place) {
     let now = || state.deps.clock.epoch_seconds();
@@ -28,6 +35,7 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
         None => return run.end(Status::Cancelled, json!({}), now()),
     };
     run.begun(turn.wishes(), turn.session(), now());
+    let patience = settings::approval_wait(&state.deps.config);
     let mut stopping = false;
     let mut thought = String::new();
     loop {
@@ -40,6 +48,10 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
                 }
                 continue;
             }
+            () = sleep_until(run.due()) => {
+                deny_late(run, &turn, now()).await;
+                continue;
+            }
         };
         if !matches!(step, Some(Step::Reasoning(_))) && !thought.is_empty() {
             let text = std::mem::take(&mut thought);
@@ -48,13 +60,42 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
         match step {
             Some(Step::Reasoning(text)) => thought.push_str(&text),
             Some(Step::Done(outcome)) => return end(run, &outcome, now()),
-            Some(step) => tell(run, step, now()),
+            Some(step) => tell(run, step, patience, now()),
             None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
         }
     }
 }
 
-fn tell(run: &Run, step: Step, now: f64) {
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Nobody answered: that is a no. Or else the run keeps its place, and its session, for ever.
+async fn deny_late(run: &Run, turn: &Turn, now: f64) {
+    for request in run.take_late(Instant::now(), now) {
+        let told = json!({
+            "choice": "deny",
+            "resolved": 1,
+            "request_id": request.id,
+            "reason": LATE,
+        });
+        run.tell("approval.responded", told, now);
+        let why = Some(LATE.to_owned());
+        let order = AgentCommand::Answer {
+            request: request.id,
+            verdict: Given::Deny { why },
+        };
+        if let Some(wishes) = turn.wishes() {
+            // A run that has ended meanwhile needs no answer.
+            let _ = wishes.send(Wish::Order(order)).await;
+        }
+    }
+}
+
+fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
     match step {
         Step::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
         Step::ToolStarted {
@@ -82,25 +123,28 @@ fn tell(run: &Run, step: Step, now: f64) {
             });
             run.tell("tool.completed", data, now);
         }
-        Step::Approval(request) => {
-            let choices: &[&str] = if request.rule.is_some() {
-                &["once", "session", "always", "deny"]
-            } else {
-                &["once", "session", "deny"]
-            };
-            let data = json!({
-                "request_id": request.id,
-                "tool": request.tool,
-                "command": redact::secrets(&request.action),
-                "description": request.reasons.join("; "),
-                "posture": request.posture,
-                "allow_permanent": request.rule.is_some(),
-                "choices": choices,
-            });
-            run.ask(request, data, now);
-        }
+        Step::Approval(Asking::Needed(request)) => ask(run, request, patience, now),
+        Step::Approval(Asking::Closed(id)) => run.not_needed(&id, now),
         Step::Reasoning(_) | Step::Done(_) => {}
     }
+}
+
+fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
+    let choices: &[&str] = if request.rule.is_some() {
+        &["once", "session", "always", "deny"]
+    } else {
+        &["once", "session", "deny"]
+    };
+    let data = json!({
+        "request_id": request.id,
+        "tool": request.tool,
+        "command": redact::secrets(&request.action),
+        "description": request.reasons.join("; "),
+        "posture": request.posture,
+        "allow_permanent": request.rule.is_some(),
+        "choices": choices,
+    });
+    run.ask(request, Instant::now() + patience, data, now);
 }
 
 fn end(run: &Run, outcome: &Outcome, now: f64) {

@@ -35,9 +35,15 @@ struct Log {
     bytes: usize,
     /// The number of the first event that is kept; the first of all is 1.
     first: u64,
-    pending: VecDeque<ApprovalRequest>,
+    pending: VecDeque<Pending>,
     wishes: Option<mpsc::Sender<Wish>>,
     ended: Option<Instant>,
+}
+
+/// What a person is asked for, and how long there is time to answer.
+struct Pending {
+    request: ApprovalRequest,
+    until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,10 +178,10 @@ impl Run {
         self.changes.send_modify(|change| *change += 1);
     }
 
-    /// It waits for a person.
-    pub(super) fn ask(&self, request: ApprovalRequest, data: Value, now: f64) {
+    /// It waits for a person, until then.
+    pub(super) fn ask(&self, request: ApprovalRequest, until: Instant, data: Value, now: f64) {
         let mut log = self.log();
-        log.pending.push_back(request);
+        log.pending.push_back(Pending { request, until });
         if log.status == Status::Running {
             log.set(Status::WaitingForApproval, now);
         }
@@ -187,21 +193,32 @@ impl Run {
     /// Takes what is asked: the oldest, that of an id, or all.
     pub(super) fn take_asked(&self, id: Option<&str>, all: bool, now: f64) -> Vec<ApprovalRequest> {
         let mut log = self.log();
-        let taken: Vec<ApprovalRequest> = if all {
-            log.pending.drain(..).collect()
-        } else {
-            let at = match id {
-                Some(id) => log.pending.iter().position(|request| request.id == id),
-                None => Some(0),
-            };
-            at.and_then(|at| log.pending.remove(at))
-                .into_iter()
-                .collect()
-        };
-        if log.pending.is_empty() && log.status == Status::WaitingForApproval {
-            log.set(Status::Running, now);
+        let mut first = true;
+        log.take(now, |one| {
+            let named = id.map_or(first, |id| one.request.id == id);
+            let taken = all || (named && first);
+            first &= !taken;
+            taken
+        })
+    }
+
+    /// When somebody must have answered at the latest.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let log = self.log();
+        log.pending.iter().map(|one| one.until).min()
+    }
+
+    /// Takes what nobody answered in time.
+    pub(super) fn take_late(&self, at: Instant, now: f64) -> Vec<ApprovalRequest> {
+        self.log().take(now, |one| one.until <= at)
+    }
+
+    /// Nobody waits for the answer to a request any more: none is taken for it.
+    pub(super) fn not_needed(&self, id: &str, now: f64) {
+        let taken = self.log().take(now, |one| one.request.id == id);
+        if !taken.is_empty() {
+            self.tell("approval.closed", json!({"request_id": id}), now);
         }
-        taken
     }
 
     pub(super) fn stopping(&self, now: f64) -> bool {
@@ -274,6 +291,23 @@ impl Run {
 }
 
 impl Log {
+    /// Takes some of what is asked. When nothing is left, the run goes on.
+    fn take(&mut self, now: f64, mut which: impl FnMut(&Pending) -> bool) -> Vec<ApprovalRequest> {
+        let mut taken = Vec::new();
+        let pending = std::mem::take(&mut self.pending);
+        for one in pending {
+            if which(&one) {
+                taken.push(one.request);
+            } else {
+                self.pending.push_back(one);
+            }
+        }
+        if self.pending.is_empty() && self.status == Status::WaitingForApproval {
+            self.set(Status::Running, now);
+        }
+        taken
+    }
+
     fn set(&mut self, status: Status, now: f64) {
         self.status = status;
         self.shown.insert("status".to_owned(), json!(status.word()));

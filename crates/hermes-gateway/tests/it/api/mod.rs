@@ -1,5 +1,6 @@
 //! The API server from outside, over HTTP.
 
+mod asking;
 mod chat;
 mod guard;
 mod jobs;
