@@ -13,6 +13,7 @@ use hermes_agent::weight::Weight;
 use hermes_core::task;
 use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -170,36 +171,31 @@ impl Seats {
             .rows()
             .get_mut(&id)
             .and_then(|row| row.kept.take());
-        let wanted = Arc::clone(&waiting.wanted);
-        let terms = Terms::of(&opening);
-        let line = match kept {
-            // One that ended by itself is opened anew.
-            Some(kept) if kept.terms == terms && !kept.line.wishes.is_closed() => kept.line,
-            other => {
-                if let Some(other) = other {
-                    other.line.close().await;
-                    self.inner.closed(&id);
-                }
-                let opened = self.inner.program.open(opening).await?;
-                let Opened {
-                    wishes,
-                    news,
-                    weight,
-                    ..
-                } = opened;
-                self.inner.opened(&id, weight);
-                Line { wishes, news }
-            }
-        };
-        drop(waiting);
-        Ok(Seat {
-            id,
-            line: Some(line),
-            terms,
-            wanted,
+        let mut seat = Seat {
+            id: id.clone(),
+            line: None,
+            terms: Terms::of(&opening),
+            wanted: Arc::clone(&waiting.wanted),
             permit: Some(permit),
             inner: Arc::clone(&self.inner),
-        })
+        };
+        match kept {
+            // One that ended by itself is opened anew.
+            Some(kept) if kept.terms == seat.terms && !kept.line.wishes.is_closed() => {
+                seat.line = Some(kept.line);
+                Ok(seat)
+            }
+            // Whoever waits here may go away at any moment, and must not leave the place to
+            // another while the old conversation ends or the new one begins.
+            old => {
+                let opening = seat.open(old, opening);
+                match task::spawn("opening a conversation", opening).await {
+                    Ok(Ok(opened)) => opened,
+                    Ok(Err(panic)) => Err(broke(&panic)),
+                    Err(error) => Err(broke(&error)),
+                }
+            }
+        }
     }
 
     /// Closes the conversation of a session, if it is open; `false`: somebody holds it.
@@ -213,7 +209,7 @@ impl Seats {
             }
         };
         if let Some(closing) = closing {
-            closing.close().await;
+            let _ = self.inner.end(closing).await;
         }
         self.inner.forget_empty();
         true
@@ -232,12 +228,16 @@ impl Seats {
             .rows()
             .get_mut(id)
             .and_then(|row| row.kept.take());
-        if let Some(kept) = kept {
+        let Some(kept) = kept else {
+            return Some(permit);
+        };
+        let (inner, id) = (Arc::clone(&self.inner), id.to_owned());
+        let closed = task::spawn("closing a conversation", async move {
             kept.line.close().await;
-            self.inner.closed(id);
-        }
-        drop(waiting);
-        Some(permit)
+            inner.closed(&id);
+            permit
+        });
+        closed.await.ok()?.ok()
     }
 
     /// Closes what nobody holds.
@@ -246,13 +246,18 @@ impl Seats {
             let mut rows = self.inner.rows();
             rows.values_mut().filter_map(Row::give_up).collect()
         };
-        join_all(kept.into_iter().map(Closing::close)).await;
+        join_all(kept.into_iter().map(|one| self.inner.end(one))).await;
         self.inner.forget_empty();
     }
 }
 
 fn stopping() -> Refusal {
     Refusal::new(RefusalKind::Failed, "the gateway is stopping")
+}
+
+fn broke(why: &dyn std::fmt::Display) -> Refusal {
+    let message = format!("the conversation could not be opened: {why}");
+    Refusal::new(RefusalKind::Failed, message)
 }
 
 impl Row {
@@ -276,13 +281,6 @@ struct Closing {
     place: OwnedSemaphorePermit,
 }
 
-impl Closing {
-    async fn close(self) {
-        self.line.close().await;
-        drop(self.place);
-    }
-}
-
 impl Line {
     /// Returns when it has ended.
     async fn close(self) {
@@ -304,6 +302,18 @@ impl Inner {
         });
     }
 
+    /// Ends a conversation whether somebody waits for that or not; until it has ended, its place
+    /// is taken.
+    fn end(self: &Arc<Self>, closing: Closing) -> JoinHandle<Result<(), task::Panicked>> {
+        let inner = Arc::clone(self);
+        task::spawn("closing a conversation", async move {
+            let Closing { line, place } = closing;
+            line.close().await;
+            drop(place);
+            inner.forget_empty();
+        })
+    }
+
     fn closed(&self, id: &str) {
         if let Some(row) = self.rows().get_mut(id) {
             row.weight = None;
@@ -320,17 +330,22 @@ impl Inner {
     /// What is too old, too many or too much, and when to look again.
     fn overdue(&self) -> (Vec<Closing>, Option<Instant>) {
         let mut rows = self.rows();
-        let mut bytes: usize = rows.values().map(Row::bytes).sum();
-        let mut kept: Vec<(Instant, String)> = rows
-            .iter()
-            .filter_map(|(id, row)| Some((row.kept.as_ref()?.since, id.clone())))
-            .collect();
+        // Every weight is read once: it may change at any moment.
+        let mut bytes = 0_usize;
+        let mut kept: Vec<(Instant, String, usize)> = Vec::new();
+        for (id, row) in rows.iter() {
+            let weight = row.bytes();
+            bytes = bytes.saturating_add(weight);
+            if let Some(one) = &row.kept {
+                kept.push((one.since, id.clone(), weight));
+            }
+        }
         kept.sort();
         let now = Instant::now();
         let surplus = kept.len().saturating_sub(self.bounds.idle);
         let mut closing = Vec::new();
         let mut next = None;
-        for (place, (since, id)) in kept.iter().enumerate() {
+        for (place, (since, id, weight)) in kept.iter().enumerate() {
             let old = *since + self.bounds.age <= now;
             if place >= surplus && !old && bytes <= self.bounds.bytes {
                 next = Some(*since + self.bounds.age);
@@ -339,9 +354,8 @@ impl Inner {
             let Some(row) = rows.get_mut(id) else {
                 continue;
             };
-            let weight = row.bytes();
             if let Some(one) = row.give_up() {
-                bytes -= weight;
+                bytes = bytes.saturating_sub(*weight);
                 closing.push(one);
             }
         }
@@ -370,7 +384,10 @@ fn ask_holders(rows: &HashMap<String, Row>, mut surplus: usize) {
 async fn sweep(inner: Arc<Inner>) {
     loop {
         let (closing, next) = inner.overdue();
-        join_all(closing.into_iter().map(Closing::close)).await;
+        // One that does not end holds up no other.
+        for one in closing {
+            drop(inner.end(one));
+        }
         inner.forget_empty();
         let later = async {
             match next {
@@ -446,6 +463,23 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// Opens the conversation of this seat, after the old one has ended.
+    async fn open(mut self, old: Option<Kept>, opening: Opening) -> Result<Self, Refusal> {
+        if let Some(old) = old {
+            old.line.close().await;
+            self.inner.closed(&self.id);
+        }
+        let Opened {
+            wishes,
+            news,
+            weight,
+            ..
+        } = self.inner.program.open(opening).await?;
+        self.inner.opened(&self.id, weight);
+        self.line = Some(Line { wishes, news });
+        Ok(self)
+    }
+
     /// The session that was asked for; commands may have moved the conversation on from it.
     pub fn id(&self) -> &str {
         &self.id
@@ -495,10 +529,15 @@ impl Seat {
 
     /// Closes the conversation instead of keeping it; returns when it has ended.
     pub async fn close(mut self) {
-        if let Some(line) = self.line.take() {
+        let Some(line) = self.line.take() else {
+            return;
+        };
+        // The seat goes along, so that it is taken until then, whoever waits here or not.
+        let closed = task::spawn("closing a conversation", async move {
             line.close().await;
             self.inner.closed(&self.id);
-        }
+        });
+        let _ = closed.await;
     }
 }
 

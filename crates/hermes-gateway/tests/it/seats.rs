@@ -1,6 +1,7 @@
 //! Conversations that are kept open, and how much of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use hermes_gateway::platform::Offer;
 use hermes_gateway::program::{Opening, Program, Ran, Script};
 use hermes_gateway::seats::{Bounds, Next, Seat, Seats};
 use pretty_assertions::assert_eq;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 const MB: usize = 1 << 20;
@@ -23,6 +24,11 @@ struct Heavy {
     opened: Mutex<Vec<String>>,
     /// Those that were closed.
     closed: Arc<Mutex<Vec<String>>>,
+    /// These end only when the door opens.
+    stuck: Mutex<HashSet<String>>,
+    door: Arc<Notify>,
+    /// What all of them weigh, if it is the same for all.
+    shared: Mutex<Option<Weight>>,
 }
 
 impl Program for Heavy {
@@ -34,13 +40,22 @@ impl Program for Heavy {
         let (wishes, mut orders) = mpsc::channel(WISHES);
         let (news, heard) = mpsc::channel::<News>(NEWS);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
+        let stuck = self.stuck.lock().unwrap().contains(&opening.id);
+        let door = Arc::clone(&self.door);
         drop(task::spawn("heavy", async move {
             while orders.recv().await.is_some() {}
+            if stuck {
+                door.notified().await;
+            }
             closed.lock().unwrap().push(id);
             drop(news);
         }));
-        let weight = Weight::default();
-        weight.set(*self.weights.lock().unwrap().get(&opening.id).unwrap());
+        let shared = self.shared.lock().unwrap().clone();
+        let weight = shared.unwrap_or_else(|| {
+            let weight = Weight::default();
+            weight.set(*self.weights.lock().unwrap().get(&opening.id).unwrap());
+            weight
+        });
         self.opened.lock().unwrap().push(opening.id.clone());
         Box::pin(std::future::ready(Ok(Opened {
             id: opening.id,
@@ -64,6 +79,13 @@ impl Program for Heavy {
     }
 }
 
+fn opening(id: &str) -> Opening {
+    Opening {
+        id: id.to_owned(),
+        ..Opening::default()
+    }
+}
+
 struct Room {
     program: Arc<Heavy>,
     seats: Seats,
@@ -71,9 +93,13 @@ struct Room {
 
 impl Room {
     fn new(bytes: usize) -> Self {
+        Self::with(10, bytes)
+    }
+
+    fn with(idle: usize, bytes: usize) -> Self {
         let program = Arc::<Heavy>::default();
         let bounds = Bounds {
-            idle: 10,
+            idle,
             bytes,
             age: Duration::from_hours(1),
         };
@@ -87,11 +113,7 @@ impl Room {
             let mut weights = self.program.weights.lock().unwrap();
             weights.insert(id.to_owned(), bytes);
         }
-        let opening = Opening {
-            id: id.to_owned(),
-            ..Opening::default()
-        };
-        let seat = self.seats.sit(opening).await.unwrap();
+        let seat = self.seats.sit(opening(id)).await.unwrap();
         // Time goes on, so that one was used before another.
         tokio::time::advance(Duration::from_secs(1)).await;
         seat
@@ -146,4 +168,114 @@ async fn one_that_grows_takes_the_room_of_others() {
     assert_eq!(room.closed().await, Vec::<String>::new());
     drop(room.sit("more", MB / 2).await);
     assert_eq!(room.closed().await, ["small"]);
+}
+
+/// What was opened, and what of it has ended.
+fn lives(room: &Room) -> (usize, usize) {
+    let opened = room.program.opened.lock().unwrap().len();
+    (opened, room.program.closed.lock().unwrap().len())
+}
+
+/// Somebody comes with other terms, and leaves while the old conversation ends.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_never_open_twice() {
+    let room = Room::new(10 * MB);
+    room.program.stuck.lock().unwrap().insert("s".to_owned());
+    drop(room.sit("s", MB).await);
+    let unattended = Opening {
+        id: "s".to_owned(),
+        unattended: true,
+        ..Opening::default()
+    };
+    for _ in 0..3 {
+        let sitting = room.seats.sit(unattended.clone());
+        let left = tokio::time::timeout(Duration::from_secs(1), sitting).await;
+        assert!(left.is_err());
+        assert_eq!(lives(&room), (1, 0), "the old one has not ended");
+    }
+    room.program.stuck.lock().unwrap().clear();
+    room.program.door.notify_one();
+    let seat = room.seats.sit(unattended).await.unwrap();
+    // The one that nobody waited for is kept, and used now.
+    assert_eq!(lives(&room), (2, 1));
+    drop(seat);
+}
+
+/// Whoever closes a conversation, and does not wait for its end.
+#[tokio::test(start_paused = true)]
+async fn one_that_ends_keeps_its_place() {
+    let room = Room::new(10 * MB);
+    let sit = || room.seats.sit(opening("s"));
+    for way in 0..3 {
+        let before = lives(&room);
+        room.program.stuck.lock().unwrap().insert("s".to_owned());
+        let seat = room.sit("s", MB).await;
+        let patience = Duration::from_secs(1);
+        let left = match way {
+            0 => tokio::time::timeout(patience, seat.close()).await.is_err(),
+            1 => {
+                drop(seat);
+                let still = room.seats.still("s");
+                tokio::time::timeout(patience, still).await.is_err()
+            }
+            _ => {
+                drop(seat);
+                let close = room.seats.close("s");
+                tokio::time::timeout(patience, close).await.is_err()
+            }
+        };
+        assert!(left);
+        assert!(tokio::time::timeout(patience, sit()).await.is_err());
+        assert_eq!(lives(&room), (before.0 + 1, before.1), "way {way}");
+        room.program.stuck.lock().unwrap().clear();
+        room.program.door.notify_one();
+        // It is opened anew, and closed for the next way.
+        sit().await.unwrap().close().await;
+        assert_eq!(lives(&room), (before.0 + 2, before.1 + 2), "way {way}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_end_holds_up_nobody() {
+    let room = Room::with(1, 10 * MB);
+    room.program
+        .stuck
+        .lock()
+        .unwrap()
+        .insert("stuck".to_owned());
+    for id in ["stuck", "a", "b", "c"] {
+        drop(room.sit(id, MB).await);
+    }
+    assert_eq!(room.closed().await, ["a", "b"]);
+    room.program.door.notify_one();
+    assert_eq!(room.closed().await, ["a", "b", "stuck"]);
+    assert_eq!(room.seats.open(), 1);
+}
+
+/// Conversations grow and shrink while it is looked which are too many.
+#[tokio::test(start_paused = true)]
+async fn weights_that_change_meanwhile_do_no_harm() {
+    const MANY: usize = 2000;
+    let room = Room::with(MANY, usize::MAX);
+    let weight = Weight::default();
+    *room.program.shared.lock().unwrap() = Some(weight.clone());
+    for number in 0..MANY {
+        let seat = room.seats.sit(opening(&number.to_string())).await.unwrap();
+        drop(seat);
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&over);
+    let changing = std::thread::spawn(move || {
+        for bytes in (0..MB).cycle() {
+            if seen.load(Ordering::Relaxed) {
+                return;
+            }
+            weight.set(bytes);
+        }
+    });
+    tokio::time::advance(Duration::from_hours(1)).await;
+    let closed = room.closed().await.len();
+    over.store(true, Ordering::Relaxed);
+    changing.join().unwrap();
+    assert_eq!((closed, room.seats.open()), (MANY, 0));
 }
