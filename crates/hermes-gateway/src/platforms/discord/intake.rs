@@ -4,14 +4,14 @@
 //! holds up only those that share its lane. Commands and presses have lanes of their own, because
 //! Discord wants to hear about them within three seconds.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::missed::{Later, Missed};
 use super::progress::{Progress, Ticket};
 use super::read::{self, Place};
 use super::rules::{Case, Verdict};
@@ -33,19 +33,14 @@ const ANSWER: Duration = Duration::from_secs(3);
 pub(super) enum Work {
     Message(Ticket, Box<Message>),
     Interaction(Ticket, Box<Interaction>),
-    /// What was said in a channel after a message. The number is how many more may be taken.
-    Missed {
-        channel: Id,
-        after: Id,
-        take: Arc<AtomicUsize>,
-    },
+    Missed(Missed),
 }
 
 impl Work {
     fn lane(&self) -> usize {
         let lane = match self {
             Self::Message(_, message) => message.channel_id.0 % MESSAGES,
-            Self::Missed { channel, .. } => channel.0 % MESSAGES,
+            Self::Missed(missed) => missed.channel.0 % MESSAGES,
             Self::Interaction(_, used) => {
                 MESSAGES + used.channel_id.unwrap_or_default().0 % INTERACTIONS
             }
@@ -96,7 +91,15 @@ pub(super) struct Intake<'a> {
 
 impl Intake<'_> {
     pub(super) async fn lane(&self, mut works: mpsc::Receiver<Work>) {
-        while let Some(work) = works.recv().await {
+        let mut later = Later::default();
+        loop {
+            let work = tokio::select! {
+                work = works.recv() => match work {
+                    Some(work) => work,
+                    None => return,
+                },
+                missed = later.due() => Work::Missed(missed),
+            };
             match work {
                 Work::Message(ticket, message) => {
                     if self.message(&message).await != Taken::Stopped {
@@ -108,11 +111,12 @@ impl Intake<'_> {
                         self.progress.done(ticket);
                     }
                 }
-                Work::Missed {
-                    channel,
-                    after,
-                    take,
-                } => missed::read(self, channel, after, &take).await,
+                Work::Missed(missed) => {
+                    later.forget(missed.channel);
+                    if !missed::read(self, &missed).await {
+                        later.add(missed, &self.shared.timing);
+                    }
+                }
             }
         }
     }

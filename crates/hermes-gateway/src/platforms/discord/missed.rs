@@ -2,26 +2,108 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde::Deserialize as _;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
-use super::Shared;
 use super::api::CallError;
 use super::intake::{Intake, Taken, Work};
 use super::wire::{Channel, Guild, Id, Message};
+use super::{Shared, Timing};
 
 /// Direct channels that are looked into.
 const DIRECT: usize = 50;
 /// What one request brings.
 const PAGE: usize = 100;
 
+/// Channels of a lane that are asked for again; others wait for the next session.
+const LATER: usize = 256;
+/// Times the longest pause of a connection: a channel that cannot be read is asked for this seldom.
+const SELDOM: u32 = 15;
+
+/// What was said in a channel after a message.
+pub(super) struct Missed {
+    pub(super) channel: Id,
+    after: Id,
+    take: Arc<Allowance>,
+    /// How often it could not be read.
+    failures: u32,
+}
+
+/// How much may be taken after one outage, by all channels together.
+#[derive(Debug)]
+struct Allowance {
+    room: Semaphore,
+    left: AtomicUsize,
+}
+
+impl Allowance {
+    fn new(most: usize) -> Self {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        let room = Semaphore::new(most);
+        if most == 0 {
+            room.close();
+        }
+        Self {
+            room,
+            left: AtomicUsize::new(most),
+        }
+    }
+
+    /// Room for one more. Waits while others may give theirs back. `None`: nothing is left.
+    async fn one(&self) -> Option<SemaphorePermit<'_>> {
+        self.room.acquire().await.ok()
+    }
+
+    fn spend(&self, one: SemaphorePermit<'_>) {
+        one.forget();
+        // As often as there were permits, so that it ends at nothing.
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.room.close();
+        }
+    }
+}
+
+/// What could not be read, until it is asked for again.
+#[derive(Default)]
+pub(super) struct Later(Vec<(Instant, Missed)>);
+
+impl Later {
+    pub(super) fn add(&mut self, mut missed: Missed, timing: &Timing) {
+        if self.0.len() >= LATER {
+            return;
+        }
+        let longest = timing.longest_pause.saturating_mul(SELDOM);
+        let pause = timing.pause.saturating_mul(1 << missed.failures.min(16));
+        missed.failures += 1;
+        self.0.push((Instant::now() + pause.min(longest), missed));
+    }
+
+    /// A channel is asked for now: a session that began since wants the same.
+    pub(super) fn forget(&mut self, channel: Id) {
+        self.0.retain(|(_, one)| one.channel != channel);
+    }
+
+    /// The next one whose time has come. May be dropped while it waits.
+    pub(super) async fn due(&mut self) -> Missed {
+        let times = self.0.iter().map(|(at, _)| *at).enumerate();
+        let Some((place, at)) = times.min_by_key(|(_, at)| *at) else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep_until(at).await;
+        self.0.swap_remove(place).1
+    }
+}
+
 /// One outage: since when, and how much more may be taken.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
     since: Id,
-    take: Arc<AtomicUsize>,
+    take: Arc<Allowance>,
 }
 
 impl Gap {
@@ -31,7 +113,7 @@ impl Gap {
         let since = shared.memory.alive_at().filter(|_| missed.on)?;
         Some(Self {
             since: Id::at(since),
-            take: Arc::new(AtomicUsize::new(missed.take)),
+            take: Arc::new(Allowance::new(missed.take)),
         })
     }
 
@@ -71,26 +153,35 @@ impl Gap {
 
     fn work(&self, shared: &Shared, channel: Id) -> Work {
         shared.memory.falls_behind(channel);
-        Work::Missed {
+        Work::Missed(Missed {
             channel,
             after: self.floor(shared, channel),
             take: Arc::clone(&self.take),
-        }
+            failures: 0,
+        })
     }
 }
 
-/// Reads what a channel has after a message, and takes what is meant for us, oldest first.
-pub(super) async fn read(intake: &Intake<'_>, channel: Id, after: Id, take: &AtomicUsize) {
-    let shared = intake.shared;
-    match history(shared, channel, after).await {
+/// Reads what a channel has after a message, and takes what is meant for us, oldest first. `false`:
+/// it could not be read now.
+pub(super) async fn read(intake: &Intake<'_>, missed: &Missed) -> bool {
+    let (shared, channel) = (intake.shared, missed.channel);
+    let details = shared.timing.details;
+    // Others share the lane: they are not kept waiting for long time and again.
+    let within = if missed.failures == 0 {
+        details * 6
+    } else {
+        details
+    };
+    match history(shared, channel, missed.after, within).await {
         Ok(messages) => {
             let guild = shared
                 .places
                 .get(channel)
                 .and_then(|channel| channel.guild_id);
-            if take_all(intake, guild, messages, take).await == Taken::Stopped {
+            if take_all(intake, guild, messages, &missed.take).await == Taken::Stopped {
                 // What is left is found again by the next life.
-                return;
+                return true;
             }
         }
         // A channel that we may not read any more has nothing for us.
@@ -99,20 +190,21 @@ pub(super) async fn read(intake: &Intake<'_>, channel: Id, after: Id, take: &Ato
             // Nor is it forgotten: as long as a channel is behind, so is what the next session
             // begins with there.
             tracing::warn!("discord: what was missed in channel {channel} is not known: {error}");
-            return;
+            return false;
         }
     }
     if shared.memory.caught_up(channel) {
         // A life that is cut now need not be made good from before this one.
         shared.memory.save().await;
     }
+    true
 }
 
 async fn take_all(
     intake: &Intake<'_>,
     guild: Option<Id>,
     messages: Vec<Message>,
-    take: &AtomicUsize,
+    take: &Allowance,
 ) -> Taken {
     let me = intake.me();
     let mut found = 0;
@@ -128,17 +220,17 @@ async fn take_all(
                 .saw(message.channel_id, message.id, direct);
             continue;
         }
-        if take.load(Ordering::Relaxed) == 0 {
+        let Some(one) = take.one().await else {
             tracing::warn!(
                 channel = %message.channel_id,
                 "discord: more was missed than is made good (DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES)"
             );
             return Taken::Ignored;
-        }
+        };
         match intake.message(&message).await {
             Taken::Stored => {
                 found += 1;
-                take.fetch_sub(1, Ordering::Relaxed);
+                take.spend(one);
             }
             // What an earlier life took does not count: it may not have lived to remember that.
             Taken::Known | Taken::Ignored => {}
@@ -166,7 +258,12 @@ fn is_answered(message: &Message, later: &[Message], me: Id) -> bool {
 }
 
 /// The newest messages after one, oldest first, as many as the settings allow.
-async fn history(shared: &Shared, channel: Id, after: Id) -> Result<Vec<Message>, CallError> {
+async fn history(
+    shared: &Shared,
+    channel: Id,
+    after: Id,
+    within: Duration,
+) -> Result<Vec<Message>, CallError> {
     let limit = shared.settings.missed.limit;
     let mut newest_first: Vec<Message> = Vec::new();
     let (mut read, mut before) = (0, None);
@@ -177,7 +274,6 @@ async fn history(shared: &Shared, channel: Id, after: Id) -> Result<Vec<Message>
             "/channels/{channel}/messages?limit={count}{}",
             from.unwrap_or_default()
         );
-        let within = shared.timing.details * 6;
         let page = shared
             .api
             .patiently(Method::GET, &path, None, within)

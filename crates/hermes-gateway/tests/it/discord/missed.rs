@@ -1,6 +1,6 @@
 //! What is said while we are not there.
 
-use hermes_testkit::discord::{BOT, FakeDiscord};
+use hermes_testkit::discord::{Asked, BOT, FakeDiscord, Fault, FaultKind};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -125,5 +125,72 @@ async fn it_is_bounded_and_can_be_switched_off() {
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "live again");
     assert_eq!(bot.next().await.text, "live again");
+    bot.stop().await.unwrap();
+}
+
+/// Channels are looked into side by side; what they may take together is counted once.
+#[tokio::test]
+async fn the_bound_holds_for_all_channels_together() {
+    let scene = Scene::with(json!({
+        "auto_thread": false,
+        "history_backfill": false,
+        "missed_message_backfill": {"max_dispatches": 1},
+    }));
+    let (discord, ann) = (&scene.discord, scene.ann);
+    let channels: Vec<u64> = (0..4)
+        .map(|number| discord.channel(&format!("room {number}")))
+        .collect();
+    let mut bot = scene.up().await;
+    scene.mention("hello");
+    bot.next().await;
+    bot.stop().await.unwrap();
+    remembered(&scene).await;
+    discord.forget_sessions();
+    for channel in &channels {
+        said_to(discord, *channel, ann, "missed");
+    }
+    let mut bot = scene.up().await;
+    // One that was known does not count, the next one does.
+    for stored in [false, true] {
+        let arrival = bot.arrival().await;
+        assert_eq!(arrival.message.text, "missed");
+        // All of them are looked into before the first counts.
+        let looks = |asked: &[Asked], channel: &u64| {
+            let path = format!("/channels/{channel}/messages");
+            asked.iter().any(|one| one.path.contains(&path))
+        };
+        discord
+            .until(|discord| {
+                let asked = discord.requests();
+                channels.iter().all(|channel| looks(&asked, channel))
+            })
+            .await;
+        arrival.stored.send(stored).unwrap();
+    }
+    scene.mention("live");
+    assert_eq!(bot.next().await.text, "live");
+    bot.stop().await.unwrap();
+}
+
+/// A session may live for days: nobody waits for its end to ask again.
+#[tokio::test]
+async fn what_could_not_be_read_is_asked_for_again() {
+    let scene = Scene::with(json!({"history_backfill": false}));
+    let direct = scene.discord.direct(scene.ann);
+    let mut bot = scene.up().await;
+    scene.discord.say(direct, scene.ann, "one");
+    bot.next().await;
+    bot.stop().await.unwrap();
+    remembered(&scene).await;
+    scene.discord.forget_sessions();
+    scene.discord.say(direct, scene.ann, "two");
+    scene.discord.fail(Fault {
+        method: "GET",
+        path: "/messages",
+        kind: FaultKind::Status(200, json!({"not": "a list"})),
+        times: 2,
+    });
+    let mut bot = scene.up().await;
+    assert_eq!(bot.next().await.text, "two");
     bot.stop().await.unwrap();
 }
