@@ -163,10 +163,7 @@ impl Service {
                     tokio::time::sleep(LOOK).await;
                 }
             } else {
-                let words = start.words();
-                return Err(StartError::Died(format!(
-                    "it was started {STARTS} times and ended each time: {words}"
-                )));
+                return Err(start.gone(starts));
             }
         }
         Err(start.late())

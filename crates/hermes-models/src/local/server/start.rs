@@ -78,6 +78,14 @@ impl Start<'_> {
         last_words(&self.log())
     }
 
+    /// It was ready, and gone when it was asked, each time.
+    pub(super) fn gone(&self, starts: u32) -> StartError {
+        let said = said(&self.log());
+        StartError::Died(format!(
+            "it was started {starts} times and ended each time: {said}"
+        ))
+    }
+
     /// Time is up.
     pub(super) fn late(&self) -> StartError {
         let minutes = READY.as_secs() / 60;
@@ -201,12 +209,7 @@ fn open_log(log: &Path, run: &Path) -> std::io::Result<File> {
 }
 
 fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<Outcome, StartError> {
-    let words = last_words(log);
-    let said = if words.is_empty() {
-        format!("see {}", log.display())
-    } else {
-        words
-    };
+    let said = said(log);
     match status {
         Ok(status) if status.code() == Some(ANOTHER) => Ok(Outcome::AnotherLives),
         Ok(status) => match status.signal() {
@@ -215,6 +218,15 @@ fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<Outcome, Sta
         },
         Err(error) => Err(StartError::Died(error.to_string())),
     }
+}
+
+/// Its last words, or where to look for more.
+fn said(log: &Path) -> String {
+    let words = last_words(log);
+    if words.is_empty() {
+        return format!("see {}", log.display());
+    }
+    words
 }
 
 /// The last line that the server wrote since its start.
