@@ -105,6 +105,17 @@ pub(super) fn answer<'a>(
     session: &str,
     work: impl Future<Output = Result<Told, ApiError>> + Send + 'static,
 ) -> BoxFuture<'a, Result<Arc<Told>, ApiError>> {
+    answer_holding(state, asked, session, work, ())
+}
+
+/// The same; what is held is let go when whoever asks next finds the answer, or a free key.
+pub(super) fn answer_holding<'a>(
+    state: &'a Arc<State>,
+    asked: Asked,
+    session: &str,
+    work: impl Future<Output = Result<Told, ApiError>> + Send + 'static,
+    held: impl Send + 'static,
+) -> BoxFuture<'a, Result<Arc<Told>, ApiError>> {
     let request = NewRequest {
         key: asked.key.clone(),
         print: crate::bytes::hex(&asked.print),
@@ -113,7 +124,7 @@ pub(super) fn answer<'a>(
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
     let bytes = |told: &Arc<Told>| told.body.to_string().len() + 256;
-    Box::pin(state.once.answer(asked, bytes, work))
+    Box::pin(state.once.answer(asked, bytes, work, held))
 }
 
 /// Does the work unless it was done or begun before.
@@ -177,6 +188,7 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
         asked: Asked,
         bytes: fn(&T) -> usize,
         work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+        held: impl Send + 'static,
     ) -> Result<T, ApiError> {
         let mut slot = match self.claim(&asked)? {
             Ok(slot) => slot,
@@ -193,6 +205,7 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
                     }
                     drop(inner);
                     let _ = sender.send(Some(answer));
+                    drop(held);
                 });
                 slot
             }
@@ -309,22 +322,22 @@ mod tests {
             }
         };
         let body = json!({"a": 1});
-        let first = once.answer(asked("k", &body), String::len, work(true));
-        let second = once.answer(asked("k", &body), String::len, work(true));
+        let first = once.answer(asked("k", &body), String::len, work(true), ());
+        let second = once.answer(asked("k", &body), String::len, work(true), ());
         let (first, second, ()) = tokio::join!(first, second, async { go.notify_one() });
         assert!(first.is_err() && second.is_err());
         assert_eq!(count.load(Ordering::SeqCst), 1);
         go.notify_one();
         let third = once
-            .answer(asked("k", &body), String::len, work(false))
+            .answer(asked("k", &body), String::len, work(false), ())
             .await;
         assert_eq!(third.unwrap(), "1");
         let again = once
-            .answer(asked("k", &body), String::len, work(false))
+            .answer(asked("k", &body), String::len, work(false), ())
             .await;
         assert_eq!(again.unwrap(), "1");
         let other = once
-            .answer(asked("k", &json!({"a": 2})), String::len, work(false))
+            .answer(asked("k", &json!({"a": 2})), String::len, work(false), ())
             .await;
         assert_eq!(
             other.unwrap_err().status(),
@@ -333,7 +346,7 @@ mod tests {
         tokio::time::advance(AGE).await;
         go.notify_one();
         let later = once
-            .answer(asked("k", &body), String::len, work(false))
+            .answer(asked("k", &body), String::len, work(false), ())
             .await;
         assert_eq!(later.unwrap(), "2");
     }
@@ -344,7 +357,7 @@ mod tests {
         for number in 0..ANSWERS + 50 {
             let work = async { Ok("x".to_owned()) };
             let asked = asked(&number.to_string(), &json!({}));
-            once.answer(asked, String::len, work).await.unwrap();
+            once.answer(asked, String::len, work, ()).await.unwrap();
         }
         let inner = lock(&once.0);
         assert_eq!((inner.slots.len(), inner.bytes), (ANSWERS, ANSWERS));

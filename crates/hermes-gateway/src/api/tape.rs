@@ -71,8 +71,13 @@ pub(super) async fn answer<S: Recorded>(
     let key = asked.key().to_owned();
     let mut tapes = state.tapes.0.subscribe();
     let own = Arc::new(OnceLock::new());
+    let recording = Recording {
+        state: Arc::clone(state),
+        key: key.clone(),
+        tape: Arc::clone(&own),
+    };
     let work = record(Arc::clone(state), key.clone(), Arc::clone(&own), begin);
-    let told = once::answer(state, asked, session, work);
+    let told = once::answer_holding(state, asked, session, work, recording);
     let tape = tokio::select! {
         biased;
         told = told => match (told, own.get()) {
@@ -95,19 +100,21 @@ async fn record<S: Recorded>(
     begin: impl Future<Output = Result<(S, Headers), ApiError>> + Send + 'static,
 ) -> Result<Told, ApiError> {
     let (mut source, headers) = begin.await?;
-    let recording = Recording::new(state, key, headers);
-    let _ = own.set(Arc::clone(&recording.tape));
+    let tape = own.get_or_init(|| Arc::new(Tape::new(headers)));
+    state.tapes.0.send_modify(|tapes| {
+        tapes.insert(key, Arc::clone(tape));
+    });
     loop {
         let mut frames = Frames::default();
         let more = source.fill(&mut frames).await;
-        recording.tape.push(frames.written());
+        tape.push(frames.written());
         if !more {
             break;
         }
     }
     match source.ending() {
-        Ending::Complete => Ok(recording.tape.told(true)),
-        Ending::Partial => Ok(recording.tape.told(false)),
+        Ending::Complete => Ok(tape.told(true)),
+        Ending::Partial => Ok(tape.told(false)),
         // Whoever reads along was told why.
         Ending::Failed => Err(stopped()),
     }
@@ -118,26 +125,17 @@ fn stopped() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-/// A tape that is written. It ends with this, whatever happens.
+/// A tape that is written, if one is. It ends with this, whatever happens.
 struct Recording {
     state: Arc<State>,
     key: String,
-    tape: Arc<Tape>,
-}
-
-impl Recording {
-    fn new(state: Arc<State>, key: String, headers: Headers) -> Self {
-        let tape = Arc::new(Tape::new(headers));
-        state.tapes.0.send_modify(|tapes| {
-            tapes.insert(key.clone(), Arc::clone(&tape));
-        });
-        Self { state, key, tape }
-    }
+    tape: Arc<OnceLock<Arc<Tape>>>,
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.tape.told.send_modify(|told| told.1 = true);
+        let Some(tape) = self.tape.get() else { return };
+        tape.told.send_modify(|told| told.1 = true);
         self.state.tapes.0.send_modify(|tapes| {
             tapes.remove(&self.key);
         });
