@@ -70,7 +70,7 @@ async fn a_stream_under_a_key_is_the_same_for_all_and_goes_on_without_them() {
         let early = begun(&world, path, "k1", "door").await;
         let (early, other, ()) =
             tokio::join!(early.text(), told(&world, path, "k1", "door"), async {
-                world.seen.door.notify_one()
+                world.seen.door.notify_one();
             });
         let early = early.unwrap();
         assert!(
