@@ -66,7 +66,7 @@ fn build_with(cargo: PathBuf, manifest: PathBuf, exe: &Path) -> Option<Build> {
     let own = manifest.parent()?.join(NAME).join("Cargo.toml");
     let profile_dir = exe.parent()?;
     let target = profile_dir.parent()?;
-    if !own.is_file() || !target.join("CACHEDIR.TAG").is_file() {
+    if !own.is_file() || !profile_dir.join(".cargo-lock").is_file() {
         return None;
     }
     let profile = match profile_dir.file_name()?.to_str()? {
@@ -122,7 +122,7 @@ mod tests {
         fs::create_dir_all(at("ws/crates/hermes-local")).unwrap();
         fs::write(at("ws/crates/hermes-local/Cargo.toml"), "").unwrap();
         fs::create_dir_all(at("ws/target/release")).unwrap();
-        fs::write(at("ws/target/CACHEDIR.TAG"), "").unwrap();
+        fs::write(at("ws/target/release/.cargo-lock"), "").unwrap();
         let Program::Buildable(build) = search(Some(&exe), Some(&path), cargo) else {
             panic!("it can be built");
         };
