@@ -1,9 +1,9 @@
 //! Directories of ours that go with us, also when we are killed: each is locked as long as its owner lives,
 //! and what is no longer locked is removed by whoever comes next.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -38,6 +38,7 @@ impl Scratch {
         for _ in 0..ATTEMPTS {
             let dir = tempfile::Builder::new()
                 .prefix(&prefix)
+                .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(parent)?;
             let lock = match unowned(dir.path()) {
                 Ok(Some(lock)) => Some(lock),
@@ -147,6 +148,14 @@ mod tests {
         assert!(path.exists());
         drop(owned);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn nobody_else_can_look_in() {
+        let parent = tempfile::tempdir().unwrap();
+        let own = Scratch::within(parent.path(), "hermes-exec-").unwrap();
+        let mode = own.path().metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]

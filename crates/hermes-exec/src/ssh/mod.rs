@@ -2,6 +2,8 @@
 
 mod sync;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -173,6 +175,7 @@ fn transport(settings: SshSettings) -> Result<Arc<Ssh>, ExecError> {
     // Short: the path of a socket has at most 107 bytes.
     let dir = tempfile::Builder::new()
         .prefix("hermes-ssh-")
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in("/tmp")
         .map_err(ExecError::io("making a directory for the ssh connection"))?;
     Ok(Arc::new(Ssh {
