@@ -287,24 +287,27 @@ fn where_a_session_went_is_not_its_workspace() {
 
 #[test]
 fn a_link_in_place_of_the_workspace_leads_nowhere() {
-    let (setup, outside) = (Setup::new(), Outside::new());
-    let work = setup.home.work();
-    let swap = format!(
-        "cd / && mv {0} {0}.was && ln -s {1} {0}",
-        work.display(),
-        outside.path().display()
-    );
-    let code = "open('new.txt', 'w').write('evil')";
-    let calls = [
-        ("terminal", json!({"command": swap})),
-        (
-            "terminal",
-            json!({"command": format!("cd {} && echo evil > new.txt", work.display())}),
-        ),
-        ("execute_code", json!({"code": code})),
-        write("new.txt"),
-    ];
-    let seen = turn(&setup, &[], &calls);
-    assert_eq!(seen[0]["exit_code"], 0, "{seen:?}");
-    outside.assert_untouched(&seen);
+    // With every approval given only the sandbox is in the way; without, what asks is refused too.
+    for flags in [&["--yolo"][..], &[]] {
+        let (setup, outside) = (Setup::new(), Outside::new());
+        let work = setup.home.work();
+        let swap = format!(
+            "cd / && mv {0} {0}.was && ln -s {1} {0}",
+            work.display(),
+            outside.path().display()
+        );
+        let write_there = format!("cd {} && echo evil > new.txt", work.display());
+        let code = "open('new.txt', 'w').write('evil')";
+        let mut calls = vec![
+            ("terminal", json!({"command": swap})),
+            ("terminal", json!({"command": write_there})),
+            ("execute_code", json!({"code": code})),
+        ];
+        if flags.is_empty() {
+            calls.push(write("new.txt"));
+        }
+        let seen = turn(&setup, flags, &calls);
+        assert_eq!(seen[0]["exit_code"], 0, "{seen:?}");
+        outside.assert_untouched(&seen);
+    }
 }
