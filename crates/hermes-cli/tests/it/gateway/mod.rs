@@ -12,6 +12,8 @@ mod process;
 mod slack;
 mod systemd;
 mod telegram;
+mod telegram_hook;
+mod telegram_places;
 mod town;
 mod webhook;
 

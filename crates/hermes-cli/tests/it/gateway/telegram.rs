@@ -12,20 +12,20 @@ use tokio::runtime::Runtime;
 use super::Life;
 use crate::hermes;
 
-const ADA: i64 = 7;
+pub(super) const ADA: i64 = 7;
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Story {
-    telegram: Telegram,
-    model: ModelServer,
-    home: TempHome,
+pub(super) struct Story {
+    pub(super) telegram: Telegram,
+    pub(super) model: ModelServer,
+    pub(super) home: TempHome,
     gateway: Option<Life>,
     runtime: Runtime,
 }
 
 impl Story {
-    fn new(env: &str) -> Self {
+    pub(super) fn new(env: &str) -> Self {
         let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
         telegram.person(ADA, "Ada");
         let config = json!({
@@ -47,7 +47,13 @@ impl Story {
         }
     }
 
-    fn start(&mut self) {
+    pub(super) fn configure(&self, change: impl FnOnce(&mut serde_json::Value)) {
+        let mut config = serde_json::from_str(&self.home.read("config.yaml")).unwrap();
+        change(&mut config);
+        self.home.write("config.yaml", config.to_string());
+    }
+
+    pub(super) fn start(&mut self) {
         self.gateway = Some(Life::begin(&self.home, &[]));
     }
 
@@ -58,15 +64,12 @@ impl Story {
         drop(gateway.end());
     }
 
-    fn say(&self, text: &str) -> i64 {
+    pub(super) fn say(&self, text: &str) -> i64 {
         self.telegram.say(Says::text(ADA, text))
     }
 
-    /// Waits until a message of the bot is as wanted.
-    fn see(&self, what: &str, wanted: impl Fn(&Shown) -> bool) -> Shown {
-        let ready = self
-            .telegram
-            .wait_for(|telegram| telegram.shown(ADA).iter().any(&wanted));
+    pub(super) fn until(&self, what: &str, ready: impl Fn(&Telegram) -> bool) {
+        let ready = self.telegram.wait_for(ready);
         let waited = self
             .runtime
             .block_on(async { tokio::time::timeout(PATIENCE, ready).await });
@@ -76,10 +79,15 @@ impl Story {
             self.telegram.texts(ADA),
             std::fs::read_to_string(self.home.join("logs/gateway.log")).unwrap_or_default(),
         );
+    }
+
+    /// Waits until a message of the bot is as wanted.
+    fn see(&self, what: &str, wanted: impl Fn(&Shown) -> bool) -> Shown {
+        self.until(what, |telegram| telegram.shown(ADA).iter().any(&wanted));
         self.telegram.shown(ADA).into_iter().rfind(&wanted).unwrap()
     }
 
-    fn see_text(&self, text: &str) -> Shown {
+    pub(super) fn see_text(&self, text: &str) -> Shown {
         self.see(text, |shown| shown.text.contains(text))
     }
 
@@ -173,13 +181,9 @@ fn a_button_pressed_while_it_was_down_counts_once() {
     assert!(closed.buttons.is_empty());
     assert_eq!(story.count("rm -rf"), 1, "{:#?}", story.telegram.texts(ADA));
     let second = story.telegram.press(ADA, ADA, question.id, data);
-    let answered = story
-        .telegram
-        .wait_for(|telegram| telegram.callback_answer(&second).is_some());
-    story
-        .runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, answered).await })
-        .unwrap();
+    story.until("an answer to the second press", |telegram| {
+        telegram.callback_answer(&second).is_some()
+    });
     assert!(story.telegram.callback_answer(&first).is_some());
     let told = story.telegram.callback_answer(&second).unwrap();
     assert!(format!("{told:?}").contains("answered"), "{told:?}");
@@ -188,14 +192,12 @@ fn a_button_pressed_while_it_was_down_counts_once() {
 #[test]
 fn commands_of_the_home_and_voice() {
     let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
-    let mut config: serde_json::Value =
-        serde_json::from_str(&story.home.read("config.yaml")).unwrap();
-    config["quick_commands"] = json!({
+    let commands = json!({
         "tide": {"type": "exec", "command": "echo high; exit 3"},
         "wipe": {"type": "exec", "command": format!("rm -rf {}", story.home.work().display())},
         "me": {"type": "alias", "target": "whoami"},
     });
-    story.home.write("config.yaml", config.to_string());
+    story.configure(|config| config["quick_commands"] = commands);
     story.start();
     story.say("/tide");
     let said = story.see_text("high");
@@ -297,10 +299,8 @@ fn a_file_comes_and_another_goes() {
 #[test]
 fn words_are_seen_while_they_are_written() {
     let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
-    let config = story.home.read("config.yaml");
-    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
-    config["streaming"] = json!({"enabled": true, "edit_interval": 0.01, "buffer_threshold": 1});
-    story.home.write("config.yaml", config.to_string());
+    let streaming = json!({"enabled": true, "edit_interval": 0.01, "buffer_threshold": 1});
+    story.configure(|config| config["streaming"] = streaming);
     let gate = Gate::new();
     let words = ["Slowly, ", "word ", "by ", "word ", "it comes."];
     story
@@ -309,16 +309,10 @@ fn words_are_seen_while_they_are_written() {
     story.start();
     story.say("talk");
     // A private chat has a place for words in the making; nothing stays of them.
-    let draft = story.telegram.wait_for(|telegram| {
-        telegram
-            .drafts()
-            .iter()
-            .any(|(_, _, text)| text.contains("Slowly"))
+    story.until("a draft", |telegram| {
+        let drafts = telegram.drafts();
+        drafts.iter().any(|(_, _, text)| text.contains("Slowly"))
     });
-    let seen = story
-        .runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, draft).await });
-    assert!(seen.is_ok(), "{:?}", story.telegram.drafts());
     gate.release();
     story.see_text("Slowly, word by word it comes.");
     assert_eq!(story.telegram.shown(ADA).len(), 1);
@@ -358,14 +352,13 @@ fn a_voice_memo_is_heard_and_answered_by_voice() {
         unpacked("voice-sdk/bin/python").display(),
         script.display()
     );
-    let mut config: serde_json::Value =
-        serde_json::from_str(&story.home.read("config.yaml")).unwrap();
-    config["stt"] = json!({"provider": "mine", "providers": {"mine": {"command": ears}}});
-    config["tts"] = json!({
-        "provider": "mine",
-        "providers": {"mine": {"command": flite, "output_format": "wav"}}
+    story.configure(|config| {
+        config["stt"] = json!({"provider": "mine", "providers": {"mine": {"command": ears}}});
+        config["tts"] = json!({
+            "provider": "mine",
+            "providers": {"mine": {"command": flite, "output_format": "wav"}}
+        });
     });
-    story.home.write("config.yaml", config.to_string());
     story.model.push_default(Reply::text("The door is open."));
     story.start();
     let words = story

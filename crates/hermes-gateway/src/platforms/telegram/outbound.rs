@@ -339,7 +339,7 @@ impl Outbound for Sender {
             };
             let signs: Vec<Value> = emoji
                 .iter()
-                .map(|emoji| json!({"type": "emoji", "emoji": emoji}))
+                .map(|emoji| json!({"type": "emoji", "emoji": sign(emoji)}))
                 .collect();
             let params = json!({"chat_id": chat, "message_id": id, "reaction": signs});
             let done = self.call::<Value>("setMessageReaction", &params, CALL);
@@ -394,6 +394,16 @@ impl Outbound for Sender {
         max_bytes: u64,
     ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
         Box::pin(self.fetch(media, into, max_bytes))
+    }
+}
+
+/// A sign as Telegram takes it. Bots have a fixed list there, without the marks of done and failed
+/// of other platforms, and without the selector that makes a sign coloured.
+fn sign(emoji: &str) -> String {
+    match emoji {
+        "✅" => "👍".to_owned(),
+        "❌" => "👎".to_owned(),
+        other => other.replace('\u{fe0f}', ""),
     }
 }
 
@@ -516,6 +526,14 @@ mod tests {
         assert_eq!(tail("a😀b", 3), "😀b");
         assert_eq!(tail("a😀b", 2), "b");
         assert_eq!(tail("ab", 5), "ab");
+    }
+
+    #[test]
+    fn signs_are_those_that_bots_may_put_up() {
+        for (wanted, put) in [("👀", "👀"), ("✅", "👍"), ("❌", "👎"), ("❤\u{fe0f}", "❤")]
+        {
+            assert_eq!(sign(wanted), put);
+        }
     }
 
     #[test]
