@@ -10,6 +10,7 @@ mod mcp_servers;
 mod people;
 mod process;
 mod slack;
+mod slack_teams;
 mod systemd;
 mod telegram;
 mod telegram_hook;

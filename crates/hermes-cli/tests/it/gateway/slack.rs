@@ -14,16 +14,16 @@ use super::Life;
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Story {
-    slack: FakeSlack,
-    model: ModelServer,
-    home: TempHome,
-    gateway: Option<Life>,
+pub(super) struct Story {
+    pub(super) slack: FakeSlack,
+    pub(super) model: ModelServer,
+    pub(super) home: TempHome,
+    pub(super) gateway: Option<Life>,
     runtime: Runtime,
 }
 
 impl Story {
-    fn new(tokens: &str) -> Self {
+    pub(super) fn new(tokens: &str) -> Self {
         let (slack, model, home) = (FakeSlack::start(), ModelServer::start(), TempHome::new());
         slack.add_user("T1", "U1", "ada");
         slack.add_user("T1", "U2", "bob");
@@ -52,7 +52,7 @@ impl Story {
         }
     }
 
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         self.gateway = Some(Life::begin(&self.home, &[]));
     }
 
@@ -63,7 +63,7 @@ impl Story {
         drop(gateway.end());
     }
 
-    fn until(&self, what: &str, enough: impl Fn(&FakeSlack) -> bool) {
+    pub(super) fn until(&self, what: &str, enough: impl Fn(&FakeSlack) -> bool) {
         let ready = self.slack.wait_for(enough);
         let waited = self
             .runtime
@@ -87,13 +87,13 @@ impl Story {
         ours(&self.slack).pop().unwrap()
     }
 
-    fn see_text(&self, team: &str, channel: &str, text: &str) -> Value {
+    pub(super) fn see_text(&self, team: &str, channel: &str, text: &str) -> Value {
         self.see(team, channel, |one| {
             one["text"].as_str().unwrap().contains(text)
         })
     }
 
-    fn count(&self, team: &str, channel: &str, text: &str) -> usize {
+    pub(super) fn count(&self, team: &str, channel: &str, text: &str) -> usize {
         let answers = self.slack.answers(team, channel);
         answers.iter().filter(|one| one.contains(text)).count()
     }
