@@ -14,19 +14,19 @@ use super::Life;
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Story {
-    discord: FakeDiscord,
-    model: ModelServer,
+pub(super) struct Story {
+    pub(super) discord: FakeDiscord,
+    pub(super) model: ModelServer,
     home: TempHome,
-    gateway: Option<Life>,
+    pub(super) gateway: Option<Life>,
     runtime: Runtime,
-    ann: u64,
-    eve: u64,
-    room: u64,
+    pub(super) ann: u64,
+    pub(super) eve: u64,
+    pub(super) room: u64,
 }
 
 impl Story {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let discord = FakeDiscord::start();
         let (model, home) = (ModelServer::start(), TempHome::new());
         let (ann, eve) = (discord.user("ann", false), discord.user("eve", false));
@@ -54,7 +54,7 @@ impl Story {
     }
 
     /// Returns when the socket is up too.
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         let greeted = self.identified();
         self.gateway = Some(Life::begin(&self.home, &[]));
         self.until("connected", |_| self.identified() > greeted);
@@ -75,7 +75,11 @@ impl Story {
         drop(gateway.end());
     }
 
-    fn until(&self, what: &str, enough: impl Fn(&hermes_testkit::discord::Shared) -> bool) {
+    pub(super) fn until(
+        &self,
+        what: &str,
+        enough: impl Fn(&hermes_testkit::discord::Shared) -> bool,
+    ) {
         let ready = self.discord.until(enough);
         let waited = self
             .runtime
@@ -99,13 +103,13 @@ impl Story {
         found(&self.discord).unwrap()
     }
 
-    fn see_text(&self, channel: u64, text: &str) -> Value {
+    pub(super) fn see_text(&self, channel: u64, text: &str) -> Value {
         self.see(channel, text, |one| {
             one["content"].as_str().unwrap().contains(text)
         })
     }
 
-    fn count(&self, channel: u64, text: &str) -> usize {
+    pub(super) fn count(&self, channel: u64, text: &str) -> usize {
         let said = self.discord.said(channel);
         said.iter().filter(|one| one.contains(text)).count()
     }

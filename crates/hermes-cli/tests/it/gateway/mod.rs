@@ -3,6 +3,7 @@
 mod api;
 mod chaos;
 mod discord;
+mod discord_away;
 mod email;
 mod flat;
 mod jobs;
