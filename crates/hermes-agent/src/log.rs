@@ -4,7 +4,6 @@
 //! the log is edited after it was appended; compaction replaces the visible part as a whole, and
 //! the store keeps every row that was visible before.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use hermes_core::ids::RowId;
@@ -73,7 +72,8 @@ pub struct Item {
 }
 
 impl Item {
-    pub fn new(message: Message, origin: Origin, at: f64) -> Self {
+    pub fn new(mut message: Message, origin: Origin, at: f64) -> Self {
+        message.shrink();
         Self {
             message: Arc::new(message),
             row: None,
@@ -115,7 +115,6 @@ impl From<StoredItem> for Item {
 #[derive(Debug, Default)]
 pub struct Log {
     items: Vec<Item>,
-    call_ids: HashSet<String>,
     tokens: u64,
     /// Of the items.
     bytes: usize,
@@ -133,19 +132,10 @@ impl Log {
     }
 
     pub fn push(&mut self, item: Item) {
-        self.remember_calls(&item);
         self.tokens += tokens::message(&item.message);
         self.bytes += weight::item(&item);
         self.weight.set(weight::OPEN + self.bytes);
         self.items.push(item);
-    }
-
-    fn remember_calls(&mut self, item: &Item) {
-        if let Message::Assistant(message) = &*item.message {
-            for call in &message.tool_calls {
-                self.call_ids.insert(call.id.clone());
-            }
-        }
     }
 
     pub fn items(&self) -> &[Item] {
@@ -183,7 +173,10 @@ impl Log {
     /// Whether a call of this id is in the log already. Some servers count from zero in every
     /// answer, and providers want ids that are unique in the whole conversation.
     pub fn knows_call(&self, id: &str) -> bool {
-        self.call_ids.contains(id)
+        self.items.iter().any(|item| match &*item.message {
+            Message::Assistant(message) => message.tool_calls.iter().any(|call| call.id == id),
+            Message::User(_) | Message::Tool(_) => false,
+        })
     }
 
     /// How often the visible part was replaced by a compacted one.
@@ -199,7 +192,6 @@ impl Log {
 
     fn rebuild(&mut self, items: Vec<Item>) {
         self.items.clear();
-        self.call_ids.clear();
         self.tokens = 0;
         self.bytes = 0;
         self.weight.set(weight::OPEN);

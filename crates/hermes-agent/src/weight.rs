@@ -40,8 +40,7 @@ pub fn item(item: &Item) -> usize {
         Message::User(user) => content(&user.content) + optional(user.wire_text.as_deref()),
         Message::Assistant(message) => {
             let calls = message.tool_calls.iter().map(|call| {
-                // The log knows every id once more.
-                2 * text(&call.id)
+                text(&call.id)
                     + text(&call.name)
                     + text(&call.arguments)
                     + optional(call.response_item_id.as_deref())

@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod first_run;
 mod footprint;
+mod heap;
 mod logging;
 mod output;
 mod prompt;
@@ -47,7 +48,6 @@ fn main() -> ExitCode {
     }
     match args::parse(std::env::args_os()) {
         Ok(cli) => {
-            footprint::give_back();
             let quiet = turn_args(&cli).quiet;
             let out = Output::detect(cli.global.color, quiet);
             finish(out, run(cli, out))

@@ -45,6 +45,7 @@ use self::stock::Stock;
 use crate::args::TurnArgs;
 use crate::commands::{Context, skills};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::footprint;
 
 /// How a conversation is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,6 +318,8 @@ impl Chat {
         }
         // First of all, so that servers start while everything else is made ready.
         let shared = shared(args, cx, &config, mode);
+        // Arguments and settings are read; what makes a chat ready comes next.
+        footprint::give_back();
         let mcp = shared.mcp.clone();
         let beside = (Place::default(), shared);
         let opened = Self::open_with(args, cx, mode, config, beside, None).await;

@@ -71,6 +71,27 @@ impl Message {
             Self::Tool(_) => "tool",
         }
     }
+
+    /// Gives back the room that growing left: one tool call in a list takes that of four, a text
+    /// that came in pieces up to twice its length. What is kept for long is kept small.
+    pub fn shrink(&mut self) {
+        match self {
+            Self::User(user) => user.content.shrink(),
+            Self::Assistant(assistant) => {
+                assistant.text.shrink_to_fit();
+                assistant
+                    .reasoning
+                    .iter_mut()
+                    .for_each(String::shrink_to_fit);
+                for call in &mut assistant.tool_calls {
+                    call.arguments.shrink_to_fit();
+                }
+                assistant.tool_calls.shrink_to_fit();
+                assistant.blobs.shrink_to_fit();
+            }
+            Self::Tool(tool) => tool.content.shrink(),
+        }
+    }
 }
 
 /// Text, or text and images. Serialises to what OpenAI chat calls `content`.
@@ -90,6 +111,13 @@ impl Content {
                 let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
                 texts.join("\n").into()
             }
+        }
+    }
+
+    fn shrink(&mut self) {
+        match self {
+            Self::Text(text) => text.shrink_to_fit(),
+            Self::Parts(parts) => parts.shrink_to_fit(),
         }
     }
 

@@ -36,7 +36,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             idle: 32,
-            bytes: 32 << 20,
+            bytes: 8 << 20,
             age: Duration::from_mins(10),
         }
     }

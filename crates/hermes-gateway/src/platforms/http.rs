@@ -12,6 +12,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::Verifier;
 
+/// Connections to one host that wait for the next request. Each holds some 40 KB of buffers.
+const IDLE_CONNECTIONS: usize = 16;
+
 /// Never asked of a proxy.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
@@ -97,6 +100,7 @@ impl Http {
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(15))
             .pool_idle_timeout(Duration::from_mins(1))
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(reqwest::redirect::Policy::none())

@@ -35,6 +35,7 @@ use super::tasks::{self, Around, Task};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::footprint;
+use crate::heap;
 use crate::wiring;
 
 /// Delivery stays ours so long without a sign of life.
@@ -87,6 +88,7 @@ pub(super) async fn begin(
         restart: parts.restart,
         asked: None,
         draining: false,
+        worked: false,
     };
     let cancel = CancellationToken::new();
     let running = {
@@ -417,6 +419,8 @@ struct Watch<'a> {
     /// The chat that asked for the restart.
     asked: Option<Target>,
     draining: bool,
+    /// Turns ran at the last look.
+    worked: bool,
 }
 
 impl Watch<'_> {
@@ -462,6 +466,7 @@ impl Watch<'_> {
                     } else {
                         GatewayState::Running
                     };
+                    self.rest(gateway);
                     self.tell(gateway, state, None);
                 }
                 _ = heartbeat.tick() => self.state.beat(Utc::now()),
@@ -486,6 +491,15 @@ impl Watch<'_> {
                 }
             }
         }
+    }
+
+    /// What the last turns needed is given back once none runs any more.
+    fn rest(&mut self, gateway: &Gateway) {
+        let works = gateway.status().active_turns > 0;
+        if self.worked && !works {
+            heap::give_back();
+        }
+        self.worked = works;
     }
 
     /// Others may ask that no new turns begin, and take it back.

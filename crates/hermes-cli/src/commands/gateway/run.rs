@@ -36,7 +36,6 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;
     crate::logging::start_gateway(&cx.home.logs_dir(), args.verbose);
-    one_heap();
     let runtime = wiring::runtime()?;
     let ended = runtime.block_on(live(args, &cx));
     runtime.shutdown_timeout(LAST);
@@ -47,22 +46,6 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
         End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
         End::Restart if is_supervised(&cx) => Err(Failure::silent(Exit::Busy)),
         End::Restart => Err(again(args)),
-    }
-}
-
-/// glibc gives every thread a heap of its own, up to eight per core, and each keeps what it once
-/// needed: conversations begin on one thread and end on another, and a gateway that lives for months
-/// would hold many times what it uses. One heap for all costs no measurable time: small pieces are
-/// kept by each thread anyway.
-fn one_heap() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    #[expect(
-        unsafe_code,
-        reason = "a setting of the C library, made before any thread starts"
-    )]
-    // SAFETY: mallopt takes two numbers and touches nothing of ours.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Thousands of turns in hundreds of chats with MCP servers leave nothing behind.
 //!
 //! `cargo xtask flat` runs the long one; `HERMES_FLAT_PROGRAM` is the program to look at, and
-//! `HERMES_FLAT_TURNS` how many turns there are. So that memory at the end is compared with that of
-//! conversations of the same length, people begin anew as often as they did until the first look;
-//! `HERMES_FLAT_NEW=0`: never.
+//! `HERMES_FLAT_TURNS` how many turns there are. Nobody begins anew: at the end every conversation
+//! is ten times as long as after the warm-up. Both looks are at a gateway that has come to rest.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -76,21 +75,21 @@ fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<Run> {
     let kept = TURNS.min(chats) * PEERS + OTHERS;
     let mut most: Option<Weight> = None;
     let mut warm = None;
-    let renews = std::env::var("HERMES_FLAT_NEW").ok() != Some("0".to_owned());
     for round in 1..=rounds {
-        if renews && round > warm_up && (round - 1).is_multiple_of(warm_up) {
-            town.renew();
-        }
         town.say(round, "echo");
         town.hear(round);
         let now = town.weight();
         eprintln!("{:6} turns: {now:?}", round * chats);
         if round <= warm_up {
             most = Some(most.map_or(now, |most| most.max(now)));
-            warm = Some(now);
+        }
+        if round == warm_up {
+            settles(&town);
+            warm = Some(town.weight());
         }
     }
     let (mut most, warm) = (most.unwrap(), warm.unwrap());
+    settles(&town);
     most.sockets = most.sockets.max(kept);
     // Pools give back what nobody used for a while.
     let end = Instant::now() + PATIENCE;
@@ -106,7 +105,6 @@ fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<Run> {
     }
     eprintln!("warm {warm:?}, at the end {now:?}");
     everybody_was_answered(&town, rounds, chats);
-    settles(&town);
     town.end();
     Some(Run { warm, end: now })
 }

@@ -77,23 +77,6 @@ impl Town {
         }
     }
 
-    /// Every chat begins a conversation anew.
-    pub(super) fn renew(&mut self) {
-        let before: Vec<usize> = (1..=self.chats)
-            .map(|chat| self.telegram.texts(chat).len())
-            .collect();
-        for chat in 1..=self.chats {
-            self.telegram.say(Says::text(chat, "/new"));
-        }
-        let end = Instant::now() + PATIENCE;
-        for (chat, before) in (1..=self.chats).zip(before) {
-            while self.telegram.texts(chat).len() == before {
-                assert!(Instant::now() < end, "/new is not answered\n{}", self.log());
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-
     /// Waits until every chat sees the answer to this round.
     pub(super) fn hear(&mut self, round: usize) {
         let end = Instant::now() + PATIENCE;
