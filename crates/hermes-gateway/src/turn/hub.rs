@@ -10,6 +10,7 @@ use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::beside::Beside;
@@ -460,16 +461,23 @@ impl<L: Ledger> Hub<L> {
     }
 }
 
-/// Puts a sign on a message, beside everything else.
+/// A sign on its way.
+pub(super) type Signing = JoinHandle<Result<(), hermes_core::task::Panicked>>;
+
+/// Puts a sign on a message, beside everything else, once the one `before` it stands there.
 pub(super) fn react(
     outbound: Arc<dyn Outbound>,
     target: Target,
     message: String,
     emoji: Option<&'static str>,
-) {
+    before: Option<Signing>,
+) -> Signing {
     let work = async move {
+        if let Some(before) = before {
+            let _ = before.await;
+        }
         let react = outbound.react(&target, &message, emoji);
         let _ = tokio::time::timeout(Duration::from_secs(10), react).await;
     };
-    drop(hermes_core::task::spawn("reaction", work));
+    hermes_core::task::spawn("reaction", work)
 }

@@ -469,7 +469,11 @@ impl Watch<'_> {
                     self.rest(gateway);
                     self.tell(gateway, state, None);
                 }
-                _ = heartbeat.tick() => self.state.beat(Utc::now()),
+                _ = heartbeat.tick() => {
+                    self.state.beat(Utc::now());
+                    // Turns of the API's clients are not among those that are looked at.
+                    heap::give_back();
+                }
                 _ = pulse.tick() => self.notifier.alive(),
                 _ = self.signals.interrupt.recv() => return End::Planned,
                 _ = self.signals.terminate.recv() => {

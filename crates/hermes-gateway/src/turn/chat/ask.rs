@@ -38,6 +38,9 @@ pub(in crate::turn) struct Asked {
     /// What was asked, without the choices.
     text: String,
     pub(super) until: Instant,
+    /// The message whose button was pressed: a press can come before it is noted that the question
+    /// was sent.
+    pub(super) stands: Option<String>,
 }
 
 pub(super) enum What {
@@ -217,6 +220,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             what,
             text,
             until: Instant::now() + left,
+            stands: None,
         };
         (asked, again)
     }
@@ -299,7 +303,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let Some(turn) = &self.turn else { return };
         let target = turn.target.clone();
         let closed = self
-            .close_question(&asked.id, &asked.text, &target, outcome, by)
+            .close_question(
+                (&asked.id, asked.stands.as_deref()),
+                &asked.text,
+                &target,
+                outcome,
+                by,
+            )
             .await;
         if self.cancel.is_cancelled() {
             return;
@@ -321,7 +331,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// over before, or that cannot be stored.
     pub(super) async fn close_question(
         &self,
-        id: &str,
+        (id, stands): (&str, Option<&str>),
         text: &str,
         target: &Target,
         outcome: &str,
@@ -340,8 +350,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         }
         if self.hub.capabilities(target).edit {
-            let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
-            let message = ids.unwrap_or_default().pop();
+            let message = match stands {
+                Some(message) => Some(message.to_owned()),
+                None => {
+                    let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
+                    ids.unwrap_or_default().pop()
+                }
+            };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
             if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
                 let extra = Extra {
@@ -373,7 +388,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     async fn not_needed(&self, asked: Asked, target: &Target) {
         self.hub.asked(&asked.id, None);
-        self.close_question(&asked.id, &asked.text, target, "⏹ No longer needed.", None)
+        let question = (asked.id.as_str(), asked.stands.as_deref());
+        self.close_question(question, &asked.text, target, "⏹ No longer needed.", None)
             .await;
     }
 

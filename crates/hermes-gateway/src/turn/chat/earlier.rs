@@ -167,7 +167,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         let outcome = outcome(&command, &by);
         let Some(turn) = &mut self.turn else { return };
-        let asked = turn.questions.remove(at);
+        let mut asked = turn.questions.remove(at);
+        asked.stands = msg.incoming.pressed.and_then(|pressed| pressed.message_id);
         self.resolve(asked, command, &outcome, None).await;
     }
 
@@ -212,7 +213,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     async fn forget(&self, stored: &StoredQuestion, outcome: &str) {
         let text = put(stored).map(|put| put.text).unwrap_or_default();
         let question = &stored.question;
-        self.close_question(&question.id, &text, &question.target, outcome, None)
+        self.close_question((&question.id, None), &text, &question.target, outcome, None)
             .await;
     }
 

@@ -48,7 +48,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             summary.exit,
             TurnExit::Interrupted | TurnExit::StoreFailed { .. }
         );
-        self.settle_turn(text.filter(|_| !silent), !dropped).await;
+        let sign = match summary.exit {
+            TurnExit::Answered => Some("✅"),
+            TurnExit::Interrupted => None,
+            _ => Some("❌"),
+        };
+        self.settle_turn(text.filter(|_| !silent), !dropped, sign)
+            .await;
     }
 
     fn is_silent(&self, text: &str) -> bool {
@@ -57,7 +63,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Ends the turn with this text, whatever the conversation still does.
     pub(super) async fn end_turn(&mut self, text: Option<String>) {
-        self.settle_turn(text, false).await;
+        self.settle_turn(text, false, Some("❌")).await;
     }
 
     /// What ran was not asked for by us; what we asked for comes now.
@@ -78,8 +84,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    /// `goes_on`: words that the model did not read begin another turn by themselves.
-    async fn settle_turn(&mut self, text: Option<String>, goes_on: bool) {
+    /// `goes_on`: words that the model did not read begin another turn by themselves. `sign`: how it
+    /// went.
+    async fn settle_turn(
+        &mut self,
+        text: Option<String>,
+        goes_on: bool,
+        sign: Option<&'static str>,
+    ) {
         let Some(mut turn) = self.turn.take() else {
             return;
         };
@@ -106,7 +118,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if let Some(message) = shown.message.filter(|_| !used) {
             self.delete(&turn.target, &message).await;
         }
-        self.sign(&turn);
+        self.sign(&mut turn, sign);
         drop(turn.permit.take());
         self.settle_down();
         let steers = std::mem::take(&mut turn.steers);
@@ -228,14 +240,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    fn sign(&self, turn: &Turn<L>) {
+    fn sign(&self, turn: &mut Turn<L>, sign: Option<&'static str>) {
         let (Some(outbound), Some(lead)) = (self.hub.outbound(&turn.target), turn.msgs.first())
         else {
             return;
         };
         if turn.style.reactions && outbound.capabilities().reactions {
-            let id = lead.incoming.message_id.clone();
-            react(outbound, turn.target.clone(), id, Some("✅"));
+            let (to, id) = (turn.target.clone(), lead.incoming.message_id.clone());
+            drop(react(outbound, to, id, sign, turn.signing.take()));
         }
     }
 }

@@ -412,7 +412,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         if outbound.capabilities().reactions && style.reactions {
             let (target, id) = (msg.target(), msg.incoming.message_id.clone());
-            react(outbound, target, id, Some("👀"));
+            drop(react(outbound, target, id, Some("👀"), None));
         } else if style.ack && !recent {
             self.acked = Some(Instant::now());
             let text = match sign {

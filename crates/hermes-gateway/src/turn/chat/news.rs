@@ -18,7 +18,7 @@ use super::{Chat, recover};
 use crate::render::may_become_silence;
 use crate::seats::Next;
 use crate::spine::Ledger;
-use crate::turn::hub::{Hub, react};
+use crate::turn::hub::{Hub, Signing, react};
 use crate::turn::message::Msg;
 use crate::turn::show::{Show, Stage};
 use crate::turn::style::{Progress, Style};
@@ -63,6 +63,8 @@ pub(in crate::turn) struct Turn<L> {
     /// We asked for it; it may still wait behind one that nobody asked for.
     pub(super) asked: bool,
     pub(super) show: Option<Show>,
+    /// The sign that it is at work.
+    pub(super) signing: Option<Signing>,
     pub(super) stopping: Option<(Why, Instant)>,
     pub(super) style: Style,
     started: bool,
@@ -115,6 +117,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             spoken: false,
             asked: false,
             show: None,
+            signing: None,
             stopping: None,
             notice_at: style.notice_every.map(|every| now + every),
             style,
@@ -138,16 +141,17 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
         let Some(outbound) = self.hub.outbound(&self.target) else {
             return;
         };
-        let typing = self.style.typing && outbound.capabilities().typing;
-        if !typing && !self.style.shows() && earlier.is_none() {
-            return;
-        }
         if self.style.reactions
             && outbound.capabilities().reactions
             && let Some(lead) = self.msgs.first()
         {
-            let id = lead.incoming.message_id.clone();
-            react(Arc::clone(&outbound), self.target.clone(), id, Some("👀"));
+            let (to, id) = (self.target.clone(), lead.incoming.message_id.clone());
+            let before = self.signing.take();
+            self.signing = Some(react(Arc::clone(&outbound), to, id, Some("👀"), before));
+        }
+        let typing = self.style.typing && outbound.capabilities().typing;
+        if !typing && !self.style.shows() && earlier.is_none() {
+            return;
         }
         let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
         let reply = self.hub.reply_to(&self.target, 0);

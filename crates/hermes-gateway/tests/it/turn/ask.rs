@@ -37,6 +37,29 @@ async fn a_button_decides_once() {
 }
 
 #[tokio::test]
+async fn a_press_before_the_platform_confirmed_the_question_takes_its_buttons_away() {
+    let mut house = House::new("");
+    let life = house.life().await;
+    let confirm = std::sync::Arc::new(tokio::sync::Notify::new());
+    *house.screen.slow_answers.lock().unwrap() = Some(confirm.clone());
+    life.say("c", "m1", "permit this").await;
+    life.sees("c", "rm -rf").await;
+    life.press("c", "p1", "Once").await;
+    life.until("the press was heard", |screen| {
+        !screen.notes.lock().unwrap().is_empty()
+    })
+    .await;
+    *house.screen.slow_answers.lock().unwrap() = None;
+    confirm.notify_one();
+    life.sees("c", "re: permit this Once").await;
+    life.rest().await;
+    let question = house.screen.find("rm -rf").unwrap();
+    assert!(question.text.contains("Allowed once"), "{question:?}");
+    assert_eq!(question.buttons, []);
+    life.end().await;
+}
+
+#[tokio::test]
 async fn words_decide_where_there_are_no_buttons() {
     let mut house = House::new("");
     house.capabilities.buttons = false;

@@ -259,6 +259,10 @@ impl Conversation {
         };
         let worked = self.work(&words).await;
         let (exit, text) = match worked {
+            Ok(_) if words == "break down" => {
+                let why = "nothing came".to_owned();
+                (TurnExit::NoAnswer { why }, String::new())
+            }
             Ok(text) => (TurnExit::Answered, text),
             Err(Early::Interrupted) => (TurnExit::Interrupted, String::new()),
             Err(Early::Closed) => return None,

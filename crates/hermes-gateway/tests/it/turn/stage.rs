@@ -48,6 +48,9 @@ pub(crate) struct Screen {
     pub hangs_on_delete: AtomicBool,
     /// What was sent is there, and the answer of the platform waits for this.
     pub slow_answers: Mutex<Option<Arc<tokio::sync::Notify>>>,
+    /// What was put on messages; the first sign waits for this.
+    pub signs: Mutex<Vec<(String, Option<String>)>>,
+    pub first_sign: Mutex<Option<Arc<tokio::sync::Notify>>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -191,6 +194,22 @@ impl Outbound for Phone {
 
     fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
+    }
+
+    fn react<'a>(
+        &'a self,
+        _: &'a Target,
+        id: &'a str,
+        emoji: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let first = self.screen.first_sign.lock().unwrap().take();
+            if let Some(first) = first {
+                first.notified().await;
+            }
+            let sign = (id.to_owned(), emoji.map(str::to_owned));
+            self.screen.signs.lock().unwrap().push(sign);
+        })
     }
 
     fn delete<'a>(&'a self, _: &'a Target, id: &'a str) -> BoxFuture<'a, Result<(), SendError>> {

@@ -145,3 +145,37 @@ async fn many_chats_leave_nothing_behind() {
     assert!(status.conversations <= 64, "{status:?}");
     life.end().await;
 }
+
+#[tokio::test]
+async fn signs_say_that_it_works_and_how_it_went() {
+    let mut house = House::new("");
+    house.capabilities.reactions = true;
+    let life = house.life().await;
+    // Slow: what comes after it must not overtake it.
+    let first = std::sync::Arc::new(tokio::sync::Notify::new());
+    *house.screen.first_sign.lock().unwrap() = Some(first.clone());
+    life.say("c", "m1", "hello").await;
+    life.sees("c", "re: hello").await;
+    life.until("the turn to end", |_| {
+        life.gateway.status().active_turns == 0
+    })
+    .await;
+    first.notify_one();
+    let number = |count: usize| {
+        move |screen: &super::stage::Screen| screen.signs.lock().unwrap().len() == count
+    };
+    life.until("two signs", number(2)).await;
+    life.say("c", "m2", "break down").await;
+    life.until("two more", number(4)).await;
+    let signs = house.screen.signs.lock().unwrap().clone();
+    let signs: Vec<_> = signs
+        .iter()
+        .map(|(id, sign)| (id.as_str(), sign.as_deref().unwrap_or("none")))
+        .collect();
+    assert_eq!(
+        signs,
+        [("m1", "👀"), ("m1", "✅"), ("m2", "👀"), ("m2", "❌")]
+    );
+    life.rest().await;
+    life.end().await;
+}
