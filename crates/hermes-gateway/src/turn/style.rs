@@ -69,8 +69,8 @@ impl Style {
                 && flag("streaming").unwrap_or(true),
             progress,
             typing: block.and_then(|block| block.flag("typing_indicator")) != Some(false),
-            // Whether it shows signs unless it is told so, each platform says itself.
-            reactions: block.and_then(|block| block.flag("reactions")) != Some(false),
+            // Without a block, the platform's own word that it can is all there is.
+            reactions: block.is_none_or(|block| block.flag("reactions") == Some(true)),
             notice_every: (notice > 0).then(|| Duration::from_secs(notice)),
             batch: Batch::of(platform),
             ack,

@@ -88,10 +88,7 @@ pub(crate) enum Access {
     Read,
 }
 
-/// Opens a connection. Each keeps pages of its own, of a large database as many as it may: SQLite's
-/// 2 MB would be 10 for all connections, and the system has the same pages in its cache.
-///
-/// The file is only ever touched through SQLite: closing a second descriptor
+/// Opens a connection. The file is only ever touched through SQLite: closing a second descriptor
 /// of ours would drop the locks that SQLite holds on it.
 pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     let mode = match access {
@@ -101,14 +98,20 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-    conn.execute_batch(match access {
-        Access::Write => "PRAGMA cache_size=-1024",
-        Access::Read => "PRAGMA cache_size=-512",
-    })?;
     // Else SQLite plans some statements again for every value that they are given, which costs
     // more than running them.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
+}
+
+/// Bounds the pages that a connection keeps, for one that stays open. Each has its own, of a large
+/// database as many as it may: SQLite's 2 MB would be 10 for all connections, and the system has the
+/// same pages in its cache. Not part of [`connect`]: it reads the schema, which may be what is broken.
+pub(crate) fn keep_few_pages(conn: &Connection, access: Access) -> Result<(), rusqlite::Error> {
+    conn.execute_batch(match access {
+        Access::Write => "PRAGMA cache_size=-1024",
+        Access::Read => "PRAGMA cache_size=-512",
+    })
 }
 
 /// Journal and integrity settings of the connection that writes. Returns whether it has a

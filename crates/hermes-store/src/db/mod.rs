@@ -54,7 +54,7 @@ pub use titles::clean_title;
 /// The layout that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;
 
-use connection::{Access, Fault, connect, no_flush, prepare_writer, set_flush};
+use connection::{Access, Fault, connect, keep_few_pages, no_flush, prepare_writer, set_flush};
 use layout::Layout;
 use readers::Readers;
 use writer::{Writer, WriterConfig, attempt};
@@ -253,6 +253,7 @@ fn open_writer(path: &Path, options: &OpenOptions) -> Result<(Connection, Layout
 
 fn try_open(path: &Path) -> Result<(Connection, Layout), Fault> {
     let conn = connect(path, Access::Write)?;
+    keep_few_pages(&conn, Access::Write)?;
     let mut layout = Layout::read(&conn)?;
     if layout.version == 0 {
         no_flush(&conn)?;

@@ -7,7 +7,7 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::connection::{Access, Fault, connect};
+use super::connection::{Access, Fault, connect, keep_few_pages};
 
 /// Reads at the same time. Others wait.
 const LIMIT: usize = 4;
@@ -66,6 +66,7 @@ impl Readers {
             return Ok(conn);
         }
         let conn = connect(&self.path, Access::Read)?;
+        keep_few_pages(&conn, Access::Read)?;
         if !self.shim.is_empty() {
             conn.execute_batch(&self.shim)?;
         }

@@ -15,6 +15,9 @@ use super::town::{Town, Weight};
 /// How long what is only kept for a while (threads, connections) may stay.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// The gateway has looked twice at itself, and given back what it does not need.
+const LOOKED: Duration = Duration::from_secs(2);
+
 /// Turns that run at the same time.
 const TURNS: usize = 64;
 /// Whom a turn talks to: the platform and the model.
@@ -124,8 +127,10 @@ fn everybody_was_answered(town: &Town, rounds: usize, chats: usize) {
     }
 }
 
-/// Nothing is open or waits. The file that says so is written now and then.
+/// Nothing is open or waits. The file that says so is written now and then: what it says is of this
+/// round once the gateway has looked again.
 fn settles(town: &Town) {
+    std::thread::sleep(LOOKED);
     let end = Instant::now() + PATIENCE;
     loop {
         let status = town.status();

@@ -1,5 +1,6 @@
 //! The end of a turn: what it says, in one transaction with what it answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::event::{TurnExit, TurnSummary};
@@ -241,13 +242,17 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     fn sign(&self, turn: &mut Turn<L>, sign: Option<&'static str>) {
-        let (Some(outbound), Some(lead)) = (self.hub.outbound(&turn.target), turn.msgs.first())
-        else {
+        let Some(outbound) = self.hub.outbound(&turn.target) else {
             return;
         };
-        if turn.style.reactions && outbound.capabilities().reactions {
-            let (to, id) = (turn.target.clone(), lead.incoming.message_id.clone());
-            drop(react(outbound, to, id, sign, turn.signing.take()));
+        if !turn.style.reactions || !outbound.capabilities().reactions {
+            return;
+        }
+        // Those that joined later show that they were seen, too.
+        for msg in &turn.msgs {
+            let (to, id) = (turn.target.clone(), msg.incoming.message_id.clone());
+            let before = turn.signing.take();
+            drop(react(Arc::clone(&outbound), to, id, sign, before));
         }
     }
 }
