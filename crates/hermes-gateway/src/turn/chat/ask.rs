@@ -350,12 +350,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
         }
         if self.hub.capabilities(target).edit {
-            let message = match stands {
-                Some(message) => Some(message.to_owned()),
-                None => {
-                    let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
-                    ids.unwrap_or_default().pop()
-                }
+            let message = if let Some(message) = stands {
+                Some(message.to_owned())
+            } else {
+                let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
+                ids.unwrap_or_default().pop()
             };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
             if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
