@@ -283,3 +283,28 @@ pub enum BlobKind {
     /// `reasoning_content`, where it differs from the streamed reasoning.
     ReasoningContent,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_kept_has_no_room_to_spare() {
+        let mut text = String::with_capacity(1000);
+        text.push_str("done");
+        let mut tool_calls = Vec::with_capacity(4);
+        tool_calls.push(ToolCall::default());
+        let mut message = Message::Assistant(AssistantMessage {
+            text,
+            tool_calls,
+            ..AssistantMessage::default()
+        });
+        let before = message.clone();
+        message.shrink();
+        assert_eq!(message, before);
+        let Message::Assistant(kept) = message else {
+            unreachable!("it was one of the model's");
+        };
+        assert_eq!((kept.text.capacity(), kept.tool_calls.capacity()), (4, 1));
+    }
+}
