@@ -93,9 +93,6 @@ fn spec(
     let connector = McpConnector::new(name, target, Arc::new(MemoryEraCache::default()));
     let fingerprint = connector.fingerprint.clone();
     let mut settings = ServerSettings::new(name, connector.target.kind(), fingerprint);
-    if let Target::Http(target) = &connector.target {
-        settings.host = target.url.host_str().map(str::to_owned);
-    }
     if let Some(seconds) = setup["timeout_s"].as_u64() {
         settings.timeout = Duration::from_secs(seconds);
     }

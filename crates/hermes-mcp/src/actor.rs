@@ -1,9 +1,10 @@
 //! One task per server: it owns the state, the epoch and at most one live link.
 //!
 //! Callers hold a [`ServerHandle`]. A call runs in the caller's time on the link of the current
-//! epoch; no lock is held meanwhile. A failure is reported with its epoch: the first report of an
-//! epoch starts the one recovery, the others find it under way. Whoever may try again waits on a
-//! watch channel for the next epoch.
+//! epoch; no lock is held meanwhile. A link is healthy because requests on it succeed: whatever else
+//! comes back makes its epoch suspect. The first report starts the one examination (`examine`), the
+//! others find it under way, and calls wait on a watch channel for what it finds: the old session,
+//! or a new one with the next epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::state::{LinkState, Standing};
 mod call;
 mod catalogue;
 mod connect;
-mod gate;
+mod examine;
 mod inbox;
 mod live;
 mod retire;
@@ -33,7 +34,6 @@ mod settings;
 mod shared;
 
 pub use catalogue::CatalogueSnapshot;
-pub use gate::ConnectGate;
 pub use settings::{ServerSettings, ServerSpec};
 pub use shared::{Env, EventKind, McpEvent};
 
@@ -166,7 +166,7 @@ impl ServerHandle {
     }
 
     /// Somebody is about to choose among the tools. A server that was never up has none that a call
-    /// could wake it by: where it is parked, it is tried again now, at most every few seconds.
+    /// could wake it by: where it is parked, it is tried again now, at most every second.
     /// Waits for what comes of it, but no longer than `longest`.
     pub async fn wanted(&self, longest: Duration) {
         let standing = self.standing();

@@ -1,8 +1,10 @@
-//! What a failure means: the one table. Typed facts first, text last.
+//! What a failure says about the request: the one table. Typed facts first, text last.
 //!
-//! Text is only read in errors (JSON-RPC errors, or the body of a refused HTTP request) of
-//! transports with sessions. Never in the result of a tool, never over stdio: a tool may well say
-//! "session expired" about something else.
+//! Whether the *link* still works is not decided here: any failure makes it suspect, and an
+//! examination finds out. Text is only a hint that shortens the examination. It is read in errors
+//! (JSON-RPC errors, or the body of a refused HTTP request) of transports with sessions, never in
+//! the result of a tool, never over stdio: a tool may well say "session expired" about something
+//! else.
 
 use std::time::Duration;
 
@@ -24,34 +26,48 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The server does not speak this version (2026-07-28).
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// The request is not a valid one, or not JSON: it was not looked at.
+const INVALID_REQUEST: i64 = -32600;
+const PARSE_ERROR: i64 = -32700;
+
 /// Longest wait that a server may ask for.
-const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// Texts by which servers say that they forgot the session.
-const SESSION_MARKERS: &[&str] = &[
-    "invalid or expired session",
-    "expired session",
-    "session expired",
-    "session not found",
-    "unknown session",
-    "session terminated",
-    "no valid session id",
-    "invalid session id",
-    "unknown mcp-session-id",
+/// Words of errors about the session or the handshake.
+const SESSION_WORDS: &[&str] = &["session", "initializ", "initialis"];
+
+/// With one of these words, such an error says that the session does not exist.
+const ABSENCE_WORDS: &[&str] = &[
+    "expired",
+    "invalid",
+    "unknown",
+    "not ",
+    "no ",
+    "missing",
+    "terminated",
+    "closed",
+    "gone",
+    "lost",
+    "stale",
+    "ended",
+    "required",
+    "unrecogni",
+    "uninitiali",
 ];
 
-/// Texts by which a server asks for a handshake, even of a link that never had a session: it was
-/// restarted, maybe as one of the older kind.
-const SESSION_WANTED: &[&str] = &[
-    "no valid session id",
-    "missing session id",
-    "mcp-session-id header is required",
-    "server not initialized",
-];
-
-/// The texts that mean a lost session (`session_error_markers`).
+/// The texts of the config that mean a lost session (`session_error_markers`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMarkers(Vec<String>);
+
+/// What an error says about the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mention {
+    /// That it does not exist.
+    Lost,
+    /// Something.
+    Session,
+    Nothing,
+}
 
 impl Default for SessionMarkers {
     fn default() -> Self {
@@ -60,21 +76,25 @@ impl Default for SessionMarkers {
 }
 
 impl SessionMarkers {
-    /// The built-in texts and those of the config. Blank ones are skipped: they would match all.
+    /// Those of the config. Blank ones are skipped: they would match all.
     pub fn with_extra<S: AsRef<str>>(extra: impl IntoIterator<Item = S>) -> Self {
-        let mut markers: Vec<String> = SESSION_MARKERS.iter().map(|&m| m.to_owned()).collect();
-        for marker in extra {
-            let marker = marker.as_ref().trim().to_lowercase();
-            if !marker.is_empty() && !markers.contains(&marker) {
-                markers.push(marker);
-            }
-        }
-        Self(markers)
+        let markers = extra
+            .into_iter()
+            .map(|one| one.as_ref().trim().to_lowercase());
+        Self(markers.filter(|marker| !marker.is_empty()).collect())
     }
 
-    pub fn matches(&self, text: &str) -> bool {
+    fn mention(&self, text: &str) -> Mention {
         let text = text.to_lowercase();
-        self.0.iter().any(|marker| text.contains(marker.as_str()))
+        let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        if self.0.iter().any(|marker| text.contains(marker.as_str())) {
+            return Mention::Lost;
+        }
+        match (any(SESSION_WORDS), any(ABSENCE_WORDS)) {
+            (true, true) => Mention::Lost,
+            (true, false) => Mention::Session,
+            _ => Mention::Nothing,
+        }
     }
 }
 
@@ -162,19 +182,15 @@ pub fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
 /// A JSON-RPC error that came as the answer to a request, with a successful HTTP status or over
 /// stdio.
 pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
-    let class = if code == METHOD_NOT_FOUND {
-        FailureClass::Rpc
-    } else if code == UNSUPPORTED_VERSION {
-        version_class(link)
-    } else if tells_lost_session(message, link) {
-        FailureClass::SessionLost
-    } else {
-        FailureClass::Rpc
-    };
-    let certainty = match (class, code) {
-        // "Internal error" says nothing about how far it came.
-        (FailureClass::Rpc, -32603) => Certainty::MaybeExecuted,
-        _ => Certainty::Rejected,
+    use Certainty::{MaybeExecuted, Rejected};
+    let (class, certainty) = match (code, mention(message, link)) {
+        (UNSUPPORTED_VERSION, _) => (version_class(link), Rejected),
+        (METHOD_NOT_FOUND | INVALID_REQUEST | PARSE_ERROR, Mention::Nothing)
+        | (METHOD_NOT_FOUND, _)
+        | (_, Mention::Session) => (FailureClass::Rpc, Rejected),
+        (_, Mention::Lost) => (FailureClass::SessionLost, Rejected),
+        // The tool may have done half of its work before it failed.
+        (_, Mention::Nothing) => (FailureClass::Rpc, MaybeExecuted),
     };
     let mut failure = McpFailure::new(
         class,
@@ -230,16 +246,16 @@ fn lost_session(
     if code == Some(UNSUPPORTED_VERSION) {
         return Some((version_class(link), Rejected));
     }
-    let told = matches!(status, 400 | 401 | 404 | 410 | 503)
-        && body
-            .text()
-            .is_some_and(|text| tells_lost_session(&text, link));
+    let named = body
+        .text()
+        .is_some_and(|text| mention(&text, link) == Mention::Lost);
     let gone = link.session && matches!(status, 404 | 410);
-    if !(told || gone) {
+    if !(named || gone) {
         return None;
     }
-    // Without JSON it may come from a proxy in front of a server that did run the request.
-    let certainty = if body.is_json() {
+    // A gateway may answer 5xx for a server that did run the request, whatever text it quotes; an
+    // error of MCP itself about the session is a refusal.
+    let certainty = if status < 500 || (named && code.is_some()) {
         Rejected
     } else {
         MaybeExecuted
@@ -247,15 +263,28 @@ fn lost_session(
     Some((FailureClass::SessionLost, certainty))
 }
 
-fn tells_lost_session(text: &str, link: &LinkSituation<'_>) -> bool {
+fn mention(text: &str, link: &LinkSituation<'_>) -> Mention {
     if link.transport == TransportKind::Stdio || link.phase != Phase::Request {
-        return false;
+        return Mention::Nothing;
     }
-    if link.session && link.markers.matches(text) {
-        return true;
+    if !link.session && !asks_for_handshake(text) {
+        return Mention::Nothing;
     }
+    link.markers.mention(text)
+}
+
+/// A link that never had a session may be asked for one: its server was restarted, maybe as one of
+/// the older kind.
+fn asks_for_handshake(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "session id",
+        "session-id",
+        "sessionid",
+        "initializ",
+        "initialis",
+    ];
     let text = text.to_lowercase();
-    SESSION_WANTED.iter().any(|marker| text.contains(marker))
+    WORDS.iter().any(|word| text.contains(word))
 }
 
 /// Another version is wanted: on a live link the server was replaced, so a new handshake helps.
@@ -279,6 +308,9 @@ fn auth(
     let names = |error: &str| challenge.contains(error) || body.oauth_error() == Some(error);
     let class = match status {
         401 if facts.token_sent => FailureClass::AuthExpired,
+        // Without a token there is nothing to renew: on a link that worked it is a refusal like
+        // any other, and only a refused handshake means that somebody must log in.
+        401 if facts.link.phase == Phase::Request && challenge.is_empty() => return None,
         401 => FailureClass::NeedsAuth,
         403 if names("insufficient_scope") => FailureClass::ScopeNeeded,
         403 if names("invalid_token") => FailureClass::AuthExpired,
@@ -287,7 +319,8 @@ fn auth(
     Some((class, Certainty::Rejected))
 }
 
-/// All the rest.
+/// All the rest. A refusal with 4xx means that the request as such was turned down; after 5xx
+/// nobody knows how far it came.
 fn refusal(
     status: u16,
     body: &ErrorBody,
@@ -299,15 +332,13 @@ fn refusal(
     match (status, phase) {
         (429, _) => (C::Throttled, Rejected),
         (503, _) if retry_after => (C::Throttled, Rejected),
-        (502..=504 | 408, _) => (C::Throttled, MaybeExecuted),
         (500.., Phase::Request) if body.code().is_some() => (C::Rpc, MaybeExecuted),
         (500.., _) => (C::Throttled, MaybeExecuted),
-        (_, Phase::Request) if body.code().is_some() => (C::Rpc, Rejected),
-        // A rollout behind a proxy answers 404 for a while, so it is not permanent.
-        (404 | 409 | 410 | 425, Phase::Connect) => (C::NotSent, Rejected),
-        (404 | 410, _) => (C::Ambiguous, MaybeExecuted),
+        (400..=499, Phase::Request) => (C::Rpc, Rejected),
+        // A rollout behind a proxy answers so for a while, so it is not permanent.
+        (404 | 408..=410 | 425, Phase::Connect) => (C::NotSent, Rejected),
         (_, Phase::Connect) => (C::Permanent, Rejected),
-        _ => (C::Rpc, Rejected),
+        _ => (C::Ambiguous, MaybeExecuted),
     }
 }
 

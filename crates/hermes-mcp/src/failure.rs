@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a failure means for the link and for the call. The table is in `classify`.
+/// What is known about a failure. The table is in `classify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
@@ -25,9 +25,11 @@ pub enum FailureClass {
     TimedOut,
     /// The server answered with a JSON-RPC error about this request.
     Rpc,
+    /// The server came back without the tool that was called.
+    ToolGone,
     /// It cannot work until somebody changes something (bad URL, no such program, not MCP).
     Permanent,
-    /// Refused here without asking: breaker open, parked, disabled, queue full.
+    /// Refused here without asking: no link to be had, disabled, queue full.
     Unavailable,
 }
 
@@ -45,6 +47,7 @@ impl FailureClass {
             Self::Ambiguous => "ambiguous",
             Self::TimedOut => "timed_out",
             Self::Rpc => "rpc",
+            Self::ToolGone => "tool_gone",
             Self::Permanent => "permanent",
             Self::Unavailable => "unavailable",
         }

@@ -1,21 +1,23 @@
 //! When to ask a silent server whether it is there, and how.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::Rng;
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::classify::METHOD_NOT_FOUND;
-use crate::failure::{FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::link::{Call, Era, Link, LinkFacts, TransportKind};
 use crate::op::Op;
 use crate::state::ladder::jitter;
 
 /// Shortest interval.
 const FLOOR: Duration = Duration::from_secs(5);
-const LONGEST_PROBE: Duration = Duration::from_secs(30);
+const LONGEST_PROBE: Duration = Duration::from_secs(10);
+/// The stream of HTTP+SSE carries every answer and may die without a sign: it is asked this early,
+/// so that one which gives no answer is replaced before the interval is over.
+const SSE_SHARE: f64 = 0.6;
 const SPREAD: f64 = 0.1;
 
 /// How often a link is asked; `None` where there is nothing to keep alive: without a session (HTTP
@@ -32,7 +34,11 @@ pub fn interval(
     if transport == TransportKind::Http && !facts.session {
         return None;
     }
-    Some(configured.max(FLOOR))
+    let interval = configured.max(FLOOR);
+    Some(match transport {
+        TransportKind::Sse => interval.mul_f64(SSE_SHARE),
+        _ => interval,
+    })
 }
 
 /// How long a link must last to be trusted without a call.
@@ -45,7 +51,7 @@ pub fn proof(configured: Duration) -> Duration {
     configured.max(SHORTEST)
 }
 
-/// How long an answer may take.
+/// How long the old session may take to prove itself.
 pub fn probe_timeout(configured: Duration) -> Duration {
     if configured.is_zero() {
         return LONGEST_PROBE;
@@ -53,12 +59,12 @@ pub fn probe_timeout(configured: Duration) -> Duration {
     configured.max(FLOOR).min(LONGEST_PROBE)
 }
 
-/// The next question, counted from the last byte heard.
-pub fn due(heard: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
-    heard + jitter(interval, SPREAD, rng)
+/// The next question, counted from the last byte received.
+pub fn due(received: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
+    received + jitter(interval, SPREAD, rng)
 }
 
-/// How a server wants to be asked. Learned once, kept for its later links.
+/// How a server is asked whether it works. Learned once, kept for its later links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeBy {
     #[default]
@@ -76,73 +82,19 @@ impl ProbeBy {
     }
 }
 
-/// What a probe found.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Finding {
-    /// Somebody answered, and this is how to ask from now on.
-    Alive(ProbeBy),
-    /// Something in front of it answered: wait and ask again.
-    Sick(McpFailure),
-    /// A person must log in.
-    Login(McpFailure),
-    Dead(McpFailure),
-}
-
-impl Finding {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Alive(_) => "ok",
-            Self::Sick(_) => "sick",
-            Self::Login(_) => "needs_auth",
-            Self::Dead(_) => "dead",
-        }
-    }
-}
-
-/// Asks, and asks in another way before declaring a server dead.
-pub async fn probe(link: Arc<dyn Link>, by: ProbeBy, timeout: Duration) -> Finding {
-    let began = Instant::now();
-    let first = match ask(&*link, by, timeout).await {
+/// One question. Only a well-formed result counts: an error of any kind, by whomever it was sent,
+/// says nothing about the session.
+pub(crate) async fn ask(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpFailure> {
+    match ask_once(link, by, timeout).await {
         // The token was renewed below: the same question once more.
         Err(failure) if failure.class == FailureClass::AuthExpired => {
-            ask(&*link, by, timeout).await
+            ask_once(link, by, timeout).await
         }
         answer => answer,
-    };
-    let failure = match first {
-        Ok(()) => return Finding::Alive(by),
-        Err(failure) => failure,
-    };
-    match failure.class {
-        FailureClass::Rpc if is_unknown(&failure) => Finding::Alive(ProbeBy::List),
-        FailureClass::Rpc => Finding::Alive(by),
-        FailureClass::TimedOut if link.last_heard() > began => Finding::Alive(by),
-        FailureClass::TimedOut if by == ProbeBy::Ping => {
-            second_opinion(&*link, timeout, failure).await
-        }
-        FailureClass::Throttled => Finding::Sick(failure),
-        FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded => {
-            Finding::Login(failure)
-        }
-        _ => Finding::Dead(failure),
     }
 }
 
-async fn second_opinion(link: &dyn Link, timeout: Duration, first: McpFailure) -> Finding {
-    let began = Instant::now();
-    match ask(link, ProbeBy::List, timeout).await {
-        Ok(()) => Finding::Alive(ProbeBy::List),
-        Err(failure) => match failure.class {
-            FailureClass::Rpc => Finding::Alive(ProbeBy::List),
-            FailureClass::TimedOut if link.last_heard() > began => Finding::Alive(ProbeBy::Ping),
-            FailureClass::TimedOut => Finding::Dead(first),
-            FailureClass::Throttled => Finding::Sick(failure),
-            _ => Finding::Dead(failure),
-        },
-    }
-}
-
-async fn ask(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpFailure> {
+async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpFailure> {
     let deadline = Instant::now() + timeout;
     let cancel = CancellationToken::new();
     let _guard = cancel.clone().drop_guard();
@@ -154,17 +106,25 @@ async fn ask(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpF
         slot: None,
     };
     let op = by.op();
-    match tokio::time::timeout_at(deadline, link.request(&op, call)).await {
-        Ok(answer) => answer.map(drop),
-        Err(_) => Err(McpFailure::new(
+    let answer = tokio::time::timeout_at(deadline, link.request(&op, call)).await;
+    let Ok(answer) = answer else {
+        return Err(McpFailure::new(
             FailureClass::TimedOut,
-            crate::failure::Certainty::MaybeExecuted,
+            Certainty::MaybeExecuted,
             format!("no answer to {} within {} s", op.name(), timeout.as_secs()),
-        )),
+        ));
+    };
+    let result = answer?.result;
+    let well_formed = match by {
+        ProbeBy::Ping => result.is_object(),
+        ProbeBy::List => result.get("tools").is_some_and(Value::is_array),
+    };
+    if well_formed {
+        return Ok(());
     }
-}
-
-fn is_unknown(failure: &McpFailure) -> bool {
-    failure.rpc_code == Some(METHOD_NOT_FOUND)
-        || failure.text.to_lowercase().contains("unknown method")
+    Err(McpFailure::new(
+        FailureClass::Rpc,
+        Certainty::MaybeExecuted,
+        format!("the answer to {} is not one", op.name()),
+    ))
 }

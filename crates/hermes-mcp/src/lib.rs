@@ -7,7 +7,6 @@
 pub mod actor;
 pub mod behalf;
 pub mod board;
-pub mod breaker;
 pub mod catalogue;
 pub mod classify;
 pub mod config;

@@ -113,6 +113,10 @@ pub enum TransportKind {
 /// then reports `AuthExpired` (another token is there, one retry makes sense) or `NeedsAuth`.
 pub trait Connector: Send + Sync {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
+    /// Whether a person can log in to this server (OAuth), as opposed to changing its settings.
+    fn logs_in(&self) -> bool {
+        false
+    }
     /// The lists of the last time, in this process or an earlier one.
     fn remembered(&self) -> Option<CatalogueSnapshot> {
         None

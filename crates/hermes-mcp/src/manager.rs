@@ -12,16 +12,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::{
-    ActorTask, CallError, CallOptions, ConnectGate, Env, EventKind, McpEvent, ServerHandle,
-    ServerSpec,
+    ActorTask, CallError, CallOptions, Env, EventKind, McpEvent, ServerHandle, ServerSpec,
 };
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
 use crate::resume::{Clocks, ResumeDetector, TICK, since_boot};
 use crate::state::status::ServerStatus;
 
-/// Servers that connect at once.
-const CONNECTS: usize = 4;
 /// Events kept for a slow listener.
 const EVENTS: usize = 256;
 /// What calls of a removed server may take.
@@ -56,7 +53,6 @@ impl McpManager {
             env: Env {
                 clock,
                 rng,
-                gate: Arc::new(ConnectGate::new(CONNECTS)),
                 events: broadcast::Sender::new(EVENTS),
             },
             ended: CancellationToken::new(),

@@ -1,5 +1,5 @@
-//! What follows from a failure: whether to recover the link, whether to try the call once more,
-//! whether the breaker counts it.
+//! The two questions that a failure raises, answered separately: does the link have to be examined
+//! ([`Doubt`]), and may the call be sent again ([`RetryPolicy`], [`Certainty`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,12 @@ use std::time::Duration;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::Op;
 
-/// Pause before a throttled read is tried again when the server named none.
-const THROTTLE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a throttled call is tried again when the server named none.
+pub(crate) const THROTTLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A forgotten session is refused at once. An answer that breaks off later than this was being
+/// made, so the session existed.
+const PROMPT: Duration = Duration::from_secs(5);
 
 /// `retry:` of a server or tool: which tools may be run again when it is unknown whether they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -56,6 +60,15 @@ impl RetryPolicy {
         }
     }
 
+    /// Whether a call that certainly did not run, or may safely run twice, may be sent again.
+    pub(crate) fn may_repeat(&self, failure: &McpFailure, op: &Op, safe: bool) -> bool {
+        match failure.certainty {
+            Certainty::NotSent => true,
+            Certainty::Rejected => safe || self.repeats_refused(op),
+            Certainty::MaybeExecuted => safe,
+        }
+    }
+
     /// Whether a call which the server refused may be sent again.
     fn repeats_refused(&self, op: &Op) -> bool {
         match op {
@@ -65,104 +78,63 @@ impl RetryPolicy {
     }
 }
 
-/// What becomes of the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    None,
-    /// Suspicious: ask before declaring it dead.
-    Probe,
-    Reconnect,
-    /// A person must log in.
-    Login,
+/// Why a link is examined, weakest reason first. A link is healthy because requests on it succeed;
+/// whatever else comes back is a reason to ask, never proof of anything by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// The server answered with an error of its own: asked whether the session still works.
+    Answered,
+    /// Nothing came back, or nothing could be sent: the socket itself is in doubt.
+    Silent,
+    /// The request as such was refused, perhaps because of the session: a new one is made while the
+    /// old one is asked.
+    Named,
+    /// The session is called unknown, or something other than an answer of MCP came back: a server
+    /// that knows the session does not answer so, whatever it says to a ping. The link is replaced,
+    /// once for each operation.
+    Refused,
 }
 
-/// When the call is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    No,
-    /// On the next epoch.
-    NextEpoch,
-    /// On the same link, after a pause.
-    SameLink(Duration),
-}
-
-/// What the breaker learns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
-    Ignore,
-    Failure,
-    /// The server answered, so it is well.
-    Reset,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub recovery: Recovery,
-    pub retry: Retry,
-    pub count: Count,
-}
-
-/// The table of specs: class by class. `safe` is [`RetryPolicy::is_safe`].
-pub fn decide(failure: &McpFailure, op: &Op, policy: &RetryPolicy, safe: bool) -> Verdict {
-    use FailureClass as C;
-    let certain = match failure.certainty {
-        Certainty::NotSent => true,
-        Certainty::Rejected => policy.repeats_refused(op),
-        Certainty::MaybeExecuted => false,
-    };
-    let when = |retry: bool, how: Retry| if retry { how } else { Retry::No };
-    let (recovery, retry, count) = match failure.class {
-        C::Cancelled | C::Unavailable | C::ScopeNeeded => {
-            (Recovery::None, Retry::No, Count::Ignore)
-        }
-        C::NotSent => (
-            Recovery::Reconnect,
-            when(safe || certain, Retry::NextEpoch),
-            Count::Failure,
-        ),
-        C::SessionLost => (
-            Recovery::Reconnect,
-            when(safe || certain, Retry::NextEpoch),
-            Count::Ignore,
-        ),
-        C::Ambiguous => (
-            Recovery::Reconnect,
-            when(safe, Retry::NextEpoch),
-            Count::Failure,
-        ),
-        C::AuthExpired => (
-            Recovery::None,
-            when(safe || certain, Retry::SameLink(Duration::ZERO)),
-            Count::Ignore,
-        ),
-        C::NeedsAuth => (Recovery::Login, Retry::No, Count::Ignore),
-        C::Throttled => {
-            let pause = failure.retry_after.unwrap_or(THROTTLE_PAUSE);
-            let count = match failure.certainty {
-                Certainty::MaybeExecuted => Count::Failure,
-                _ => Count::Ignore,
-            };
-            (
-                Recovery::Probe,
-                when(safe || certain, Retry::SameLink(pause)),
-                count,
-            )
-        }
-        C::TimedOut => (Recovery::Probe, Retry::No, Count::Ignore),
-        C::Rpc => (Recovery::None, Retry::No, Count::Reset),
-        C::Permanent => (Recovery::Reconnect, Retry::No, Count::Failure),
-    };
-    Verdict {
-        recovery,
-        retry,
-        count,
+impl Doubt {
+    /// Whether a new session is made without waiting for the old one to fail the question.
+    pub(crate) fn connects_at_once(self) -> bool {
+        self >= Self::Named
     }
 }
 
-/// Whether the caller must be told that the call may have run.
+/// Whether a failure makes the link suspect, and how much. `took`: the time from sending to failing.
+pub fn doubt(failure: &McpFailure, took: Duration) -> Option<Doubt> {
+    use FailureClass as C;
+    let has_status = failure.http_status.is_some();
+    let doubt = match failure.class {
+        C::Cancelled | C::Unavailable | C::ToolGone => return None,
+        C::ScopeNeeded => Doubt::Answered,
+        C::Rpc if !has_status && failure.certainty != Certainty::Rejected => Doubt::Answered,
+        C::Rpc if !has_status => Doubt::Named,
+        C::TimedOut | C::NotSent => Doubt::Silent,
+        C::Ambiguous if !has_status => Doubt::Silent,
+        // Waiting is what it asks for.
+        C::Throttled if failure.certainty == Certainty::Rejected => Doubt::Answered,
+        C::Rpc
+        | C::SessionLost
+        | C::Ambiguous
+        | C::AuthExpired
+        | C::NeedsAuth
+        | C::Throttled
+        | C::Permanent => Doubt::Refused,
+    };
+    if doubt == Doubt::Refused && took > PROMPT {
+        return Some(Doubt::Silent);
+    }
+    Some(doubt)
+}
+
+/// Whether the caller must be told that the call may have run. An error that the tool itself
+/// reported says what it says.
 pub fn outcome_unknown(failure: &McpFailure, op: &Op, safe: bool) -> bool {
+    let own_error = failure.class == FailureClass::Rpc && failure.http_status.is_none();
     matches!(op, Op::CallTool { .. })
         && !safe
         && failure.certainty == Certainty::MaybeExecuted
-        && failure.class != FailureClass::Rpc
+        && !own_error
 }

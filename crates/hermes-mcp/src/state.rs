@@ -15,7 +15,7 @@ pub enum LinkState {
         attempt: u32,
     },
     Ready,
-    /// Something looks wrong; calls still go out while a probe asks.
+    /// A request failed, or a question got no proper answer; calls wait while it is examined.
     Degraded {
         why: String,
     },
@@ -71,6 +71,16 @@ impl LinkState {
             | Self::Parked { why, .. }
             | Self::NeedsAuth { why } => Some(why),
             _ => None,
+        }
+    }
+
+    /// Whether calls are let through, in the words of a circuit breaker: `open` refuses them unless
+    /// an attempt that they start succeeds.
+    pub fn breaker(&self) -> &'static str {
+        match self {
+            Self::Ready | Self::Recycled => "closed",
+            Self::Degraded { .. } | Self::Connecting { .. } | Self::Backoff { .. } => "half_open",
+            Self::Disabled | Self::Parked { .. } | Self::NeedsAuth { .. } | Self::Stopped => "open",
         }
     }
 

@@ -1,26 +1,30 @@
-//! One call: wait for a link, wait for the turn, send, and at most one more time.
+//! One call: wait for a healthy link, wait for the turn, send; and again, once per cause, where that
+//! cannot repeat an effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::inbox::Report;
 use super::shared::{InFlight, LiveLink, Shared, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
-use crate::breaker::Admission;
+use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
-use crate::retry::{self, Count, Recovery, Retry, ToolHints};
-use crate::state::LinkState;
+use crate::retry::{self, Doubt, THROTTLE_PAUSE, ToolHints};
 
 mod send;
 mod wait;
 
 pub(super) use wait::WAKE_GAP;
 use wait::{Look, Wait};
+
+/// How often a call may be refused by instances of the server that do not know the session.
+const MISROUTED: u8 = 4;
 
 /// The budgets of a call.
 struct Frame {
@@ -64,15 +68,30 @@ pub(super) async fn call(
     result
 }
 
+/// What a call was already sent again for: each cause counts once.
+#[derive(Default)]
+struct Retries {
+    session: bool,
+    token: bool,
+    throttled: bool,
+    /// On the same link, which proved itself after the request was lost.
+    lost: bool,
+    misrouted: u8,
+}
+
+impl Retries {
+    fn any(&self) -> bool {
+        self.session || self.token || self.throttled || self.lost || self.misrouted > 0
+    }
+}
+
 /// A call under way.
 struct Attempt<'a> {
     shared: &'a Arc<Shared>,
     op: Arc<Op>,
     options: CallOptions,
     frame: Frame,
-    retried: bool,
-    /// A token was refused before.
-    token_refused: bool,
+    retries: Retries,
     /// What the server offered when the call was first sent.
     offered: Option<Arc<CatalogueSnapshot>>,
 }
@@ -90,39 +109,57 @@ impl<'a> Attempt<'a> {
                 hard: options.deadline,
             },
             options,
-            retried: false,
-            token_refused: false,
+            retries: Retries::default(),
             offered: None,
         }
     }
 
     async fn run(mut self) -> Result<OpOutput, CallError> {
-        let mut after = None;
         loop {
             // Who has no chance does not queue.
-            self.link(after).await.map_err(|f| self.refused(f))?;
+            self.link().await.map_err(|f| self.refused(f))?;
             let permit = self.turn().await.map_err(|f| self.refused(f))?;
-            let (live, inflight) = self.enter(after).await.map_err(|f| self.refused(f))?;
+            let (live, inflight) = self.enter().await.map_err(|f| self.refused(f))?;
             self.still_there().map_err(|f| self.refused(f))?;
-            let admission = self.admit().map_err(|f| self.refused(f))?;
-            match self.send(&live, (permit, inflight)).await {
+            let sent = Instant::now();
+            let answer = self.send(&live, (permit, inflight)).await;
+            match answer.and_then(|output| self.check(output)) {
                 Ok(output) => {
-                    admission.answered();
-                    self.answered(&live);
+                    self.answered(&live, &output);
                     return Ok(output);
                 }
-                Err(failure) => match self.failed(&live, failure, admission).await? {
-                    Next::SameLink => {}
-                    Next::After(epoch) => after = Some(epoch),
-                },
+                Err(failure) => self.failed(&live, failure, sent.elapsed()).await?,
             }
         }
     }
 
+    /// A result that is none is no sign of a healthy session.
+    fn check(&self, output: OpOutput) -> Result<OpOutput, McpFailure> {
+        const KNOWN: [&str; 5] = [
+            "content",
+            "structuredContent",
+            "toolResult",
+            "task",
+            "resultType",
+        ];
+        let is_call = matches!(*self.op, Op::CallTool { .. });
+        let known = KNOWN.iter().any(|key| output.result.get(key).is_some());
+        if !is_call || known {
+            return Ok(output);
+        }
+        let mut failure = McpFailure::new(
+            FailureClass::Ambiguous,
+            Certainty::MaybeExecuted,
+            "the answer to the call has no content",
+        );
+        failure.http_status = Some(200);
+        Err(failure)
+    }
+
     /// The live link, and a place on it: it is not closed while the place is held.
-    async fn enter(&self, after: Option<u64>) -> Result<(Arc<LiveLink>, InFlight), McpFailure> {
+    async fn enter(&self) -> Result<(Arc<LiveLink>, InFlight), McpFailure> {
         loop {
-            let live = self.link(after).await?;
+            let live = self.link().await?;
             let inflight = InFlight::new(&live);
             // Whoever retires a link first takes it out of the view and then looks who is on it.
             let current = self.shared.view.borrow().live.clone();
@@ -132,10 +169,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The live link, of a later epoch than `after`.
-    async fn link(&self, after: Option<u64>) -> Result<Arc<LiveLink>, McpFailure> {
+    /// The live link, once it is not suspect.
+    async fn link(&self) -> Result<Arc<LiveLink>, McpFailure> {
         let mut view = self.shared.view.subscribe();
-        let mut wait = Wait::new(after, self.frame.end());
+        let mut wait = Wait::new(self.frame.end());
         loop {
             let look = wait.look(&view.borrow_and_update(), self.shared);
             match look {
@@ -147,6 +184,7 @@ impl<'a> Attempt<'a> {
                 biased;
                 () = self.options.cancel.cancelled() => return Err(cancelled(Certainty::NotSent)),
                 _ = view.changed() => {}
+                () = wait.patience() => {}
                 () = sleep_until(wait.until) => return Err(self.gave_up(&view.borrow())),
             }
         }
@@ -169,27 +207,6 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn admit(&self) -> Result<Admitted<'a>, McpFailure> {
-        match self.shared.breaker().admit(Instant::now()) {
-            Admission::Pass => Ok(Admitted {
-                shared: self.shared,
-                open: false,
-            }),
-            Admission::Probe => Ok(Admitted {
-                shared: self.shared,
-                open: true,
-            }),
-            Admission::Refused { retry_after } => {
-                let mut failure = unavailable(&format!(
-                    "not asked because it failed repeatedly; next try in {} s",
-                    retry_after.as_secs().max(1)
-                ));
-                failure.retry_after = Some(retry_after);
-                Err(failure)
-            }
-        }
-    }
-
     /// Whether a tool that was offered when the call was first sent still is.
     fn still_there(&mut self) -> Result<(), McpFailure> {
         let now = self.shared.catalogue.borrow().clone();
@@ -201,19 +218,41 @@ impl<'a> Attempt<'a> {
             return Ok(());
         };
         if before.has_tool(name) && now.is_some_and(|now| !now.has_tool(name)) {
-            return Err(unavailable(&format!(
-                "it came back without the tool {name:?}; the call was not repeated"
-            )));
+            return Err(McpFailure::new(
+                FailureClass::ToolGone,
+                Certainty::Rejected,
+                format!(
+                    "the server was reconnected and no longer offers the tool {name:?}; the call \
+                     did not run"
+                ),
+            ));
         }
         Ok(())
     }
 
-    fn answered(&self, live: &LiveLink) {
+    fn answered(&self, live: &LiveLink, output: &OpOutput) {
+        if output.result.get("isError") == Some(&Value::Bool(true)) {
+            // Most probably the tool's own error; the session is asked all the same.
+            let failure = McpFailure::new(
+                FailureClass::Rpc,
+                Certainty::MaybeExecuted,
+                "a tool reported an error",
+            );
+            self.report(live, &failure, Doubt::Answered);
+            return;
+        }
         self.shared.went_well();
-        let first = live.prove();
-        let degraded = !matches!(self.shared.view.borrow().standing.state, LinkState::Ready);
-        if first || degraded {
+        live.worked(&self.operation());
+        if live.prove() {
             self.shared.inbox.answered(live.epoch);
+        }
+    }
+
+    /// The tool, or the operation.
+    fn operation(&self) -> String {
+        match &*self.op {
+            Op::CallTool { name, .. } => format!("tool {name}"),
+            op => op.name().to_owned(),
         }
     }
 
@@ -228,91 +267,153 @@ impl<'a> Attempt<'a> {
         self.shared.settings().retry.is_safe(&self.op, hints)
     }
 
-    /// Reports a failure and decides whether there is another try.
+    /// Reports a failure. Returns when the call may be sent again.
     async fn failed(
         &mut self,
-        live: &LiveLink,
+        live: &Arc<LiveLink>,
         failure: McpFailure,
-        admission: Admitted<'_>,
-    ) -> Result<Next, CallError> {
+        took: Duration,
+    ) -> Result<(), CallError> {
         let safe = self.is_safe();
-        let mut verdict = retry::decide(&failure, &self.op, &self.shared.settings().retry, safe);
-        if failure.class == FailureClass::AuthExpired
-            && std::mem::replace(&mut self.token_refused, true)
-        {
-            // Another token did not help either.
-            verdict.recovery = Recovery::Login;
+        let settings = self.shared.settings();
+        let repeats = settings.retry.may_repeat(&failure, &self.op, safe);
+        if failure.class != FailureClass::Cancelled {
+            self.shared.went_wrong(&failure);
         }
-        self.report(live, &failure, verdict.recovery, verdict.count, admission);
-        let give_up = |this: &Self, failure: McpFailure| CallError {
-            server: this.shared.name.to_string(),
-            outcome_unknown: retry::outcome_unknown(&failure, &this.op, safe),
-            failure,
-            retried: this.retried,
-        };
+        let class = failure.class;
+        if repeats && self.repeats_at_once(live, &failure) {
+            return self.again(class);
+        }
+        let mut doubt = retry::doubt(&failure, took);
+        let throttled = class == FailureClass::Throttled;
+        let unknown_method = failure.rpc_code == Some(METHOD_NOT_FOUND);
+        if throttled && self.retries.throttled {
+            // It was waited for in vain.
+            doubt = Some(Doubt::Refused);
+        } else if unknown_method && !matches!(*self.op, Op::CallTool { .. }) {
+            // Not every server has every list. Servers of 2026-07-28 say so with 404.
+            doubt = Some(Doubt::Answered);
+        }
+        if let Some(doubt) = doubt {
+            self.report(live, &failure, doubt);
+        }
         if self.options.cancel.is_cancelled() {
             // Whoever left is told so, whatever came in the same moment.
             let certainty = failure.certainty;
-            return Err(give_up(self, cancelled(certainty)));
+            return Err(self.give_up(cancelled(certainty), safe));
         }
-        if self.retried {
-            return Err(give_up(self, failure));
+        let hopeless = doubt.is_none_or(|doubt| doubt == Doubt::Answered) && !throttled;
+        if !repeats || hopeless || class == FailureClass::TimedOut {
+            return Err(self.give_up(failure, safe));
         }
-        let next = match verdict.retry {
-            Retry::No => return Err(give_up(self, failure)),
-            Retry::NextEpoch => Next::After(live.epoch),
-            Retry::SameLink(pause) => {
-                let at = Instant::now() + pause;
-                if at >= self.frame.end() {
-                    return Err(give_up(self, failure));
-                }
+        let failed_at = Instant::now();
+        match self.link().await {
+            Ok(next) if next.epoch > live.epoch && !self.retries.session => {
+                self.retries.session = true;
+                self.again(class)
+            }
+            Ok(next) if next.epoch == live.epoch => {
+                self.same_session(&next, failure, failed_at, safe).await
+            }
+            Ok(_) => Err(self.give_up(failure, safe)),
+            Err(left) if left.class == FailureClass::Cancelled => {
+                Err(self.give_up(cancelled(failure.certainty), safe))
+            }
+            Err(unreachable) => {
+                let mut failure = failure;
+                failure.text = format!("{} ({})", failure.text, unreachable.text);
+                Err(self.give_up(failure, safe))
+            }
+        }
+    }
+
+    /// Causes that need no examination: another token is there, or an instance of the server was
+    /// asked that is known not to know the session.
+    fn repeats_at_once(&mut self, live: &LiveLink, failure: &McpFailure) -> bool {
+        if self.options.cancel.is_cancelled() || Instant::now() >= self.frame.end() {
+            return false;
+        }
+        if failure.class == FailureClass::AuthExpired && !self.retries.token {
+            self.retries.token = true;
+            return true;
+        }
+        live.is_misrouted() && self.was_misrouted(failure)
+    }
+
+    fn was_misrouted(&mut self, failure: &McpFailure) -> bool {
+        let refused = failure.certainty == Certainty::Rejected
+            && (failure.class == FailureClass::SessionLost || failure.http_status.is_some());
+        if !refused || self.retries.misrouted >= MISROUTED {
+            return false;
+        }
+        self.retries.misrouted += 1;
+        true
+    }
+
+    /// The session proved itself, so it was not the cause.
+    async fn same_session(
+        &mut self,
+        live: &LiveLink,
+        mut failure: McpFailure,
+        failed_at: Instant,
+        safe: bool,
+    ) -> Result<(), CallError> {
+        let class = failure.class;
+        if live.is_misrouted() && self.was_misrouted(&failure) {
+            return self.again(class);
+        }
+        let lost = match class {
+            FailureClass::NotSent => true,
+            FailureClass::Ambiguous | FailureClass::Throttled => safe,
+            _ => false,
+        };
+        if class == FailureClass::Throttled && !self.retries.throttled {
+            let at = failed_at + failure.retry_after.unwrap_or(THROTTLE_PAUSE);
+            if at < self.frame.end() {
+                self.retries.throttled = true;
                 tokio::select! {
                     biased;
                     () = self.options.cancel.cancelled() => {
-                        let certainty = failure.certainty;
-                        return Err(give_up(self, cancelled(certainty)));
+                        return Err(self.give_up(cancelled(failure.certainty), safe));
                     }
                     () = sleep_until(at) => {}
                 }
-                Next::SameLink
+                return self.again(class);
             }
-        };
-        self.retried = true;
-        self.shared.metrics.retry(failure.class.name());
-        Ok(next)
+        } else if lost && !self.retries.lost {
+            self.retries.lost = true;
+            return self.again(class);
+        }
+        if class == FailureClass::SessionLost {
+            // The session works: these are words of the tool.
+            failure.class = FailureClass::Rpc;
+        }
+        Err(self.give_up(failure, safe))
     }
 
-    fn report(
-        &self,
-        live: &LiveLink,
-        failure: &McpFailure,
-        recovery: Recovery,
-        count: Count,
-        admission: Admitted<'_>,
-    ) {
-        if !matches!(failure.class, FailureClass::Cancelled) {
-            self.shared.went_wrong(failure);
+    fn again(&self, class: FailureClass) -> Result<(), CallError> {
+        self.shared.metrics.retry(class.name());
+        Ok(())
+    }
+
+    fn give_up(&self, failure: McpFailure, safe: bool) -> CallError {
+        CallError {
+            server: self.shared.name.to_string(),
+            outcome_unknown: retry::outcome_unknown(&failure, &self.op, safe),
+            failure,
+            retried: self.retries.any(),
         }
-        let gives_up = matches!(recovery, Recovery::Reconnect | Recovery::Login);
-        let mut first = true;
-        if recovery != Recovery::None {
-            first = self.shared.inbox.report(Report {
-                epoch: live.epoch,
-                failure: failure.clone(),
-                recovery,
-            });
-            if gives_up && !first {
-                self.shared.metrics.joined();
-            }
-        }
-        match count {
-            // Calls that fall with one link are one failure.
-            Count::Failure if !gives_up || first => admission.failed(),
-            Count::Reset => admission.answered(),
-            _ => drop(admission),
-        }
-        if count == Count::Reset {
-            self.answered(live);
+    }
+
+    fn report(&self, live: &LiveLink, failure: &McpFailure, doubt: Doubt) {
+        let first = self.shared.inbox.report(Report {
+            epoch: live.epoch,
+            failure: failure.clone(),
+            doubt,
+            operation: self.operation(),
+        });
+        if !first {
+            self.shared.metrics.joined();
         }
     }
 
@@ -332,39 +433,7 @@ impl<'a> Attempt<'a> {
             server: self.shared.name.to_string(),
             failure,
             outcome_unknown: false,
-            retried: self.retried,
-        }
-    }
-}
-
-enum Next {
-    SameLink,
-    After(u64),
-}
-
-/// What the breaker let through.
-struct Admitted<'a> {
-    shared: &'a Shared,
-    /// It is the one call that finds out.
-    open: bool,
-}
-
-impl Admitted<'_> {
-    fn answered(mut self) {
-        self.open = false;
-        self.shared.breaker().reset();
-    }
-
-    fn failed(mut self) {
-        self.open = false;
-        self.shared.breaker().failed(Instant::now());
-    }
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            self.shared.breaker().released();
+            retried: self.retries.any(),
         }
     }
 }

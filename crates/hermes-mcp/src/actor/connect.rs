@@ -1,7 +1,6 @@
 //! Making a link: the same path for the first one, a new one and a revived one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -18,10 +17,6 @@ use crate::op::{Op, OpOutput};
 /// Events waiting for the actor. Links drop what does not fit.
 const EVENTS: usize = 64;
 
-/// How long an attempt keeps its place among those at once: a few servers that hang must not hold
-/// up all others.
-const PLACE: Duration = Duration::from_secs(5);
-
 /// A link that is up and told what it offers.
 pub(super) struct Fresh {
     pub(super) link: Arc<dyn Link>,
@@ -30,30 +25,11 @@ pub(super) struct Fresh {
 }
 
 /// One attempt: handshake and discovery within the connect timeout. Cancelled, it leaves nothing
-/// behind.
+/// behind. It waits for no other server.
 pub(super) async fn attempt(
     shared: Arc<Shared>,
     epoch: u64,
     cancel: CancellationToken,
-) -> Result<Fresh, McpFailure> {
-    let settings = shared.settings();
-    let mut permit = tokio::select! {
-        permit = shared.env.gate.enter(settings.host.as_deref()) => permit,
-        () = cancel.cancelled() => return Err(given_up()),
-    };
-    let mut work = Box::pin(make(&shared, epoch, &cancel));
-    tokio::select! {
-        made = &mut work => return made,
-        () = tokio::time::sleep(PLACE) => {}
-    }
-    permit.take();
-    work.await
-}
-
-async fn make(
-    shared: &Shared,
-    epoch: u64,
-    cancel: &CancellationToken,
 ) -> Result<Fresh, McpFailure> {
     let allowed = shared.settings().connect_timeout;
     let deadline = Instant::now() + allowed;
@@ -79,7 +55,7 @@ async fn make(
         () = cancel.cancelled() => return Err(given_up()),
     };
     let listed = tokio::select! {
-        listed = timeout_at(deadline, tools(&*link, deadline, cancel)) => {
+        listed = timeout_at(deadline, tools(&*link, deadline, &cancel)) => {
             listed.unwrap_or_else(|_| Err(late("no answer")))
         }
         why = link.closed() => Err(why),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ServerSpec;
 use crate::failure::McpFailure;
-use crate::retry::Recovery;
+use crate::retry::Doubt;
 
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -19,8 +19,14 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct Slots {
     mail: Mail,
-    /// Highest epoch that somebody reported as lost.
-    lost_epoch: Option<u64>,
+    suspicion: Option<Suspicion>,
+}
+
+/// The newest epoch on which a request failed, until an examination clears it.
+struct Suspicion {
+    epoch: u64,
+    /// Failures so far: those that come during an examination call for another one.
+    failures: u64,
 }
 
 /// Everything that came since the last look.
@@ -46,12 +52,14 @@ impl Mail {
     }
 }
 
-/// A failure and what should follow.
+/// A failed request, as a reason to examine its link.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) epoch: u64,
     pub(super) failure: McpFailure,
-    pub(super) recovery: Recovery,
+    pub(super) doubt: Doubt,
+    /// What failed: the tool, or the operation.
+    pub(super) operation: String,
 }
 
 /// Who wants a connection. Later ones are stronger.
@@ -78,18 +86,17 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// Whether this is the first report that gives the epoch up.
+    /// Calls wait from now on until the link is examined. Says whether this is the first report of
+    /// the epoch.
     pub(super) fn report(&self, report: Report) -> bool {
         let first = {
             let mut slots = self.lock();
-            let gives_up = severity(report.recovery) >= severity(Recovery::Reconnect);
-            let first = gives_up && slots.lost_epoch.is_none_or(|lost| lost < report.epoch);
-            if first {
-                slots.lost_epoch = Some(report.epoch);
-            }
-            let stronger = slots.mail.report.as_ref().is_none_or(|old| {
-                (old.epoch, severity(old.recovery)) < (report.epoch, severity(report.recovery))
-            });
+            let first = slots.suspect(report.epoch);
+            let stronger = slots
+                .mail
+                .report
+                .as_ref()
+                .is_none_or(|old| (old.epoch, old.doubt) < (report.epoch, report.doubt));
             if stronger {
                 slots.mail.report = Some(report);
             }
@@ -99,9 +106,33 @@ impl Inbox {
         first
     }
 
-    /// Whether somebody gave the epoch up, heard by the actor yet or not.
-    pub(super) fn is_lost(&self, epoch: u64) -> bool {
-        self.lock().lost_epoch.is_some_and(|lost| epoch <= lost)
+    /// The same without a report: the examination itself found a reason.
+    pub(super) fn suspect(&self, epoch: u64) {
+        self.lock().suspect(epoch);
+    }
+
+    pub(super) fn is_suspect(&self, epoch: u64) -> bool {
+        self.failures(epoch) > 0
+    }
+
+    /// Failures of an epoch since it was last cleared.
+    pub(super) fn failures(&self, epoch: u64) -> u64 {
+        let slots = self.lock();
+        let suspicion = slots.suspicion.as_ref().filter(|one| one.epoch == epoch);
+        suspicion.map_or(0, |one| one.failures)
+    }
+
+    /// The link works, unless more failures than these are known by now. Says whether it is clear.
+    pub(super) fn clear(&self, epoch: u64, failures: u64) -> bool {
+        let mut slots = self.lock();
+        let cleared = slots
+            .suspicion
+            .as_ref()
+            .is_none_or(|one| one.epoch != epoch || one.failures <= failures);
+        if cleared {
+            slots.suspicion = None;
+        }
+        cleared
     }
 
     pub(super) fn answered(&self, epoch: u64) {
@@ -138,11 +169,19 @@ impl Inbox {
     }
 }
 
-fn severity(recovery: Recovery) -> u8 {
-    match recovery {
-        Recovery::None => 0,
-        Recovery::Probe => 1,
-        Recovery::Reconnect => 2,
-        Recovery::Login => 3,
+impl Slots {
+    fn suspect(&mut self, epoch: u64) -> bool {
+        match &mut self.suspicion {
+            Some(one) if one.epoch == epoch => {
+                one.failures += 1;
+                false
+            }
+            // Reports of an older link come late.
+            Some(one) if one.epoch > epoch => false,
+            other => {
+                *other = Some(Suspicion { epoch, failures: 1 });
+                true
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! While a link is up: reports, events, keepalive, refreshed lists, recycling.
+//! While there is a session: reports, events, keepalive, examinations, refreshed lists, recycling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,44 +14,71 @@ use super::inbox::{Mail, Report, Wake};
 use super::run::{Actor, Change, Phase};
 use super::shared::{EventKind, LiveLink, Shared};
 use crate::failure::{FailureClass, McpFailure};
-use crate::keepalive::{self, Finding};
-use crate::link::LinkEvent;
-use crate::retry::Recovery;
+use crate::keepalive;
+use crate::link::{LinkEvent, TransportKind};
+use crate::retry::Doubt;
 use crate::state::LinkState;
 
+mod examined;
 mod lists;
 
+use examined::Ended;
 use lists::{Lists, Refreshed, refresh};
 
 /// Changes of lists are collected for this long.
 const SETTLE: Duration = Duration::from_millis(500);
-/// First pause before a sick server is asked again, and the longest.
-const SICK_FIRST: Duration = Duration::from_secs(5);
-const SICK_LONGEST: Duration = Duration::from_mins(1);
 /// A server that is due for recycling but busy is looked at so often.
 const RECYCLE_CHECK: Duration = Duration::from_secs(5);
 /// Longest line of a server's log that is passed on.
 const LOG_LINE: usize = 2000;
 
-/// A live link and what is due on it.
+/// A session and what is due on it.
 pub(super) struct Live {
     current: Arc<LiveLink>,
     events: mpsc::Receiver<LinkEvent>,
     closed: BoxFuture<'static, McpFailure>,
     background: FuturesUnordered<BoxFuture<'static, Done>>,
     due: Due,
-    /// Why it is suspected.
-    suspicion: Option<String>,
-    sick_pause: Duration,
-    probing: bool,
+    /// Why the next examination is made.
+    reason: Option<Reason>,
+    /// The examination under way, and why.
+    examining: Option<Reason>,
+    /// Neither the session nor a new one worked: calls do not use it for now.
+    down: bool,
     refreshing: bool,
     stale: Lists,
+}
+
+/// Why a link is examined.
+#[derive(Clone, Debug)]
+struct Reason {
+    doubt: Doubt,
+    /// The answer called the session unknown.
+    named: bool,
+    /// For people.
+    why: String,
+    /// For the counters.
+    cause: &'static str,
+    /// What failed; `None`: nothing that a person asked for.
+    operation: Option<String>,
+}
+
+impl Reason {
+    fn new(doubt: Doubt, cause: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            doubt,
+            named: false,
+            why: why.into(),
+            cause,
+            operation: None,
+        }
+    }
 }
 
 /// When what is to be done.
 struct Due {
     keepalive: Option<Instant>,
-    suspicion: Option<Instant>,
+    examine: Option<Instant>,
     proof: Option<Instant>,
     refresh: Option<Instant>,
     recycle: Option<Instant>,
@@ -59,7 +86,7 @@ struct Due {
 
 /// What ended in the background.
 enum Done {
-    Probed(Finding),
+    Examined(Box<Ended>),
     Refreshed(Result<Box<Refreshed>, McpFailure>),
 }
 
@@ -79,7 +106,7 @@ impl Live {
         let mut this = Self {
             due: Due {
                 keepalive: None,
-                suspicion: None,
+                examine: None,
                 proof: Some(live.since + keepalive::proof(settings.keepalive_interval)),
                 refresh: stale.any().then(Instant::now),
                 recycle: None,
@@ -88,9 +115,9 @@ impl Live {
             events,
             closed: Box::pin(async move { link.closed().await }),
             background: FuturesUnordered::new(),
-            suspicion: None,
-            sick_pause: SICK_FIRST,
-            probing: false,
+            reason: None,
+            examining: None,
+            down: false,
             refreshing: false,
             stale,
         };
@@ -123,21 +150,24 @@ impl Live {
         }
     }
 
-    fn suspect(&mut self, shared: &Shared, why: &str, wait: Duration) {
+    /// The link is examined after `wait`. The strongest reason counts.
+    fn suspect(&mut self, reason: Reason, wait: Duration) {
         let at = Instant::now() + wait;
-        self.due.suspicion = Some(self.due.suspicion.map_or(at, |due| due.min(at)));
-        if self.suspicion.is_none() {
-            self.suspicion = Some(why.to_owned());
-            let why = why.to_owned();
-            shared.publish(LinkState::Degraded { why }, Some(Arc::clone(&self.current)));
+        self.due.examine = Some(self.due.examine.map_or(at, |due| due.min(at)));
+        if self
+            .reason
+            .as_ref()
+            .is_none_or(|old| old.doubt < reason.doubt)
+        {
+            self.reason = Some(reason);
         }
     }
 
-    fn trust(&mut self, shared: &Shared) {
-        self.sick_pause = SICK_FIRST;
-        self.due.suspicion = None;
-        if self.suspicion.take().is_some() {
-            shared.publish(LinkState::Ready, Some(Arc::clone(&self.current)));
+    /// Makes the suspicion public, where calls could still use the link.
+    fn degrade(&self, shared: &Shared, why: &str) {
+        if !self.down {
+            let why = why.to_owned();
+            shared.publish(LinkState::Degraded { why }, Some(Arc::clone(&self.current)));
         }
     }
 }
@@ -146,7 +176,7 @@ impl Due {
     fn next(&self) -> Option<Instant> {
         [
             self.keepalive,
-            self.suspicion,
+            self.examine,
             self.proof,
             self.refresh,
             self.recycle,
@@ -205,44 +235,56 @@ impl Actor {
                 Change::Details => live.schedule(&self.shared),
             }
         }
-        if mail.wake == Some(Wake::Hand) {
-            self.ladder.proven();
-            let phase = Phase::Connect("hand");
-            return Some(self.leave(Arc::clone(&live.current), phase).await);
+        match mail.wake {
+            Some(Wake::Hand) => {
+                self.ladder.proven();
+                let phase = Phase::Connect("hand");
+                return Some(self.leave(Arc::clone(&live.current), phase).await);
+            }
+            Some(Wake::Call | Wake::Auth) if live.down => {
+                self.woken = true;
+                live.due.examine = Some(Instant::now());
+            }
+            _ => {}
         }
         if mail.answered == Some(live.current.epoch) {
-            self.ladder.proven();
+            self.proven();
             live.due.proof = None;
-            live.trust(&self.shared);
         }
         if let Some(resumed) = mail.resumed {
             live.current.link.resumed();
             let why = format!("the clock jumped by {} s", resumed.gap.as_secs());
-            live.suspect(&self.shared, &why, resumed.stagger);
+            live.degrade(&self.shared, &why);
+            live.suspect(
+                Reason::new(Doubt::Answered, "resumed", why),
+                resumed.stagger,
+            );
         }
-        match mail.report {
-            Some(report) if report.epoch == live.current.epoch => {
-                self.on_report(live, report).await
-            }
-            _ => None,
+        if let Some(report) = mail.report
+            && report.epoch == live.current.epoch
+        {
+            self.on_report(live, report);
         }
+        None
     }
 
-    async fn on_report(&mut self, live: &mut Live, report: Report) -> Option<Phase> {
-        let failure = report.failure;
-        match report.recovery {
-            Recovery::None => None,
-            Recovery::Probe => {
-                let wait = match failure.class {
-                    FailureClass::Throttled => failure.retry_after.unwrap_or(live.sick_pause),
-                    _ => Duration::ZERO,
-                };
-                live.suspect(&self.shared, &failure.text, wait);
-                None
-            }
-            Recovery::Reconnect => Some(self.lost(Arc::clone(&live.current), &failure).await),
-            Recovery::Login => Some(self.logged_out(Arc::clone(&live.current), failure).await),
+    fn on_report(&mut self, live: &mut Live, report: Report) {
+        let mut doubt = report.doubt;
+        if doubt == Doubt::Refused && live.current.is_unhelped(&report.operation) {
+            // It is refused like this on every session: a matter of its own.
+            doubt = Doubt::Answered;
         }
+        if doubt > Doubt::Answered {
+            live.degrade(&self.shared, &report.failure.text);
+        }
+        let reason = Reason {
+            doubt,
+            named: report.failure.class == FailureClass::SessionLost,
+            cause: report.failure.class.name(),
+            why: report.failure.text,
+            operation: Some(report.operation),
+        };
+        live.suspect(reason, Duration::ZERO);
     }
 
     async fn logged_out(&mut self, live: Arc<LiveLink>, failure: McpFailure) -> Phase {
@@ -258,7 +300,10 @@ impl Actor {
             LinkEvent::ToolsChanged => live.stale.tools = true,
             LinkEvent::ResourcesChanged => live.stale.resources = settings.list_resources,
             LinkEvent::PromptsChanged => live.stale.prompts = settings.list_prompts,
-            LinkEvent::Suspect(why) => live.suspect(&self.shared, &why, Duration::ZERO),
+            LinkEvent::Suspect(why) => {
+                live.degrade(&self.shared, &why);
+                live.suspect(Reason::new(Doubt::Answered, "suspect", why), Duration::ZERO);
+            }
             LinkEvent::Log { level, mut text } => {
                 if let Some((at, _)) = text.char_indices().nth(LOG_LINE) {
                     text.truncate(at);
@@ -276,13 +321,13 @@ impl Actor {
         let now = Instant::now();
         if come(&mut live.due.proof, now) {
             live.current.prove();
-            self.ladder.proven();
+            self.proven();
         }
         if come(&mut live.due.keepalive, now) {
             self.keepalive(live, now);
         }
-        if come(&mut live.due.suspicion, now) {
-            self.probe(live);
+        if come(&mut live.due.examine, now) {
+            self.examine(live, now);
         }
         if come(&mut live.due.refresh, now) {
             refresh(live);
@@ -293,7 +338,8 @@ impl Actor {
         None
     }
 
-    /// Asks a server that was silent for the interval, unless it is busy.
+    /// Asks a server that was silent for the interval, unless it is busy. The stream of HTTP+SSE is
+    /// asked in any case: it may be dead while calls wait for answers on it.
     fn keepalive(&mut self, live: &mut Live, now: Instant) {
         let settings = self.shared.settings();
         let link = &live.current.link;
@@ -305,12 +351,16 @@ impl Actor {
             return;
         };
         let rng = &*self.shared.env.rng;
-        let busy = live.current.inflight() > 0;
+        let busy = live.current.inflight() > 0 && settings.transport != TransportKind::Sse;
         let heard = link.last_heard();
         // Allow for jitter: an interval that was nearly silent is over as well.
         if !busy && now.saturating_duration_since(heard) >= interval.mul_f64(0.9) {
             live.due.keepalive = Some(keepalive::due(now, interval, rng));
-            self.probe(live);
+            let why = "it did not answer the keepalive";
+            live.suspect(
+                Reason::new(Doubt::Answered, "keepalive", why),
+                Duration::ZERO,
+            );
             return;
         }
         let from = if busy { now } else { heard };
@@ -318,68 +368,19 @@ impl Actor {
             Some(keepalive::due(from, interval, rng).max(now + Duration::from_millis(1)));
     }
 
-    fn probe(&mut self, live: &mut Live) {
-        if live.probing {
-            return;
-        }
-        live.probing = true;
-        let timeout = keepalive::probe_timeout(self.shared.settings().keepalive_interval);
-        let link = Arc::clone(&live.current.link);
-        let by = self.probe_by;
-        live.background.push(Box::pin(async move {
-            Done::Probed(keepalive::probe(link, by, timeout).await)
-        }));
-    }
-
     async fn on_done(&mut self, live: &mut Live, done: Done) -> Option<Phase> {
         match done {
-            Done::Probed(finding) => {
-                live.probing = false;
-                self.shared.metrics.keepalive(finding.name());
-                self.on_finding(live, finding).await
-            }
+            Done::Examined(ended) => self.examined(live, *ended).await,
             Done::Refreshed(result) => {
                 live.refreshing = false;
                 if live.stale.any() {
                     live.due.refresh = Some(Instant::now() + SETTLE);
                 }
                 match result {
-                    Ok(lists) => {
-                        self.refreshed(live, *lists);
-                        None
-                    }
-                    Err(failure) => self.refresh_failed(live, failure).await,
+                    Ok(lists) => self.refreshed(live, *lists),
+                    Err(failure) => self.refresh_failed(live, failure),
                 }
-            }
-        }
-    }
-
-    async fn on_finding(&mut self, live: &mut Live, finding: Finding) -> Option<Phase> {
-        match finding {
-            Finding::Alive(by) => {
-                if by != self.probe_by {
-                    tracing::info!(server = %self.shared.name, "ping is not answered; the tool list is asked instead");
-                    self.probe_by = by;
-                }
-                self.shared.went_well();
-                live.trust(&self.shared);
                 None
-            }
-            Finding::Sick(failure) => {
-                self.shared.went_wrong(&failure);
-                let wait = failure.retry_after.unwrap_or(live.sick_pause);
-                live.sick_pause = (live.sick_pause * 2).min(SICK_LONGEST);
-                live.suspect(&self.shared, &failure.text, wait);
-                None
-            }
-            Finding::Login(failure) => {
-                Some(self.logged_out(Arc::clone(&live.current), failure).await)
-            }
-            Finding::Dead(failure) => {
-                if failure.class != FailureClass::SessionLost {
-                    self.shared.breaker().failed(Instant::now());
-                }
-                Some(self.lost(Arc::clone(&live.current), &failure).await)
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::state::LinkState;
 use crate::state::ladder::{Ladder, Next};
 
 /// While a login is missing, the server is still tried so often: a notice of new tokens may get lost.
-const LOGIN_PROBE: Duration = Duration::from_mins(5);
+const LOGIN_PROBE: Duration = Duration::from_mins(1);
 /// For closing, when the time to drain is over.
 const LAST_CLOSE: Duration = Duration::from_secs(5);
 
@@ -32,6 +32,10 @@ pub(super) struct Actor {
     revision: u64,
     /// A connect was already repeated with another token.
     token_tried: bool,
+    /// The next attempt is made for a call: it does not count against the server.
+    pub(super) woken: bool,
+    /// Before this moment no new session replaces one that never came to work.
+    pub(super) quiet_until: Option<Instant>,
 }
 
 pub(super) enum Phase {
@@ -55,6 +59,8 @@ pub(super) async fn run(shared: &Arc<Shared>) {
         epoch: shared.view.borrow().standing.epoch,
         revision: shared.catalogue.borrow().as_ref().map_or(0, |c| c.revision),
         token_tried: false,
+        woken: false,
+        quiet_until: None,
     };
     let mut phase = match &shared.view.borrow().standing.state {
         LinkState::Disabled => Phase::Rest(LinkState::Disabled),
@@ -128,7 +134,16 @@ impl Actor {
                 self.ladder.proven();
                 "hand"
             }
-            (Wake::Call, LinkState::Parked { .. } | LinkState::Recycled) => "call",
+            (
+                Wake::Call,
+                LinkState::Backoff { .. }
+                | LinkState::Parked { .. }
+                | LinkState::NeedsAuth { .. }
+                | LinkState::Recycled,
+            ) => {
+                self.woken = true;
+                "call"
+            }
             (Wake::Auth, LinkState::NeedsAuth { .. } | LinkState::Parked { .. }) => "auth",
             _ => return None,
         };
@@ -141,7 +156,7 @@ impl Actor {
         let relink = self.shared.adopt(spec);
         if relink {
             // Another server, for all we know.
-            self.ladder.proven();
+            self.proven();
             self.probe_by = ProbeBy::default();
             self.token_tried = false;
         }
@@ -185,7 +200,7 @@ impl Actor {
             return next;
         };
         match outcome {
-            Ok(fresh) => self.commit(fresh),
+            Ok(fresh) => self.commit(fresh, |_| {}),
             Err(failure) => match self.refused(&failure) {
                 // The attempt may have begun with the old ones.
                 Phase::Rest(LinkState::NeedsAuth { .. }) if new_tokens => Phase::Connect("auth"),
@@ -210,12 +225,13 @@ impl Actor {
     }
 
     /// The new epoch: its lists are public before any call can use its link.
-    fn commit(&mut self, fresh: Fresh) -> Phase {
+    pub(super) fn commit(&mut self, fresh: Fresh, prepare: impl FnOnce(&LiveLink)) -> Phase {
         self.epoch += 1;
         self.token_tried = false;
-        self.shared.breaker().reset();
+        self.woken = false;
         self.shared.went_well();
         let live = Arc::new(LiveLink::new(self.epoch, fresh.link));
+        prepare(&live);
         let old = self.shared.catalogue.borrow().clone();
         self.publish_catalogue(CatalogueSnapshot {
             epoch: self.epoch,
@@ -229,6 +245,16 @@ impl Actor {
         self.shared
             .publish(LinkState::Ready, Some(Arc::clone(&live)));
         Phase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
+    }
+
+    pub(super) fn next_epoch(&self) -> u64 {
+        self.epoch + 1
+    }
+
+    /// The link works.
+    pub(super) fn proven(&mut self) {
+        self.ladder.proven();
+        self.quiet_until = None;
     }
 
     pub(super) fn publish_catalogue(&mut self, mut snapshot: CatalogueSnapshot) {
@@ -249,6 +275,7 @@ impl Actor {
     fn refused(&mut self, failure: &McpFailure) -> Phase {
         self.shared.went_wrong(failure);
         self.shared.attempt_ended();
+        let woken = std::mem::take(&mut self.woken);
         match failure.class {
             FailureClass::AuthExpired if !self.token_tried => {
                 self.token_tried = true;
@@ -265,7 +292,7 @@ impl Actor {
                 self.after(next, failure, "retry")
             }
             _ => {
-                let next = self.ladder.failed(&*self.shared.env.rng);
+                let next = self.ladder.failed(&*self.shared.env.rng, !woken);
                 self.after(next, failure, "retry")
             }
         }
@@ -316,20 +343,31 @@ impl Actor {
     }
 
     fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> Phase {
-        let why = failure.text.clone();
-        let asked = failure.retry_after.unwrap_or_default();
         match next {
             Next::Now => Phase::Connect(cause),
-            Next::Backoff(pause) => Phase::Rest(LinkState::Backoff {
+            next => Phase::Rest(self.resting(next, failure)),
+        }
+    }
+
+    /// The state in which the next attempt is waited for, as long as the budget and the server say.
+    pub(super) fn resting(&self, next: Next, failure: &McpFailure) -> LinkState {
+        let why = failure.text.clone();
+        let now = Instant::now();
+        let asked = failure.retry_after.unwrap_or_default();
+        match next {
+            Next::Now => LinkState::Connecting {
+                attempt: self.ladder.failures() + 1,
+            },
+            Next::Backoff(pause) => LinkState::Backoff {
                 attempt: self.ladder.failures(),
-                until: Instant::now() + pause.max(asked),
+                until: now + pause.max(asked),
                 why,
-            }),
-            Next::Park(pause) => Phase::Rest(LinkState::Parked {
-                until: Instant::now() + pause.max(asked),
+            },
+            Next::Park(pause) => LinkState::Parked {
+                until: now + pause.max(asked),
                 why,
                 permanent: failure.class == FailureClass::Permanent,
-            }),
+            },
         }
     }
 

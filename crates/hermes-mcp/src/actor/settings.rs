@@ -15,8 +15,6 @@ pub struct ServerSettings {
     /// Stands for everything that a link is made from (URL, command, headers, environment, …). A
     /// change means a new link; a change of anything else does not.
     pub fingerprint: String,
-    /// Host of the URL: connects to one host are staggered.
-    pub host: Option<String>,
     /// Budget of a call without progress.
     pub timeout: Duration,
     /// Longest duration of a call, whatever its progress.
@@ -50,7 +48,6 @@ impl ServerSettings {
             enabled: true,
             transport,
             fingerprint,
-            host: None,
             timeout: Self::TIMEOUT,
             max_timeout: Self::max_timeout(Self::TIMEOUT),
             connect_timeout: Self::CONNECT_TIMEOUT,

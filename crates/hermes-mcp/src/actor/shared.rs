@@ -1,5 +1,6 @@
 //! What the actor and the handles see together.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +11,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 
 use super::inbox::{Inbox, Wake};
-use super::{CatalogueSnapshot, ConnectGate, ServerSettings, ServerSpec};
-use crate::breaker::Breaker;
+use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
 use crate::failure::McpFailure;
 use crate::link::{Connector, Link};
 use crate::metrics::Metrics;
@@ -23,7 +23,6 @@ use crate::state::{LinkState, Standing};
 pub struct Env {
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    pub gate: Arc<ConnectGate>,
     pub events: broadcast::Sender<McpEvent>,
 }
 
@@ -64,6 +63,10 @@ pub(super) struct LiveLink {
     last_used: Mutex<Instant>,
     /// A call was answered, or it lasted.
     proven: AtomicBool,
+    /// Some instances of the server do not know the session: a load balancer without stickiness.
+    misrouted: AtomicBool,
+    /// Operations that were refused in a way that a new session did not change.
+    unhelped: Mutex<BTreeSet<String>>,
 }
 
 impl LiveLink {
@@ -76,7 +79,34 @@ impl LiveLink {
             inflight: watch::Sender::new(0),
             last_used: Mutex::new(now),
             proven: AtomicBool::new(false),
+            misrouted: AtomicBool::new(false),
+            unhelped: Mutex::default(),
         }
+    }
+
+    /// The successor of a link that answered questions but refused this operation.
+    pub(super) fn succeed(&self, old: &Self, operation: &str) {
+        let mut unhelped = lock(&old.unhelped).clone();
+        unhelped.insert(operation.to_owned());
+        *lock(&self.unhelped) = unhelped;
+    }
+
+    /// Whether a new session was already made for this operation, in vain.
+    pub(super) fn is_unhelped(&self, operation: &str) -> bool {
+        lock(&self.unhelped).contains(operation)
+    }
+
+    /// The operation works.
+    pub(super) fn worked(&self, operation: &str) {
+        lock(&self.unhelped).remove(operation);
+    }
+
+    pub(super) fn is_misrouted(&self) -> bool {
+        self.misrouted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_misrouted(&self, misrouted: bool) {
+        self.misrouted.store(misrouted, Ordering::Relaxed);
     }
 
     pub(super) fn is_proven(&self) -> bool {
@@ -124,6 +154,8 @@ impl Drop for InFlight {
 pub(super) struct View {
     pub(super) standing: Standing,
     pub(super) live: Option<Arc<LiveLink>>,
+    /// Counts examinations that ended: whoever waits for one looks again.
+    pub(super) examined: u64,
 }
 
 pub(super) struct Shared {
@@ -132,12 +164,11 @@ pub(super) struct Shared {
     pub(super) view: watch::Sender<View>,
     pub(super) catalogue: watch::Sender<Option<Arc<CatalogueSnapshot>>>,
     pub(super) inbox: Inbox,
-    pub(super) breaker: Mutex<Breaker>,
     pub(super) metrics: Metrics,
     pub(super) queued: AtomicUsize,
     config: Mutex<Config>,
     journal: Mutex<Journal>,
-    /// When a call last woke the parked server, and how many attempts had ended by then.
+    /// When a call last woke the server, and how many attempts had ended by then.
     woken: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -178,10 +209,10 @@ impl Shared {
             view: watch::Sender::new(View {
                 standing,
                 live: None,
+                examined: 0,
             }),
             catalogue: watch::Sender::new(remembered.map(Arc::new)),
             inbox: Inbox::default(),
-            breaker: Mutex::default(),
             metrics: Metrics::default(),
             queued: AtomicUsize::new(0),
             config: Mutex::new(Config::new(spec)),
@@ -219,13 +250,14 @@ impl Shared {
         !keeps
     }
 
-    pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        lock(&self.breaker)
-    }
-
     /// An attempt to connect is over; its outcome is published next.
     pub(super) fn attempt_ended(&self) {
         self.view.send_modify(|view| view.standing.attempts += 1);
+    }
+
+    /// An examination is over; whoever waits for it looks again.
+    pub(super) fn examination_ended(&self) {
+        self.view.send_modify(|view| view.examined += 1);
     }
 
     /// Makes a state public, and with it the link that calls use from now on.
@@ -264,8 +296,8 @@ impl Shared {
         }
     }
 
-    /// Whether a call may wait for a parked server: one that was just woken, or that it wakes now
-    /// because the last waking is at least `gap` ago. `attempts` have ended so far.
+    /// Whether a call may wait for a server without a link: one that was just woken, or that it wakes
+    /// now because the last waking is at least `gap` ago. `attempts` have ended so far.
     pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> bool {
         let now = Instant::now();
         let mut woken = lock(&self.woken);
@@ -329,7 +361,7 @@ impl Shared {
             rtt_p95: percentiles.map(|(_, p95)| p95),
             inflight: live.map_or(0, |live| live.inflight()),
             queued: self.queued.load(Ordering::Relaxed),
-            breaker: self.breaker().name(now),
+            breaker: standing.state.breaker(),
             next_attempt_in: standing
                 .state
                 .next_attempt()

@@ -27,10 +27,6 @@ impl ErrorBody {
         Self::Text(text.to_owned())
     }
 
-    pub(super) fn is_json(&self) -> bool {
-        matches!(self, Self::Json(_))
-    }
-
     /// The code of the JSON-RPC error.
     pub(super) fn code(&self) -> Option<i64> {
         self.json()?.get("error")?.get("code")?.as_i64()

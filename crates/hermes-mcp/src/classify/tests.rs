@@ -76,13 +76,13 @@ fn a_404_with_json_is_a_refused_lost_session() {
 }
 
 #[test]
-fn a_bare_or_html_404_is_a_lost_session_of_unknown_outcome() {
+fn a_bare_or_html_404_is_a_refused_lost_session_too() {
     for body in [
         "",
         "Session not found",
         "<html><body>nginx: Not Found</body></html>",
     ] {
-        is(&refused(404, body), C::SessionLost, MaybeExecuted);
+        is(&refused(404, body), C::SessionLost, Rejected);
     }
 }
 
@@ -142,7 +142,7 @@ fn a_410_is_like_a_404() {
         C::SessionLost,
         Rejected,
     );
-    is(&refused(410, ""), C::SessionLost, MaybeExecuted);
+    is(&refused(410, ""), C::SessionLost, Rejected);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_short_plain_text_is_an_error_message_and_a_page_is_not() {
     is(
         &refused(400, "Invalid session ID"),
         C::SessionLost,
-        MaybeExecuted,
+        Rejected,
     );
     let page = format!("<html>session expired{}</html>", " ".repeat(2000));
     is(&refused(400, &page), C::Rpc, Rejected);
@@ -220,7 +220,7 @@ fn stdio_is_never_judged_by_text() {
         "unexpected end of file",
         "Server not initialized",
     ] {
-        is(&rpc(-32000, text, &link), C::Rpc, Rejected);
+        is(&rpc(-32000, text, &link), C::Rpc, MaybeExecuted);
     }
 }
 
@@ -231,8 +231,53 @@ fn words_that_only_sound_alike_are_no_lost_session() {
         "unexpected end of file in archive.zip",
         "connection closed",
         "broken pipe",
+        "the cable is not there",
     ] {
-        is(&rpc(-32000, text, &link(&markers)), C::Rpc, Rejected);
+        is(&rpc(-32000, text, &link(&markers)), C::Rpc, MaybeExecuted);
+    }
+}
+
+/// The set of texts is open: what matters is that the session is named and said not to be there.
+#[test]
+fn a_session_that_is_not_there_is_lost_in_any_words() {
+    let markers = SessionMarkers::default();
+    for text in [
+        "Session has expired",
+        "no active session for this client",
+        "The session you refer to does not exist",
+        "MCP-SESSION-ID: unknown",
+        "Received request before initialization was complete: not allowed",
+        "client is uninitialized",
+    ] {
+        is(
+            &rpc(-32000, text, &link(&markers)),
+            C::SessionLost,
+            Rejected,
+        );
+        for status in [400, 401, 403, 409, 422, 440, 499] {
+            is(&refused(status, text), C::SessionLost, Rejected);
+        }
+        is(
+            &refused(500, &error(-32000, text)),
+            C::SessionLost,
+            Rejected,
+        );
+        is(&refused(500, text), C::SessionLost, MaybeExecuted);
+    }
+    // It is named, and that is all.
+    is(
+        &rpc(-32000, "session busy", &link(&markers)),
+        C::Rpc,
+        Rejected,
+    );
+}
+
+/// Turned down before anything ran, by the definition of the code.
+#[test]
+fn a_request_that_is_no_valid_one_was_refused() {
+    let markers = SessionMarkers::default();
+    for code in [-32600, -32601, -32700] {
+        is(&rpc(code, "bad", &link(&markers)), C::Rpc, Rejected);
     }
 }
 
@@ -252,7 +297,7 @@ fn markers_of_the_config_are_added() {
     is(
         &rpc(-1, "something else", &link(&markers)),
         C::Rpc,
-        Rejected,
+        MaybeExecuted,
     );
 }
 
@@ -261,7 +306,7 @@ fn an_empty_error_has_a_text() {
     let markers = SessionMarkers::default();
     let failure = rpc(-32000, "", &link(&markers));
     assert_eq!(failure.text, "JSON-RPC error -32000 without a message");
-    is(&failure, C::Rpc, Rejected);
+    is(&failure, C::Rpc, MaybeExecuted);
     assert_eq!(refused(418, "").text, "HTTP 418");
     assert_eq!(refused(502, "").text, "HTTP 502 (bad gateway)");
 }
@@ -273,11 +318,16 @@ fn an_internal_error_may_have_had_an_effect() {
 }
 
 #[test]
-fn a_401_with_a_token_has_expired_and_without_needs_a_login() {
+fn a_401_is_about_the_token_where_one_was_sent_or_asked_for() {
     is(&refused(401, ""), C::AuthExpired, Rejected);
     let markers = SessionMarkers::default();
     let mut facts = facts(link(&markers));
     facts.token_sent = false;
+    let challenge = [("www-authenticate", "Bearer")];
+    is(&http(401, &challenge, b"", &facts), C::NeedsAuth, Rejected);
+    // On a link that worked without a token it is a refusal like any other.
+    is(&http(401, &[], b"", &facts), C::Rpc, Rejected);
+    facts.link.phase = Phase::Connect;
     is(&http(401, &[], b"", &facts), C::NeedsAuth, Rejected);
 }
 
@@ -327,7 +377,7 @@ fn throttling_says_how_long_in_seconds_or_by_date() {
 
 #[test]
 fn gateway_errors_may_have_run_the_request() {
-    for status in [502, 503, 504, 408] {
+    for status in [502, 503, 504, 520, 599] {
         is(&refused(status, ""), C::Throttled, MaybeExecuted);
     }
     is(&refused(500, ""), C::Throttled, MaybeExecuted);
@@ -335,7 +385,11 @@ fn gateway_errors_may_have_run_the_request() {
 }
 
 #[test]
-fn other_refusals_are_answers() {
+fn every_other_4xx_is_a_refusal() {
+    for status in 400..500 {
+        let body = if status == 429 { "" } else { "nope" };
+        assert_eq!(refused(status, body).certainty, Rejected, "{status}");
+    }
     is(
         &refused(400, &error(-32602, "missing argument")),
         C::Rpc,
@@ -345,8 +399,8 @@ fn other_refusals_are_answers() {
 }
 
 #[test]
-fn a_404_of_a_stateless_server_may_be_a_proxy() {
-    is(&refused_modern(404, ""), C::Ambiguous, MaybeExecuted);
+fn a_404_of_a_stateless_server_is_a_refusal() {
+    is(&refused_modern(404, ""), C::Rpc, Rejected);
     is(
         &refused_modern(404, &error(-32002, "no such thing")),
         C::Rpc,

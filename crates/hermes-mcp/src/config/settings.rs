@@ -21,15 +21,8 @@ impl ServerConfig {
             Retry::Always => Some(RetryMode::Always),
             Retry::Never => Some(RetryMode::Never),
         };
-        let host = match &self.transport {
-            Transport::Http { url, .. } | Transport::Sse { url, .. } => {
-                url.host_str().map(str::to_owned)
-            }
-            Transport::Stdio { .. } => None,
-        };
         ServerSettings {
             enabled: self.enabled,
-            host,
             timeout: self.timeout,
             max_timeout: self.max_timeout,
             connect_timeout: self.connect_timeout,

@@ -29,7 +29,7 @@ pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> Too
         ),
         FailureClass::NeedsAuth => (
             ToolErrorKind::Failed,
-            format!(" Only the person can log in, with: hermes mcp login {server}"),
+            " Only the person can do that: tell them, and go on without it.".to_owned(),
         ),
         FailureClass::ScopeNeeded => (
             ToolErrorKind::Failed,
@@ -42,6 +42,10 @@ pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> Too
             (ToolErrorKind::BadArguments, String::new())
         }
         FailureClass::Rpc => (ToolErrorKind::Failed, String::new()),
+        FailureClass::ToolGone => (
+            ToolErrorKind::Failed,
+            " Use one of the tools that are offered now, or go on without it.".to_owned(),
+        ),
         FailureClass::Throttled => (
             ToolErrorKind::Failed,
             match failure.retry_after {
@@ -59,9 +63,7 @@ pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> Too
         | FailureClass::Ambiguous
         | FailureClass::Unavailable => (
             ToolErrorKind::Failed,
-            " The call did not run. The server is temporarily unavailable and is being \
-             reconnected: try again in a moment, or go on without it."
-                .to_owned(),
+            " The call did not run. Try again later, or go on without it.".to_owned(),
         ),
     };
     ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))

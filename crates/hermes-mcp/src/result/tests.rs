@@ -181,7 +181,8 @@ fn every_failure_says_what_to_do() {
     let rows = [
         (C::Cancelled, ToolErrorKind::Cancelled, ""),
         (C::TimedOut, ToolErrorKind::TimedOut, "Ask for less"),
-        (C::NeedsAuth, ToolErrorKind::Failed, "hermes mcp login srv"),
+        (C::NeedsAuth, ToolErrorKind::Failed, "Only the person"),
+        (C::ToolGone, ToolErrorKind::Failed, "offered now"),
         (
             C::ScopeNeeded,
             ToolErrorKind::Failed,
@@ -190,27 +191,11 @@ fn every_failure_says_what_to_do() {
         (C::Rpc, ToolErrorKind::BadArguments, ""),
         (C::Throttled, ToolErrorKind::Failed, "in 7 s"),
         (C::Permanent, ToolErrorKind::Failed, "settings must change"),
-        (C::NotSent, ToolErrorKind::Failed, "temporarily unavailable"),
-        (
-            C::SessionLost,
-            ToolErrorKind::Failed,
-            "temporarily unavailable",
-        ),
-        (
-            C::AuthExpired,
-            ToolErrorKind::Failed,
-            "temporarily unavailable",
-        ),
-        (
-            C::Ambiguous,
-            ToolErrorKind::Failed,
-            "temporarily unavailable",
-        ),
-        (
-            C::Unavailable,
-            ToolErrorKind::Failed,
-            "temporarily unavailable",
-        ),
+        (C::NotSent, ToolErrorKind::Failed, "did not run"),
+        (C::SessionLost, ToolErrorKind::Failed, "did not run"),
+        (C::AuthExpired, ToolErrorKind::Failed, "did not run"),
+        (C::Ambiguous, ToolErrorKind::Failed, "did not run"),
+        (C::Unavailable, ToolErrorKind::Failed, "did not run"),
     ];
     for (class, kind, part) in rows {
         let mut failure = McpFailure::new(class, Certainty::Rejected, "it broke");

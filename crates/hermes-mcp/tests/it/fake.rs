@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) waits_for_person: bool,
     pub(crate) tools: Vec<Value>,
     pub(crate) close_latency: Duration,
+    /// Whether people can log in to it.
+    pub(crate) login: bool,
     /// So many connects end in a bug.
     pub(crate) connect_bugs: usize,
     seen: Seen,
@@ -144,6 +146,7 @@ impl FakeServer {
             waits_for_person: false,
             tools: vec![tool("write"), tool("read")],
             close_latency: Duration::ZERO,
+            login: false,
             connect_bugs: 0,
             seen: Seen::default(),
         };
@@ -238,6 +241,7 @@ impl FakeServer {
             heard: Mutex::new(Instant::now()),
             events: request.events.clone(),
             open: Mutex::new(true),
+            hangs: Mutex::new(false),
         });
         state.seen.epochs.push(request.epoch);
         state.seen.open_links += 1;
@@ -257,6 +261,10 @@ impl Drop for Connecting {
 }
 
 impl Connector for FakeServer {
+    fn logs_in(&self) -> bool {
+        self.state().login
+    }
+
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>> {
         Box::pin(async move {
             let (latency, fails) = {
@@ -294,12 +302,18 @@ pub(crate) struct FakeLink {
     heard: Mutex<Instant>,
     events: mpsc::Sender<LinkEvent>,
     open: Mutex<bool>,
+    hangs: Mutex<bool>,
 }
 
 impl FakeLink {
     pub(crate) fn die(&self, why: McpFailure) {
         self.why.lock().unwrap().get_or_insert(why);
         self.dead.cancel();
+    }
+
+    /// From now on it takes requests and answers none.
+    pub(crate) fn hang(&self) {
+        *self.hangs.lock().unwrap() = true;
     }
 
     pub(crate) fn hear(&self) {
@@ -326,6 +340,10 @@ impl FakeLink {
             (state.latency, fault, forgotten)
         };
         sleep(latency).await;
+        let hangs = *self.hangs.lock().unwrap();
+        if hangs {
+            std::future::pending::<()>().await;
+        }
         if let Some(failure) = forgotten {
             self.hear();
             return Err(failure);

@@ -69,7 +69,7 @@ async fn the_ladder_doubles_and_parks_after_five() {
     assert_eq!(begin.elapsed().as_secs(), 15);
     // One attempt per wake, for ever.
     sleep(Duration::from_hours(1)).await;
-    assert_eq!(world.server.connects(), 5 + 11);
+    assert_eq!(world.server.connects(), 5 + 59);
     assert_eq!(world.state(), "parked");
 }
 
@@ -163,7 +163,7 @@ async fn what_cannot_work_is_parked_at_once_with_the_reason() {
     assert_eq!(world.server.connects(), 1);
     let status = world.handle.status();
     assert_eq!(status.why.as_deref(), Some("no such program: npxx"));
-    assert!(status.next_attempt_in.unwrap() > seconds(200));
+    assert!(status.next_attempt_in.unwrap() > seconds(40));
     // Somebody installs it.
     world.server.state().down = None;
     world.call(call_tool("write")).await.unwrap();
@@ -271,16 +271,20 @@ async fn a_child_that_dies_during_a_call_leaves_the_outcome_open() {
 async fn a_login_is_awaited_and_found() {
     let server = FakeServer::new();
     server.state().down = Some(needs_auth());
+    server.state().login = true;
     let world = World::with(server, settings("fake"));
     world.until("needs_auth").await;
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert!(error.to_string().contains("hermes mcp login fake"));
     assert!(world.handle.status().needs_auth);
-    sleep(seconds(200)).await;
-    assert_eq!(world.server.connects(), 1);
     world.server.state().down = None;
     world.handle.auth_changed();
     world.until("ready").await;
+    assert_eq!(
+        world.server.connects(),
+        3,
+        "at first, for the call, after the login"
+    );
     world.call(call_tool("write")).await.unwrap();
 }
 

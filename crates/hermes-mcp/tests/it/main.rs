@@ -6,7 +6,6 @@
     reason = "helpers of tests fail like tests"
 )]
 
-mod breaker;
 mod concurrency;
 mod elicitation;
 mod fake;
@@ -19,6 +18,7 @@ mod malware;
 mod mini;
 mod model;
 mod oauth;
+mod outage;
 mod real;
 mod retries;
 mod rig;

@@ -183,8 +183,8 @@ impl Life {
         let seen = self.world.server.seen();
         let most = match self.settings.transport {
             TransportKind::Stdio => 1,
-            // The live one and one that still serves old calls.
-            _ => 2,
+            // The live one, one that still serves old calls, and one that is to replace it.
+            _ => 3,
         };
         assert!(seen.most_open <= most, "{} links at once", seen.most_open);
         assert!(seen.most_connecting <= 1);
@@ -224,7 +224,8 @@ impl Life {
         let seen = self.world.server.seen();
         let asked = seen.asked.iter().filter(|tool| **tool == name).count();
         let ran = seen.effects.iter().filter(|tool| **tool == name).count();
-        assert!(asked <= 2, "{name} was sent {asked} times");
+        // Once, and once more for each cause: session, token, throttling, a lost request.
+        assert!(asked <= 5, "{name} was sent {asked} times");
         assert!(ran <= 1, "{name} ran {ran} times");
         assert!(took <= TIMEOUT * 2, "{name} took {took:?}");
         match result {

@@ -40,7 +40,8 @@ async fn what_was_not_sent_is_sent_again() {
         let world = World::ready().await;
         world.server.fault(Fault::Refuse(refused()));
         world.call(op).await.unwrap();
-        assert_eq!(world.server.connects(), 2);
+        // The session answers, so it is kept.
+        assert_eq!(world.server.connects(), 1);
     }
 }
 
@@ -52,9 +53,10 @@ async fn a_write_that_may_have_run_is_not_repeated() {
     assert!(error.outcome_unknown && !error.retried);
     assert!(error.to_string().contains("may have run"), "{error}");
     assert_eq!(world.server.seen().effects, ["write"]);
-    // The link is replaced all the same.
+    // The session is asked, and kept because it answers.
     world.call(Op::ListPrompts).await.unwrap();
-    assert_eq!(world.server.connects(), 2);
+    assert_eq!(world.server.connects(), 1);
+    assert_eq!(world.server.seen().count("probe"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,25 +65,28 @@ async fn a_read_that_broke_is_repeated() {
         let world = World::ready().await;
         world.server.fault(Fault::BreakAfter(reset()));
         world.call(op).await.unwrap();
-        assert_eq!(world.server.connects(), 2);
+        assert_eq!(world.server.connects(), 1);
     }
 }
 
-/// A bare 404 may come from a proxy in front of a server that ran the call.
+/// A gateway may answer so for a server that ran the call.
 #[tokio::test(start_paused = true)]
-async fn a_bare_404_repeats_reads_only() {
+async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {
     let bare = failure(
         FailureClass::SessionLost,
         Certainty::MaybeExecuted,
-        "HTTP 404 (not found)",
+        "HTTP 503: unknown session",
     );
     let world = World::ready().await;
     world.server.state().lost = bare;
     world.server.expire();
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert!(error.outcome_unknown);
+    // The next one finds a new session.
+    world.call(call_tool("write")).await.unwrap();
     world.server.expire();
     world.call(Op::ListResources).await.unwrap();
+    assert_eq!(world.server.connects(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,8 +173,15 @@ async fn an_expired_token_costs_one_retry_on_the_same_link() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewed_token_that_is_refused_too_needs_a_login() {
+async fn a_renewed_token_that_is_refused_everywhere_needs_a_login() {
     let world = World::ready().await;
+    {
+        let mut state = world.server.state();
+        state.ping = Some(Fault::Refuse(token_expired()));
+        state.list = Some(Fault::Refuse(token_expired()));
+        state.down = Some(token_expired());
+        state.login = true;
+    }
     world.server.fault(Fault::Refuse(token_expired()));
     world.server.fault(Fault::Refuse(token_expired()));
     let error = world.call(call_tool("write")).await.unwrap_err();
@@ -177,21 +189,40 @@ async fn a_renewed_token_that_is_refused_too_needs_a_login() {
     world.until("needs_auth").await;
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert_eq!(error.class(), FailureClass::NeedsAuth);
-    assert!(error.to_string().contains("hermes mcp login fake"));
-    assert_eq!(world.server.connects(), 1);
+    assert!(
+        error.to_string().contains("hermes mcp login fake"),
+        "{error}"
+    );
+    // Nobody can log in where there is nothing to log in to.
+    sleep(seconds(2)).await;
+    world.server.state().login = false;
+    let error = world.call(call_tool("write")).await.unwrap_err();
+    assert!(!error.to_string().contains("login"), "{error}");
+    // A call is enough to find out that it works again.
+    sleep(seconds(2)).await;
+    {
+        let mut state = world.server.state();
+        (state.ping, state.list, state.down) = (None, None, None);
+    }
+    world.call(call_tool("write")).await.unwrap();
 }
 
-/// Both recoveries share the one retry, and a first 401 after it is no proof of a dead login.
+/// Each cause has its own repeat: both refusals are certain.
 #[tokio::test(start_paused = true)]
-async fn session_and_token_share_one_retry() {
-    let world = World::ready().await;
-    world.server.fault(Fault::Refuse(session_lost()));
-    world.server.fault(Fault::Refuse(token_expired()));
-    let error = world.call(call_tool("write")).await.unwrap_err();
-    assert_eq!(error.class(), FailureClass::AuthExpired);
-    assert_eq!(world.server.seen().count("call_tool"), 2);
-    sleep(seconds(1)).await;
-    assert_eq!(world.state(), "ready");
+async fn token_and_session_that_expire_together_cost_two_repeats() {
+    for session_first in [true, false] {
+        let world = World::ready().await;
+        let mut faults = [session_lost(), token_expired()];
+        if !session_first {
+            faults.reverse();
+        }
+        world.server.expire();
+        world.server.state().lost = faults[0].clone();
+        world.server.fault(Fault::Refuse(faults[0].clone()));
+        world.server.fault(Fault::Refuse(faults[1].clone()));
+        world.call(call_tool("write")).await.unwrap();
+        assert_eq!(world.server.seen().effects, ["write"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +245,7 @@ async fn a_gateway_error_repeats_reads_only() {
     world.server.fault(Fault::Refuse(refusal));
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert!(error.outcome_unknown);
-    assert_eq!(world.server.connects(), 1);
+    assert_eq!(world.server.seen().count("call_tool"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,7 +275,7 @@ async fn recovery_stays_inside_the_deadline() {
     };
     let begin = Instant::now();
     let error = world.handle.call(call_tool("write"), options).await;
-    assert_eq!(error.unwrap_err().failure.certainty, Certainty::NotSent);
+    assert_eq!(error.unwrap_err().failure.certainty, Certainty::Rejected);
     assert_eq!(begin.elapsed(), seconds(4));
 }
 
@@ -254,7 +285,8 @@ async fn a_tool_that_vanished_with_the_old_epoch_is_a_clear_error() {
     world.server.state().tools = vec![tool("other")];
     world.server.expire();
     let error = world.call(call_tool("write")).await.unwrap_err();
-    assert!(error.to_string().contains("without the tool"), "{error}");
+    assert_eq!(error.class(), FailureClass::ToolGone);
+    assert!(error.to_string().contains("no longer offers"), "{error}");
     assert!(!error.outcome_unknown);
     let catalogue = world.handle.catalogue();
     let catalogue = catalogue.borrow().clone().unwrap();

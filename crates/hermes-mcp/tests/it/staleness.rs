@@ -170,6 +170,7 @@ async fn a_server_that_does_not_know_ping_is_asked_by_the_list() {
     sleep(HOUR).await;
     let seen = world.server.seen();
     assert_eq!((seen.connects.len(), seen.count("probe")), (2, 1));
+    assert_eq!(world.state(), "ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,18 +181,87 @@ async fn a_dead_server_is_replaced_after_the_second_opinion() {
         state.ping = Some(Fault::Hang);
         state.list = Some(Fault::Hang);
     }
-    sleep(seconds(180 + 29)).await;
-    assert_eq!(world.server.connects(), 1);
+    sleep(seconds(180)).await;
+    assert_eq!((world.state(), world.server.connects()), ("ready", 1));
+    // A second later it is suspect, and a new connection is made beside the old one.
+    sleep(Duration::from_millis(1500)).await;
+    assert_eq!((world.state(), world.server.connects()), ("degraded", 2));
+    // Only the old session is dead.
     {
         let mut state = world.server.state();
+        (state.ping, state.list) = (None, None);
         state.connects_fail.push_back(None);
     }
-    sleep(seconds(20)).await;
-    world.server.state().list = None;
-    world.until("connecting").await;
-    world.until("ready").await;
-    assert_eq!(world.server.connects(), 2);
-    assert_eq!(world.handle.status().reconnects["timed_out"], 1);
+    sleep(seconds(75)).await;
+    assert_eq!(world.state(), "ready");
+}
+
+/// What has no answer on the old session is answered on a new one: no call has to time out first.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_hangs_is_replaced_within_seconds() {
+    for transport in [TransportKind::Http, TransportKind::Sse] {
+        let mut settings = ServerSettings::new("fake", transport, "a".to_owned());
+        settings.timeout = seconds(20);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        world.server.link().hang();
+        let error = world.call(call_tool("write")).await.unwrap_err();
+        assert!(error.outcome_unknown);
+        let begin = Instant::now();
+        world.call(call_tool("write")).await.unwrap();
+        assert!(begin.elapsed() < seconds(2), "{:?}", begin.elapsed());
+        assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+    }
+}
+
+/// The stream of HTTP+SSE is dead, but requests are accepted: every call would run and time out.
+#[tokio::test(start_paused = true)]
+async fn a_stale_event_stream_is_replaced_within_one_keepalive_interval() {
+    for interval in [5, 30, 180, 600] {
+        let mut settings = ServerSettings::new("fake", TransportKind::Sse, "a".to_owned());
+        settings.keepalive_interval = seconds(interval);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        world.server.link().hang();
+        sleep(seconds(interval)).await;
+        assert_eq!(
+            (world.state(), world.server.connects()),
+            ("ready", 2),
+            "{interval}"
+        );
+        world.call(call_tool("write")).await.unwrap();
+    }
+}
+
+/// Also while calls wait for answers on it, which come no more.
+#[tokio::test(start_paused = true)]
+async fn a_stale_event_stream_is_found_while_a_call_waits() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Sse, "a".to_owned());
+    settings.keepalive_interval = seconds(30);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.link().hang();
+    let waiting = world.call(call_tool("write"));
+    let other = async {
+        sleep(seconds(30)).await;
+        world.call(call_tool("read")).await
+    };
+    let begin = Instant::now();
+    let (waiting, other) = tokio::join!(waiting, other);
+    other.unwrap();
+    assert!(waiting.unwrap_err().outcome_unknown);
+    assert!(begin.elapsed() < seconds(65), "not after its own timeout");
+}
+
+/// A child that gives no answer any more is replaced within seconds, not after a minute.
+#[tokio::test(start_paused = true)]
+async fn a_hanging_child_is_replaced_soon() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
+    settings.timeout = seconds(20);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.link().hang();
+    world.call(call_tool("write")).await.unwrap_err();
+    let begin = Instant::now();
+    world.call(call_tool("write")).await.unwrap();
+    assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
+    assert_eq!(world.server.seen().most_open, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,9 +288,40 @@ async fn a_suspicion_is_checked_at_once() {
     assert_eq!(world.server.connects(), 1);
 }
 
-/// A gateway in front of a sick server answers 502: no reconnect helps, so it is asked again.
+/// A gateway answers 502 to ping, whatever the reason: only a success counts as an answer.
 #[tokio::test(start_paused = true)]
-async fn a_sick_server_stays_degraded_until_it_is_well() {
+async fn an_error_to_a_ping_is_no_sign_of_life() {
+    for class in [
+        FailureClass::Throttled,
+        FailureClass::Rpc,
+        FailureClass::Ambiguous,
+    ] {
+        let world = World::ready().await;
+        let sick = failure(class, Certainty::MaybeExecuted, "HTTP 502");
+        {
+            let mut state = world.server.state();
+            state.ping = Some(Fault::Refuse(sick.clone()));
+            state.list = Some(Fault::Refuse(sick.clone()));
+            state.down = Some(sick);
+        }
+        world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+        sleep(seconds(600)).await;
+        assert_eq!(world.state(), "parked");
+        let count = world.server.seen().count("probe");
+        assert!((5..=20).contains(&count), "{count}");
+        {
+            let mut state = world.server.state();
+            (state.ping, state.list, state.down) = (None, None, None);
+        }
+        sleep(seconds(73)).await;
+        // The old session was there all the time.
+        assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
+    }
+}
+
+/// One that answers lists but not ping is well, and asked by the list.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_ping_in_any_way_is_asked_by_the_list() {
     let world = World::ready().await;
     let sick = failure(
         FailureClass::Throttled,
@@ -228,13 +329,9 @@ async fn a_sick_server_stays_degraded_until_it_is_well() {
         "HTTP 502",
     );
     world.server.state().ping = Some(Fault::Refuse(sick));
-    world.server.tell(LinkEvent::Suspect("hm".to_owned()));
-    sleep(seconds(600)).await;
-    assert_eq!((world.state(), world.server.connects()), ("degraded", 1));
-    let count = world.server.seen().count("probe");
-    assert!((5..=20).contains(&count), "{count}");
-    world.server.state().ping = None;
-    sleep(seconds(61)).await;
+    sleep(HOUR).await;
+    let seen = world.server.seen();
+    assert_eq!((seen.count("probe"), world.handle.standing().epoch), (1, 1));
     assert_eq!(world.state(), "ready");
 }
 

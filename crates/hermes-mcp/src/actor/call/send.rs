@@ -20,6 +20,8 @@ use crate::op::OpOutput;
 
 /// What a cancelled request may take to tell the server.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// A call that has less time than this is not sent.
+const TOO_LATE: Duration = Duration::from_secs(1);
 /// Progress reports waiting to be counted.
 const PROGRESS: usize = 16;
 /// While a person is asked, the time is looked at so often.
@@ -35,11 +37,12 @@ impl Attempt<'_> {
             return Err(cancelled(Certainty::NotSent));
         }
         let started = Instant::now();
-        if started >= self.frame.end() {
+        if started + TOO_LATE.min(self.frame.budget / 10) >= self.frame.end() {
+            // It would only leave its outcome open.
             return Err(McpFailure::new(
                 FailureClass::Unavailable,
                 Certainty::NotSent,
-                "no time was left to send it",
+                "its turn came when no time was left; the call did not run",
             ));
         }
         let cancel = CancellationToken::new();

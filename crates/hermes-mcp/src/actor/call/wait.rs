@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::super::inbox::Wake;
 use super::super::shared::{LiveLink, Shared, View};
@@ -11,17 +11,20 @@ use super::unavailable;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::state::LinkState;
 
-/// How long a call waits for a link that is being made.
+/// How long a call waits for a link that is being made or examined.
 const RECOVERY: Duration = Duration::from_secs(15);
 /// How long it waits for a server that was given up: enough to find it back, too short to annoy.
 const PARKED_RECOVERY: Duration = Duration::from_secs(3);
-/// A parked server is woken at most so often.
-pub(in crate::actor) const WAKE_GAP: Duration = Duration::from_secs(5);
+/// How long it waits for the verdict on a link that is busy: it may be slow for a good reason.
+const BUSY_RECOVERY: Duration = Duration::from_secs(2);
+/// A server without a link is woken by calls at most so often.
+pub(in crate::actor) const WAKE_GAP: Duration = Duration::from_secs(1);
 
 /// Waiting for a link.
 pub(super) struct Wait {
-    after: Option<u64>,
     pub(super) until: Instant,
+    /// When a suspect link that is busy is used all the same.
+    patience: Option<Instant>,
     /// Attempts that had ended when the server was woken.
     woken_at: Option<u64>,
 }
@@ -33,55 +36,89 @@ pub(super) enum Look {
 }
 
 impl Wait {
-    pub(super) fn new(after: Option<u64>, end: Instant) -> Self {
+    pub(super) fn new(end: Instant) -> Self {
         Self {
-            after,
             until: end.min(Instant::now() + RECOVERY),
+            patience: None,
             woken_at: None,
+        }
+    }
+
+    /// Ends when a busy link has been waited for long enough.
+    pub(super) async fn patience(&self) {
+        match self.patience {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
         }
     }
 
     pub(super) fn look(&mut self, view: &View, shared: &Shared) -> Look {
         if let Some(live) = &view.live {
-            let new = self.after.is_none_or(|epoch| live.epoch > epoch);
-            // A link that is known to be lost is not tried again until the actor withdraws it.
-            return if new && !shared.inbox.is_lost(live.epoch) {
-                Look::Live(Arc::clone(live))
-            } else {
-                Look::Wait
-            };
+            if !shared.inbox.is_suspect(live.epoch) {
+                return Look::Live(Arc::clone(live));
+            }
+            return self.look_at_suspect(live);
         }
+        self.patience = None;
+        let attempts = view.standing.attempts;
         match &view.standing.state {
             LinkState::Connecting { .. } | LinkState::Ready | LinkState::Degraded { .. } => {
                 Look::Wait
             }
-            LinkState::Backoff { until, why, .. } if *until >= self.until => {
-                Look::Hopeless(later(why, *until))
+            LinkState::Backoff { until, why, .. } => {
+                let woken = shared.wakes(attempts, WAKE_GAP);
+                if woken || *until < self.until {
+                    Look::Wait
+                } else {
+                    Look::Hopeless(later(why, *until))
+                }
             }
-            LinkState::Backoff { .. } => Look::Wait,
             LinkState::Parked { until, why, .. } => {
-                let attempts = view.standing.attempts;
-                match self.woken_at {
-                    None if shared.wakes(attempts, WAKE_GAP) => {
-                        self.woken_at = Some(attempts);
-                        self.until = self.until.min(Instant::now() + PARKED_RECOVERY);
-                        Look::Wait
-                    }
-                    Some(before) if attempts == before => Look::Wait,
-                    _ => Look::Hopeless(later(why, *until)),
+                if self.wakes(attempts, shared) {
+                    Look::Wait
+                } else {
+                    Look::Hopeless(later(why, *until))
+                }
+            }
+            LinkState::NeedsAuth { why } => {
+                if self.wakes(attempts, shared) {
+                    Look::Wait
+                } else {
+                    Look::Hopeless(needs_auth(why, shared))
                 }
             }
             LinkState::Recycled => {
                 shared.inbox.wake(Wake::Call);
                 Look::Wait
             }
-            LinkState::NeedsAuth { why } => Look::Hopeless(McpFailure::new(
-                FailureClass::NeedsAuth,
-                Certainty::NotSent,
-                format!("{why}; log in with `hermes mcp login {}`", shared.name),
-            )),
             LinkState::Disabled => Look::Hopeless(unavailable("disabled in the config")),
             LinkState::Stopped => Look::Hopeless(unavailable("stopped")),
+        }
+    }
+
+    fn look_at_suspect(&mut self, live: &Arc<LiveLink>) -> Look {
+        let now = Instant::now();
+        if live.inflight() == 0 {
+            self.patience = None;
+            return Look::Wait;
+        }
+        let patience = *self.patience.get_or_insert(now + BUSY_RECOVERY);
+        if now >= patience {
+            return Look::Live(Arc::clone(live));
+        }
+        Look::Wait
+    }
+
+    /// Whether a server that was given up is tried again for this call, once.
+    fn wakes(&mut self, attempts: u64, shared: &Shared) -> bool {
+        match self.woken_at {
+            None if shared.wakes(attempts, WAKE_GAP) => {
+                self.woken_at = Some(attempts);
+                self.until = self.until.min(Instant::now() + PARKED_RECOVERY);
+                true
+            }
+            Some(before) => attempts == before,
+            None => false,
         }
     }
 }
@@ -94,4 +131,13 @@ fn later(why: &str, until: Instant) -> McpFailure {
     ));
     failure.retry_after = Some(wait);
     failure
+}
+
+fn needs_auth(why: &str, shared: &Shared) -> McpFailure {
+    let text = if shared.connector().logs_in() {
+        format!("{why}; log in with `hermes mcp login {}`", shared.name)
+    } else {
+        format!("{why}; check the credentials in its settings (`headers`, `env`)")
+    };
+    McpFailure::new(FailureClass::NeedsAuth, Certainty::NotSent, text)
 }

@@ -9,12 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::CatalogueSnapshot;
 use super::super::connect::{list, tools};
-use super::super::inbox::Report;
-use super::super::run::{Actor, Phase};
-use super::{Done, Live};
+use super::super::run::Actor;
+use super::{Done, Live, Reason};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::Op;
-use crate::retry::{self, RetryPolicy};
+use crate::retry;
 
 /// For refreshing lists in the background.
 const REFRESH: Duration = Duration::from_mins(1);
@@ -58,20 +57,14 @@ impl Actor {
         });
     }
 
-    /// The lists stay as they were; the link is judged like after any other safe request.
-    pub(super) async fn refresh_failed(
-        &mut self,
-        live: &mut Live,
-        failure: McpFailure,
-    ) -> Option<Phase> {
+    /// The lists stay as they were; the link is examined like after any other failed request.
+    pub(super) fn refresh_failed(&mut self, live: &mut Live, failure: McpFailure) {
         tracing::warn!(server = %self.shared.name, "lists not refreshed: {failure}");
-        let verdict = retry::decide(&failure, &Op::ListTools, &RetryPolicy::default(), true);
-        let report = Report {
-            epoch: live.current.epoch,
-            failure,
-            recovery: verdict.recovery,
-        };
-        self.on_report(live, report).await
+        self.shared.went_wrong(&failure);
+        if let Some(doubt) = retry::doubt(&failure, Duration::ZERO) {
+            let cause = failure.class.name();
+            live.suspect(Reason::new(doubt, cause, failure.text), Duration::ZERO);
+        }
     }
 }
 

@@ -135,18 +135,18 @@ async fn cancelled_callers_leave_at_once_and_the_others_are_served() {
 }
 
 #[tokio::test]
-async fn at_most_four_servers_connect_at_once() {
+async fn twelve_servers_connect_at_once() {
     let server = FaultyServer::start();
     let gate = Gate::new();
     server.fault_times("initialize", 12, Fault::Hold(gate.clone()));
     let specs = (0..12).map(|number| named(&format!("peer-{number}"), &http(&server), |_| {}));
     let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));
     let manager = McpManager::start(specs.collect(), clock, rng);
-    server.wait_for(|counts| counts.shaking == 4).await;
+    server.wait_for(|counts| counts.shaking == 12).await;
     gate.release();
     assert!(manager.wait_ready(Duration::from_secs(30)).await);
     let counts = server.counts();
-    assert_eq!((counts.peak_shaking, counts.sessions), (4, 12));
+    assert_eq!(counts.sessions, 12);
     manager.shutdown(Duration::from_secs(2)).await;
 }
 

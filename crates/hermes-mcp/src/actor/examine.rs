@@ -1,0 +1,287 @@
+//! Finding out whether a suspect link works: the old session is asked, a new one is made beside it,
+//! and whichever proves itself is used from then on. Nothing here has a side effect on the server
+//! beyond a session that is deleted again.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermes_core::task;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connect::{Fresh, attempt};
+use super::retire::{close, drained};
+use super::shared::{LiveLink, Shared};
+use crate::classify::METHOD_NOT_FOUND;
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::keepalive::{self, ProbeBy};
+use crate::link::TransportKind;
+use crate::retry::Doubt;
+use crate::state::LinkState;
+
+/// Without an answer for so long, the next way to find out begins beside the first one.
+const HEDGE: Duration = Duration::from_millis(500);
+/// A child that is at work is not asked before it is done, but not for ever.
+const BUSY_CHILD: Duration = Duration::from_secs(10);
+/// An attempt that is no longer needed may take this long to clean up.
+const DISCARD: Duration = Duration::from_secs(10);
+/// Further questions to a session that answered although it was called unknown: behind a load
+/// balancer without stickiness some of them go to an instance that does not know it.
+const CROSS_CHECKS: usize = 3;
+
+/// What is examined, and why.
+pub(super) struct Examination {
+    pub(super) live: Arc<LiveLink>,
+    pub(super) doubt: Doubt,
+    /// The answer called the session unknown.
+    pub(super) named: bool,
+    /// For people.
+    pub(super) why: String,
+    pub(super) by: ProbeBy,
+}
+
+/// What an examination found.
+pub(super) enum Examined {
+    /// The session works; asked like this from now on.
+    Healthy { by: ProbeBy, misrouted: bool },
+    /// A new link works. `old_works`: the old one answers questions, but not calls.
+    Replaced { fresh: Box<Fresh>, old_works: bool },
+    /// Neither works. `silent`: nothing at all came back.
+    Down { failure: McpFailure, silent: bool },
+}
+
+/// How the old session did.
+enum Old {
+    Works { by: ProbeBy, misrouted: bool },
+    Fails(McpFailure),
+}
+
+/// What the two sides of an examination tell each other.
+#[derive(Default)]
+struct Signals {
+    /// The old session failed its first question.
+    failed: Notify,
+    /// It answered one, so its verdict is worth waiting for.
+    answered: AtomicBool,
+}
+
+/// The new connection beside the old one.
+struct Attempt {
+    work: Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>,
+    begun: bool,
+    cancel: CancellationToken,
+}
+
+impl Examination {
+    pub(super) async fn run(self, shared: Arc<Shared>, next_epoch: u64) -> Examined {
+        if self.doubt == Doubt::Silent {
+            // Pooled sockets may be dead without a sign; a question on a new one is answered.
+            self.live.link.resumed();
+        }
+        let signals = Signals::default();
+        if shared.settings().transport == TransportKind::Stdio {
+            // There are never two children, so the old one decides alone.
+            drained(&self.live, Instant::now() + BUSY_CHILD).await;
+            return match self.ask_old(&shared, &signals).await {
+                Old::Works { by, misrouted } => Examined::Healthy { by, misrouted },
+                Old::Fails(failure) => down(failure),
+            };
+        }
+        let cancel = CancellationToken::new();
+        let _guard = cancel.clone().drop_guard();
+        let work = attempt(Arc::clone(&shared), next_epoch, cancel.clone());
+        let attempt = Attempt {
+            work: Box::pin(work),
+            begun: false,
+            cancel,
+        };
+        self.compare(&shared, &signals, attempt).await
+    }
+
+    /// Asks the old session and connects anew, side by side.
+    async fn compare(&self, shared: &Shared, signals: &Signals, mut attempt: Attempt) -> Examined {
+        let at_once = self.doubt.connects_at_once();
+        let mut asking = pin!(self.ask_old(shared, signals));
+        let mut old = None;
+        if !at_once {
+            // Most of the time the old session just works, and nothing else is needed.
+            tokio::select! {
+                verdict = &mut asking => old = Some(verdict),
+                () = signals.failed.notified() => {}
+                // Time for the second question as well.
+                () = sleep(HEDGE * 2) => {}
+            }
+        }
+        let mut fresh = None;
+        loop {
+            match (old.take(), fresh.take()) {
+                (Some(Old::Works { by, misrouted }), made) => {
+                    let replace = self.doubt == Doubt::Refused && !misrouted;
+                    match made {
+                        Some(Ok(fresh)) if replace => return replaced(fresh, true),
+                        None if replace => {
+                            old = Some(Old::Works { by, misrouted });
+                        }
+                        made => {
+                            discard(made, attempt);
+                            return Examined::Healthy { by, misrouted };
+                        }
+                    }
+                }
+                (Some(Old::Fails(_)), Some(Ok(fresh))) => return replaced(fresh, false),
+                (Some(Old::Fails(_)), Some(Err(failure))) => return down(failure),
+                (None, Some(Ok(made))) if !signals.answered.load(Ordering::Relaxed) => {
+                    return replaced(made, false);
+                }
+                (verdict, made) => (old, fresh) = (verdict, made),
+            }
+            tokio::select! {
+                biased;
+                verdict = &mut asking, if old.is_none() => old = Some(verdict),
+                made = attempt.make(), if fresh.is_none() => fresh = Some(made),
+            }
+        }
+    }
+
+    /// The old session: ping, and the list of tools where ping is not answered well.
+    async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
+        let longest = keepalive::probe_timeout(shared.settings().keepalive_interval);
+        let link = &*self.live.link;
+        let first = keepalive::ask(link, self.by, longest);
+        let mut first = pin!(first);
+        // Some servers never answer ping: they are asked in the other way meanwhile.
+        let answer = match timeout(HEDGE.min(longest), &mut first).await {
+            Ok(answer) => Some(answer),
+            Err(_) => None,
+        };
+        let failure = match answer {
+            Some(Ok(())) => return self.cross_check(signals, longest).await,
+            Some(Err(failure)) => Some(failure),
+            None => None,
+        };
+        self.announce(shared, failure.as_ref());
+        let unknown = failure.as_ref().is_some_and(is_unknown_method);
+        if failure.is_some() && !unknown {
+            signals.failed.notify_one();
+        }
+        if self.by == ProbeBy::List {
+            return match failure {
+                Some(failure) => Old::Fails(failure),
+                None => first.await.map_or_else(Old::Fails, |()| Old::Works {
+                    by: self.by,
+                    misrouted: false,
+                }),
+            };
+        }
+        let named = is_named(failure.as_ref());
+        let second = keepalive::ask(link, ProbeBy::List, longest);
+        let list_works = |misrouted| Old::Works {
+            // A session that is known only now and then is no reason to give ping up.
+            by: if misrouted { self.by } else { ProbeBy::List },
+            misrouted,
+        };
+        match failure {
+            Some(failure) => match second.await {
+                Ok(()) => list_works(named && self.named),
+                Err(_) => Old::Fails(failure),
+            },
+            None => {
+                tokio::select! {
+                    Ok(()) = &mut first => Old::Works { by: self.by, misrouted: false },
+                    Ok(()) = second => list_works(false),
+                    else => Old::Fails(no_answer(longest)),
+                }
+            }
+        }
+    }
+
+    /// The session answered although it was called unknown: perhaps only some instances of the
+    /// server know it.
+    async fn cross_check(&self, signals: &Signals, longest: Duration) -> Old {
+        signals.answered.store(true, Ordering::Relaxed);
+        let works = |misrouted| Old::Works {
+            by: self.by,
+            misrouted,
+        };
+        if !self.named || self.live.is_misrouted() {
+            return works(self.live.is_misrouted());
+        }
+        let link = &*self.live.link;
+        let checks = (0..CROSS_CHECKS).map(|_| keepalive::ask(link, self.by, longest));
+        let refused = join_all(checks)
+            .await
+            .into_iter()
+            .any(|check| check.is_err());
+        works(refused)
+    }
+
+    /// From now on calls wait for the verdict, and the status says so.
+    fn announce(&self, shared: &Shared, failure: Option<&McpFailure>) {
+        shared.inbox.suspect(self.live.epoch);
+        if let Some(failure) = failure {
+            shared.went_wrong(failure);
+        }
+        let published = shared.view.borrow().live.is_some();
+        if published {
+            let why = self.why.clone();
+            shared.publish(LinkState::Degraded { why }, Some(Arc::clone(&self.live)));
+        }
+    }
+}
+
+/// Not every server knows ping, which says nothing about the session.
+fn is_unknown_method(failure: &McpFailure) -> bool {
+    failure.rpc_code == Some(METHOD_NOT_FOUND)
+}
+
+fn is_named(failure: Option<&McpFailure>) -> bool {
+    failure.is_some_and(|failure| failure.class == FailureClass::SessionLost)
+}
+
+fn replaced(fresh: Fresh, old_works: bool) -> Examined {
+    Examined::Replaced {
+        fresh: Box::new(fresh),
+        old_works,
+    }
+}
+
+fn down(failure: McpFailure) -> Examined {
+    let silent = failure.class == FailureClass::TimedOut;
+    Examined::Down { failure, silent }
+}
+
+fn no_answer(longest: Duration) -> McpFailure {
+    McpFailure::new(
+        FailureClass::TimedOut,
+        Certainty::MaybeExecuted,
+        format!("no answer within {} s", longest.as_secs()),
+    )
+}
+
+impl Attempt {
+    async fn make(&mut self) -> Result<Fresh, McpFailure> {
+        self.begun = true;
+        self.work.as_mut().await
+    }
+}
+
+/// Ends a connection that is not needed, without making anybody wait for it.
+fn discard(made: Option<Result<Fresh, McpFailure>>, attempt: Attempt) {
+    attempt.cancel.cancel();
+    match made {
+        Some(Ok(fresh)) => drop(task::spawn("mcp-discard", async move {
+            close(&*fresh.link).await;
+        })),
+        // It was told to stop, and closes what it has made.
+        None if attempt.begun => drop(task::spawn("mcp-discard", async move {
+            if let Ok(Ok(fresh)) = timeout(DISCARD, attempt.work).await {
+                close(&*fresh.link).await;
+            }
+        })),
+        _ => {}
+    }
+}

@@ -1,0 +1,216 @@
+//! Failures are attributed to whoever caused them, and an outage is over when it is over.
+
+use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::op::Op;
+use hermes_mcp::state::LinkState;
+use tokio::time::{Instant, sleep};
+
+use crate::fake::{Fault, World, call_tool, failure, five_ops, refused, seconds, tool};
+
+/// An answer by HTTP status, from a gateway or the tool itself.
+fn status(code: u16) -> McpFailure {
+    let mut failure = failure(
+        FailureClass::Throttled,
+        Certainty::MaybeExecuted,
+        &format!("HTTP {code}"),
+    );
+    failure.http_status = Some(code);
+    failure
+}
+
+fn own_error(text: &str) -> McpFailure {
+    let mut failure = failure(FailureClass::Rpc, Certainty::MaybeExecuted, text);
+    failure.rpc_code = Some(-32000);
+    failure
+}
+
+/// Nobody answers any more, neither the session nor a new connection.
+fn go_down(world: &World, why: &McpFailure) {
+    let mut state = world.server.state();
+    state.ping = Some(Fault::Refuse(why.clone()));
+    state.list = Some(Fault::Refuse(why.clone()));
+    state.down = Some(why.clone());
+}
+
+fn come_back(world: &World) {
+    let mut state = world.server.state();
+    (state.ping, state.list, state.down) = (None, None, None);
+    state.faults.clear();
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_tools_are_never_counted_against_the_server() {
+    let world = World::ready().await;
+    for _ in 0..10 {
+        world.server.fault(Fault::ToolError);
+        world.call(call_tool("write")).await.unwrap();
+        world
+            .server
+            .fault(Fault::Refuse(own_error("bad arguments")));
+        world.call(call_tool("write")).await.unwrap_err();
+        world.call(Op::ListPrompts).await.unwrap();
+    }
+    assert_eq!((world.state(), world.server.connects()), ("ready", 1));
+    assert_eq!(world.handle.status().breaker, "closed");
+}
+
+/// The session is asked after each of them, which no call has to wait for long.
+#[tokio::test(start_paused = true)]
+async fn a_tool_error_costs_the_next_call_one_question() {
+    let world = World::ready().await;
+    world
+        .server
+        .fault(Fault::Refuse(own_error("bad arguments")));
+    let begin = Instant::now();
+    world.call(call_tool("write")).await.unwrap_err();
+    assert_eq!(
+        begin.elapsed().as_millis(),
+        10,
+        "the error itself waits for nothing"
+    );
+    let begin = Instant::now();
+    world.call(call_tool("write")).await.unwrap();
+    assert_eq!(begin.elapsed().as_millis(), 20);
+}
+
+/// A new session is tried once; when it does not help, the tool is left alone with its error.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_always_answers_500_blocks_no_other() {
+    let world = World::ready().await;
+    for _ in 0..20 {
+        world.server.fault(Fault::Refuse(status(500)));
+        let error = world.call(call_tool("write")).await.unwrap_err();
+        assert!(error.outcome_unknown);
+        let begin = Instant::now();
+        world.call(call_tool("read")).await.unwrap();
+        assert!(begin.elapsed() < seconds(1), "{:?}", begin.elapsed());
+    }
+    assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+    assert_eq!(world.server.seen().count("call_tool"), 40, "no repeats");
+}
+
+/// The same with two such tools: one new session for each.
+#[tokio::test(start_paused = true)]
+async fn each_operation_gets_one_new_session() {
+    let world = World::ready().await;
+    world.server.state().tools = vec![tool("a"), tool("b")];
+    for _ in 0..5 {
+        for name in ["a", "b"] {
+            world.server.fault(Fault::Refuse(status(502)));
+            world.call(call_tool(name)).await.unwrap_err();
+        }
+        world.call(Op::ListPrompts).await.unwrap();
+    }
+    assert_eq!(world.server.connects(), 3);
+    // Once it works again, a new session may help again.
+    world.call(call_tool("a")).await.unwrap();
+    world.server.fault(Fault::Refuse(status(502)));
+    world.call(call_tool("a")).await.unwrap_err();
+    world.call(Op::ListPrompts).await.unwrap();
+    assert_eq!(world.server.connects(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_six_seconds_is_over_after_six_seconds() {
+    let world = World::ready().await;
+    go_down(&world, &refused());
+    world.server.fault(Fault::Refuse(refused()));
+    let call = world.call(call_tool("write"));
+    let end = async {
+        sleep(seconds(6)).await;
+        come_back(&world);
+    };
+    let begin = Instant::now();
+    let (result, ()) = tokio::join!(call, end);
+    result.unwrap();
+    assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
+    // The session outlived it.
+    assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
+    assert_eq!(world.handle.status().breaker, "closed");
+}
+
+/// A call that comes after the end does not wait for the pause to be over.
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_every_pause() {
+    let auth = failure(FailureClass::NeedsAuth, Certainty::Rejected, "HTTP 401");
+    let mut asked = status(503);
+    asked.retry_after = Some(seconds(60));
+    let permanent = failure(FailureClass::Permanent, Certainty::Rejected, "HTTP 405");
+    for why in [refused(), auth, asked, permanent] {
+        for away in [3, 30, 100] {
+            let world = World::ready().await;
+            go_down(&world, &why);
+            world.server.fault(Fault::Refuse(status(503)));
+            world.call(call_tool("write")).await.unwrap_err();
+            sleep(seconds(away)).await;
+            assert!(!world.handle.standing().state.is_live(), "{why}");
+            come_back(&world);
+            let begin = Instant::now();
+            world.call(call_tool("write")).await.unwrap();
+            assert!(begin.elapsed() < seconds(2), "{why}: {:?}", begin.elapsed());
+        }
+    }
+}
+
+/// Nobody calls: it is found all the same, within a minute.
+#[tokio::test(start_paused = true)]
+async fn no_pause_is_longer_than_a_minute() {
+    let mut asked = status(503);
+    asked.retry_after = Some(seconds(60));
+    for why in [refused(), asked] {
+        let world = World::ready().await;
+        go_down(&world, &why);
+        world.server.fault(Fault::Refuse(status(503)));
+        world.call(call_tool("write")).await.unwrap_err();
+        sleep(seconds(3600)).await;
+        let next = world.handle.status().next_attempt_in;
+        assert!(next.is_some_and(|next| next <= seconds(73)), "{next:?}");
+        come_back(&world);
+        sleep(seconds(74)).await;
+        assert_eq!(world.state(), "ready", "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_during_an_outage_fail_with_its_reason_and_do_not_hammer() {
+    let world = World::ready().await;
+    go_down(&world, &refused());
+    world.server.fault(Fault::Refuse(refused()));
+    world.call(call_tool("write")).await.unwrap_err();
+    world.until("parked").await;
+    let before = world.server.connects();
+    let begin = Instant::now();
+    for op in five_ops().into_iter().cycle().take(500) {
+        let error = world.call(op).await.unwrap_err();
+        assert_eq!(error.class(), FailureClass::Unavailable);
+        let text = error.to_string();
+        assert!(text.contains("connection refused"), "{text}");
+        assert!(text.contains("next attempt in"), "{text}");
+    }
+    let tries = world.server.connects() - before;
+    assert!(tries as u64 <= begin.elapsed().as_secs() + 2, "{tries}");
+    assert!(world.server.seen().effects.is_empty());
+}
+
+/// What the status says is what is so, at every step.
+#[tokio::test(start_paused = true)]
+async fn the_status_follows_the_truth() {
+    let world = World::ready().await;
+    let connected = world.handle.status().last_ok.unwrap();
+    go_down(&world, &status(502));
+    world.server.fault(Fault::Refuse(status(502)));
+    world.call(call_tool("write")).await.unwrap_err();
+    sleep(seconds(420)).await;
+    let status = world.handle.status();
+    assert_eq!(status.last_ok, Some(connected), "nothing succeeded since");
+    let error = status.last_error.unwrap();
+    assert!(error.at > connected);
+    assert_eq!(error.text, "HTTP 502");
+    assert!(!world.handle.standing().state.is_live());
+    assert_eq!(status.why.as_deref(), Some("HTTP 502"));
+    come_back(&world);
+    world.call(call_tool("write")).await.unwrap();
+    let status = world.handle.status();
+    assert!(status.last_ok.unwrap() > error.at);
+    assert_eq!(world.handle.standing().state, LinkState::Ready);
+}
