@@ -21,7 +21,7 @@ use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::NeverRetry;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransport,
@@ -35,10 +35,11 @@ use crate::failure::McpFailure;
 use crate::peer::{Greeting, Shared};
 use answer_stream::AnswerStream;
 
-pub(crate) use body::{BodyError, bounded_body, chain, watched_events, without_bom};
+pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
@@ -129,11 +130,21 @@ impl Http {
             }
         };
         let Some(asked) = asked else {
-            // Nothing was asked, so nothing is read but for the sake of the connection.
-            let _ = bounded_body(response).await;
+            discard(response).await;
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let answered = self.answered(response, asked, reply_to).await;
+        let id = asked.id.clone();
+        let answered = match self.answered(response, asked, reply_to).await {
+            // Some servers take what they do not know for a notification: they are of the older era.
+            Err(Unanswered::Accepted(failure)) if kind == Kind::Discover => {
+                let message = answer::discover_unanswered(&failure, id);
+                return Ok(StreamableHttpPostResponse::Json(message, None));
+            }
+            Err(Unanswered::Accepted(failure) | Unanswered::Broken(failure)) => {
+                Err(StreamableHttpError::Client(Fault(failure)))
+            }
+            Ok(answered) => Ok(answered),
+        };
         if let Err(StreamableHttpError::Client(Fault(failure))) = &answered {
             self.shared().note_refusal(failure);
         }
@@ -153,8 +164,7 @@ impl Http {
                 };
                 match exchange.send(request).await {
                     Ok(response) => {
-                        // Read so that the connection can be used again.
-                        let _ = bounded_body(response).await;
+                        discard(response).await;
                         Ok(())
                     }
                     Err(refused) => Err(refused.failure),
@@ -169,14 +179,14 @@ impl Http {
         response: reqwest::Response,
         asked: answer::Asked,
         reply_to: ReplyTo,
-    ) -> HttpResult<StreamableHttpPostResponse> {
+    ) -> Result<StreamableHttpPostResponse, Unanswered> {
         let status = response.status().as_u16();
         let session = header(response.headers(), SESSION_ID);
         if session.is_some() {
             self.shared().session_seen();
         }
-        let content_type = header(response.headers(), "content-type").unwrap_or_default();
-        if content_type.starts_with("text/event-stream") {
+        let content_type = content_type(response.headers());
+        if content_type.starts_with(EVENT_STREAM) {
             let ReplyTo {
                 session: of,
                 headers,
@@ -191,48 +201,73 @@ impl Http {
             }
             Err(error) => return Err(self.broke(Break::AfterSend, &error.to_string())),
         };
-        let is_empty = body.trim_ascii().is_empty();
-        // "Accepted" may come with a word or a page.
-        if is_empty || (matches!(status, 202 | 204) && !answer::answers(&body, &asked)) {
+        if body.trim_ascii().is_empty() {
             return Err(self.no_answer(status, &asked).await);
         }
+        let messages = match self.messages(&content_type, body, &asked).await {
+            // "Accepted" may come with a word or a page.
+            Err(_) if matches!(status, 202 | 204) => {
+                return Err(self.no_answer(status, &asked).await);
+            }
+            messages => messages?,
+        };
+        if messages.iter().any(answer::is_result) {
+            self.shared().hear();
+        }
+        Ok(match <[_; 1]>::try_from(messages) {
+            Ok([message]) => StreamableHttpPostResponse::Json(message, session),
+            Err(messages) => StreamableHttpPostResponse::Sse(answer::as_stream(&messages), session),
+        })
+    }
+
+    /// The messages of a body that is no stream, or why it is no answer.
+    async fn messages(
+        &self,
+        content_type: &str,
+        body: Vec<u8>,
+        asked: &answer::Asked,
+    ) -> Result<Vec<ServerJsonRpcMessage>, Unanswered> {
         let known = content_type.starts_with("application/json")
             || self.shared().manners().any_content_type;
-        if !known && !answer::answers(&body, &asked) {
-            let cause = not_mcp(&content_type, &body);
-            return Err(self.broke(Break::NotMcp, &cause));
+        if known || answer::answers(&body, asked) {
+            return match answer::messages(&body, asked, Some(self.shared())) {
+                Ok(messages) => Ok(messages),
+                Err(cause) => match answer::in_events(body, asked, self.shared()).await {
+                    Some(messages) => Ok(messages),
+                    None => Err(self.broke(Break::NotMcp, &cause)),
+                },
+            };
         }
-        match answer::messages(&body, &asked, Some(self.shared())) {
-            Ok(mut messages) => {
-                if messages.iter().any(answer::is_result) {
-                    self.shared().hear();
-                }
-                if messages.len() == 1 {
-                    let message = messages.remove(0);
-                    return Ok(StreamableHttpPostResponse::Json(message, session));
-                }
-                let stream = answer::as_stream(&messages);
-                Ok(StreamableHttpPostResponse::Sse(stream, session))
-            }
-            Err(cause) => Err(self.broke(Break::NotMcp, &cause)),
+        let cause = not_mcp(content_type, &body);
+        match answer::in_events(body, asked, self.shared()).await {
+            Some(messages) => Ok(messages),
+            None => Err(self.broke(Break::NotMcp, &cause)),
         }
     }
 
     /// The server took the request and answered nothing. Some then answer on the listening stream,
     /// against the specification: where there is one, it is given a moment. rmcp takes an answer
     /// from there, and what this returns counts for nothing then.
-    async fn no_answer(&self, status: u16, asked: &answer::Asked) -> StreamableHttpError<Fault> {
+    async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
         if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
             tokio::time::sleep(self.shared().manners().late_answer).await;
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
-        self.broke(Break::AfterSend, &cause)
+        Unanswered::Accepted(self.shared().broke(Break::AfterSend, &cause))
     }
 
-    fn broke(&self, what: Break, cause: &str) -> StreamableHttpError<Fault> {
-        StreamableHttpError::Client(Fault(self.shared().broke(what, cause)))
+    fn broke(&self, what: Break, cause: &str) -> Unanswered {
+        Unanswered::Broken(self.shared().broke(what, cause))
     }
+}
+
+/// A request that succeeded as far as HTTP is concerned.
+enum Unanswered {
+    /// There is no answer.
+    Accepted(McpFailure),
+    /// The answer cannot be read.
+    Broken(McpFailure),
 }
 
 /// What a request that resumes the answer must carry.
@@ -317,6 +352,12 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
         "the server answered with {what}, not with MCP (if it is MCP all the same, set \
          `skip_preflight: true`): {start}"
     )
+}
+
+/// In lower case; empty where none is named.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let named = header(headers, "content-type").unwrap_or_default();
+    named.trim().to_ascii_lowercase()
 }
 
 pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -20,7 +20,8 @@ use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
 use crate::http::{
-    Exchange, Fault, Kind, Outgoing, bounded_body, chain, header, is_greeting, watched_events,
+    EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
+    watched_events,
 };
 use crate::peer::{Greeting, Inbox, Shared};
 
@@ -48,8 +49,8 @@ pub(crate) async fn transport(
         .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
         .await
         .map_err(|refused| refused.failure)?;
-    let content_type = header(response.headers(), "content-type").unwrap_or_default();
-    if !content_type.starts_with("text/event-stream") {
+    let content_type = content_type(response.headers());
+    if !content_type.starts_with(EVENT_STREAM) {
         let text = format!(
             "the server answered with {content_type}, not with an event stream; without \
              `transport: sse` it may work"
@@ -152,8 +153,7 @@ async fn post(
         .send(request)
         .await
         .map_err(|refused| refused.failure)?;
-    let is_page = header(response.headers(), "content-type")
-        .is_some_and(|content_type| content_type.starts_with("text/html"));
+    let is_page = content_type(response.headers()).starts_with("text/html");
     // The status has accepted it already, so a body that breaks off does no harm.
     let body = bounded_body(response).await.unwrap_or_default();
     if is_page || body.trim_ascii_start().starts_with(b"<") {

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use sse_stream::Sse;
 
 use super::Refused;
+use super::body::events_in;
+use crate::failure::McpFailure;
 use crate::peer::{Answer, Shared, keep, plain_id};
 
 /// The request that an answer belongs to.
@@ -93,6 +95,35 @@ pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
         id.is_some_and(|id| plain_id(&id) == asked.id)
             && (part.get("result").is_some() || part.get("error").is_some())
     })
+}
+
+/// The messages up to the answer in a body of events that does not say that it is one.
+pub(crate) async fn in_events(
+    body: Vec<u8>,
+    asked: &Asked,
+    shared: &Shared,
+) -> Option<Vec<ServerJsonRpcMessage>> {
+    const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b":"];
+    let start = body.trim_ascii_start();
+    if !FIELDS.iter().any(|field| start.starts_with(field)) {
+        return None;
+    }
+    let mut events = events_in(body);
+    let mut texts = Vec::new();
+    loop {
+        match read_event(&events.next().await?.ok()?, asked, Some(shared)) {
+            Read::Others(more) => texts.extend(more),
+            Read::Nothing => {}
+            Read::Broken(_) => return None,
+            Read::Answer(more, _) => {
+                texts.extend(more);
+                break;
+            }
+        }
+    }
+    let texts = texts.iter().filter_map(|event| event.data.as_deref());
+    let messages = texts.filter_map(|text| serde_json::from_str(text).ok());
+    Some(messages.collect())
 }
 
 /// What tells an answer from other messages, without reading all of it.
@@ -262,6 +293,12 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     }
     let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
     Some(ServerJsonRpcMessage::error(error, Some(asked.id)))
+}
+
+/// The same for a server that accepted it and sent no answer.
+pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData::invalid_request(why.text.clone(), None);
+    ServerJsonRpcMessage::error(error, Some(id))
 }
 
 #[cfg(test)]

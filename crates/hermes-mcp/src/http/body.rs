@@ -63,24 +63,43 @@ pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>,
     Ok(body)
 }
 
-/// As much of a refusal's body as its message needs. A body that breaks off is as good as its
-/// beginning.
+/// How long the rest of an answer is read whose status has decided already.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// Reads what nobody needs, so that the connection can be used again.
+pub(crate) async fn discard(response: reqwest::Response) {
+    // Whoever does not send the rest in time keeps the connection for themselves.
+    let _ = tokio::time::timeout(REST_TIME, bounded_body(response)).await;
+}
+
+/// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
+/// as its beginning.
 pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
     let Ok(mut chunks) = decode::chunks(response) else {
         return body;
     };
-    while let Some(Ok(chunk)) = chunks.next().await {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_REFUSAL {
-            body.truncate(MAX_REFUSAL);
-            break;
+    let reading = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_REFUSAL {
+                body.truncate(MAX_REFUSAL);
+                break;
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
     if body.starts_with(BOM) {
         body.drain(..BOM.len());
     }
     body
+}
+
+/// The events in a body that was read whole.
+pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseError>> {
+    // What ends without an empty line would be dropped as cut.
+    let chunks = stream::iter([Ok(body), Ok(b"\n\n".to_vec())]);
+    event_reader::read(chunks.boxed())
 }
 
 /// The events of an answer; one that is too large ends them with an error.

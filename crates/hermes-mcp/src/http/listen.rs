@@ -14,7 +14,9 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 
 use super::body::{BodyError, body_error};
-use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, header, watched_events};
+use super::{
+    EVENT_STREAM, Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, content_type, watched_events,
+};
 use crate::classify::Break;
 use crate::failure::FailureClass;
 use crate::link::LinkEvent;
@@ -138,7 +140,13 @@ impl State {
         let exchange = Arc::clone(&self.listener.exchange);
         let headers = self.listener.headers.clone();
         let session = self.listener.session.as_deref();
-        let opened = open(&exchange, headers, session, self.last_id.as_deref()).await;
+        let opening = open(&exchange, headers, session, self.last_id.as_deref());
+        let opened = tokio::select! {
+            opened = opening => opened,
+            // A server that does not even begin to answer is asked again.
+            _ = self.wakes.changed() => return,
+            () = silence(exchange.shared.manners().silence) => return,
+        };
         exchange.shared.set_stream_open(opened.is_ok());
         exchange.shared.listens();
         match opened {
@@ -200,6 +208,13 @@ impl State {
     }
 }
 
+async fn silence(allowed: Option<Duration>) {
+    match allowed {
+        Some(allowed) => tokio::time::sleep(allowed).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Opens a stream by GET.
 pub(crate) async fn open(
     exchange: &Exchange,
@@ -215,8 +230,8 @@ pub(crate) async fn open(
         ..Outgoing::new(Method::GET, headers, Kind::Listen)
     };
     let response = exchange.send(request).await?;
-    let content_type = header(response.headers(), "content-type").unwrap_or_default();
-    if content_type.starts_with("text/event-stream") {
+    let content_type = content_type(response.headers());
+    if content_type.starts_with(EVENT_STREAM) {
         return Ok(response);
     }
     let failure = exchange.shared.broke(

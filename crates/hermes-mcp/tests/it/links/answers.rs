@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use hermes_mcp::connect::{Protocol, Target};
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::link::Era;
 use hermes_mcp::op::Op;
 use serde_json::{Value, json};
 
@@ -130,6 +131,9 @@ fn readable(asked: &Asked) -> Vec<(&'static str, Vec<u8>)> {
         (stream, event.clone().into()),
         (stream, format!("\u{feff}{event}").into()),
         (stream, event.replace("data: ", "data: \u{feff}").into()),
+        ("content-type: Text/Event-Stream", event.clone().into()),
+        (json, event.clone().into()),
+        ("x-nothing: 1", event.trim_end().into()),
         (
             "content-type: application/json\r\ncontent-encoding: gzip",
             gzip(&plain),
@@ -162,7 +166,7 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
         "203 Odd",
         "206 Part",
     ] {
-        for shape in 0..12 {
+        for shape in 0..15 {
             let server = server("tools/call", move |asked| {
                 let (head, body) = readable(asked).swap_remove(shape);
                 Say::bytes(&format!("{status}\r\n{head}"), body)
@@ -267,6 +271,45 @@ async fn what_cannot_be_read_fails_at_once_and_may_have_run() {
         assert_unknown(&failure, &format!("shape {shape}"));
         assert!(!failure.text.is_empty());
     }
+}
+
+/// The status has decided: nobody waits for the rest of a body that stalls.
+#[tokio::test]
+async fn a_refusal_whose_body_stalls_is_a_refusal() {
+    let server = server("tools/call", |_| Say {
+        silent: true,
+        ..Say::bytes("409 Conflict\r\ncontent-length: 99", "not now")
+    })
+    .await;
+    let failure = call(&server).await.unwrap_err();
+    assert_eq!(failure.http_status, Some(409), "{failure}");
+    assert_eq!(failure.text, "HTTP 409: not now");
+}
+
+#[tokio::test]
+async fn a_greeting_whose_answer_stalls_is_taken() {
+    let server = server("notifications/initialized", |_| Say {
+        silent: true,
+        ..Say::bytes("202 Accepted\r\ncontent-length: 99", "")
+    })
+    .await;
+    let link = bench(&server).connect().await.unwrap();
+    ask(&*link, Op::ListTools).await.unwrap();
+}
+
+/// An old server that takes the question of the new era for a notification.
+#[tokio::test]
+async fn a_discovery_that_is_only_accepted_means_the_older_era() {
+    let server = server("server/discover", |_| Say::status("202 Accepted")).await;
+    let mut bench = bench(&server);
+    bench.connector.protocol = Protocol::Auto;
+    let link = bench.connect().await.unwrap();
+    assert_eq!(link.facts().era, Era::Legacy);
+    let asked = server.asked();
+    let discoveries = asked
+        .iter()
+        .filter(|one| one.body["method"] == "server/discover");
+    assert_eq!(discoveries.count(), 1);
 }
 
 /// A stream that may be resumed: the answer was cut behind an event with an id.
