@@ -102,6 +102,12 @@ pub struct HttpClients {
 /// How long connecting a socket may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The interval of a connector that nobody told another one.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
+
+/// Servers that answer on the listening stream do so at once.
+const LATE_ANSWER: Duration = Duration::from_secs(5);
+
 impl HttpClients {
     pub fn new(build: impl Fn() -> reqwest::Client + Send + Sync + 'static) -> Self {
         Self {
@@ -173,8 +179,13 @@ pub struct McpConnector {
     pub rng: Arc<dyn Rng>,
     /// What its children wrote to stderr last.
     pub stderr: Arc<StderrRing>,
-    /// A listening stream that is silent for so long is opened again; `None`: silence is fine.
+    /// A listening stream that is silent for so long is opened again; `None`: as
+    /// `keepalive_interval` says.
     pub sse_idle_timeout: Option<Duration>,
+    /// How often the server is asked whether it is there; zero: never.
+    pub keepalive_interval: Duration,
+    /// How long the answer to a request that was only accepted may take on the listening stream.
+    pub late_answer: Duration,
     /// Answers of a wrong content type are read all the same.
     pub any_content_type: bool,
     /// Who knows malware, for packages that are fetched and run.
@@ -199,11 +210,21 @@ impl McpConnector {
             rng: Arc::new(SystemRng),
             stderr: Arc::default(),
             sse_idle_timeout: None,
+            keepalive_interval: KEEPALIVE_INTERVAL,
+            late_answer: LATE_ANSWER,
             any_content_type: false,
             malware: None,
             schemas: None,
             client: ("hermes".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         }
+    }
+
+    /// How long an open stream may be silent. Silence on the stream of HTTP+SSE is no reason to
+    /// end the link unless somebody said so: the answer to a ping must come on it.
+    fn allowed_silence(&self) -> Option<Duration> {
+        let by_default = Some(self.keepalive_interval)
+            .filter(|interval| !interval.is_zero() && self.target.kind() == TransportKind::Http);
+        self.sse_idle_timeout.or(by_default)
     }
 }
 

@@ -6,22 +6,23 @@
 //! listening stream minds its manners.
 
 mod answer;
+mod answer_stream;
 mod body;
+mod decode;
 mod event_reader;
 mod exchange;
 mod listen;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest};
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ServerJsonRpcMessage};
+use rmcp::transport::common::client_side_sse::NeverRetry;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransport,
     StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
@@ -32,18 +33,18 @@ use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
 use crate::peer::{Greeting, Shared};
+use answer_stream::AnswerStream;
 
-pub(crate) use body::{bounded_body, chain, events, watched_events};
+pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// More requests at once than any server gets: the actor limits them, not the transport.
 const CONCURRENT: usize = 256;
-
-/// How often a cut answer is asked for again before the call counts as lost.
-const RESUMES: usize = 5;
 
 /// A failure on its way through rmcp.
 #[derive(Debug, thiserror::Error)]
@@ -80,15 +81,13 @@ pub(crate) fn transport(
         exchange: Arc::new(Exchange::new(target, shared)),
         rng: Arc::clone(rng),
     };
-    let mut backoff = ExponentialBackoff::default();
-    backoff.max_times = Some(RESUMES);
-    backoff.max_delay = Some(Duration::from_secs(5));
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.url.as_str())
         // One recovery for all transports: the actor's.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(CONCURRENT)
         .max_sse_event_size(body::MAX_EVENT);
-    config.retry_config = Arc::new(backoff);
+    // Streams that are cut are resumed below rmcp.
+    config.retry_config = Arc::new(NeverRetry::default());
     StreamableHttpClientTransport::with_client(http, config)
 }
 
@@ -111,6 +110,7 @@ impl Http {
             self.greet(session, headers, body);
             return Ok(StreamableHttpPostResponse::Accepted);
         }
+        let reply_to = ReplyTo::new(session.as_ref(), &headers);
         let request = Outgoing {
             session: session.as_deref(),
             body: Some(body),
@@ -129,7 +129,22 @@ impl Http {
                 return Err(StreamableHttpError::Client(Fault(refused.failure)));
             }
         };
-        let answered = self.answered(response, asked).await;
+        let Some(asked) = asked else {
+            discard(response).await;
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
+        let id = asked.id.clone();
+        let answered = match self.answered(response, asked, reply_to).await {
+            // Some servers take what they do not know for a notification: they are of the older era.
+            Err(Unanswered::Accepted(failure)) if kind == Kind::Discover => {
+                let message = answer::discover_unanswered(&failure, id);
+                return Ok(StreamableHttpPostResponse::Json(message, None));
+            }
+            Err(Unanswered::Accepted(failure) | Unanswered::Broken(failure)) => {
+                Err(StreamableHttpError::Client(Fault(failure)))
+            }
+            Ok(answered) => Ok(answered),
+        };
         if let Err(StreamableHttpError::Client(Fault(failure))) = &answered {
             self.shared().note_refusal(failure);
         }
@@ -138,75 +153,139 @@ impl Http {
 
     fn greet(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
         let exchange = Arc::clone(&self.exchange);
-        Greeting::begin(self.shared(), async move {
-            let request = Outgoing {
-                session: session.as_deref(),
-                body: Some(body),
-                ..Outgoing::new(Method::POST, headers, Kind::Greeting)
-            };
-            match exchange.send(request).await {
-                Ok(response) => {
-                    // Read so that the connection can be used again.
-                    let _ = bounded_body(response, &exchange.shared).await;
-                    Ok(())
+        Greeting::begin(self.shared(), move || {
+            let (exchange, session) = (Arc::clone(&exchange), session.clone());
+            let (headers, body) = (headers.clone(), body.clone());
+            async move {
+                let request = Outgoing {
+                    session: session.as_deref(),
+                    body: Some(body),
+                    ..Outgoing::new(Method::POST, headers, Kind::Greeting)
+                };
+                match exchange.send(request).await {
+                    Ok(response) => {
+                        discard(response).await;
+                        Ok(())
+                    }
+                    Err(refused) => Err(refused.failure),
                 }
-                Err(refused) => Err(refused.failure),
             }
         });
     }
 
+    /// Reads the answer to a request, whatever its successful status.
     async fn answered(
         &self,
         response: reqwest::Response,
-        asked: Option<answer::Asked>,
-    ) -> HttpResult<StreamableHttpPostResponse> {
+        asked: answer::Asked,
+        reply_to: ReplyTo,
+    ) -> Result<StreamableHttpPostResponse, Unanswered> {
+        let status = response.status().as_u16();
         let session = header(response.headers(), SESSION_ID);
         if session.is_some() {
             self.shared().session_seen();
         }
-        if matches!(response.status().as_u16(), 202 | 204) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+        let content_type = content_type(response.headers());
+        if content_type.starts_with(EVENT_STREAM) {
+            let ReplyTo {
+                session: of,
+                headers,
+            } = reply_to;
+            let stream = AnswerStream::new(&self.exchange, asked, of, headers, response);
+            return Ok(StreamableHttpPostResponse::Sse(stream.stream(), session));
         }
-        if let Some(encoding) = header(response.headers(), "content-encoding")
-            && !encoding.eq_ignore_ascii_case("identity")
-        {
-            // Never unpacked, so that a small answer cannot become a huge one.
-            let cause = format!("the answer is compressed ({encoding}); that was not asked for");
-            return Err(self.broke(Break::NotMcp, &cause));
-        }
-        let content_type = header(response.headers(), "content-type").unwrap_or_default();
-        if content_type.starts_with("text/event-stream") {
-            let stream = answer::repaired(events(response, self.shared()), asked, self.shared());
-            return Ok(StreamableHttpPostResponse::Sse(stream, session));
-        }
-        let body = match bounded_body(response, self.shared()).await {
+        let body = match bounded_body(response).await {
             Ok(body) => body,
-            Err(cause) => return Err(self.broke(Break::AfterSend, &cause)),
-        };
-        let Some(asked) = asked else {
-            // Nothing was asked, so nothing is read.
-            return Ok(StreamableHttpPostResponse::Accepted);
-        };
-        let known = content_type.starts_with("application/json");
-        if !known && !self.shared().manners().any_content_type {
-            let cause = not_mcp(&content_type, &body);
-            return Err(self.broke(Break::NotMcp, &cause));
-        }
-        match answer::messages(&body, &asked, Some(self.shared())) {
-            Ok(mut messages) if messages.len() == 1 => Ok(StreamableHttpPostResponse::Json(
-                messages.remove(0),
-                session,
-            )),
-            Ok(messages) => {
-                let stream = answer::as_stream(messages);
-                Ok(StreamableHttpPostResponse::Sse(stream, session))
+            Err(error @ BodyError::UnknownCoding(_)) => {
+                return Err(self.broke(Break::NotMcp, &error.to_string()));
             }
-            Err(cause) => Err(self.broke(Break::NotMcp, &cause)),
+            Err(error) => return Err(self.broke(Break::AfterSend, &error.to_string())),
+        };
+        if body.trim_ascii().is_empty() {
+            return Err(self.no_answer(status, &asked).await);
+        }
+        let messages = match self.messages(&content_type, body, &asked).await {
+            // "Accepted" may come with a word or a page.
+            Err(_) if matches!(status, 202 | 204) => {
+                return Err(self.no_answer(status, &asked).await);
+            }
+            messages => messages?,
+        };
+        if messages.iter().any(answer::is_result) {
+            self.shared().hear();
+        }
+        Ok(match <[_; 1]>::try_from(messages) {
+            Ok([message]) => StreamableHttpPostResponse::Json(message, session),
+            Err(messages) => StreamableHttpPostResponse::Sse(answer::as_stream(&messages), session),
+        })
+    }
+
+    /// The messages of a body that is no stream, or why it is no answer.
+    async fn messages(
+        &self,
+        content_type: &str,
+        body: Vec<u8>,
+        asked: &answer::Asked,
+    ) -> Result<Vec<ServerJsonRpcMessage>, Unanswered> {
+        let known = content_type.starts_with("application/json")
+            || self.shared().manners().any_content_type;
+        if known || answer::answers(&body, asked) {
+            return match answer::messages(&body, asked, Some(self.shared())) {
+                Ok(messages) => Ok(messages),
+                Err(cause) => match answer::in_events(body, asked, self.shared()).await {
+                    Some(messages) => Ok(messages),
+                    None => Err(self.broke(Break::NotMcp, &cause)),
+                },
+            };
+        }
+        let cause = not_mcp(content_type, &body);
+        match answer::in_events(body, asked, self.shared()).await {
+            Some(messages) => Ok(messages),
+            None => Err(self.broke(Break::NotMcp, &cause)),
         }
     }
 
-    fn broke(&self, what: Break, cause: &str) -> StreamableHttpError<Fault> {
-        StreamableHttpError::Client(Fault(self.shared().broke(what, cause)))
+    /// The server took the request and answered nothing. Some then answer on the listening stream,
+    /// against the specification: where there is one, it is given a moment. rmcp takes an answer
+    /// from there, and what this returns counts for nothing then.
+    async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
+        if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
+            tokio::time::sleep(self.shared().manners().late_answer).await;
+            drop(waiting);
+        }
+        let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
+        Unanswered::Accepted(self.shared().broke(Break::AfterSend, &cause))
+    }
+
+    fn broke(&self, what: Break, cause: &str) -> Unanswered {
+        Unanswered::Broken(self.shared().broke(what, cause))
+    }
+}
+
+/// A request that succeeded as far as HTTP is concerned.
+enum Unanswered {
+    /// There is no answer.
+    Accepted(McpFailure),
+    /// The answer cannot be read.
+    Broken(McpFailure),
+}
+
+/// What a request that resumes the answer must carry.
+struct ReplyTo {
+    session: Option<Arc<str>>,
+    headers: HeaderMap,
+}
+
+impl ReplyTo {
+    fn new(session: Option<&Arc<str>>, sent: &HeaderMap) -> Self {
+        let mut headers = HeaderMap::new();
+        if let Some(version) = sent.get(&PROTOCOL_VERSION) {
+            headers.insert(PROTOCOL_VERSION, version.clone());
+        }
+        Self {
+            session: session.map(Arc::clone),
+            headers,
+        }
     }
 }
 
@@ -243,6 +322,10 @@ fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
     let asked = answer::Asked {
         id: request.id.clone(),
         call: crate::peer::is_call(&request.request),
+        awaited: !matches!(
+            request.request,
+            ClientRequest::SubscriptionsListenRequest(_)
+        ),
     };
     (Some(asked), kind)
 }
@@ -269,6 +352,12 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
         "the server answered with {what}, not with MCP (if it is MCP all the same, set \
          `skip_preflight: true`): {start}"
     )
+}
+
+/// In lower case; empty where none is named.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let named = header(headers, "content-type").unwrap_or_default();
+    named.trim().to_ascii_lowercase()
 }
 
 pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -307,9 +396,8 @@ impl StreamableHttpClient for Http {
         Ok(())
     }
 
-    /// rmcp asks for two things here. Without an event id it wants the listening stream: it gets
-    /// one that never ends and reconnects by itself. With an event id it wants the rest of an
-    /// answer that was cut.
+    /// The listening stream: one that never ends and reconnects by itself. Answers that were cut
+    /// are resumed by [`AnswerStream`]; rmcp never sees an event id to do it with.
     async fn get_stream(
         &self,
         _uri: Arc<str>,
@@ -318,23 +406,15 @@ impl StreamableHttpClient for Http {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
-        let headers: HeaderMap = custom_headers.into_iter().collect();
-        let Some(last) = last_event_id else {
-            let listener = listen::Listener {
-                exchange: Arc::clone(&self.exchange),
-                rng: Arc::clone(&self.rng),
-                session: session_id,
-                headers,
-            };
-            return Ok(listener.stream().boxed());
-        };
-        match listen::open(&self.exchange, headers, session_id.as_deref(), Some(&last)).await {
-            Ok(response) => Ok(events(response, self.shared())),
-            // Nothing to resume there: the call ends as "outcome unknown" instead of waiting.
-            Err(refused) if refused.status.is_some_and(|status| status < 500) => {
-                Err(StreamableHttpError::ServerDoesNotSupportSse)
-            }
-            Err(refused) => Err(StreamableHttpError::Client(Fault(refused.failure))),
+        if last_event_id.is_some() {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
+        let listener = listen::Listener {
+            exchange: Arc::clone(&self.exchange),
+            rng: Arc::clone(&self.rng),
+            session: session_id,
+            headers: custom_headers.into_iter().collect(),
+        };
+        Ok(listener.stream().boxed())
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{ProgressToken, RequestId};
+use rmcp::model::{ProgressToken, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use crate::link::{Call, Era, LinkEvent, TransportKind};
 
 pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::{Answer, Inbox, is_call, keep};
+pub(crate) use inbox::{Answer, Inbox, is_call, keep, plain_id};
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
 pub(crate) use subscribe::subscribe;
 
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// The handshake is over.
     ready: AtomicBool,
     modern: AtomicBool,
+    /// A request on this link has succeeded.
+    proven: AtomicBool,
     kind: TransportKind,
     markers: SessionMarkers,
     dead: watch::Sender<Option<McpFailure>>,
@@ -58,6 +60,9 @@ pub(crate) struct Shared {
     wakes: watch::Sender<u64>,
     /// Whether the listening stream is settled: open, or refused.
     listening: watch::Sender<bool>,
+    stream_open: AtomicBool,
+    /// Requests that were accepted without an answer, which may come on the listening stream.
+    on_stream: Mutex<HashSet<RequestId>>,
     /// What the config says about streams and answers.
     manners: Mutex<Manners>,
     /// Ends everything that belongs to the connection.
@@ -102,6 +107,7 @@ impl Shared {
             markers,
             ready: AtomicBool::new(false),
             modern: AtomicBool::new(false),
+            proven: AtomicBool::new(false),
             heard: Mutex::new(Instant::now()),
             progress: Mutex::default(),
             faults: Mutex::default(),
@@ -116,6 +122,8 @@ impl Shared {
             callers: Mutex::default(),
             wakes: watch::Sender::new(0),
             listening: watch::Sender::new(false),
+            stream_open: AtomicBool::new(false),
+            on_stream: Mutex::default(),
             manners: Mutex::default(),
             stop: CancellationToken::new(),
         });
@@ -163,7 +171,7 @@ impl Shared {
         classify::io(what, cause, &self.situation(self.has_session()))
     }
 
-    /// Bytes came from the server.
+    /// The server showed that it is there: an answer, or bytes of the stream that carries them.
     pub(crate) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -368,6 +376,53 @@ impl Shared {
         let _ = listening.wait_for(|settled| *settled).await;
     }
 
+    pub(crate) fn set_stream_open(&self, open: bool) {
+        self.stream_open.store(open, Ordering::Relaxed);
+    }
+
+    /// Takes an answer to this request from the listening stream while the guard lives; `None`
+    /// where no such stream is open or about to be.
+    pub(crate) fn await_on_stream(self: &Arc<Self>, id: &RequestId) -> Option<OnStream> {
+        let is_legacy = !self.modern.load(Ordering::Relaxed);
+        let opening = self.has_session()
+            && self.ready.load(Ordering::Relaxed)
+            && is_legacy
+            && !*self.listening.borrow();
+        if !opening && !self.stream_open.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut waiting = self
+            .on_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(id.clone());
+        Some(OnStream(Arc::clone(self), id.clone()))
+    }
+
+    /// What rmcp gets of this message, if it is an answer that is awaited on the listening stream.
+    pub(crate) fn take_from_stream(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
+        {
+            let waiting = self
+                .on_stream
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if waiting.is_empty() {
+                return None;
+            }
+        }
+        let answer = Answer::read(text)?;
+        let mut waiting = self
+            .on_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !waiting.remove(&plain_id(&answer.id)) {
+            return None;
+        }
+        drop(waiting);
+        self.hear();
+        answer.hand_over(self)
+    }
+
     /// The machine slept: streams may be dead without a word.
     pub(crate) fn woke(&self) {
         self.wakes.send_modify(|count| *count += 1);
@@ -404,6 +459,18 @@ impl Drop for Asking {
     }
 }
 
+/// See [`Shared::await_on_stream`].
+pub(crate) struct OnStream(Arc<Shared>, RequestId);
+
+impl Drop for OnStream {
+    fn drop(&mut self) {
+        let waiting = self.0.on_stream.lock();
+        waiting
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.1);
+    }
+}
+
 /// How a server's streams and answers are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manners {
@@ -411,6 +478,8 @@ pub(crate) struct Manners {
     pub(crate) silence: Option<Duration>,
     /// Answers count by what they are, not by the type they claim to be.
     pub(crate) any_content_type: bool,
+    /// How long an answer may take on the listening stream once its request was accepted.
+    pub(crate) late_answer: Duration,
 }
 
 /// How long people have been asked.

@@ -1,5 +1,6 @@
 //! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for all that comes, a
-//! second address for all that goes.
+//! second address for all that goes. Only the stream shows that the server is there: what answers
+//! a POST may be something in front of it.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
 use crate::http::{
-    Exchange, Fault, Kind, Outgoing, bounded_body, chain, header, is_greeting, watched_events,
+    EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
+    watched_events,
 };
 use crate::peer::{Greeting, Inbox, Shared};
 
@@ -30,6 +32,8 @@ pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
     endpoint: Url,
     incoming: mpsc::Receiver<ServerJsonRpcMessage>,
+    /// Weak, so that the end of the stream is the end of what comes.
+    received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<Inbox>,
 }
 
@@ -45,8 +49,8 @@ pub(crate) async fn transport(
         .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
         .await
         .map_err(|refused| refused.failure)?;
-    let content_type = header(response.headers(), "content-type").unwrap_or_default();
-    if !content_type.starts_with("text/event-stream") {
+    let content_type = content_type(response.headers());
+    if !content_type.starts_with(EVENT_STREAM) {
         let text = format!(
             "the server answered with {content_type}, not with an event stream; without \
              `transport: sse` it may work"
@@ -58,12 +62,14 @@ pub(crate) async fn transport(
     shared.session_seen();
     let inbox = Inbox::new(shared);
     let (received, incoming) = mpsc::channel(QUEUE);
+    let weak = received.downgrade();
     let reading = read(events, Arc::clone(&inbox), received, Arc::clone(shared));
     drop(hermes_core::task::spawn("mcp-sse", reading));
     Ok(SseTransport {
         exchange,
         endpoint,
         incoming,
+        received: weak,
         inbox,
     })
 }
@@ -114,7 +120,10 @@ async fn read(
             let Some(data) = event.data.filter(|_| is_message) else {
                 continue;
             };
-            for message in inbox.read(data.as_bytes()).unwrap_or_default() {
+            let messages = inbox
+                .read(data.as_bytes())
+                .unwrap_or_else(|| inbox.not_json(&data));
+            for message in messages {
                 if received.send(message).await.is_err() {
                     return "closed".to_owned();
                 }
@@ -127,12 +136,14 @@ async fn read(
     }
 }
 
+/// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
+/// body, or what should have come on the stream.
 async fn post(
     exchange: Arc<Exchange>,
     endpoint: Url,
     body: Vec<u8>,
     kind: Kind,
-) -> Result<(), McpFailure> {
+) -> Result<Vec<u8>, McpFailure> {
     let request = Outgoing {
         to: Some(&endpoint),
         body: Some(body),
@@ -142,9 +153,15 @@ async fn post(
         .send(request)
         .await
         .map_err(|refused| refused.failure)?;
-    // "Accepted"; read so that the connection can be used again.
-    let _ = bounded_body(response, &exchange.shared).await;
-    Ok(())
+    let is_page = content_type(response.headers()).starts_with("text/html");
+    // The status has accepted it already, so a body that breaks off does no harm.
+    let body = bounded_body(response).await.unwrap_or_default();
+    if is_page || body.trim_ascii_start().starts_with(b"<") {
+        let start: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        let text = format!("the server answered with a page, not with MCP: {start}");
+        return Err(exchange.shared.broke(Break::NotMcp, &text));
+    }
+    Ok(body)
 }
 
 impl Transport<RoleClient> for SseTransport {
@@ -158,17 +175,38 @@ impl Transport<RoleClient> for SseTransport {
         let exchange = Arc::clone(&self.exchange);
         let endpoint = self.endpoint.clone();
         let kind = kind(&item);
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         let body = serde_json::to_vec(&item);
+        let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
         async move {
             let shared = Arc::clone(&exchange.shared);
             let body =
                 body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
-            let sending = post(exchange, endpoint, body, kind);
             if kind == Kind::Greeting {
-                Greeting::begin(&shared, sending);
+                Greeting::begin(&shared, move || {
+                    let sending = post(exchange.clone(), endpoint.clone(), body.clone(), kind);
+                    async move { sending.await.map(drop) }
+                });
                 return Ok(());
             }
-            sending.await.map_err(Fault)
+            let answer = post(exchange, endpoint, body, kind).await;
+            let Some(id) = id else {
+                return answer.map(drop).map_err(Fault);
+            };
+            let body = answer.map_err(|failure| {
+                inbox.not_sent(&id);
+                Fault(failure)
+            })?;
+            // Without a stream nobody receives any more: the link is over.
+            if let Some(received) = received.upgrade() {
+                for message in inbox.read_reply(&body, &id) {
+                    let _ = received.send(message).await;
+                }
+            }
+            Ok(())
         }
     }
 

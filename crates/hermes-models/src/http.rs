@@ -3,6 +3,7 @@
 //! Building is cheap: the system's root certificates are read at the first TLS handshake, so a
 //! model on plain http never pays for them.
 
+mod pinned;
 mod roots;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
     pub connect_timeout: Duration,
-    /// PEM file that replaces the system's roots.
+    /// PEM file that replaces the system's roots. A server that shows a certificate of this file
+    /// as its own is trusted, whatever name stands in it.
     pub ca_file: Option<PathBuf>,
     /// `ssl_verify: false` of a provider: only for development on a trusted network.
     pub accept_any_certificate: bool,

@@ -99,6 +99,7 @@ impl Workshop {
         connector.protocol = config.protocol;
         connector.markers = SessionMarkers::with_extra(&config.session_error_markers);
         connector.sse_idle_timeout = config.sse_idle_timeout;
+        connector.keepalive_interval = config.keepalive.unwrap_or(Duration::ZERO);
         connector.any_content_type = config.skip_preflight;
         connector.malware.clone_from(&self.malware);
         if config.lazy {

@@ -144,8 +144,9 @@ async fn attempt(
         request.events.clone(),
     );
     shared.set_manners(Manners {
-        silence: connector.sse_idle_timeout,
+        silence: connector.allowed_silence(),
         any_content_type: connector.any_content_type,
+        late_answer: connector.late_answer,
     });
     // Whoever drops this future, or gets an error, leaves nothing running.
     let guard = shared.stop.clone().drop_guard();
@@ -259,8 +260,10 @@ fn failure(error: &ClientInitializeError, shared: &Shared) -> McpFailure {
             .or_else(|| shared.refusal())
             .unwrap_or_else(|| shared.broke(Break::AfterSend, &error.to_string())),
         E::JsonRpcError(error) => {
+            // An answer that could not be read was made an error by the transport.
+            let broken = shared.refusal().filter(|why| why.text == error.message);
             let code = i64::from(error.code.0);
-            classify::rpc(code, &error.message, &shared.situation(false))
+            broken.unwrap_or_else(|| classify::rpc(code, &error.message, &shared.situation(false)))
         }
         E::ConnectionClosed(_) => shared
             .refusal()

@@ -1,10 +1,8 @@
 //! Making answers readable for rmcp: it drops what it cannot match with a request, and then the
 //! request waits for ever.
 
-use std::sync::Arc;
-
+use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::SseError;
 use serde::Deserialize;
@@ -13,9 +11,9 @@ use serde_json::{Value, json};
 use sse_stream::Sse;
 
 use super::Refused;
-use super::body::chain;
-use crate::classify::Break;
-use crate::peer::{Answer, Shared, keep};
+use super::body::events_in;
+use crate::failure::McpFailure;
+use crate::peer::{Answer, Shared, keep, plain_id};
 
 /// The request that an answer belongs to.
 #[derive(Clone, Debug)]
@@ -23,6 +21,8 @@ pub(crate) struct Asked {
     pub(crate) id: RequestId,
     /// It calls a tool: rmcp need not understand the result.
     pub(crate) call: bool,
+    /// Somebody waits for the answer. A subscription has none: its stream is what was asked for.
+    pub(crate) awaited: bool,
 }
 
 impl Asked {
@@ -76,39 +76,54 @@ pub(crate) fn messages(
 }
 
 pub(crate) fn as_stream(
-    messages: Vec<ServerJsonRpcMessage>,
+    messages: &[ServerJsonRpcMessage],
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let events = messages
-        .into_iter()
-        .filter_map(|message| serde_json::to_string(&message).ok())
-        .map(|data| Ok(Sse::default().data(data)));
-    stream::iter(events).boxed()
+    stream::iter(to_events(messages).into_iter().map(Ok)).boxed()
 }
 
-/// The stream that answers the request `id`: errors without its id get it, and why the stream
-/// ended is kept for the link.
-pub(crate) fn repaired(
-    events: impl Stream<Item = Result<Sse, SseError>> + Send + 'static,
-    asked: Option<Asked>,
-    shared: &Arc<Shared>,
-) -> BoxStream<'static, Result<Sse, SseError>> {
-    let Some(asked) = asked else {
-        return events.boxed();
+/// Whether a body holds an answer to exactly this request, whatever type it claims to be.
+pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
+    let parts = match serde_json::from_slice(body) {
+        Ok(Value::Array(parts)) => parts,
+        Ok(single) => vec![single],
+        Err(_) => return false,
     };
-    let shared = Arc::clone(shared);
-    events
-        .filter_map(move |event| {
-            let event = match event {
-                Ok(event) => own_event(event, &asked, Some(&shared)).map(Ok),
-                Err(error) => {
-                    let why = shared.broke(Break::AfterSend, &chain(&error));
-                    shared.fault(asked.id.clone(), why);
-                    Some(Err(error))
-                }
-            };
-            std::future::ready(event)
-        })
-        .boxed()
+    parts.iter().any(|part| {
+        let id = part
+            .get("id")
+            .and_then(|id| RequestId::deserialize(id).ok());
+        id.is_some_and(|id| plain_id(&id) == asked.id)
+            && (part.get("result").is_some() || part.get("error").is_some())
+    })
+}
+
+/// The messages up to the answer in a body of events that does not say that it is one.
+pub(crate) async fn in_events(
+    body: Vec<u8>,
+    asked: &Asked,
+    shared: &Shared,
+) -> Option<Vec<ServerJsonRpcMessage>> {
+    const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b":"];
+    let start = body.trim_ascii_start();
+    if !FIELDS.iter().any(|field| start.starts_with(field)) {
+        return None;
+    }
+    let mut events = events_in(body);
+    let mut texts = Vec::new();
+    loop {
+        match read_event(&events.next().await?.ok()?, asked, Some(shared)) {
+            Read::Others(more) => texts.extend(more),
+            Read::Nothing => {}
+            Read::Broken(_) => return None,
+            Read::Answer(more, _) => {
+                texts.extend(more);
+                break;
+            }
+        }
+    }
+    let texts = texts.iter().filter_map(|event| event.data.as_deref());
+    let messages = texts.filter_map(|text| serde_json::from_str(text).ok());
+    Some(messages.collect())
 }
 
 /// What tells an answer from other messages, without reading all of it.
@@ -117,49 +132,98 @@ struct Outline {
     method: Option<IgnoredAny>,
     id: Option<Value>,
     error: Option<IgnoredAny>,
+    #[serde(default)]
+    result: Present,
 }
 
-/// The event, repaired if need be. An answer to somebody else's request is dropped: rmcp would
-/// take it for the end of this stream.
-fn own_event(mut event: Sse, asked: &Asked, shared: Option<&Shared>) -> Option<Sse> {
-    let id = &asked.id;
-    let Some(data) = &event.data else {
-        return Some(event);
-    };
-    if let Some(notice) = asked.notice(data.as_bytes(), shared)
-        && let Ok(notice) = serde_json::to_string(&notice)
-    {
-        event.data = Some(notice);
-        return Some(event);
+/// Whether a member is there, if only as null.
+#[derive(Default)]
+struct Present(bool);
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(from).map(|_| Self(true))
     }
-    let Ok(outline) = serde_json::from_str::<Outline>(data) else {
-        return Some(event);
+}
+
+/// What an event of the stream that answers a request is to that request.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Messages besides the answer.
+    Others(Vec<Sse>),
+    /// The answer, maybe with other messages; whether it is a result.
+    Answer(Vec<Sse>, bool),
+    Nothing,
+    /// An answer that cannot be read, and why.
+    Broken(String),
+}
+
+/// Reads an event, repaired if need be. An answer to somebody else's request is dropped: rmcp
+/// would take it for the end of this stream.
+pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&Shared>) -> Read {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let data = event.data.as_deref().filter(|_| is_message);
+    let data = data
+        .unwrap_or_default()
+        .trim_start_matches('\u{feff}')
+        .trim();
+    if data.is_empty() {
+        return Read::Nothing;
+    }
+    if let Some(notice) = asked.notice(data.as_bytes(), shared) {
+        return Read::Answer(to_events(&[notice]), true);
+    }
+    if data.starts_with('[') {
+        return read_batch(data, asked, shared);
+    }
+    let outline = match serde_json::from_str::<Outline>(data) {
+        Ok(outline) => outline,
+        // Anything but a message: some servers keep a stream open with words of their own.
+        Err(_) if !data.starts_with(['{', '<']) => return Read::Nothing,
+        Err(error) => return Read::Broken(format!("an event is not JSON-RPC: {error}")),
     };
     if outline.method.is_some() {
-        return Some(event);
+        return Read::Others(vec![Sse::default().data(data)]);
     }
-    let own = match &outline.id {
-        None | Some(Value::Null) => outline.error.is_some(),
-        Some(found) => RequestId::deserialize(found).is_ok_and(|found| found == *id),
-    };
-    if own && outline.error.is_none() {
-        if let Some(shared) = shared {
-            keep(shared, id, data.as_bytes());
-        }
-        return Some(event);
+    if outline.error.is_none() && !outline.result.0 {
+        return Read::Broken("an event holds neither a result nor an error".to_owned());
     }
-    if outline.error.is_none() {
+    let named = outline.id.filter(|id| !id.is_null());
+    let own = named.is_none_or(|found| {
+        RequestId::deserialize(&found).is_ok_and(|found| plain_id(&found) == asked.id)
+    });
+    // What is refused with another id is refused on this stream: it means this request.
+    if !own && outline.error.is_none() {
         tracing::debug!("dropped an answer to another request on this stream");
-        // What it tells about the stream stays.
-        event.data = None;
-        return (event.id.is_some() || event.retry.is_some()).then_some(event);
+        return Read::Nothing;
     }
-    if let Ok(mut message) = serde_json::from_str::<Value>(data)
-        && repair(&mut message, id, false)
-    {
-        event.data = Some(message.to_string());
+    match messages(data.as_bytes(), asked, shared) {
+        Ok(messages) => Read::Answer(to_events(&messages), outline.error.is_none()),
+        Err(cause) => Read::Broken(cause),
     }
-    Some(event)
+}
+
+fn read_batch(data: &str, asked: &Asked, shared: Option<&Shared>) -> Read {
+    match messages(data.as_bytes(), asked, shared) {
+        Ok(messages) => {
+            let result = messages.iter().any(is_result);
+            Read::Answer(to_events(&messages), result)
+        }
+        // Not even JSON: a log line, say.
+        Err(_) if serde_json::from_str::<IgnoredAny>(data).is_err() => Read::Nothing,
+        Err(cause) => Read::Broken(cause),
+    }
+}
+
+pub(crate) fn is_result(message: &ServerJsonRpcMessage) -> bool {
+    matches!(message, ServerJsonRpcMessage::Response(_))
+}
+
+fn to_events(messages: &[ServerJsonRpcMessage]) -> Vec<Sse> {
+    let texts = messages
+        .iter()
+        .filter_map(|message| serde_json::to_string(message).ok());
+    texts.map(|data| Sse::default().data(data)).collect()
 }
 
 /// Gives an answer the id of its request, and an error the members that rmcp insists on. With
@@ -217,7 +281,11 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
         return None;
     }
-    let asked = Asked { id, call: false };
+    let asked = Asked {
+        id,
+        call: false,
+        awaited: true,
+    };
     if let Ok(mut messages) = messages(&refused.body, &asked, None)
         && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
     {
@@ -225,6 +293,12 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     }
     let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
     Some(ServerJsonRpcMessage::error(error, Some(asked.id)))
+}
+
+/// The same for a server that accepted it and sent no answer.
+pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData::invalid_request(why.text.clone(), None);
+    ServerJsonRpcMessage::error(error, Some(id))
 }
 
 #[cfg(test)]
@@ -235,6 +309,7 @@ mod tests {
         Asked {
             id: RequestId::Number(number),
             call: false,
+            awaited: true,
         }
     }
 
@@ -281,24 +356,54 @@ mod tests {
     }
 
     #[test]
-    fn events_with_errors_are_repaired_and_others_left_alone() {
-        let id = asked(3);
-        let event = |data: &str| Sse::default().data(data);
-        let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#;
-        let repaired = own_event(event(error), &id, None).unwrap();
-        let message: Value = serde_json::from_str(repaired.data.as_deref().unwrap()).unwrap();
-        assert_eq!(message["id"], 3);
+    fn an_error_on_the_stream_is_the_answer_whatever_its_id() {
+        for id in ["null", "99", "\"server-error\"", "3"] {
+            let error =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"m"}}}}"#);
+            let read = read_event(&Sse::default().data(error), &asked(3), None);
+            let Read::Answer(events, false) = read else {
+                panic!("{id}: {read:?}")
+            };
+            let data = events[0].data.as_deref().unwrap();
+            let message: Value = serde_json::from_str(data).unwrap();
+            assert_eq!(message["id"], 3);
+        }
+    }
+
+    #[test]
+    fn results_messages_and_noise_are_told_apart() {
+        let read = |data: &str| read_event(&Sse::default().data(data), &asked(3), None);
         for text in [
             r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#,
-            r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#,
-            "not json",
+            r#"{"jsonrpc":"2.0","id":"3","result":{}}"#,
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+            "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}",
+            r#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
         ] {
-            let same = own_event(event(text), &id, None).unwrap();
-            assert_eq!(same.data.as_deref(), Some(text));
+            assert!(matches!(read(text), Read::Answer(_, true)), "{text}");
         }
+        let request = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+        assert!(matches!(read(request), Read::Others(_)));
         let foreign = r#"{"jsonrpc":"2.0","id":4,"result":{}}"#;
-        assert!(own_event(event(foreign), &id, None).is_none());
-        let kept = own_event(event(foreign).id("e1"), &id, None).unwrap();
-        assert_eq!((kept.data, kept.id.as_deref()), (None, Some("e1")));
+        for text in [foreign, "", "keep-alive", "[INFO] working"] {
+            assert!(matches!(read(text), Read::Nothing), "{text}");
+        }
+        let control = Sse::default().event("ping").data("{");
+        assert!(matches!(
+            read_event(&control, &asked(3), None),
+            Read::Nothing
+        ));
+        for text in [r#"{"jsonrpc":"2.0","id":3,"resu"#, "{}", "<html>", "[7]"] {
+            assert!(matches!(read(text), Read::Broken(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_our_own_id_answers_for_a_body_of_another_type() {
+        assert!(answers(br#"{"id":7,"result":{}}"#, &asked(7)));
+        assert!(answers(br#"{"id":"7","error":{}}"#, &asked(7)));
+        for other in [r#"{"id":8,"result":{}}"#, r#"{"id":7}"#, "7", "<html>"] {
+            assert!(!answers(other.as_bytes(), &asked(7)), "{other}");
+        }
     }
 }

@@ -8,7 +8,9 @@ use futures_util::stream::{self, BoxStream};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
+use super::decode::{self, Chunks};
 use super::event_reader;
+use crate::link::TransportKind;
 use crate::peer::Shared;
 
 /// The largest answer that we read as one body.
@@ -20,92 +22,134 @@ pub(crate) const MAX_EVENT: usize = 16 << 20;
 /// The body of a refusal: enough for its message.
 pub(crate) const MAX_REFUSAL: usize = 256 << 10;
 
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the stream broke: {0}")]
     Broken(String),
-    #[error("nothing was heard for {} s", .0.as_secs_f64())]
+    #[error("not a byte came for {} s", .0.as_secs_f64())]
     Silent(Duration),
     #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT >> 20)]
     TooLarge,
+    #[error("the answer is larger than {} MiB", MAX_BODY >> 20)]
+    BodyTooLarge,
+    #[error("the answer is compressed in a way that cannot be read ({0}); it was not asked for")]
+    UnknownCoding(String),
+}
+
+/// Without the byte order mark that some servers put in front of JSON.
+pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BOM).unwrap_or(text)
 }
 
 /// The whole body, or why not.
-pub(crate) async fn bounded_body(
-    response: reqwest::Response,
-    shared: &Shared,
-) -> Result<Vec<u8>, String> {
+pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>, BodyError> {
     if response.content_length().unwrap_or(0) > MAX_BODY as u64 {
-        return Err(format!("the answer is larger than {} MiB", MAX_BODY >> 20));
+        return Err(BodyError::BodyTooLarge);
     }
+    let mut chunks = decode::chunks(response)?;
     let mut body = Vec::new();
-    let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| chain(&error))?;
-        shared.hear();
+        let chunk = chunk?;
         if body.len() + chunk.len() > MAX_BODY {
-            return Err(format!("the answer is larger than {} MiB", MAX_BODY >> 20));
+            return Err(BodyError::BodyTooLarge);
         }
         body.extend_from_slice(&chunk);
+    }
+    if body.starts_with(BOM) {
+        body.drain(..BOM.len());
     }
     Ok(body)
 }
 
-/// As much of a refusal's body as its message needs. A body that breaks off is as good as its
-/// beginning.
-pub(crate) async fn refusal_body(response: reqwest::Response, shared: &Shared) -> Vec<u8> {
+/// How long the rest of an answer is read whose status has decided already.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// Reads what nobody needs, so that the connection can be used again.
+pub(crate) async fn discard(response: reqwest::Response) {
+    // Whoever does not send the rest in time keeps the connection for themselves.
+    let _ = tokio::time::timeout(REST_TIME, bounded_body(response)).await;
+}
+
+/// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
+/// as its beginning.
+pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let mut chunks = response.bytes_stream();
-    while let Some(Ok(chunk)) = chunks.next().await {
-        shared.hear();
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_REFUSAL {
-            body.truncate(MAX_REFUSAL);
-            break;
+    let Ok(mut chunks) = decode::chunks(response) else {
+        return body;
+    };
+    let reading = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_REFUSAL {
+                body.truncate(MAX_REFUSAL);
+                break;
+            }
         }
+    };
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    if body.starts_with(BOM) {
+        body.drain(..BOM.len());
     }
     body
 }
 
-/// The events of a stream; one that is too large ends it with an error.
-pub(crate) fn events(
-    response: reqwest::Response,
-    shared: &Arc<Shared>,
-) -> BoxStream<'static, Result<Sse, SseError>> {
-    let shared = Arc::clone(shared);
-    let chunks = response.bytes_stream().map(move |chunk| {
-        shared.hear();
-        chunk.map_err(|error| BodyError::Broken(chain(&error)))
-    });
+/// The events in a body that was read whole.
+pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseError>> {
+    // What ends without an empty line would be dropped as cut.
+    let chunks = stream::iter([Ok(body), Ok(b"\n\n".to_vec())]);
     event_reader::read(chunks.boxed())
 }
 
-/// The events of a listening stream, which ends when not even a comment comes for the time that
-/// `sse_idle_timeout` allows.
+/// The events of an answer; one that is too large ends them with an error.
+pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    event_reader::read(chunks(response))
+}
+
+/// The events of a stream that stays open. It ends when not even a comment comes for the time
+/// that [`Manners::silence`](crate::peer::Manners) allows. Its bytes are a sign of life of the
+/// link where all answers come on it (HTTP+SSE), and only there.
 pub(crate) fn watched_events(
     response: reqwest::Response,
     shared: &Arc<Shared>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let Some(silence) = shared.manners().silence else {
-        return events(response, shared);
-    };
+    let silence = shared.manners().silence;
+    let carries_answers = shared.kind() == TransportKind::Sse;
     let shared = Arc::clone(shared);
-    let chunks = response.bytes_stream().boxed();
-    let chunks = stream::unfold(Some(chunks), move |chunks| {
+    let chunks = stream::unfold(Some(chunks(response)), move |chunks| {
         let shared = Arc::clone(&shared);
         async move {
             let mut chunks = chunks?;
-            match tokio::time::timeout(silence, chunks.next()).await {
-                Ok(chunk) => {
-                    shared.hear();
-                    let chunk = chunk?.map_err(|error| BodyError::Broken(chain(&error)));
-                    Some((chunk, Some(chunks)))
-                }
-                Err(_) => Some((Err(BodyError::Silent(silence)), None)),
+            let next = match silence {
+                Some(silence) => match tokio::time::timeout(silence, chunks.next()).await {
+                    Ok(next) => next?,
+                    Err(_) => return Some((Err(BodyError::Silent(silence)), None)),
+                },
+                None => chunks.next().await?,
+            };
+            if carries_answers && next.is_ok() {
+                shared.hear();
             }
+            Some((next, Some(chunks)))
         }
     });
     event_reader::read(chunks.boxed())
+}
+
+/// Why a stream ended, where its body is to blame.
+pub(crate) fn body_error(error: &SseError) -> Option<&BodyError> {
+    match error {
+        SseError::Body(error) => error.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn chunks(response: reqwest::Response) -> Chunks {
+    match decode::chunks(response) {
+        Ok(chunks) => chunks,
+        Err(error) => stream::iter([Err(error)]).boxed(),
+    }
 }
 
 /// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.

@@ -12,11 +12,14 @@ use super::body::{chain, refusal_body};
 use super::{Kind, SESSION_ID, header};
 use crate::classify::{self, Break, HttpFacts, Phase};
 use crate::connect::{HttpTarget, TokenAnswer};
-use crate::failure::{FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::link::TransportKind;
 use crate::peer::Shared;
 
 const MAX_REDIRECTS: usize = 5;
+
+/// How often a refused token is renewed for one request that is repeated from here.
+const MAX_RENEWALS: usize = 2;
 
 /// A refused request: what it means, and what the server said.
 pub(crate) struct Refused {
@@ -79,7 +82,7 @@ impl Exchange {
     }
 
     /// Sends and gives back a successful response. A refused token is renewed; then what is not
-    /// an operation goes once more from here, and an operation is reported as `AuthExpired`.
+    /// an operation goes again from here, and an operation is reported as `AuthExpired`.
     pub(crate) async fn send(&self, request: Outgoing<'_>) -> Result<reqwest::Response, Refused> {
         let mut headers = request.headers;
         if let Some(value) = request
@@ -89,7 +92,7 @@ impl Exchange {
             headers.insert(HeaderName::from_static(SESSION_ID), value);
         }
         let request = Outgoing { headers, ..request };
-        let mut renewed = false;
+        let mut renewals = 0;
         loop {
             let token = self.token().await;
             let attempt = self.attempt(&request, token.as_ref()).await?;
@@ -104,19 +107,19 @@ impl Exchange {
                 return Err(refused);
             }
             let Some(tokens) = &self.target.tokens else {
-                // A fixed header does not renew itself.
-                if refused.failure.class == FailureClass::AuthExpired {
-                    refused.failure.class = FailureClass::NeedsAuth;
-                }
+                self.refused_without_tokens(&mut refused.failure, request.kind);
                 return Err(refused);
             };
+            if renewals >= MAX_RENEWALS {
+                return Err(refused);
+            }
             match tokens.rejected(token, challenge).await {
                 Ok(TokenAnswer::Unchanged) => return Err(refused),
-                Ok(TokenAnswer::Fresh) if renewed || request.kind == Kind::Operation => {
+                Ok(TokenAnswer::Fresh) if request.kind == Kind::Operation => {
                     refused.failure.class = FailureClass::AuthExpired;
                     return Err(refused);
                 }
-                Ok(TokenAnswer::Fresh) => renewed = true,
+                Ok(TokenAnswer::Fresh) => renewals += 1,
                 Err(failure) => {
                     let status = refused.failure.http_status;
                     refused.failure = failure;
@@ -124,6 +127,26 @@ impl Exchange {
                     return Err(refused);
                 }
             }
+        }
+    }
+
+    /// A fixed header does not renew itself, and there is nothing to log in to. On a live link
+    /// the refusal is one like any other: some servers answer so for a session they forgot.
+    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
+        if self.phase(kind) == Phase::Request {
+            failure.class = FailureClass::Rpc;
+            failure.certainty = Certainty::Rejected;
+        } else if failure.class == FailureClass::AuthExpired {
+            failure.class = FailureClass::NeedsAuth;
+        }
+    }
+
+    fn phase(&self, kind: Kind) -> Phase {
+        match kind {
+            Kind::Listen => Phase::Listen,
+            // The link may be in use by then.
+            Kind::Greeting => Phase::Connect,
+            _ => self.shared.situation(false).phase,
         }
     }
 
@@ -157,20 +180,20 @@ impl Exchange {
                     .body(body.clone());
             }
             let response = sending.send().await.map_err(|error| self.broken(&error))?;
-            self.shared.hear();
             if response.status().is_success() {
                 return Ok(Attempt::Answer(response));
             }
             if response.status().is_redirection() {
-                url = self.redirect(&url, &response)?;
+                url = self.redirect(&url, &response, request.kind)?;
                 continue;
             }
             return Ok(self
                 .refused(response, request.kind, session, token_sent)
                 .await);
         }
+        // Only 307 and 308 are followed, and they say that nothing was done.
         let text = format!("{} redirects without end", self.target.url);
-        Err(self.shared.broke(Break::Permanent, &text).into())
+        Err(self.not_followed(307, request.kind, &text))
     }
 
     async fn refused(
@@ -183,17 +206,12 @@ impl Exchange {
         let status = response.status().as_u16();
         let challenge = header(response.headers(), "www-authenticate");
         let retry_after = header(response.headers(), "retry-after");
-        let body = refusal_body(response, &self.shared).await;
+        let body = refusal_body(response).await;
         let mut told = Vec::new();
         told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
         told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
         let mut link = self.shared.situation(session);
-        match kind {
-            Kind::Listen => link.phase = Phase::Listen,
-            // The link may be in use by then.
-            Kind::Greeting => link.phase = Phase::Connect,
-            _ => {}
-        }
+        link.phase = self.phase(kind);
         let facts = HttpFacts {
             link,
             token_sent,
@@ -230,12 +248,17 @@ impl Exchange {
     }
 
     /// Follows within the origin and with the method kept; elsewhere our headers do not go.
-    fn redirect(&self, from: &Url, response: &reqwest::Response) -> Result<Url, McpFailure> {
+    fn redirect(
+        &self,
+        from: &Url,
+        response: &reqwest::Response,
+        kind: Kind,
+    ) -> Result<Url, Refused> {
         let status = response.status().as_u16();
         let to = header(response.headers(), "location").and_then(|to| from.join(&to).ok());
         let Some(to) = to else {
             let text = format!("HTTP {status} without a usable Location header");
-            return Err(self.shared.broke(Break::Permanent, &text));
+            return Err(self.not_followed(status, kind, &text));
         };
         if to.origin() == from.origin() && matches!(status, 307 | 308) {
             return Ok(to);
@@ -246,7 +269,29 @@ impl Exchange {
             "the server redirects to {shown} (HTTP {status}); if you trust that address, set it \
              as `url`"
         );
-        Err(self.shared.broke(Break::Permanent, &text))
+        Err(self.not_followed(status, kind, &text))
+    }
+
+    /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
+    /// it may be a login page in front of the server that comes and goes: 307 and 308 want the
+    /// request sent elsewhere, so it was not run; after the others it may have been.
+    fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
+        let failure = if self.phase(kind) == Phase::Request {
+            let mut failure = self.shared.broke(Break::AfterSend, text);
+            if matches!(status, 307 | 308) {
+                failure.class = FailureClass::Rpc;
+                failure.certainty = Certainty::Rejected;
+            }
+            failure.http_status = Some(status);
+            failure
+        } else {
+            self.shared.broke(Break::Permanent, text)
+        };
+        Refused {
+            failure,
+            status: Some(status),
+            body: Vec::new(),
+        }
     }
 
     fn broken(&self, error: &reqwest::Error) -> Refused {

@@ -13,7 +13,10 @@ use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 use tokio::sync::watch;
 
-use super::{Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, header, watched_events};
+use super::body::{BodyError, body_error};
+use super::{
+    EVENT_STREAM, Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, content_type, watched_events,
+};
 use crate::classify::Break;
 use crate::failure::FailureClass;
 use crate::link::LinkEvent;
@@ -23,6 +26,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A server that says no (405, 409, 400...) is asked again after this time.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
+
+/// A server may take a stream that broke for an open one and refuse another (409, 400) until it
+/// notices: it is asked again after this time, then after twice as long.
+const OCCUPIED_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Listener {
     pub(crate) exchange: Arc<Exchange>,
@@ -41,6 +48,10 @@ struct State {
     attempt: u32,
     /// A doubt was told; once is enough until something is heard.
     suspected: bool,
+    /// It was open once on this link.
+    was_open: bool,
+    /// Refusals since it was open.
+    refusals: u32,
     wakes: watch::Receiver<u64>,
 }
 
@@ -55,6 +66,8 @@ impl Listener {
             retry: None,
             attempt: 0,
             suspected: false,
+            was_open: false,
+            refusals: 0,
         };
         stream::unfold(state, |mut state| async move {
             let event = state.next().await;
@@ -74,7 +87,7 @@ impl State {
                 next = current.next() => next,
                 // The socket may be dead without a word; a new one is cheap.
                 _ = self.wakes.changed() => {
-                    self.current = None;
+                    self.close();
                     continue;
                 }
             };
@@ -88,25 +101,60 @@ impl State {
                     if let Some(retry) = event.retry {
                         self.retry = Some(Duration::from_millis(retry));
                     }
-                    return event;
+                    return self.answer(event);
                 }
-                Some(Err(error)) => tracing::debug!("listening stream: {error}"),
+                Some(Err(error)) => {
+                    tracing::debug!("listening stream: {error}");
+                    if matches!(body_error(&error), Some(BodyError::Silent(_))) {
+                        // It may be dead without a word; a new one is cheap.
+                        self.close();
+                        continue;
+                    }
+                }
                 None => {}
             }
-            self.current = None;
+            self.close();
             let wait = self.wait();
             tokio::time::sleep(wait).await;
         }
+    }
+
+    fn close(&mut self) {
+        self.current = None;
+        self.listener.exchange.shared.set_stream_open(false);
+    }
+
+    /// An answer that belongs elsewhere but came here is kept as it came.
+    fn answer(&self, mut event: Sse) -> Sse {
+        let shared = &self.listener.exchange.shared;
+        if let Some(data) = &event.data
+            && let Some(notice) = shared.take_from_stream(data.as_bytes())
+            && let Ok(notice) = serde_json::to_string(&notice)
+        {
+            event.data = Some(notice);
+        }
+        event
     }
 
     async fn connect(&mut self) {
         let exchange = Arc::clone(&self.listener.exchange);
         let headers = self.listener.headers.clone();
         let session = self.listener.session.as_deref();
-        let opened = open(&exchange, headers, session, self.last_id.as_deref()).await;
+        let opening = open(&exchange, headers, session, self.last_id.as_deref());
+        let opened = tokio::select! {
+            opened = opening => opened,
+            // A server that does not even begin to answer is asked again.
+            _ = self.wakes.changed() => return,
+            () = silence(exchange.shared.manners().silence) => return,
+        };
+        exchange.shared.set_stream_open(opened.is_ok());
         exchange.shared.listens();
         match opened {
-            Ok(response) => self.current = Some(watched_events(response, &exchange.shared)),
+            Ok(response) => {
+                self.was_open = true;
+                self.refusals = 0;
+                self.current = Some(watched_events(response, &exchange.shared));
+            }
             Err(refused) => {
                 let wait = self.refused(&refused);
                 tracing::debug!(
@@ -124,6 +172,11 @@ impl State {
             Some(404) => {
                 self.suspect("the listening stream got 404: the session may be gone".to_owned());
                 self.wait()
+            }
+            Some(400 | 409) if self.was_open => {
+                let wait = OCCUPIED_WAIT.saturating_mul(1 << self.refusals.min(4));
+                self.refusals += 1;
+                wait.min(REFUSED_WAIT)
             }
             Some(400..=499) => REFUSED_WAIT,
             // Nobody is there. Somebody has to find that out before the next call does.
@@ -155,6 +208,13 @@ impl State {
     }
 }
 
+async fn silence(allowed: Option<Duration>) {
+    match allowed {
+        Some(allowed) => tokio::time::sleep(allowed).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Opens a stream by GET.
 pub(crate) async fn open(
     exchange: &Exchange,
@@ -170,8 +230,8 @@ pub(crate) async fn open(
         ..Outgoing::new(Method::GET, headers, Kind::Listen)
     };
     let response = exchange.send(request).await?;
-    let content_type = header(response.headers(), "content-type").unwrap_or_default();
-    if content_type.starts_with("text/event-stream") {
+    let content_type = content_type(response.headers());
+    if content_type.starts_with(EVENT_STREAM) {
         return Ok(response);
     }
     let failure = exchange.shared.broke(
@@ -228,6 +288,8 @@ mod tests {
             retry: None,
             attempt: 0,
             suspected: false,
+            was_open: false,
+            refusals: 0,
             wakes,
         };
         (state, events)
@@ -254,12 +316,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_respected_for_five_minutes_and_404_is_told_once() {
+    async fn a_refusal_is_respected_and_404_is_told_once() {
         let (mut state, mut events) = state();
         for status in [400, 405, 409] {
             let refusal = refused(&state, Some(status));
             assert_eq!(state.refused(&refusal), REFUSED_WAIT, "{status}");
         }
+        state.was_open = true;
+        let occupied: Vec<u64> = (0..5)
+            .map(|_| {
+                let refusal = refused(&state, Some(409));
+                state.refused(&refusal).as_secs()
+            })
+            .collect();
+        assert_eq!(occupied, [30, 60, 120, 240, 300]);
         for status in [None, Some(500), Some(404), Some(404)] {
             let refusal = refused(&state, status);
             assert!(state.refused(&refusal) < LONGEST_WAIT * 2, "{status:?}");

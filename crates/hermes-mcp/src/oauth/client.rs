@@ -272,9 +272,9 @@ impl Inner {
         challenge: Option<Challenge>,
     ) -> Result<(), OAuthError> {
         let cx = &self.cx;
-        if self.state().is_newborn(&failed, Instant::now()) {
+        if !self.state().may_renew(&failed, Instant::now()) {
             let why = format!(
-                "{} refuses even a token that was renewed just now",
+                "{} refused every token that was renewed within the last minute",
                 cx.server
             );
             let error = cx.needs_login(&why);

@@ -1,5 +1,6 @@
 //! Messages of a server over one stream (stdio, HTTP+SSE), matched with what was asked.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::bytes::Regex;
@@ -12,13 +13,19 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::Shared;
+use crate::classify::Break;
 use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::http::without_bom;
+use crate::link::LinkEvent;
 
 /// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
 pub(crate) struct Inbox {
     shared: Arc<Shared>,
     /// Requests without an answer, oldest first.
     waiting: Mutex<Vec<Waiting>>,
+    /// The highest id that was sent. An answer to a lower one that nobody waits for is late or
+    /// comes twice; one to a higher id answers something that was never asked.
+    last_id: AtomicI64,
 }
 
 struct Waiting {
@@ -34,6 +41,7 @@ impl Inbox {
         Arc::new(Self {
             shared: Arc::clone(shared),
             waiting: Mutex::default(),
+            last_id: AtomicI64::new(i64::MIN),
         })
     }
 
@@ -41,11 +49,16 @@ impl Inbox {
     pub(crate) fn sending(&self, message: &ClientJsonRpcMessage) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
-            ClientJsonRpcMessage::Request(request) => waiting.push(Waiting {
-                id: request.id.clone(),
-                call: is_call(&request.request),
-                end: None,
-            }),
+            ClientJsonRpcMessage::Request(request) => {
+                if let RequestId::Number(number) = request.id {
+                    self.last_id.fetch_max(number, Ordering::Relaxed);
+                }
+                waiting.push(Waiting {
+                    id: request.id.clone(),
+                    call: is_call(&request.request),
+                    end: None,
+                });
+            }
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) =
                     &notification.notification
@@ -56,6 +69,12 @@ impl Inbox {
             }
             _ => {}
         }
+    }
+
+    /// The request could not be sent: no answer is expected.
+    pub(crate) fn not_sent(&self, id: &RequestId) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|one| one.id != *id);
     }
 
     /// The request was written whole; its line ended at this byte.
@@ -75,32 +94,118 @@ impl Inbox {
         unread.map(|one| one.id.clone()).collect()
     }
 
-    /// The messages in `text`; `None` if it is not JSON.
+    /// The messages in `text`; `None` if it is something else than a message, a log line say.
     pub(crate) fn read(&self, text: &[u8]) -> Option<Vec<ServerJsonRpcMessage>> {
+        let text = without_bom(text);
         if let Some(message) = self.answer_of_call(text) {
             return Some(vec![message]);
         }
         let messages = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
             Ok(message) if !is_lost(&message) => {
+                if let Some(stray) = self.stray(&message) {
+                    return Some(self.unreadable(&stray));
+                }
                 if let ServerJsonRpcMessage::Response(response) = &message {
                     keep(&self.shared, &response.id, text);
                 }
                 vec![message]
             }
-            _ => {
-                let parts = match serde_json::from_slice::<Value>(text).ok()? {
-                    Value::Array(parts) => parts,
-                    single => vec![single],
-                };
-                let odd = parts.into_iter().filter_map(|part| self.odd(part));
-                odd.collect()
-            }
+            _ => match serde_json::from_slice::<Value>(text) {
+                Ok(Value::Array(parts)) => self.odd_ones(parts),
+                Ok(single) => self.odd_ones(vec![single]),
+                Err(error) if is_message_like(text) => {
+                    self.unreadable(&format!("the server sent broken JSON ({error})"))
+                }
+                Err(_) => return None,
+            },
         };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in messages.iter().filter_map(answered) {
-            waiting.retain(|one| one.id != *id);
+        for id in messages.iter().filter_map(answered).map(plain_id) {
+            waiting.retain(|one| one.id != id);
         }
         Some(messages)
+    }
+
+    fn odd_ones(&self, parts: Vec<Value>) -> Vec<ServerJsonRpcMessage> {
+        let mut messages = Vec::new();
+        for part in parts {
+            let answers = part.get("method").is_none() && part.get("result").is_some();
+            let id = part.get("id").cloned();
+            match self.odd(part) {
+                Some(message) if self.stray(&message).is_none() => messages.push(message),
+                _ if answers => {
+                    let id = id.unwrap_or_default();
+                    messages.extend(self.unreadable(&format!(
+                        "the server answered something that was not asked (id {id})"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        messages
+    }
+
+    /// An event that is no JSON. Nobody logs to an event stream: what begins like a message or a
+    /// page came instead of an answer. Other words keep the stream open and are ignored.
+    pub(crate) fn not_json(&self, text: &str) -> Vec<ServerJsonRpcMessage> {
+        if !text.trim_start().starts_with(['{', '[', '<']) {
+            return Vec::new();
+        }
+        let start: String = text.chars().take(200).collect();
+        self.unreadable(&format!("the server sent something else than MCP: {start}"))
+    }
+
+    /// The answer to the request `id`, where a server gives it in reply to the POST instead of on
+    /// the stream. Other replies mean nothing.
+    pub(crate) fn read_reply(&self, body: &[u8], id: &RequestId) -> Vec<ServerJsonRpcMessage> {
+        #[derive(Deserialize)]
+        struct Reply {
+            #[serde(default)]
+            id: Option<RequestId>,
+            #[serde(default)]
+            error: Option<IgnoredAny>,
+            #[serde(default)]
+            result: Option<IgnoredAny>,
+        }
+        let Ok(reply) = serde_json::from_slice::<Reply>(body) else {
+            return Vec::new();
+        };
+        let own = reply.id.is_some_and(|found| plain_id(&found) == *id);
+        if !own || (reply.error.is_none() && reply.result.is_none()) {
+            return Vec::new();
+        }
+        self.read(body).unwrap_or_default()
+    }
+
+    /// Whether a message answers what was never asked, in words.
+    fn stray(&self, message: &ServerJsonRpcMessage) -> Option<String> {
+        let ServerJsonRpcMessage::Response(response) = message else {
+            return None;
+        };
+        let known = match plain_id(&response.id) {
+            RequestId::Number(number) => number <= self.last_id.load(Ordering::Relaxed),
+            RequestId::String(_) => false,
+        };
+        let id = &response.id;
+        (!known).then(|| format!("the server answered something that was not asked (id {id})"))
+    }
+
+    /// An answer that nobody can read or match. The one request that waits is the one it was for;
+    /// of several, nobody knows which, but the link is to be examined.
+    fn unreadable(&self, why: &str) -> Vec<ServerJsonRpcMessage> {
+        tracing::debug!(server = self.shared.server(), "{why}");
+        let Some(id) = self.only_waiting() else {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if !waiting.is_empty() {
+                self.shared.tell(LinkEvent::Suspect(why.to_owned()));
+            }
+            return Vec::new();
+        };
+        self.not_sent(&id);
+        let failure = self.shared.broke(Break::AfterSend, why);
+        let error = ErrorData::internal_error(failure.text.clone(), None);
+        self.shared.fault(id.clone(), failure);
+        vec![ServerJsonRpcMessage::error(error, Some(id))]
     }
 
     /// The usual case: the result of a tool, which is kept as it came and read only once.
@@ -217,15 +322,33 @@ pub(crate) fn keep(shared: &Shared, id: &RequestId, message: &[u8]) {
         result: Value,
     }
     if let Ok(answer) = serde_json::from_slice::<Answer>(message) {
-        shared.keep_result(plain(id), answer.result);
+        shared.keep_result(plain_id(id), answer.result);
     }
 }
 
 /// Some servers answer 7 with "7".
-fn plain(id: &RequestId) -> RequestId {
+pub(crate) fn plain_id(id: &RequestId) -> RequestId {
     match id {
         RequestId::String(text) => text.parse().map_or_else(|_| id.clone(), RequestId::Number),
         RequestId::Number(_) => id.clone(),
+    }
+}
+
+/// Whether a line that is no JSON was meant as a message. Servers print log lines to the same
+/// pipe: many of them with `[INFO]` in front, and some whole objects, over several lines (`{`) or
+/// as their language writes them (`{ a: 1 }`, `{'a': 1}`).
+fn is_message_like(text: &[u8]) -> bool {
+    match text.trim_ascii() {
+        [b'{', rest @ ..] => match (rest.first(), rest.trim_ascii_start().first()) {
+            (_, Some(b'"')) => true,
+            (Some(first), _) => !first.is_ascii_whitespace() && *first != b'\'',
+            (None, _) => false,
+        },
+        [b'[', rest @ ..] => {
+            let rest = rest.trim_ascii_start();
+            rest.starts_with(b"{") && is_message_like(rest)
+        }
+        _ => false,
     }
 }
 
@@ -261,6 +384,30 @@ fn id_in(head: &[u8], tail: &[u8], waiting: &[Waiting]) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn broken_messages_are_told_from_log_lines() {
+        for broken in [
+            r#"{"jsonrpc":"2.0","id":1,"resu"#,
+            r#"{ "half":"#,
+            "{nonsense",
+            r#"[{"jsonrpc":"#,
+        ] {
+            assert!(is_message_like(broken.as_bytes()), "{broken}");
+        }
+        for log in [
+            "",
+            "hello",
+            "[INFO] {ready}",
+            "[1, 2",
+            "{",
+            "{ a: 1 }",
+            "{'a': 1}",
+            "  }",
+        ] {
+            assert!(!is_message_like(log.as_bytes()), "{log}");
+        }
+    }
 
     #[test]
     fn the_id_of_a_cut_message_is_found_at_either_end() {

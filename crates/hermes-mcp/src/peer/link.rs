@@ -1,6 +1,7 @@
 //! A live connection over rmcp.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
@@ -22,6 +23,9 @@ use crate::http::Fault;
 use crate::link::{Call, Era, Link, LinkFacts, TransportKind};
 use crate::op::{Op, OpOutput};
 use crate::stdio::Child;
+
+/// How often a list that is refused right after the handshake is asked for again.
+const ASK_AGAIN: usize = 3;
 
 /// How often a server may come back with questions before its answer.
 const MAX_ROUNDS: usize = 10;
@@ -61,22 +65,60 @@ impl RmcpLink {
         Self { parts }
     }
 
-    /// The request, with an eye on a greeting that is still under way: the server may have seen the
-    /// request first, and is then asked for its tools once more.
+    /// The request, with an eye on the handshake: what is asked right after it may reach another
+    /// process of the server, one that does not know the session, or reach the server before the
+    /// greeting does. Lists are then asked for again, at once.
     async fn first(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
-        let greeting = &self.parts.shared.greeting;
-        if *op != Op::ListTools || !greeting.is_under_way() {
+        let proven = &self.parts.shared.proven;
+        if proven.load(Ordering::Relaxed) {
             return self.run(op, call).await;
         }
-        let outcome = tokio::select! {
-            biased;
-            why = greeting.refused() => return Err(why),
-            outcome = self.run(op, call) => outcome,
-        };
-        greeting.taken().await?;
-        match outcome {
+        let mut outcome = self.run(op, call).await;
+        for _ in 0..ASK_AGAIN {
+            match &outcome {
+                Err(why) if is_list(op) && is_refused(why) => {
+                    outcome = self.run(op, call).await;
+                }
+                _ => break,
+            }
+        }
+        if *op == Op::ListTools {
+            outcome = self.greeted(op, call, outcome).await;
+        }
+        if outcome.is_ok() {
+            proven.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// What the greeting met, seen together with the first list: a server that gives it needs no
+    /// greeting, one that does not and refused the greeting is not connected.
+    async fn greeted(
+        &self,
+        op: &Op,
+        call: &Call,
+        outcome: Result<OpOutput, McpFailure>,
+    ) -> Result<OpOutput, McpFailure> {
+        let shared = &self.parts.shared;
+        if shared.greeting.is_over() {
+            return outcome;
+        }
+        let taken = shared.greeting.taken().await;
+        let outcome = match outcome {
             Err(_) => self.run(op, call).await,
             outcome => outcome,
+        };
+        match (outcome, taken) {
+            (Err(_), Err(why)) => {
+                shared.die(why.clone());
+                Err(why)
+            }
+            (Ok(output), Err(why)) => {
+                tracing::debug!(server = shared.server(), "works without a greeting: {why}");
+                shared.greeting.forgive();
+                Ok(output)
+            }
+            (outcome, Ok(())) => outcome,
         }
     }
 
@@ -257,6 +299,26 @@ async fn deadline(shared: &Shared, mut at: Instant) {
         }
         tokio::time::sleep(PERSON).await;
     }
+}
+
+fn is_list(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::ListTools | Op::ListResources | Op::ListResourceTemplates | Op::ListPrompts
+    )
+}
+
+/// Whether the server refused the request as such. Throttling and missing logins do not get better
+/// by asking again, and an unknown method stays unknown.
+fn is_refused(why: &McpFailure) -> bool {
+    let status = why.http_status.unwrap_or_default();
+    (400..500).contains(&status)
+        && status != 429
+        && why.rpc_code != Some(classify::METHOD_NOT_FOUND)
+        && !matches!(
+            why.class,
+            FailureClass::NeedsAuth | FailureClass::ScopeNeeded
+        )
 }
 
 /// Who made this call, and its place in the queue.

@@ -201,16 +201,24 @@ impl Transport<RoleClient> for StdioTransport {
         let inbox = Arc::clone(&self.inbox);
         async move {
             // A line that was not written whole was not read as a message.
-            let line = line.map_err(|error| unsent(&shared, &error.to_string()))?;
+            let line = line.map_err(|error| {
+                if let Some(id) = &id {
+                    inbox.not_sent(id);
+                }
+                unsent(&shared, &error.to_string())
+            })?;
             let cause = match line.written().await {
                 Ok(end) => {
-                    if let Some(id) = id {
-                        inbox.sent(&id, end);
+                    if let Some(id) = &id {
+                        inbox.sent(id, end);
                     }
                     return Ok(());
                 }
                 Err(cause) => cause,
             };
+            if let Some(id) = &id {
+                inbox.not_sent(id);
+            }
             // The end of the process says more than that of the pipe.
             let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
             let cause = died.map_or(cause, |died| died.text);

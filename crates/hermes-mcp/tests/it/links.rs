@@ -1,9 +1,12 @@
 //! Links alone, without the actor: what each transport promises.
 
+mod answers;
 mod children;
+mod handshake;
 mod http;
 mod questions;
 mod servers;
+mod streams;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -18,10 +18,13 @@ pub(crate) struct Asked {
 
 /// What is sent back: status line and head after "HTTP/1.1 ", body, and whether the connection
 /// stays open in silence.
+#[derive(Clone)]
 pub(crate) struct Say {
     pub(crate) head: String,
-    pub(crate) body: String,
+    pub(crate) body: Vec<u8>,
     pub(crate) silent: bool,
+    /// Bytes that the head promises and that never come.
+    pub(crate) missing: usize,
 }
 
 impl Say {
@@ -32,16 +35,26 @@ impl Say {
     pub(crate) fn typed(content_type: &str, body: &str) -> Self {
         Self {
             head: format!("200 OK\r\ncontent-type: {content_type}"),
-            body: body.to_owned(),
+            body: body.into(),
             silent: false,
+            missing: 0,
+        }
+    }
+
+    /// With these bytes and another status line and head.
+    pub(crate) fn bytes(head: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            body: body.into(),
+            ..Self::status(head)
         }
     }
 
     pub(crate) fn status(status: &str) -> Self {
         Self {
             head: status.to_owned(),
-            body: String::new(),
+            body: Vec::new(),
             silent: false,
+            missing: 0,
         }
     }
 
@@ -49,8 +62,9 @@ impl Say {
     pub(crate) fn silence() -> Self {
         Self {
             head: "200 OK\r\ncontent-type: text/event-stream".to_owned(),
-            body: ": hello\n\n".to_owned(),
+            body: b": hello\n\n".to_vec(),
             silent: true,
+            missing: 0,
         }
     }
 }
@@ -98,13 +112,15 @@ async fn serve(
     let length = if said.silent {
         String::new()
     } else {
-        format!("content-length: {}\r\n", said.body.len())
+        let length = said.body.len() + said.missing;
+        format!("content-length: {length}\r\n")
     };
-    let text = format!(
-        "HTTP/1.1 {}\r\n{length}connection: close\r\n\r\n{}",
-        said.head, said.body
+    let head = format!(
+        "HTTP/1.1 {}\r\n{length}connection: close\r\n\r\n",
+        said.head
     );
-    let _ = stream.write_all(text.as_bytes()).await;
+    let bytes = [head.as_bytes(), &said.body].concat();
+    let _ = stream.write_all(&bytes).await;
     if said.silent {
         // Until the other side leaves.
         let _ = stream.read(&mut [0; 1]).await;

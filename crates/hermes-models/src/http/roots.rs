@@ -5,10 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::pinned::Fields;
 
 type Verifier = Arc<dyn ServerCertVerifier>;
 
@@ -19,7 +24,16 @@ static SYSTEM: OnceLock<Result<Verifier, Error>> = OnceLock::new();
 pub(super) struct LazyRoots {
     provider: Arc<CryptoProvider>,
     source: Source,
-    loaded: OnceLock<Result<Verifier, Error>>,
+    loaded: OnceLock<Result<Loaded, Error>>,
+}
+
+/// What a file of trusted certificates holds.
+#[derive(Debug)]
+struct Loaded {
+    /// `None`: none of them can vouch for others.
+    roots: Option<Verifier>,
+    /// All of them. A server that shows one of these is the server that was meant.
+    pinned: Vec<CertificateDer<'static>>,
 }
 
 #[derive(Debug)]
@@ -47,13 +61,19 @@ impl LazyRoots {
         }
     }
 
-    fn verifier(&self) -> Result<Option<&Verifier>, Error> {
-        let loaded = match &self.source {
-            Source::AcceptAny => return Ok(None),
-            Source::System => SYSTEM.get_or_init(|| system(&self.provider)),
-            Source::File(path) => self.loaded.get_or_init(|| from_file(path, &self.provider)),
-        };
-        loaded.as_ref().map(Some).map_err(Clone::clone)
+    fn loaded(&self, path: &Path) -> Result<&Loaded, Error> {
+        let loaded = self.loaded.get_or_init(|| from_file(path, &self.provider));
+        loaded.as_ref().map_err(Clone::clone)
+    }
+
+    /// Whether a server is trusted because its very certificate is in the file.
+    fn is_pinned(&self, certificate: &CertificateDer<'_>) -> bool {
+        match &self.source {
+            Source::File(path) => self
+                .loaded(path)
+                .is_ok_and(|loaded| loaded.pinned.iter().any(|one| one == certificate)),
+            Source::System | Source::AcceptAny => false,
+        }
     }
 }
 
@@ -62,26 +82,37 @@ fn system(provider: &Arc<CryptoProvider>) -> Result<Verifier, Error> {
     Ok(Arc::new(verifier))
 }
 
-fn from_file(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Verifier, Error> {
+fn from_file(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Loaded, Error> {
     let unusable = |why: String| Error::General(format!("CA file {}: {why}", path.display()));
     let mut store = RootCertStore::empty();
+    let mut pinned = Vec::new();
     let certificates =
         CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        pinned.push(certificate.clone());
         // Bundles of distributions hold a few certificates that webpki cannot read.
         if let Err(error) = store.add(certificate) {
             tracing::debug!(path = %path.display(), %error, "a certificate of the CA file is skipped");
         }
     }
-    if store.is_empty() {
+    if pinned.is_empty() {
         return Err(unusable("no usable certificate in it".to_owned()));
+    }
+    if store.is_empty() {
+        return Ok(Loaded {
+            roots: None,
+            pinned,
+        });
     }
     let verifier =
         WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
             .build()
             .map_err(|error| unusable(error.to_string()))?;
-    Ok(verifier)
+    Ok(Loaded {
+        roots: Some(verifier),
+        pinned,
+    })
 }
 
 impl ServerCertVerifier for LazyRoots {
@@ -93,11 +124,27 @@ impl ServerCertVerifier for LazyRoots {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.verifier()? {
-            Some(inner) => {
-                inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        let roots = match &self.source {
+            Source::AcceptAny => return Ok(ServerCertVerified::assertion()),
+            Source::System => {
+                let system = SYSTEM.get_or_init(|| system(&self.provider));
+                Some(system.as_ref().map_err(Clone::clone)?)
             }
-            None => Ok(ServerCertVerified::assertion()),
+            Source::File(path) => self.loaded(path)?.roots.as_ref(),
+        };
+        let checked = roots.map_or_else(
+            || Err(CertificateError::UnknownIssuer.into()),
+            |roots| {
+                roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            },
+        );
+        match checked {
+            // The name in it does not matter: nobody else has its key.
+            Err(_) if self.is_pinned(end_entity) => {
+                Fields::read(end_entity)?.check_dates(now.as_secs())?;
+                Ok(ServerCertVerified::assertion())
+            }
+            checked => checked,
         }
     }
 
@@ -108,7 +155,14 @@ impl ServerCertVerifier for LazyRoots {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, dss, algorithms)
+        match verify_tls12_signature(message, cert, dss, algorithms) {
+            // webpki does not read a certificate of the first version, not even for its key.
+            Err(Error::InvalidCertificate(_)) if self.is_pinned(cert) => {
+                Fields::read(cert)?.check_signature(message, dss, algorithms)?;
+                Ok(HandshakeSignatureValid::assertion())
+            }
+            checked => checked,
+        }
     }
 
     fn verify_tls13_signature(
@@ -118,7 +172,13 @@ impl ServerCertVerifier for LazyRoots {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
+        match verify_tls13_signature(message, cert, dss, algorithms) {
+            Err(Error::InvalidCertificate(_)) if self.is_pinned(cert) => {
+                let key = SubjectPublicKeyInfoDer::from(Fields::read(cert)?.spki);
+                verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
+            }
+            checked => checked,
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -139,7 +199,7 @@ mod tests {
         file.write_all(b"no certificate here\n").unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = LazyRoots::new(provider, Some(file.path().to_owned()), false);
-        let error = roots.verifier().unwrap_err().to_string();
+        let error = roots.loaded(file.path()).unwrap_err().to_string();
         assert!(error.contains("no usable certificate"), "{error}");
         assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
     }

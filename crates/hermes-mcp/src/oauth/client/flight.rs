@@ -18,8 +18,10 @@ use crate::oauth::renew::{Renewal, Unsaved, renew};
 use crate::oauth::store::Stamp;
 use crate::oauth::tokens::Tokens;
 
-/// A token refused this soon after it was fetched will not get better by fetching another.
-const NEWBORN: Duration = Duration::from_mins(1);
+/// So many tokens may be refused and renewed within the time below. A server may forget a token
+/// soon after it was issued, once or twice; one that refuses every token wants a person.
+const MAX_REFUSED: usize = 5;
+const REFUSED_WINDOW: Duration = Duration::from_mins(1);
 /// Waits after transient failures: doubling, up to a minute.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -50,8 +52,8 @@ pub(super) struct State {
     renewal: Option<Flight>,
     /// Beside a renewal: a person takes minutes, and tokens end meanwhile.
     login: Option<Flight>,
-    /// The token a refresh gave last, and when.
-    newborn: Option<(SecretString, Instant)>,
+    /// The tokens that were refused lately, each once, oldest first.
+    refused: VecDeque<(SecretString, Instant)>,
     backoff: Option<Backoff>,
     /// The refusal of what is in the file.
     verdict: Option<Verdict>,
@@ -115,7 +117,7 @@ impl State {
 
     pub(super) fn logged_in(&mut self, tokens: Tokens, stamp: Option<Stamp>) {
         self.read(Ok(Some(tokens)), stamp);
-        self.newborn = None;
+        self.refused.clear();
         self.all_is_well();
     }
 
@@ -125,11 +127,23 @@ impl State {
         self.judge();
     }
 
-    /// Whether a refresh gave this token only just now.
-    pub(super) fn is_newborn(&self, token: &SecretString, now: Instant) -> bool {
-        self.newborn.as_ref().is_some_and(|(born, at)| {
-            born.expose_secret() == token.expose_secret() && now - *at < NEWBORN
-        })
+    /// The server refused this token: whether it may be renewed, or too many were refused lately.
+    pub(super) fn may_renew(&mut self, token: &SecretString, now: Instant) -> bool {
+        let is_old = |(_, at): &(SecretString, Instant)| now - *at >= REFUSED_WINDOW;
+        while self.refused.front().is_some_and(is_old) {
+            self.refused.pop_front();
+        }
+        // Many requests may be refused with the same token: it counts once.
+        let same =
+            |(other, _): &(SecretString, Instant)| other.expose_secret() == token.expose_secret();
+        if self.refused.iter().any(same) {
+            return true;
+        }
+        if self.refused.len() >= MAX_REFUSED {
+            return false;
+        }
+        self.refused.push_back((token.clone(), now));
+        true
     }
 
     fn unsaved(&self) -> Option<Unsaved> {
@@ -153,8 +167,7 @@ impl State {
         (now < backoff.until).then(|| backoff.error.clone().after(backoff.until - now))
     }
 
-    fn renewed(&mut self, tokens: Tokens, stamp: Option<Stamp>, fetched: Option<Instant>) {
-        self.newborn = fetched.map(|at| (tokens.access.clone(), at));
+    fn renewed(&mut self, tokens: Tokens, stamp: Option<Stamp>) {
         self.read(Ok(Some(tokens)), stamp);
         self.all_is_well();
     }
@@ -290,22 +303,21 @@ impl Inner {
         match renew(&self.cx, failed, unsaved).await {
             Ok(Renewal::Adopted(tokens, stamp)) => {
                 tracing::debug!(server = self.cx.server, "adopted a token");
-                self.state().renewed(tokens, Some(stamp), None);
+                self.state().renewed(tokens, Some(stamp));
                 Ok(())
             }
             Ok(Renewal::Refreshed(tokens, saved)) => {
                 tracing::info!(server = self.cx.server, "token renewed");
-                let now = Instant::now();
                 let mut state = self.state();
                 match saved {
-                    Ok(stamp) => state.renewed(tokens, stamp, Some(now)),
+                    Ok(stamp) => state.renewed(tokens, stamp),
                     Err(error) => {
                         tracing::error!(
                             server = self.cx.server,
                             %error,
                             "the new token is used but could not be stored"
                         );
-                        state.renewed(tokens, stamp, Some(now));
+                        state.renewed(tokens, stamp);
                         state.unsaved = true;
                     }
                 }

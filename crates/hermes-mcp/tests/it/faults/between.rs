@@ -9,7 +9,6 @@ use std::time::Duration;
 use hermes_core::task;
 use hermes_mcp::connect::{HttpClients, HttpTarget, Target};
 use hermes_mcp::op::Op;
-use hermes_mcp::state::LinkState;
 use hermes_testkit::mcp_server::{Fault, FaultyServer};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;
@@ -158,8 +157,8 @@ async fn a_balancer_that_turns_to_a_pod_without_the_session() {
     rig.stop().await;
 }
 
-/// No session outlives a request there. That cannot work, but it must not become a storm, and it
-/// must end when the balancer learns manners.
+/// Every request reaches another pod than the one before. The handshake asks for what it may ask
+/// for again; calls may be refused, but certainly, and nothing becomes a storm.
 #[tokio::test]
 async fn a_balancer_without_sticky_sessions_is_no_storm() {
     let (one, two) = (FaultyServer::start(), FaultyServer::start());
@@ -170,13 +169,17 @@ async fn a_balancer_without_sticky_sessions_is_no_storm() {
     let mut rig = Rig::start(spec(&target, |settings| {
         settings.timeout = Duration::from_secs(3);
     }));
-    rig.until(|standing| matches!(standing.state, LinkState::Backoff { .. }))
-        .await;
-    let error = rig.op(bump()).await.unwrap_err();
-    assert!(!error.outcome_unknown, "{error:?}");
+    rig.ready().await;
+    let mut done = 0;
+    for _ in 0..3 {
+        match rig.op(bump()).await {
+            Ok(_) => done += 1,
+            Err(error) => assert!(!error.outcome_unknown, "{error:?}"),
+        }
+    }
     let made = one.counts().initializes + two.counts().initializes;
-    assert!(made <= 6, "{made} handshakes within seconds");
-    assert_eq!(one.counts().effects + two.counts().effects, 0);
+    assert!(made <= 12, "{made} handshakes for three calls");
+    assert_eq!(one.counts().effects + two.counts().effects, done);
     balancer.rotates.store(false, Ordering::SeqCst);
     rig.server.reconnect();
     rig.ready().await;
@@ -191,7 +194,7 @@ fn bomb() -> Vec<u8> {
     bits.put(0b1, 1);
     bits.put(0b01, 2);
     bits.put_code(0x30 + u32::from(b' '), 8);
-    for _ in 0..80_000 {
+    for _ in 0..300_000 {
         bits.put_code(0b1100_0101, 8);
         bits.put_code(0, 5);
     }
@@ -227,8 +230,11 @@ impl Bits {
 }
 
 #[tokio::test]
-async fn a_gzip_bomb_is_not_unpacked() {
-    for kind in ["application/json", "text/event-stream"] {
+async fn a_gzip_bomb_is_unpacked_to_the_limit_only() {
+    for (kind, limit) in [
+        ("application/json", "larger than 64 MiB"),
+        ("text/event-stream", "more than 16 MiB"),
+    ] {
         let server = FaultyServer::start();
         let rig = Rig::to(&server).await;
         let body = bomb();
@@ -241,10 +247,8 @@ async fn a_gzip_bomb_is_not_unpacked() {
         answer.extend(body);
         server.fault("tools/call", Fault::Raw(answer));
         let error = rig.op(bump()).await.unwrap_err();
-        assert!(
-            error.failure.text.contains("compressed (gzip)"),
-            "{error:?}"
-        );
+        assert!(error.failure.text.contains(limit), "{error:?}");
+        assert!(error.outcome_unknown, "{kind}: {error:?}");
         let seen = server.seen_of("tools/call");
         assert_eq!(seen[0].header("accept-encoding"), None);
         assert_eq!(rig.text("bump", json!({})).await, "1", "{kind}");

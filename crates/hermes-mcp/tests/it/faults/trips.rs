@@ -144,13 +144,15 @@ async fn a_list_that_overtakes_the_greeting_is_asked_for_again() {
     }
 }
 
-/// A greeting that is refused is a connect that failed, not a link that breaks under a call.
+/// A greeting that is refused is a connect that failed where the tools are refused too, not a link
+/// that breaks under a call.
 #[tokio::test]
 async fn a_refused_greeting_keeps_the_server_from_being_ready() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
     let refusal = Fault::status_error(403, -32000, "not from here");
     server.fault_always("notifications/initialized", refusal);
+    server.fault_always("tools/list", Fault::status(400, "not initialized"));
     server.expire_sessions();
     let error = rig.op(bump()).await.unwrap_err();
     assert!(error.failure.text.contains("not from here"), "{error:?}");

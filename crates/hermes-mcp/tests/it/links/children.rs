@@ -30,7 +30,10 @@ while read -r line; do
     *'"name":"answer-and-die"'*) say "still here"; exit 0 ;;
     *'"name":"mute"'*) ;;
     *'"name":"deaf"'*) say "from now on"; exec sleep 1000 ;;
-    *'"name":"garbage"'*) printf 'hello\n\001\377\376 not json\n\n{"half":\n'; say "after garbage" ;;
+    *'"name":"garbage"'*) printf 'hello\n\001\377\376 not json\n\n[INFO] busy\n{\n  "a": 1\n}\n{"level":30}\n'; say "after garbage" ;;
+    *'"name":"half"'*) printf '{"jsonrpc":"2.0","id":%s,"resu\n' "$id" ;;
+    *'"name":"foreign"'*) id=4711; say "for whom?" ;;
+    *'"name":"bom"'*) printf '\357\273\277'; say "marked" ;;
     *'"name":"no-id"'*) printf '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"whose?"}}\n' ;;
     *'"name":"long"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; head -c 17825792 /dev/zero | tr '\0' x; printf '"}]}}\n' ;;
     *'"name":"flood"'*) head -c 20000000 /dev/zero | tr '\0' '!' >&2; say "flooded" ;;
@@ -165,6 +168,48 @@ async fn garbage_and_errors_without_an_id_do_not_hang_anybody() {
         bench.event().await,
         hermes_mcp::link::LinkEvent::ToolsChanged
     );
+    link.close().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_fails_the_one_request_that_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    for (name, why) in [("half", "broken JSON"), ("foreign", "was not asked")] {
+        let failure = ask(&*link, tool(name, nothing())).await.unwrap_err();
+        assert_eq!(failure.class, FailureClass::Ambiguous, "{name}: {failure}");
+        assert!(failure.text.contains(why), "{name}: {failure}");
+    }
+    let marked = ask(&*link, tool("bom", nothing())).await.unwrap();
+    assert_eq!(text(&marked), "marked");
+    link.close().await;
+    // In the handshake, too.
+    let bench = Bench::new(script(
+        home.path(),
+        "read -r line; echo '{\"half'; sleep 1000",
+    ));
+    let failure = bench.connect().await.err().unwrap();
+    assert!(failure.text.contains("broken JSON"), "{failure}");
+}
+
+#[tokio::test]
+async fn of_several_requests_none_is_blamed_for_a_broken_line() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = Bench::new(script(home.path(), SERVER));
+    let link = bench.connect().await.unwrap();
+    let (mute, half) = (tool("mute", nothing()), tool("half", nothing()));
+    let mut one = std::pin::pin!(ask(&*link, mute));
+    // It is on its way before the other one.
+    assert!(futures_util::poll!(&mut one).is_pending());
+    let mut two = std::pin::pin!(ask(&*link, half));
+    let event = tokio::select! {
+        event = bench.event() => event,
+        done = &mut one => panic!("{done:?}"),
+        done = &mut two => panic!("{done:?}"),
+    };
+    let suspected = matches!(event, hermes_mcp::link::LinkEvent::Suspect(_));
+    assert!(suspected, "{event:?}");
     link.close().await;
 }
 

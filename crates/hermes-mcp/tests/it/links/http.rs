@@ -251,6 +251,14 @@ async fn without_another_token_a_person_is_needed() {
         .unwrap();
     assert_eq!(failure.class, FailureClass::AuthExpired);
     assert_eq!(useless.challenges.lock().unwrap().len(), 2);
+    // One that finds it at the second renewal is given the time.
+    server.heal();
+    let challenge = r#"Bearer error="invalid_token""#;
+    server.fault_times("initialize", 2, Fault::challenge(challenge));
+    let late = Arc::new(Tokens::default());
+    with_tokens(&server, &late).connect().await.unwrap();
+    assert_eq!(late.current.load(Ordering::SeqCst), 2);
+    server.fault_always("initialize", Fault::challenge("Bearer"));
     // Nor does a fixed header renew itself.
     let mut fixed = target(&server);
     let key = "Bearer fixed".parse().unwrap();
@@ -274,13 +282,32 @@ async fn redirects_are_followed_within_the_origin_only() {
     let link = Bench::new(Target::Http(with_key)).connect().await.unwrap();
     server.fault("tools/call", Fault::redirect(307, "/mcp"));
     ask(&*link, tool("bump", nothing())).await.unwrap();
-    server.fault("tools/call", Fault::redirect(307, &other.url()));
+    // Whoever is sent elsewhere was not served here; after the others nobody knows.
+    for (status, class, certainty) in [
+        (307, FailureClass::Rpc, Certainty::Rejected),
+        (308, FailureClass::Rpc, Certainty::Rejected),
+        (301, FailureClass::Ambiguous, Certainty::MaybeExecuted),
+        (302, FailureClass::Ambiguous, Certainty::MaybeExecuted),
+        (303, FailureClass::Ambiguous, Certainty::MaybeExecuted),
+    ] {
+        server.fault("tools/call", Fault::redirect(status, &other.url()));
+        let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
+        assert_eq!((failure.class, failure.certainty), (class, certainty));
+        assert_eq!(failure.http_status, Some(status));
+        assert!(failure.text.contains(&other.url()), "{failure}");
+    }
+    server.fault("tools/call", Fault::status(304, ""));
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
-    assert_eq!(failure.class, FailureClass::Permanent);
-    assert!(failure.text.contains(&other.url()), "{failure}");
+    assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{failure}");
     server.fault_always("tools/call", Fault::redirect(308, "/mcp"));
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert!(failure.text.contains("without end"), "{failure}");
+    assert_eq!(failure.certainty, Certainty::Rejected, "{failure}");
+    // A handshake that is sent elsewhere is a matter of configuration.
+    server.heal();
+    server.fault_always("*", Fault::redirect(302, &other.url()));
+    let failure = bench(&server).connect().await.err().unwrap();
+    assert_eq!(failure.class, FailureClass::Permanent, "{failure}");
     assert_eq!(other.counts().posts, 0, "the key went nowhere else");
 }
 
@@ -343,16 +370,7 @@ async fn a_server_that_chokes_on_the_probe_is_asked_the_old_way() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_refused_half_way_says_why() {
-    let server = FaultyServer::start();
-    let refusal = Fault::status_error(403, -32000, "not from here");
-    server.fault_always("notifications/initialized", refusal);
-    // The greeting goes beside the first request, which then fails for the greeting's reason.
-    let link = bench(&server).connect().await.unwrap();
-    let failure = ask(&*link, Op::ListTools).await.unwrap_err();
-    assert!(failure.text.contains("not from here"), "{failure}");
-    assert_eq!(failure.http_status, Some(403));
-    assert_eq!(link.closed().await, failure);
+async fn a_handshake_that_breaks_half_way_says_why() {
     let server = FaultyServer::start();
     server.fault_always("initialize", Fault::CutEvents(20));
     let failure = bench(&server).connect().await.err().unwrap();

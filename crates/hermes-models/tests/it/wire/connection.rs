@@ -58,15 +58,25 @@ fn file(name: &str) -> PathBuf {
 
 /// Answers every TLS connection with one JSON object.
 fn tls_server() -> SocketAddr {
+    tls_server_with("leaf.pem", "leaf.key.pem", rustls::DEFAULT_VERSIONS)
+}
+
+fn tls_server_with(
+    certificate: &str,
+    key: &str,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = vec![CertificateDer::from_pem_file(file("leaf.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(file("leaf.key.pem")).unwrap();
+    let chain = vec![CertificateDer::from_pem_file(file(certificate)).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file(key)).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    // Not checked against each other: rustls does not read certificates of the first version.
+    let own = rustls::sign::CertifiedKey::new(chain, key);
     let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)));
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -99,6 +109,60 @@ fn serve_one<S: Read + Write>(stream: &mut BufReader<S>) -> std::io::Result<()> 
         ANSWER.len()
     )?;
     socket.flush()
+}
+
+/// Self-signed certificates, as `openssl req -x509` makes them (they may sign others) and as of
+/// the first version of the standard. Neither names the host that is connected to.
+#[tokio::test]
+async fn a_servers_own_certificate_as_ca_file_is_accepted_for_exactly_that_server() {
+    let trusting = |name: &str| HttpSettings {
+        ca_file: Some(file(name)),
+        ..HttpSettings::default()
+    };
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for name in ["self.pem", "self-v1.pem"] {
+            let server = tls_server_with(name, "self.key.pem", &[version]);
+            let url = format!("https://localhost:{}/v1", server.port());
+            let own = answer(&with(&url, &trusting(name))).await;
+            assert_eq!(own.0.text, "hi", "{name} {version:?}");
+            // The same key in another certificate, and another authority.
+            for other in ["self-expired.pem", "root.pem"] {
+                let error = failure(&with(&url, &trusting(other))).await;
+                assert_eq!(
+                    error.class,
+                    ErrorClass::TlsCertificate,
+                    "{name} {other} {version:?}: {error}"
+                );
+            }
+        }
+    }
+    let expired = tls_server_with("self-expired.pem", "self.key.pem", rustls::DEFAULT_VERSIONS);
+    let url = format!("https://localhost:{}/v1", expired.port());
+    let error = failure(&with(&url, &trusting("self-expired.pem"))).await;
+    assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");
+    // Without the private key the certificate is worth nothing.
+    let thief = tls_server_with("self.pem", "leaf.key.pem", rustls::DEFAULT_VERSIONS);
+    let url = format!("https://localhost:{}/v1", thief.port());
+    failure(&with(&url, &trusting("self.pem"))).await;
+    let thief = tls_server_with("self-v1.pem", "leaf.key.pem", &[&rustls::version::TLS12]);
+    let url = format!("https://localhost:{}/v1", thief.port());
+    failure(&with(&url, &trusting("self-v1.pem"))).await;
+}
+
+/// An authority in the file vouches only for the names in the certificates it signed.
+#[tokio::test]
+async fn a_name_that_does_not_fit_is_refused_where_an_authority_vouches() {
+    let settings = HttpSettings {
+        ca_file: Some(file("root.pem")),
+        ..HttpSettings::default()
+    };
+    let server = tls_server();
+    let url = format!("https://other.test:{}/v1", server.port());
+    let mut parts = parts(&url, CHAT);
+    let builder = http::builder(&settings).unwrap();
+    parts.http = builder.resolve("other.test", server).build().unwrap();
+    let error = failure(&HttpModelClient::new(parts)).await;
+    assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");
 }
 
 #[tokio::test]

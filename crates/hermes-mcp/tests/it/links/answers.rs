@@ -1,0 +1,368 @@
+//! Every shape of answer: what can be read is read, and the rest fails at once instead of waiting
+//! for the call's time to end.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use hermes_mcp::connect::{Protocol, Target};
+use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::link::Era;
+use hermes_mcp::op::Op;
+use serde_json::{Value, json};
+
+use super::{Bench, ask, http_target, nothing, text, tool};
+use crate::mini::{Asked, Mini, Say};
+
+/// A server with a session whose answers to these methods are the test's; there is no listening
+/// stream.
+pub(super) async fn server(
+    method: &'static str,
+    say: impl Fn(&Asked) -> Say + Send + Sync + 'static,
+) -> Mini {
+    Mini::start(move |asked| {
+        let id = &asked.body["id"];
+        let named = asked.body["method"].as_str().unwrap_or(&asked.method);
+        if named == method {
+            return say(asked);
+        }
+        match named {
+            "initialize" => initialized(id),
+            "tools/list" => result(id, &json!({"tools": []})),
+            "ping" => result(id, &json!({})),
+            "get" => Say::status("405 Method Not Allowed"),
+            _ => Say::status("202 Accepted"),
+        }
+    })
+    .await
+}
+
+fn initialized(id: &Value) -> Say {
+    let mut say = result(
+        id,
+        &json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "mini", "version": "1"}}),
+    );
+    say.head.push_str("\r\nmcp-session-id: s1");
+    say
+}
+
+fn result(id: &Value, result: &Value) -> Say {
+    Say::json(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+pub(super) fn bench(server: &Mini) -> Bench {
+    let mut bench = Bench::new(Target::Http(http_target(&server.url("/mcp"))));
+    bench.connector.protocol = Protocol::Legacy;
+    bench
+}
+
+fn ran(asked: &Asked) -> String {
+    let result = json!({"content": [{"type": "text", "text": "ran"}]});
+    json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string()
+}
+
+fn event(asked: &Asked) -> String {
+    format!("event: message\ndata: {}\n\n", ran(asked))
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+async fn call(server: &Mini) -> Result<Value, McpFailure> {
+    let link = bench(server).connect().await.unwrap();
+    ask(&*link, tool("t", nothing())).await
+}
+
+fn assert_unknown(failure: &McpFailure, what: &str) {
+    assert_eq!(failure.class, FailureClass::Ambiguous, "{what}: {failure}");
+    assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{what}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_only_accepted_fails_at_once() {
+    for (method, op) in [
+        ("tools/call", tool("t", nothing())),
+        ("ping", Op::Probe),
+        ("tools/list", Op::ListTools),
+    ] {
+        for (head, body) in [
+            ("202 Accepted", ""),
+            ("202 Accepted\r\ncontent-type: text/plain", "Accepted"),
+            ("204 No Content", ""),
+            ("200 OK\r\ncontent-type: application/json", ""),
+            ("200 OK\r\ncontent-type: application/json", "\u{feff} \n"),
+            ("201 Created", ""),
+        ] {
+            let server = server(method, move |_| Say::bytes(head, body)).await;
+            let link = bench(&server).connect().await.unwrap();
+            let failure = ask(&*link, op.clone()).await.unwrap_err();
+            assert_unknown(&failure, head);
+            assert!(failure.text.contains("sent no answer"), "{failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_only_accepted_fails_at_once() {
+    let server = server("initialize", |_| Say::status("202 Accepted")).await;
+    let failure = bench(&server).connect().await.err().unwrap();
+    assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
+    assert!(failure.text.contains("sent no answer"), "{failure}");
+}
+
+/// (head after the status, body)
+fn readable(asked: &Asked) -> Vec<(&'static str, Vec<u8>)> {
+    let (plain, event) = (ran(asked), event(asked));
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+    zlib.write_all(plain.as_bytes()).unwrap();
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
+    deflate.write_all(plain.as_bytes()).unwrap();
+    let json = "content-type: application/json";
+    let stream = "content-type: text/event-stream";
+    vec![
+        (json, plain.clone().into()),
+        (json, format!("\u{feff}{plain}").into()),
+        ("content-type: text/plain", plain.clone().into()),
+        ("x-nothing: 1", plain.clone().into()),
+        (stream, event.clone().into()),
+        (stream, format!("\u{feff}{event}").into()),
+        (stream, event.replace("data: ", "data: \u{feff}").into()),
+        ("content-type: Text/Event-Stream", event.clone().into()),
+        (json, event.clone().into()),
+        ("x-nothing: 1", event.trim_end().into()),
+        (
+            "content-type: application/json\r\ncontent-encoding: gzip",
+            gzip(&plain),
+        ),
+        (
+            "content-type: application/json\r\ncontent-encoding: X-GZIP",
+            gzip(&format!("\u{feff}{plain}")),
+        ),
+        (
+            "content-type: application/json\r\ncontent-encoding: deflate",
+            zlib.finish().unwrap(),
+        ),
+        (
+            "content-type: application/json\r\ncontent-encoding: deflate",
+            deflate.finish().unwrap(),
+        ),
+        (
+            "content-type: text/event-stream\r\ncontent-encoding: gzip",
+            gzip(&event),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
+    for status in [
+        "200 OK",
+        "201 Created",
+        "202 Accepted",
+        "203 Odd",
+        "206 Part",
+    ] {
+        for shape in 0..15 {
+            let server = server("tools/call", move |asked| {
+                let (head, body) = readable(asked).swap_remove(shape);
+                Say::bytes(&format!("{status}\r\n{head}"), body)
+            })
+            .await;
+            let result = call(&server).await;
+            let result = result.unwrap_or_else(|why| panic!("{status} {shape}: {why}"));
+            assert_eq!(text(&result), "ran", "{status} {shape}");
+        }
+    }
+}
+
+/// (what, head, body, missing bytes, whether the connection stays open)
+fn broken(asked: &Asked) -> Vec<(&'static str, &'static str, Vec<u8>, usize, bool)> {
+    let (plain, event) = (ran(asked), event(asked));
+    let half = &plain[..plain.len() / 2];
+    let json = "content-type: application/json";
+    let stream = "content-type: text/event-stream";
+    let packed = gzip(&plain);
+    let cut = packed[..packed.len() / 2].to_vec();
+    vec![
+        ("cut body", json, half.into(), 40, false),
+        ("cut JSON", json, half.into(), 0, false),
+        ("other JSON", json, r#"{"ok":true}"#.into(), 0, false),
+        (
+            "no result",
+            json,
+            r#"{"jsonrpc":"2.0","id":1}"#.into(),
+            0,
+            false,
+        ),
+        ("a number", json, "7".into(), 0, false),
+        (
+            "page",
+            "content-type: text/html",
+            "<html>log in</html>".into(),
+            0,
+            false,
+        ),
+        ("page as JSON", json, "<html>log in</html>".into(), 0, false),
+        ("cut stream", stream, event[..30].into(), 40, false),
+        ("empty stream", stream, Vec::new(), 0, false),
+        (
+            "stream without answer",
+            stream,
+            ": nothing\n\n".into(),
+            0,
+            false,
+        ),
+        (
+            "broken event",
+            stream,
+            format!("data: {half}\n\n").into(),
+            0,
+            true,
+        ),
+        (
+            "other event",
+            stream,
+            "data: {\"ok\":true}\n\n".into(),
+            0,
+            true,
+        ),
+        ("page as event", stream, "data: <html>\n\n".into(), 0, true),
+        (
+            "cut gzip",
+            "content-type: application/json\r\ncontent-encoding: gzip",
+            cut,
+            0,
+            false,
+        ),
+        (
+            "no gzip",
+            "content-type: application/json\r\ncontent-encoding: gzip",
+            plain.clone().into(),
+            0,
+            false,
+        ),
+        (
+            "unknown coding",
+            "content-type: application/json\r\ncontent-encoding: br",
+            plain.into(),
+            0,
+            false,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_fails_at_once_and_may_have_run() {
+    for shape in 0..16 {
+        let server = server("tools/call", move |asked| {
+            let (_, head, body, missing, silent) = broken(asked).swap_remove(shape);
+            Say {
+                silent,
+                missing,
+                ..Say::bytes(&format!("200 OK\r\n{head}"), body)
+            }
+        })
+        .await;
+        let failure = call(&server).await.unwrap_err();
+        assert_unknown(&failure, &format!("shape {shape}"));
+        assert!(!failure.text.is_empty());
+    }
+}
+
+/// The status has decided: nobody waits for the rest of a body that stalls.
+#[tokio::test]
+async fn a_refusal_whose_body_stalls_is_a_refusal() {
+    let server = server("tools/call", |_| Say {
+        silent: true,
+        ..Say::bytes("409 Conflict\r\ncontent-length: 99", "not now")
+    })
+    .await;
+    let failure = call(&server).await.unwrap_err();
+    assert_eq!(failure.http_status, Some(409), "{failure}");
+    assert_eq!(failure.text, "HTTP 409: not now");
+}
+
+#[tokio::test]
+async fn a_greeting_whose_answer_stalls_is_taken() {
+    let server = server("notifications/initialized", |_| Say {
+        silent: true,
+        ..Say::bytes("202 Accepted\r\ncontent-length: 99", "")
+    })
+    .await;
+    let link = bench(&server).connect().await.unwrap();
+    ask(&*link, Op::ListTools).await.unwrap();
+}
+
+/// An old server that takes the question of the new era for a notification.
+#[tokio::test]
+async fn a_discovery_that_is_only_accepted_means_the_older_era() {
+    let server = server("server/discover", |_| Say::status("202 Accepted")).await;
+    let mut bench = bench(&server);
+    bench.connector.protocol = Protocol::Auto;
+    let link = bench.connect().await.unwrap();
+    assert_eq!(link.facts().era, Era::Legacy);
+    let asked = server.asked();
+    let discoveries = asked
+        .iter()
+        .filter(|one| one.body["method"] == "server/discover");
+    assert_eq!(discoveries.count(), 1);
+}
+
+/// A stream that may be resumed: the answer was cut behind an event with an id.
+fn resumable(_: &Asked) -> Say {
+    let stream = "200 OK\r\ncontent-type: text/event-stream";
+    Say::bytes(stream, "id: e1\nretry: 1\ndata: \n\n")
+}
+
+#[tokio::test]
+async fn a_resumption_that_is_refused_ends_the_call_at_once() {
+    for status in ["405 No", "404 Gone", "500 Oops", "302 Found", "204 Nothing"] {
+        let resumed = Mini::start(move |asked| match asked.body["method"].as_str() {
+            Some("initialize") => initialized(&asked.body["id"]),
+            Some("tools/call") => resumable(asked),
+            _ if asked.method == "get" => Say::status(status),
+            _ => Say::status("202 Accepted"),
+        })
+        .await;
+        let failure = call(&resumed).await.unwrap_err();
+        assert_unknown(&failure, status);
+        let asked = resumed.asked();
+        let resumptions = asked
+            .iter()
+            .filter(|one| one.head.contains("last-event-id: e1"));
+        assert_eq!(resumptions.count(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn resumptions_that_bring_nothing_end() {
+    let server = Mini::start(|asked| match asked.body["method"].as_str() {
+        Some("initialize") => initialized(&asked.body["id"]),
+        Some("tools/call") => resumable(asked),
+        _ if asked.head.contains("last-event-id") => resumable(asked),
+        _ if asked.method == "get" => Say::status("405 No"),
+        _ => Say::status("202 Accepted"),
+    })
+    .await;
+    let failure = call(&server).await.unwrap_err();
+    assert_unknown(&failure, "resumed for ever");
+    assert!(failure.text.contains("resumed 5 times"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_words_of_a_refusal_are_read_through_its_coding() {
+    let refusal = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "not today"}});
+    let text = format!("\u{feff}{refusal}");
+    let packed = gzip(&text);
+    for (coding, body) in [("identity", text.into_bytes()), ("gzip", packed)] {
+        let head = format!("409 Conflict\r\ncontent-encoding: {coding}");
+        let server = server("tools/call", move |_| Say::bytes(&head, body.clone())).await;
+        let failure = call(&server).await.unwrap_err();
+        assert_eq!(failure.text, "HTTP 409: not today");
+        assert_eq!(failure.rpc_code, Some(-32000));
+    }
+}
