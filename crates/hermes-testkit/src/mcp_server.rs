@@ -8,7 +8,8 @@
 //! | `echo` | says `text` again; read-only by its own word |
 //! | `bump` | counts an effect and says the count; keeps `token` as a mark |
 //! | `slow` | waits at the gate named by `gate` |
-//! | `fail` | reports `text` as an error of the tool |
+//! | `fail` | reports `text` as an error of the tool; with `code` as a JSON-RPC error |
+//! | `answer` | counts an effect and answers its request in the `shape` (see [`shape`]); not on the list, not over HTTP+SSE |
 //! | `steps` | reports progress `count` times, `pause_ms` apart |
 //!
 //! There is one resource (`test://note`) and one prompt (`greet`).
@@ -221,9 +222,7 @@ impl FaultyServer {
     /// A server on the runtime of the caller, for tests on a paused clock: all that happens in it
     /// happens between two polls of the test. [`Self::restart`] and the like need the other kind.
     pub async fn start_here(wire: Wire) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("the listener has an address");
         let shared = Arc::new(Shared::new(wire));
         let stop = CancellationToken::new();

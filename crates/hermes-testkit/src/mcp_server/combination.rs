@@ -67,7 +67,9 @@ pub struct Combination {
 impl Combination {
     /// The combination with this number: the famous statuses in turn, and any other in between.
     pub fn draw(seed: u64, at: usize, transport: Transport, scenario: Scenario) -> Self {
-        let dice = Dice::new(seed.wrapping_add(at as u64 * 7919));
+        // Every part of the matrix draws its own shapes.
+        let part = transport as u64 * 16 + scenario as u64;
+        let dice = Dice::new(seed.wrapping_add(at as u64 * 7919 + part * 104_729));
         let status = at
             .is_multiple_of(2)
             .then(|| FAMOUS[(at / 2) % FAMOUS.len()]);
@@ -91,14 +93,19 @@ impl Combination {
         } else {
             dice.pick(&[1, 1, 1, 1, 1, 1, 5, 20])
         };
-        Self {
+        let mut drawn = Self {
             transport,
             scenario,
             scope,
             shape,
             callers,
             seed: dice.below(1_000_000) as u64,
+        };
+        // Of the others only little is asked behind a balancer.
+        while balanced && at % 4 != 0 && !drawn.is_plain_refusal() {
+            drawn.shape = Shape::draw(&dice, dice.percent(30).then_some(404));
         }
+        drawn
     }
 
     pub fn is_balanced(&self) -> bool {

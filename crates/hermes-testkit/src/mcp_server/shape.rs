@@ -286,9 +286,7 @@ impl Shape {
         let extra = match status {
             300..=399 => dice.pick(&[Extra::None, Extra::Elsewhere, Extra::Login]),
             401 => dice.pick(&[Extra::None, Extra::Challenge]),
-            429 | 503 => {
-                dice.pick(&[Extra::None, Extra::RetryAfter(1), Extra::RetryAfter(3600)])
-            }
+            429 | 503 => dice.pick(&[Extra::None, Extra::RetryAfter(1), Extra::RetryAfter(3600)]),
             _ => Extra::None,
         };
         let shape = Self {
@@ -600,7 +598,11 @@ mod tests {
                 .headers
                 .iter()
                 .find(|header| header.name == "content-length")
-                .map(|header| String::from_utf8_lossy(header.value).parse::<usize>().unwrap());
+                .map(|header| {
+                    String::from_utf8_lossy(header.value)
+                        .parse::<usize>()
+                        .unwrap()
+                });
             let sent = bytes.len() - head;
             match length {
                 Some(length) if shape.framing == Framing::Cut => assert!(ends && length > sent),

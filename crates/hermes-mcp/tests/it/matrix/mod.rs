@@ -4,9 +4,12 @@
 //! A failing combination is printed as one line. To run only these again:
 //! `HERMES_MATRIX='http/forgotten/all/404/empty/plain/none/1/7 …' cargo nextest run -p hermes-mcp
 //! matrix::given`. `HERMES_MATRIX_COUNT=50000` draws that many instead of [`COUNT`] (the nightly
-//! form), `HERMES_MATRIX_SEED` draws others.
+//! form), `HERMES_MATRIX_SEED` draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones are shown
+//! of each kind.
 
+mod healthy;
 mod invariants;
+mod neighbours;
 mod stage;
 mod time;
 
@@ -49,9 +52,10 @@ fn check(combinations: impl Iterator<Item = Combination>) {
         }
     }
     let mut report = String::new();
+    let shown = number("HERMES_MATRIX_SHOWN", SHOWN as u64) as usize;
     for (rule, cases) in &kinds {
         let _ = writeln!(report, "\n{rule}: broken in {}", cases.len());
-        for (combination, said) in cases.iter().take(SHOWN) {
+        for (combination, said) in cases.iter().take(shown) {
             let _ = writeln!(report, "  {combination}\n      {said}");
         }
         let statuses: BTreeMap<u16, usize> =

@@ -48,7 +48,11 @@ impl Outcome {
             Some(Err(error)) => format!(
                 "{}{}: {}",
                 error.class().name(),
-                if error.outcome_unknown { " (unknown)" } else { "" },
+                if error.outcome_unknown {
+                    " (unknown)"
+                } else {
+                    ""
+                },
                 error.failure.text.chars().take(90).collect::<String>()
             ),
         }
