@@ -31,6 +31,7 @@ mod habits;
 pub mod peers;
 mod plan;
 mod protocol;
+pub mod proxy;
 mod serve;
 pub mod shape;
 mod streams;

@@ -12,15 +12,28 @@ use super::shape::{Dice, Shape};
 /// How requests of a forgotten session are answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forgetting {
-    pub(super) shape: Shape,
+    shape: Shape,
     scope: Scope,
     /// The connection ends with the answer.
-    pub(super) closes: bool,
+    closes: bool,
     /// Calls are carried out before the answer.
     late: bool,
 }
 
 impl Forgetting {
+    pub(super) fn new(how: &Combination) -> Self {
+        Self {
+            shape: how.shape,
+            scope: how.scope,
+            closes: how.scenario == Scenario::ProxyCloses,
+            late: how.scenario == Scenario::Late,
+        }
+    }
+
+    pub(super) fn covers_everything(&self) -> bool {
+        self.scope == Scope::All
+    }
+
     /// Whether a request of a forgotten session gets the shape.
     pub(super) fn covers(&self, seen: &Seen) -> bool {
         match self.scope {
@@ -61,12 +74,7 @@ impl FaultyServer {
     pub fn lose_sessions_in(&self, how: &Combination) -> &Self {
         {
             let mut state = self.shared.state();
-            state.forgetting = Some(Forgetting {
-                shape: how.shape,
-                scope: how.scope,
-                closes: how.scenario == Scenario::ProxyCloses,
-                late: how.scenario == Scenario::Late,
-            });
+            state.forgetting = Some(Forgetting::new(how));
             match how.scenario {
                 Scenario::Alternating | Scenario::Random => {
                     state.balancer = Some(Balancer {
