@@ -52,19 +52,42 @@ impl Forgetting {
     }
 }
 
-/// Two instances, of which each request reaches one.
+/// Two instances, of which each request reaches one. Messages and all other requests (the
+/// listening stream, the end of a session) are dealt apart: when a client opens its stream beside
+/// its messages is its own affair and must not decide what becomes of them.
 pub(super) struct Balancer {
+    messages: Dealer,
+    others: Dealer,
+}
+
+struct Dealer {
     chance: Option<Dice>,
     requests: usize,
 }
 
 impl Balancer {
+    fn new(how: &Combination) -> Self {
+        let dealer = |seed| Dealer {
+            chance: (how.scenario == Scenario::Random).then(|| Dice::new(seed)),
+            requests: 0,
+        };
+        Self {
+            messages: dealer(how.seed),
+            others: dealer(how.seed + 1),
+        }
+    }
+
     /// Whether the next request goes to the second instance.
-    pub(super) fn next_is_second(&mut self) -> bool {
-        self.requests += 1;
-        match &self.chance {
+    pub(super) fn next_is_second(&mut self, verb: &str) -> bool {
+        let dealer = if verb == "POST" {
+            &mut self.messages
+        } else {
+            &mut self.others
+        };
+        dealer.requests += 1;
+        match &dealer.chance {
             Some(dice) => dice.percent(50),
-            None => !self.requests.is_multiple_of(2),
+            None => !dealer.requests.is_multiple_of(2),
         }
     }
 }
@@ -77,10 +100,7 @@ impl FaultyServer {
             state.forgetting = Some(Forgetting::new(how));
             match how.scenario {
                 Scenario::Alternating | Scenario::Random => {
-                    state.balancer = Some(Balancer {
-                        chance: (how.scenario == Scenario::Random).then(|| Dice::new(how.seed)),
-                        requests: 0,
-                    });
+                    state.balancer = Some(Balancer::new(how));
                 }
                 _ => state.sessions.clear(),
             }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::plan::{Answer, Fault, Seen, Wire, error_body};
 use super::protocol::{Done, MODERN, execute};
 use super::shape::{LOGIN_PATH, Shape};
-use super::{Forgetting, Shared, Switch, new_session, streams};
+use super::{Balancer, Forgetting, Shared, Switch, new_session, streams};
 use crate::model_server::http::{Connection, Incoming, LAST_CHUNK, chunk, head};
 
 /// How an answer ended.
@@ -130,18 +130,14 @@ async fn thawed(shared: &Shared) {
 }
 
 fn record(shared: &Shared, incoming: Incoming) -> Seen {
+    let balanced = |balancer: &mut Balancer| balancer.next_is_second(&incoming.method);
+    let second = shared.state().balancer.as_mut().is_some_and(balanced);
     let seen = Seen {
         verb: incoming.method,
         path: incoming.path,
         headers: incoming.headers,
         body: serde_json::from_slice(&incoming.body).unwrap_or(Value::Null),
-        second: {
-            let mut state = shared.state();
-            state
-                .balancer
-                .as_mut()
-                .is_some_and(super::Balancer::next_is_second)
-        },
+        second,
     };
     if shared.state().remembers {
         let mut all = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
