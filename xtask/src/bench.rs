@@ -38,6 +38,7 @@ const SCENARIOS: &[Scenario] = &[
     ("mcp-call", mcp::overhead),
     ("mcp-expiry", mcp::callers),
     ("mcp-recovery", mcp::recovery),
+    ("mcp-matrix", mcp::matrix),
     ("mcp-parallel", mcp::parallel),
     ("mcp-round", mcp::agent_round),
     ("mcp-idle", mcp::idle),

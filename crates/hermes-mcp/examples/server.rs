@@ -4,7 +4,9 @@
 //! The first line it prints names its address; `delayed_url` is the same server behind a line that
 //! holds every request back. Then it takes orders, one JSON object per line, and answers each:
 //! `{"do": "expire" | "restart" | "down" | "up" | "counts" | "effects"}`,
-//! `{"do": "loss", "shape": 0…17}`, `{"do": "reset"}` (the next call runs and its answer is lost).
+//! `{"do": "loss", "shape": 0…17}`, `{"do": "reset"}` (the next call runs and its answer is lost),
+//! `{"do": "lose", "at": n}` (sessions are lost in the n-th way of the sample of the matrix),
+//! `{"do": "marks"}` (the tokens of the calls that ran).
 //! It ends with its standard input. `stdio` is an MCP server on its own pipes that only echoes.
 #![expect(
     clippy::print_stdout,
@@ -17,6 +19,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_core::task;
+use hermes_testkit::mcp_server::combination::{Combination, Expected, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::peers::{self, Peer, RealServer};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
 use serde_json::{Value, json};
@@ -69,6 +72,14 @@ fn faulty(delay: Option<Duration>) -> Outcome {
             "down" => drop(server.go_down()),
             "up" => drop(server.come_up()),
             "reset" => drop(server.fault("tools/call", Fault::ResetAfter)),
+            "lose" => {
+                let at = order["at"].as_u64().unwrap_or_default() as usize;
+                let how = sampled(at);
+                server.lose_sessions_in(&how);
+                let certain = how.expected() == Expected::FirstCall;
+                return json!({"how": how.to_string(), "certain": certain});
+            }
+            "marks" => return json!({"marks": server.marks()}),
             "loss" => {
                 let at = order["shape"].as_u64().unwrap_or_default() as usize;
                 let shape = Loss::ALL[at % Loss::ALL.len()];
@@ -82,6 +93,17 @@ fn faulty(delay: Option<Duration>) -> Outcome {
                "effects": counts.effects, "calls": counts.calls, "peak": counts.peak,
                "listening": counts.listening, "connections": counts.connections})
     })
+}
+
+/// One of the ways to lose a session by which programs are compared: always the same ones, and
+/// only those in which something can be asked of a client.
+fn sampled(at: usize) -> Combination {
+    const SEED: u64 = 60;
+    let drawn = (0..).map(|at| Combination::draw(SEED, at, Transport::Http, Scenario::ProxyKeeps));
+    drawn
+        .filter(|how| how.scope != Scope::Pings && how.expected() != Expected::Free)
+        .nth(at)
+        .unwrap_or_else(|| unreachable!("the generator never ends"))
 }
 
 fn real(peer: Peer) -> Outcome {

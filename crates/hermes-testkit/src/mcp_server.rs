@@ -8,7 +8,8 @@
 //! | `echo` | says `text` again; read-only by its own word |
 //! | `bump` | counts an effect and says the count; keeps `token` as a mark |
 //! | `slow` | waits at the gate named by `gate` |
-//! | `fail` | reports `text` as an error of the tool |
+//! | `fail` | reports `text` as an error of the tool; with `code` as a JSON-RPC error |
+//! | `answer` | counts an effect and answers its request in the `shape` (see [`shape`]); not on the list, not over HTTP+SSE |
 //! | `steps` | reports progress `count` times, `pause_ms` apart |
 //!
 //! There is one resource (`test://note`) and one prompt (`greet`).
@@ -23,16 +24,21 @@
 //! assert_eq!(server.counts().effects, 0);
 //! ```
 
+pub mod combination;
+mod forgetting;
+mod gzip;
 mod habits;
 pub mod peers;
 mod plan;
 mod protocol;
+pub mod proxy;
 mod serve;
+pub mod shape;
 mod streams;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -41,6 +47,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+use forgetting::{Balancer, Forgetting};
 
 pub use crate::model_server::Gate;
 pub use plan::{Counts, Fault, GetStream, Loss, Ping, Seen, Wire};
@@ -67,6 +75,8 @@ struct Shared {
     counts: watch::Sender<Counts>,
     /// Whether it reads nothing although it accepts.
     frozen: watch::Sender<bool>,
+    /// Counts what is received and sent; see [`FaultyServer::activity`].
+    activity: AtomicU64,
 }
 
 struct State {
@@ -74,6 +84,12 @@ struct State {
     sessions: HashSet<String>,
     gives_sessions: bool,
     loss: Loss,
+    /// How forgotten sessions are answered instead of by `loss`.
+    forgetting: Option<Forgetting>,
+    /// The instances behind a balancer, once there are two.
+    balancer: Option<Balancer>,
+    /// Sessions that were made by the second instance.
+    second: HashSet<String>,
     get: GetStream,
     ping: Ping,
     /// Answers as event streams.
@@ -129,6 +145,9 @@ impl State {
             sessions: HashSet::new(),
             gives_sessions: true,
             loss: Loss::default(),
+            forgetting: None,
+            balancer: None,
+            second: HashSet::new(),
             get: GetStream::default(),
             ping: Ping::default(),
             streams: false,
@@ -166,12 +185,7 @@ impl FaultyServer {
     }
 
     pub fn start_on(wire: Wire, address: SocketAddr) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(wire)),
-            seen: Mutex::default(),
-            counts: watch::Sender::new(Counts::default()),
-            frozen: watch::Sender::new(false),
-        });
+        let shared = Arc::new(Shared::new(wire));
         let stop = CancellationToken::new();
         let (switch, switches) = mpsc::channel(4);
         let (ready, started) = std::sync::mpsc::channel();
@@ -203,6 +217,27 @@ impl FaultyServer {
             switch,
             stop,
             thread: Some(thread),
+        }
+    }
+
+    /// A server on the runtime of the caller, for tests on a paused clock: all that happens in it
+    /// happens between two polls of the test. [`Self::restart`] and the like need the other kind.
+    pub async fn start_here(wire: Wire) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("the listener has an address");
+        let shared = Arc::new(Shared::new(wire));
+        let stop = CancellationToken::new();
+        let (switch, switches) = mpsc::channel(4);
+        let serving = serve::run(listener, switches, Arc::clone(&shared), stop.clone());
+        // Dropping the handle detaches the task; `stop` ends it.
+        drop(hermes_core::task::spawn("faulty-mcp", serving));
+        Self {
+            address,
+            shared,
+            handle: Handle::current(),
+            switch,
+            stop,
+            thread: None,
         }
     }
 
@@ -309,6 +344,21 @@ impl Drop for FaultyServer {
 }
 
 impl Shared {
+    fn new(wire: Wire) -> Self {
+        Self {
+            state: Mutex::new(State::new(wire)),
+            seen: Mutex::default(),
+            counts: watch::Sender::new(Counts::default()),
+            frozen: watch::Sender::new(false),
+            activity: AtomicU64::new(0),
+        }
+    }
+
+    /// Something was received or sent.
+    fn note_activity(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

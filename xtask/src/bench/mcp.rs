@@ -2,6 +2,7 @@
 
 mod drivers;
 mod expiry;
+mod matrix;
 mod talk;
 
 use std::fs::Permissions;
@@ -20,6 +21,7 @@ use super::scenario::Samples;
 pub(super) use drivers::build;
 use drivers::{Driver, at, echo, example, order, packages, serve};
 pub(super) use expiry::{callers, recovery};
+pub(super) use matrix::matrix;
 use talk::vitals;
 
 /// Idle servers.

@@ -4,6 +4,7 @@ mod asking;
 mod commands;
 mod login;
 mod long_lived;
+mod matrix;
 mod reload;
 mod restarts;
 mod results;

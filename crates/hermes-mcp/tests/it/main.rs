@@ -15,6 +15,7 @@ mod leaving;
 mod lifecycle;
 mod links;
 mod malware;
+mod matrix;
 mod mini;
 mod model;
 mod oauth;

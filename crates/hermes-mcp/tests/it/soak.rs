@@ -4,6 +4,7 @@
 mod holdings;
 mod load;
 mod trouble;
+mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use hermes_mcp::actor::ServerSpec;
 use hermes_mcp::connect::Target;
 use hermes_mcp::manager::McpManager;
 use hermes_testkit::mcp_server::FaultyServer;
+use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
+use hermes_testkit::mcp_server::proxy::ShapeProxy;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +43,13 @@ const PEERS: [Peer; 6] = [
     Peer::PythonLegacy,
     Peer::PythonModern,
 ];
+/// Real servers behind a proxy that loses sessions in the shapes of the generator.
+const PROXIED: [(Peer, Transport); 2] = [
+    (Peer::PythonLegacy, Transport::Http),
+    (Peer::PythonSse, Transport::Sse),
+];
+/// What a call behind the proxy may take: some shapes are no answer at all.
+const PROXIED_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILD: &str = "Child";
 const FAULTY: &str = "Faulty";
 
@@ -47,9 +57,18 @@ const FAULTY: &str = "Faulty";
 struct Stage {
     real: Vec<(String, RealServer)>,
     faulty: Arc<FaultyServer>,
+    proxies: Vec<Arc<Proxied>>,
     scratch: TempDir,
     specs: Vec<ServerSpec>,
     members: Vec<Member>,
+}
+
+/// A real server, and the proxy in front of it.
+struct Proxied {
+    name: String,
+    transport: Transport,
+    proxy: ShapeProxy,
+    server: RealServer,
 }
 
 impl Stage {
@@ -60,6 +79,7 @@ impl Stage {
         let mut stage = Self {
             real: Vec::new(),
             faulty: Arc::new(faulty),
+            proxies: Vec::new(),
             scratch,
             specs: Vec::new(),
             members: Vec::new(),
@@ -71,6 +91,9 @@ impl Stage {
             let name = format!("{peer:?}");
             stage.add(&name, &target, writes);
             stage.real.push((name, server));
+        }
+        for (peer, transport) in PROXIED {
+            stage.add_proxied(peers, peer, transport);
         }
         let (program, args) = peers.python_stdio(false, &stage.effects());
         let mut child = stdio_target(&program, args, stage.scratch.path());
@@ -90,7 +113,27 @@ impl Stage {
         self.members.push(Member {
             name: name.to_owned(),
             writes,
+            excused: false,
         });
+    }
+
+    fn add_proxied(&mut self, peers: &Peers, peer: Peer, transport: Transport) {
+        let server = peers.start(peer);
+        let proxy = ShapeProxy::start_here(&server.url());
+        let name = format!("Proxied{peer:?}");
+        let target = http_target(&proxy.url(), transport != Transport::Http);
+        self.add(&name, &target, true);
+        if let (Some(spec), Some(member)) = (self.specs.last_mut(), self.members.last_mut()) {
+            spec.settings.timeout = PROXIED_TIMEOUT;
+            // A read without an answer cannot be told from a slow one.
+            member.excused = true;
+        }
+        self.proxies.push(Arc::new(Proxied {
+            name,
+            transport,
+            proxy,
+            server,
+        }));
     }
 
     fn effects(&self) -> std::path::PathBuf {
@@ -103,6 +146,7 @@ impl Stage {
         let mut marks: Vec<String> = text.lines().map(str::to_owned).collect();
         marks.extend(self.faulty.marks());
         marks.extend(self.real.iter().flat_map(|(_, server)| server.effects()));
+        marks.extend(self.proxies.iter().flat_map(|one| one.server.effects()));
         marks
     }
 }
@@ -181,7 +225,7 @@ impl Report {
             println!("  {count} x {why}");
         }
         for (why, count) in &tally.excused {
-            println!("  not counted, the server was away for long: {count} x {why}");
+            println!("  not counted (away for long, or behind the proxy): {count} x {why}");
         }
         println!(
             "writes: {} acknowledged, {} unknown, {} refused; {} effects",
@@ -192,6 +236,9 @@ impl Report {
         );
         for (why, count) in &tally.refused {
             println!("  {count} x {why}");
+        }
+        for what in &tally.untrue {
+            println!("the status was wrong: {what}");
         }
         for (when, held) in ["warm", "after", "stopped"].iter().zip(self.holdings) {
             println!("{when}: {held:?}");
@@ -212,6 +259,8 @@ impl Report {
                 "{token} was acknowledged and did not run"
             );
         }
+        let untrue = &tally.untrue;
+        assert!(untrue.is_empty(), "the status was wrong: {untrue:#?}");
         let lost: usize = tally.lost.values().sum();
         assert!(
             tally.reads > 0 && lost * 1000 <= tally.reads,

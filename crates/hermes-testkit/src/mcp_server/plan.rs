@@ -296,6 +296,8 @@ pub struct Seen {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Value,
+    /// Whether a balancer sent it to the second instance.
+    pub second: bool,
 }
 
 impl Seen {

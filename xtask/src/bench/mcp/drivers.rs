@@ -65,7 +65,17 @@ pub(super) struct Driver(Talker);
 
 impl Driver {
     pub(super) fn start(programs: &Programs, who: Who, setup: &Value) -> Result<Self> {
-        let home = programs.home("mcp", who)?;
+        Self::start_in("mcp", programs, who, setup)
+    }
+
+    /// The same with a home of that name, so that several can run beside each other.
+    pub(super) fn start_in(
+        home: &str,
+        programs: &Programs,
+        who: Who,
+        setup: &Value,
+    ) -> Result<Self> {
+        let home = programs.home(home, who)?;
         let mut setup = setup.clone();
         setup["packages"] = json!(packages()?);
         let mut command = match who {

@@ -25,6 +25,8 @@ pub(super) struct Member {
     pub(super) name: String,
     /// Whether it has `bump` with a token.
     pub(super) writes: bool,
+    /// Whether its reads may go without an answer.
+    pub(super) excused: bool,
 }
 
 /// What became of the calls.
@@ -39,6 +41,8 @@ pub(super) struct Tally {
     pub(super) unknown: BTreeSet<String>,
     /// Writes known not to have run, by reason.
     pub(super) refused: BTreeMap<String, usize>,
+    /// Where the status said something else than what was so.
+    pub(super) untrue: Vec<String>,
 }
 
 /// When a server was away: its name, from, until.
@@ -68,6 +72,10 @@ impl Book {
         let _ = answers.wait_for(|now| count(now) > before + 1).await;
     }
 
+    pub(super) fn untrue(&self, what: String) {
+        self.tally.lock().unwrap().untrue.push(what);
+    }
+
     fn was_away_for_long(&self, name: &str, from: Instant) -> bool {
         let outages = self.outages.lock().unwrap();
         outages
@@ -95,7 +103,7 @@ impl Book {
             }
             (None, None) => return,
             (Some(_), Some(failed)) => (&mut tally.refused, failed.why),
-            (None, Some(failed)) if away => (&mut tally.excused, failed.why),
+            (None, Some(failed)) if away || member.excused => (&mut tally.excused, failed.why),
             (None, Some(failed)) => (&mut tally.lost, failed.why),
         };
         *counts.entry(why).or_default() += 1;
@@ -163,9 +171,17 @@ async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Bo
     };
     let from = Instant::now();
     let result = manager.call(&member.name, op, CallOptions::default()).await;
-    let error = result.err().map(|error| Failed {
-        why: error.to_string(),
-        unknown: error.outcome_unknown,
-    });
+    let error = match result {
+        // Nobody's tool here fails by itself: it is an answer for a lost session.
+        Ok(output) if output.result["isError"] == true => Some(Failed {
+            why: output.result.to_string(),
+            unknown: false,
+        }),
+        Ok(_) => None,
+        Err(error) => Some(Failed {
+            why: error.to_string(),
+            unknown: error.outcome_unknown,
+        }),
+    };
     book.enter(&member, token, from, error);
 }

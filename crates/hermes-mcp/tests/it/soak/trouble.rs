@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_core::task::{self, Panicked};
 use hermes_mcp::manager::McpManager;
+use hermes_testkit::mcp_server::combination::{Combination, Expected, Scenario, Scope};
 use hermes_testkit::mcp_server::peers::RealServer;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,12 +15,19 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::load::{Book, Load};
-use super::{CHILD, FAULTY, Stage};
+use super::truth::Truth;
+use super::{CHILD, FAULTY, Proxied, Stage};
 
 /// Between two of a kind.
 const RESTARTS: Duration = Duration::from_secs(3);
 const KILLS: Duration = Duration::from_secs(4);
 const EXPIRIES: Duration = Duration::from_secs(1);
+const LOSSES: Duration = Duration::from_millis(500);
+/// For what is drawn.
+const SEED: u64 = 1616;
+/// What a recovery may take at the most: two calls that go without an answer, and a margin for a
+/// busy machine.
+const RECOVERY: Duration = Duration::from_secs(60);
 
 type Real = Vec<(String, RealServer)>;
 
@@ -27,6 +35,7 @@ pub(super) struct Troubles {
     restarts: JoinHandle<Result<(Real, usize), Panicked>>,
     kills: JoinHandle<Result<usize, Panicked>>,
     expiries: JoinHandle<Result<usize, Panicked>>,
+    losses: Vec<JoinHandle<Result<usize, Panicked>>>,
 }
 
 /// Begins all of them; they end soon after `stop`.
@@ -38,8 +47,22 @@ pub(super) fn begin(
 ) -> Troubles {
     let real = std::mem::take(&mut stage.real);
     let (book, stop) = (load.book(), stop.clone());
+    let truth = Truth::new(manager, &book);
+    let losses = stage.proxies.iter().map(|proxied| {
+        let losing = losses(
+            Arc::clone(proxied),
+            truth.clone(),
+            book.clone(),
+            stop.clone(),
+        );
+        task::spawn("soak-losses", losing)
+    });
     Troubles {
-        restarts: task::spawn("soak-restarts", restarts(real, book.clone(), stop.clone())),
+        losses: losses.collect(),
+        restarts: task::spawn(
+            "soak-restarts",
+            restarts(real, truth.clone(), book.clone(), stop.clone()),
+        ),
         kills: task::spawn(
             "soak-kills",
             kills(manager.clone(), book.clone(), stop.clone()),
@@ -55,7 +78,12 @@ impl Troubles {
         stage.real = real;
         let kills = self.kills.await.unwrap().unwrap();
         let expiries = self.expiries.await.unwrap().unwrap();
+        let mut losses = 0;
+        for losing in self.losses {
+            losses += losing.await.unwrap().unwrap();
+        }
         BTreeMap::from([
+            ("losses", losses),
             ("restarts", restarts),
             ("kills", kills),
             ("expiries", expiries),
@@ -74,7 +102,12 @@ async fn next(pause: Duration, book: &Book, name: &str, stop: &CancellationToken
 }
 
 /// Kills and starts the real servers in turn.
-async fn restarts(mut real: Real, book: Arc<Book>, stop: CancellationToken) -> (Real, usize) {
+async fn restarts(
+    mut real: Real,
+    truth: Truth,
+    book: Arc<Book>,
+    stop: CancellationToken,
+) -> (Real, usize) {
     let mut count = 0;
     for at in (0..real.len()).cycle() {
         let (name, server) = &mut real[at];
@@ -82,11 +115,51 @@ async fn restarts(mut real: Real, book: Arc<Book>, stop: CancellationToken) -> (
             break;
         }
         let since = Instant::now();
-        block_in_place(|| server.restart());
+        let lost = truth.now();
+        block_in_place(|| server.kill());
+        truth.is_gone(name, lost).await;
+        block_in_place(|| server.start());
         book.away(name, since);
         count += 1;
+        let again = stop.run_until_cancelled(book.answers_again(name)).await;
+        if again.is_some() {
+            truth.is_back(name, lost);
+        }
     }
     (real, count)
+}
+
+/// Loses the sessions behind a proxy, in the shapes of the generator.
+async fn losses(
+    proxied: Arc<Proxied>,
+    truth: Truth,
+    book: Arc<Book>,
+    stop: CancellationToken,
+) -> usize {
+    let name = &proxied.name;
+    let scenarios = [Scenario::ProxyKeeps, Scenario::ProxyCloses, Scenario::Late];
+    let drawn = (0..)
+        .map(|at| Combination::draw(SEED, at, proxied.transport, scenarios[at % scenarios.len()]));
+    let wanted = |how: &Combination| how.expected() != Expected::Free && how.scope != Scope::Pings;
+    let mut count = 0;
+    for how in drawn.filter(wanted) {
+        if !next(LOSSES, &book, name, &stop).await {
+            break;
+        }
+        let lost = truth.now();
+        proxied.proxy.lose_sessions_in(&how);
+        count += 1;
+        let again = tokio::time::timeout(RECOVERY, book.answers_again(name));
+        match stop.run_until_cancelled(again).await {
+            None => break,
+            Some(Ok(())) => truth.is_back(name, lost),
+            Some(Err(_)) => {
+                book.untrue(format!("{name} never came back after {how}"));
+                truth.reconnect(name);
+            }
+        }
+    }
+    count
 }
 
 /// Kills the child of the stdio server.

@@ -1,0 +1,141 @@
+//! The opposite direction: nothing is forgotten, and tools fail in every way. What a tool says is
+//! its own affair; the session and the other tools do not suffer.
+
+use hermes_mcp::failure::FailureClass;
+use hermes_testkit::mcp_server::combination::Transport;
+use hermes_testkit::mcp_server::shape::{Body, Dice, ErrorId, Extra, Framing, Shape};
+use serde_json::json;
+
+use super::invariants::{Broken, effects};
+use super::stage::Stage;
+use super::time::with_virtual_time;
+use crate::rig::call;
+
+const ROUNDS: usize = 4;
+
+/// Calls of a tool that answers so, each followed by a call of another one.
+fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
+    with_virtual_time(|| async {
+        let stage = Stage::set(Transport::Http, 1).await.unwrap();
+        let before = stage.server.counts();
+        let mut broken = Vec::new();
+        let mut good = Vec::new();
+        for round in 0..ROUNDS {
+            let token = format!("bad{round}");
+            let op = call(
+                "answer",
+                json!({"shape": shape.to_string(), "token": token}),
+            );
+            match stage.op(op).await {
+                None => broken.push(("6 no call hangs", String::new())),
+                Some(Ok(result)) if result["isError"] != true => {
+                    broken.push(("an error is no success", result.to_string()));
+                }
+                Some(Err(error))
+                    if !error.outcome_unknown && error.class() != FailureClass::Rpc =>
+                {
+                    broken.push(("3 what ran is not said not to have run", error.to_string()));
+                }
+                Some(_) => {}
+            }
+            good.push(stage.call().await);
+        }
+        stage.settle().await;
+        if let Some(failed) = good.iter().find(|call| !call.is_ok()) {
+            broken.push(("other tools work", failed.says()));
+        }
+        broken.extend(effects(&stage, &good));
+        let after = stage.server.counts();
+        if after.calls - before.calls != 2 * ROUNDS {
+            let count = after.calls - before.calls;
+            broken.push(("each call is sent once", format!("{count} calls arrived")));
+        }
+        let replaced = after.sessions - before.sessions;
+        if shape.is_like_a_tools_own_error() && replaced != 0 {
+            broken.push(("a healthy session is kept", format!("{replaced} new ones")));
+        }
+        let status = stage.status();
+        if status.state != "ready" || status.breaker != "closed" {
+            let said = format!("{}, {}", status.state, status.breaker);
+            broken.push(("the status stays healthy", said));
+        }
+        broken
+    })
+}
+
+#[track_caller]
+fn check(shapes: impl Iterator<Item = Shape>) {
+    let mut report = Vec::new();
+    let mut count = 0;
+    for shape in shapes {
+        count += 1;
+        for (rule, said) in beside_a_tool_that_answers(&shape) {
+            report.push(format!("{rule}: {shape}\n    {said}"));
+        }
+    }
+    report.sort();
+    let all = report.len();
+    report.truncate(30);
+    assert!(
+        all == 0,
+        "{all} findings in {count}:\n{}",
+        report.join("\n")
+    );
+}
+
+#[test]
+fn errors_of_tools_are_their_own_affair() {
+    let dice = Dice::new(5);
+    let drawn = std::iter::repeat_with(|| Shape::draw(&dice, Some(200)))
+        .filter(|shape| matches!(shape.framing, Framing::Plain | Framing::Events))
+        .filter(Shape::is_like_a_tools_own_error);
+    check(drawn.take(200));
+}
+
+#[test]
+fn a_tool_that_breaks_its_answer_blocks_no_other() {
+    let dice = Dice::new(6);
+    let drawn = std::iter::repeat_with(|| {
+        let status = dice.pick(&[500, 500, 500, 502, 504, 520, 200]);
+        Shape::draw(&dice, Some(status))
+    });
+    check(drawn.filter(Shape::can_come_late).take(100));
+}
+
+/// Over the older transport the error comes on the stream.
+#[test]
+fn errors_of_tools_on_a_stream_are_their_own_affair() {
+    for code in [-32000, -32001, -32600, -32601, -32602, -32603] {
+        with_virtual_time(|| async {
+            let stage = Stage::set(Transport::Sse, 1).await.unwrap();
+            let before = stage.server.counts();
+            for text in ["Session expired", "", "disk full"] {
+                let op = call("fail", json!({"code": code, "text": text}));
+                let error = stage.op(op).await.unwrap().unwrap_err();
+                assert_eq!(error.class(), FailureClass::Rpc, "{code} {text}: {error:?}");
+                assert!(stage.call().await.is_ok());
+            }
+            stage.settle().await;
+            let after = stage.server.counts();
+            assert_eq!(after.sessions, before.sessions, "{code}");
+            assert_eq!(after.calls, before.calls + 6, "{code}");
+            assert_eq!(stage.status().state, "ready");
+        });
+    }
+}
+
+/// What the generator cannot tell from a tool's own error is what these tests draw.
+#[test]
+fn a_tools_own_error_is_one_of_the_shapes() {
+    let shape = Shape {
+        status: 200,
+        body: Body::Error {
+            id: ErrorId::Right,
+            code: -32001,
+            words: "s0".parse().unwrap(),
+        },
+        framing: Framing::Plain,
+        extra: Extra::None,
+    };
+    assert!(shape.is_like_a_tools_own_error() && shape.refuses());
+}

@@ -1,0 +1,79 @@
+//! Whether the status says what is so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_mcp::manager::McpManager;
+use hermes_mcp::state::status::ServerStatus;
+
+use super::load::Book;
+
+/// An answer that was sent before a server died may be read a moment later.
+const ON_THE_WAY: chrono::Duration = chrono::Duration::seconds(1);
+/// Load goes on for so long while a server is away, before the status is read.
+const AWAY: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+pub(super) struct Truth {
+    manager: Arc<McpManager>,
+    book: Arc<Book>,
+}
+
+impl Truth {
+    pub(super) fn new(manager: &Arc<McpManager>, book: &Arc<Book>) -> Self {
+        Self {
+            manager: Arc::clone(manager),
+            book: Arc::clone(book),
+        }
+    }
+
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        SystemClock.now()
+    }
+
+    fn status(&self, name: &str) -> ServerStatus {
+        self.manager.server(name).unwrap().status()
+    }
+
+    fn wrong(&self, name: &str, what: &str, status: &ServerStatus) {
+        let (state, why) = (status.state, &status.why);
+        let (ok, error) = (status.last_ok, &status.last_error);
+        self.book.untrue(format!(
+            "{name}: {what}: {state} ({why:?}), last ok {ok:?}, last error {error:?}"
+        ));
+    }
+
+    /// The process is dead since `lost`, and is called meanwhile.
+    pub(super) async fn is_gone(&self, name: &str, lost: DateTime<Utc>) {
+        // Part of the scenario: the server is away for this long.
+        tokio::time::sleep(AWAY).await;
+        let status = self.status(name);
+        if status.last_ok.is_some_and(|ok| ok > lost + ON_THE_WAY) {
+            self.wrong(name, "a success of a dead server", &status);
+        }
+        if status.state == "ready" && status.last_error.as_ref().is_some_and(|e| e.at > lost) {
+            self.wrong(name, "a dead server is ready", &status);
+        }
+    }
+
+    /// It answered calls again.
+    pub(super) fn is_back(&self, name: &str, lost: DateTime<Utc>) {
+        let status = self.status(name);
+        if !matches!(status.state, "ready" | "degraded") {
+            self.wrong(name, "it answers and is down", &status);
+        }
+        if status.last_ok.is_none_or(|ok| ok < lost) {
+            self.wrong(name, "it answers and has no success", &status);
+        }
+        if status.breaker != "closed" {
+            self.wrong(name, "it answers and the breaker is open", &status);
+        }
+    }
+
+    /// So that the run goes on.
+    pub(super) fn reconnect(&self, name: &str) {
+        self.manager.server(name).unwrap().reconnect();
+    }
+}
