@@ -89,9 +89,8 @@ pub enum Doubt {
     /// The request as such was refused, perhaps because of the session: a new one is made while the
     /// old one is asked.
     Named,
-    /// The session is called unknown, or something other than an answer of MCP came back: a server
-    /// that knows the session does not answer so, whatever it says to a ping. The link is replaced,
-    /// once for each operation.
+    /// Something other than an answer of MCP came back: a server that knows the session does not
+    /// answer so, whatever it says to a ping. The link is replaced, once for each operation.
     Refused,
 }
 
@@ -110,7 +109,7 @@ pub fn doubt(failure: &McpFailure, took: Duration) -> Option<Doubt> {
         C::Cancelled | C::Unavailable | C::ToolGone => return None,
         C::ScopeNeeded => Doubt::Answered,
         C::Rpc if !has_status && failure.certainty != Certainty::Rejected => Doubt::Answered,
-        C::Rpc if !has_status => Doubt::Named,
+        C::Rpc | C::SessionLost if !has_status => Doubt::Named,
         C::TimedOut | C::NotSent => Doubt::Silent,
         C::Ambiguous if !has_status => Doubt::Silent,
         // Waiting is what it asks for.

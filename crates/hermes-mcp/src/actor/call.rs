@@ -24,7 +24,7 @@ pub(super) use wait::WAKE_GAP;
 use wait::{Look, Wait};
 
 /// How often a call may be refused by instances of the server that do not know the session.
-const MISROUTED: u8 = 4;
+const MISROUTED: u8 = 8;
 
 /// The budgets of a call.
 struct Frame {
@@ -308,6 +308,10 @@ impl<'a> Attempt<'a> {
         }
         let failed_at = Instant::now();
         match self.link().await {
+            // The tool may have reported this itself: the old session answered.
+            Ok(next) if next.replaces_working(live) && failure.http_status.is_none() => {
+                Err(self.give_up(own_error(failure), safe))
+            }
             Ok(next) if next.epoch > live.epoch && !self.retries.session => {
                 self.retries.session = true;
                 self.again(class)
@@ -354,7 +358,7 @@ impl<'a> Attempt<'a> {
     async fn same_session(
         &mut self,
         live: &LiveLink,
-        mut failure: McpFailure,
+        failure: McpFailure,
         failed_at: Instant,
         safe: bool,
     ) -> Result<(), CallError> {
@@ -384,11 +388,7 @@ impl<'a> Attempt<'a> {
             self.retries.lost = true;
             return self.again(class);
         }
-        if class == FailureClass::SessionLost {
-            // The session works: these are words of the tool.
-            failure.class = FailureClass::Rpc;
-        }
-        Err(self.give_up(failure, safe))
+        Err(self.give_up(own_error(failure), safe))
     }
 
     fn again(&self, class: FailureClass) -> Result<(), CallError> {
@@ -451,6 +451,14 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The session works, so what was said about it are words of the tool.
+fn own_error(mut failure: McpFailure) -> McpFailure {
+    if failure.class == FailureClass::SessionLost {
+        failure.class = FailureClass::Rpc;
+    }
+    failure
 }
 
 fn unavailable(text: &str) -> McpFailure {

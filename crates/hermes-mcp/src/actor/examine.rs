@@ -29,9 +29,9 @@ const HEDGE: Duration = Duration::from_millis(500);
 const BUSY_CHILD: Duration = Duration::from_secs(10);
 /// An attempt that is no longer needed may take this long to clean up.
 const DISCARD: Duration = Duration::from_secs(10);
-/// Further questions to a session that answered although it was called unknown: behind a load
-/// balancer without stickiness some of them go to an instance that does not know it.
-const CROSS_CHECKS: usize = 3;
+/// Questions to a session that was called unknown: behind a load balancer without stickiness only
+/// some of them go to an instance that does not know it.
+const CROSS_CHECKS: usize = 4;
 
 /// What is examined, and why.
 pub(super) struct Examination {
@@ -151,72 +151,64 @@ impl Examination {
     async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
         let longest = keepalive::probe_timeout(shared.settings().keepalive_interval);
         let link = &*self.live.link;
-        let first = keepalive::ask(link, self.by, longest);
-        let mut first = pin!(first);
+        let mut first = pin!(self.ping(longest));
         // Some servers never answer ping: they are asked in the other way meanwhile.
-        let answer = match timeout(HEDGE.min(longest), &mut first).await {
-            Ok(answer) => Some(answer),
-            Err(_) => None,
-        };
+        let answer = timeout(HEDGE.min(longest), &mut first).await.ok();
         let failure = match answer {
-            Some(Ok(())) => return self.cross_check(signals, longest).await,
+            Some(Ok(works)) => {
+                signals.answered.store(true, Ordering::Relaxed);
+                return works;
+            }
             Some(Err(failure)) => Some(failure),
             None => None,
         };
         self.announce(shared, failure.as_ref());
-        let unknown = failure.as_ref().is_some_and(is_unknown_method);
-        if failure.is_some() && !unknown {
+        if failure.as_ref().is_some_and(|failure| !is_unknown_method(failure)) {
             signals.failed.notify_one();
         }
-        if self.by == ProbeBy::List {
-            return match failure {
-                Some(failure) => Old::Fails(failure),
-                None => first.await.map_or_else(Old::Fails, |()| Old::Works {
-                    by: self.by,
-                    misrouted: false,
-                }),
-            };
-        }
-        let named = is_named(failure.as_ref());
-        let second = keepalive::ask(link, ProbeBy::List, longest);
-        let list_works = |misrouted| Old::Works {
-            // A session that is known only now and then is no reason to give ping up.
-            by: if misrouted { self.by } else { ProbeBy::List },
-            misrouted,
+        let second = async {
+            if self.by == ProbeBy::List {
+                return Err(no_answer(longest));
+            }
+            keepalive::ask(link, ProbeBy::List, longest).await
+        };
+        let by_list = Old::Works {
+            by: ProbeBy::List,
+            misrouted: false,
         };
         match failure {
-            Some(failure) => match second.await {
-                Ok(()) => list_works(named && self.named),
-                Err(_) => Old::Fails(failure),
-            },
+            Some(failure) => second.await.map_or(Old::Fails(failure), |()| by_list),
             None => {
                 tokio::select! {
-                    Ok(()) = &mut first => Old::Works { by: self.by, misrouted: false },
-                    Ok(()) = second => list_works(false),
+                    Ok(works) = &mut first => works,
+                    Ok(()) = second => by_list,
                     else => Old::Fails(no_answer(longest)),
                 }
             }
         }
     }
 
-    /// The session answered although it was called unknown: perhaps only some instances of the
-    /// server know it.
-    async fn cross_check(&self, signals: &Signals, longest: Duration) -> Old {
-        signals.answered.store(true, Ordering::Relaxed);
-        let works = |misrouted| Old::Works {
-            by: self.by,
-            misrouted,
-        };
-        if !self.named || self.live.is_misrouted() {
-            return works(self.live.is_misrouted());
-        }
+    /// Asks once; or several times where only some instances of the server may know the session.
+    async fn ping(&self, longest: Duration) -> Result<Old, McpFailure> {
+        let several = self.named || self.live.is_misrouted();
+        let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
-        let checks = (0..CROSS_CHECKS).map(|_| keepalive::ask(link, self.by, longest));
-        let refused = join_all(checks)
-            .await
-            .into_iter()
-            .any(|check| check.is_err());
-        works(refused)
+        let questions = (0..count).map(|_| keepalive::ask(link, self.by, longest));
+        let mut failure = None;
+        let mut answered = false;
+        for answer in join_all(questions).await {
+            match answer {
+                Ok(()) => answered = true,
+                Err(why) => failure = failure.or(Some(why)),
+            }
+        }
+        match failure {
+            Some(failure) if !answered => Err(failure),
+            failure => Ok(Old::Works {
+                by: self.by,
+                misrouted: failure.is_some() || self.live.is_misrouted(),
+            }),
+        }
     }
 
     /// From now on calls wait for the verdict, and the status says so.
@@ -236,10 +228,6 @@ impl Examination {
 /// Not every server knows ping, which says nothing about the session.
 fn is_unknown_method(failure: &McpFailure) -> bool {
     failure.rpc_code == Some(METHOD_NOT_FOUND)
-}
-
-fn is_named(failure: Option<&McpFailure>) -> bool {
-    failure.is_some_and(|failure| failure.class == FailureClass::SessionLost)
 }
 
 fn replaced(fresh: Fresh, old_works: bool) -> Examined {

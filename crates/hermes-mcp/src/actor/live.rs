@@ -29,6 +29,9 @@ use lists::{Lists, Refreshed, refresh};
 const SETTLE: Duration = Duration::from_millis(500);
 /// A server that is due for recycling but busy is looked at so often.
 const RECYCLE_CHECK: Duration = Duration::from_secs(5);
+/// Calls in a row that fail because of the session, while questions are answered, before the session
+/// is replaced all the same.
+const DISOWNED: usize = 2;
 /// Longest line of a server's log that is passed on.
 const LOG_LINE: usize = 2000;
 
@@ -270,6 +273,11 @@ impl Actor {
 
     fn on_report(&mut self, live: &mut Live, report: Report) {
         let mut doubt = report.doubt;
+        let named = report.failure.class == FailureClass::SessionLost;
+        if doubt == Doubt::Named && named && live.current.disown() >= DISOWNED {
+            // No call works, and the reason is always the session: too often for a tool's own words.
+            doubt = Doubt::Refused;
+        }
         if doubt == Doubt::Refused && live.current.is_unhelped(&report.operation) {
             // It is refused like this on every session: a matter of its own.
             doubt = Doubt::Answered;
@@ -279,7 +287,7 @@ impl Actor {
         }
         let reason = Reason {
             doubt,
-            named: report.failure.class == FailureClass::SessionLost,
+            named,
             cause: report.failure.class.name(),
             why: report.failure.text,
             operation: Some(report.operation),

@@ -67,6 +67,10 @@ pub(super) struct LiveLink {
     misrouted: AtomicBool,
     /// Operations that were refused in a way that a new session did not change.
     unhelped: Mutex<BTreeSet<String>>,
+    /// Calls in a row whose answer called the session unknown, although it answers questions.
+    disowned: AtomicUsize,
+    /// The link before it answered questions when it was replaced.
+    old_worked: AtomicBool,
 }
 
 impl LiveLink {
@@ -81,14 +85,25 @@ impl LiveLink {
             proven: AtomicBool::new(false),
             misrouted: AtomicBool::new(false),
             unhelped: Mutex::default(),
+            disowned: AtomicUsize::new(0),
+            old_worked: AtomicBool::new(false),
         }
     }
 
-    /// The successor of a link that answered questions but refused this operation.
-    pub(super) fn succeed(&self, old: &Self, operation: &str) {
+    /// Takes over what was learnt on the link before. `refused`: the operation that it refused
+    /// although it answered questions.
+    pub(super) fn succeed(&self, old: &Self, refused: Option<&str>) {
+        self.set_misrouted(old.is_misrouted());
+        let Some(refused) = refused else { return };
+        self.old_worked.store(true, Ordering::Relaxed);
         let mut unhelped = lock(&old.unhelped).clone();
-        unhelped.insert(operation.to_owned());
+        unhelped.insert(refused.to_owned());
         *lock(&self.unhelped) = unhelped;
+    }
+
+    /// Whether it took the place of `old` although that one answered questions.
+    pub(super) fn replaces_working(&self, old: &Self) -> bool {
+        self.epoch > old.epoch && self.old_worked.load(Ordering::Relaxed)
     }
 
     /// Whether a new session was already made for this operation, in vain.
@@ -96,8 +111,14 @@ impl LiveLink {
         lock(&self.unhelped).contains(operation)
     }
 
+    /// An answer called the session unknown: how often in a row.
+    pub(super) fn disown(&self) -> usize {
+        self.disowned.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The operation works.
     pub(super) fn worked(&self, operation: &str) {
+        self.disowned.store(0, Ordering::Relaxed);
         lock(&self.unhelped).remove(operation);
     }
 

@@ -141,6 +141,7 @@ async fn session_expired_handler_returns_none_without_server_record() {
 #[tokio::test(start_paused = true)]
 async fn session_expired_handler_returns_none_when_retry_also_fails() {
     let world = World::ready().await;
+    world.server.expire();
     world.server.fault(Fault::Refuse(session_lost()));
     world.server.fault(Fault::Refuse(session_lost()));
     let error = world.call(call_tool("write")).await.unwrap_err();

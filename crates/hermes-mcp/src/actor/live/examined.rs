@@ -79,9 +79,8 @@ impl Actor {
                 self.shared.metrics.reconnect(reason.cause);
                 let old = Arc::clone(&live.current);
                 let phase = self.commit(*fresh, |new| {
-                    if let Some(operation) = reason.operation.filter(|_| old_works) {
-                        new.succeed(&old, &operation);
-                    }
+                    let refused = reason.operation.as_deref().filter(|_| old_works);
+                    new.succeed(&old, refused);
                 });
                 self.draining.add(Arc::clone(&live.current));
                 Some(phase)
