@@ -254,7 +254,9 @@ impl Http {
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
-        Unanswered::Accepted(self.shared().broke(Break::AfterSend, &cause))
+        let mut failure = self.shared().broke(Break::AfterSend, &cause);
+        failure.http_status = Some(status);
+        Unanswered::Accepted(failure)
     }
 
     fn broke(&self, what: Break, cause: &str) -> Unanswered {

@@ -101,6 +101,11 @@ impl Inbox {
             return Some(vec![message]);
         }
         let messages = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
+            Ok(ServerJsonRpcMessage::Error(error))
+                if error.id.as_ref().is_some_and(|id| !self.is_known(id)) =>
+            {
+                self.refused_under_another_id(error.error)
+            }
             Ok(message) if !is_lost(&message) => {
                 if let Some(stray) = self.stray(&message) {
                     return Some(self.unreadable(&stray));
@@ -182,12 +187,26 @@ impl Inbox {
         let ServerJsonRpcMessage::Response(response) = message else {
             return None;
         };
-        let known = match plain_id(&response.id) {
+        let id = &response.id;
+        (!self.is_known(id))
+            .then(|| format!("the server answered something that was not asked (id {id})"))
+    }
+
+    /// Whether a request with this id was sent, however long ago.
+    fn is_known(&self, id: &RequestId) -> bool {
+        match plain_id(id) {
             RequestId::Number(number) => number <= self.last_id.load(Ordering::Relaxed),
             RequestId::String(_) => false,
-        };
-        let id = &response.id;
-        (!known).then(|| format!("the server answered something that was not asked (id {id})"))
+        }
+    }
+
+    /// An error whose id was never sent, `"server-error"` say: it means the one request that
+    /// waits, like an error without an id.
+    fn refused_under_another_id(&self, error: ErrorData) -> Vec<ServerJsonRpcMessage> {
+        match self.only_waiting() {
+            Some(id) => vec![ServerJsonRpcMessage::error(error, Some(id))],
+            None => self.unreadable(&format!("the server refused something: {}", error.message)),
+        }
     }
 
     /// An answer that nobody can read or match. The one request that waits is the one it was for;

@@ -129,9 +129,10 @@ fn refused(error: &ServiceError) -> bool {
         ServiceError::TransportSend(error) => {
             Fault::find(error.error.as_ref()).is_some_and(|failure| {
                 failure.rpc_code == Some(METHOD_NOT_FOUND)
+                    // Accepted without a stream is a refusal, too.
                     || failure
                         .http_status
-                        .is_some_and(|status| (400..500).contains(&status))
+                        .is_some_and(|status| matches!(status, 200..300 | 400..500))
             })
         }
         _ => false,

@@ -165,6 +165,28 @@ async fn a_broken_event_fails_the_one_request_that_waits() {
     }
 }
 
+/// The error is the tool's own; only its id is not.
+#[tokio::test]
+async fn an_error_under_another_id_answers_the_one_request_that_waits() {
+    for id in ["null", "\"server-error\"", "4711"] {
+        let server = FaultyServer::start_as(Wire::Sse);
+        let link = sse(&server).connect().await.unwrap();
+        server.fault("tools/call", accepted());
+        let answer = async {
+            server.wait_for(|counts| counts.calls == 1).await;
+            let error = r#"{"code":-32000,"message":"not today"}"#;
+            server.push_raw(&format!(
+                "data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}\n\n"
+            ));
+        };
+        let (result, ()) = tokio::join!(ask(&*link, tool("bump", nothing())), answer);
+        let failure = result.unwrap_err();
+        assert_eq!(failure.text, "not today", "{id}");
+        assert_eq!(failure.rpc_code, Some(-32000), "{id}");
+        ask(&*link, tool("bump", nothing())).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn of_several_requests_none_is_blamed_but_the_link_is_suspected() {
     let server = FaultyServer::start_as(Wire::Sse);
