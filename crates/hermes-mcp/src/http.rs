@@ -197,19 +197,20 @@ impl Http {
         let body = match bounded_body(response).await {
             Ok(body) => body,
             Err(error @ BodyError::UnknownCoding(_)) => {
-                return Err(self.broke(Break::NotMcp, &error.to_string()));
+                return Err(self.broke(Break::NotMcp, status, &error.to_string()));
             }
-            Err(error) => return Err(self.broke(Break::AfterSend, &error.to_string())),
+            Err(error) => return Err(self.broke(Break::AfterSend, status, &error.to_string())),
         };
         if body.trim_ascii().is_empty() {
             return Err(self.no_answer(status, &asked).await);
         }
         let messages = match self.messages(&content_type, body, &asked).await {
+            Ok(messages) => messages,
             // "Accepted" may come with a word or a page.
             Err(_) if matches!(status, 202 | 204) => {
                 return Err(self.no_answer(status, &asked).await);
             }
-            messages => messages?,
+            Err(cause) => return Err(self.broke(Break::NotMcp, status, &cause)),
         };
         if messages.iter().any(answer::is_result) {
             self.shared().hear();
@@ -226,23 +227,19 @@ impl Http {
         content_type: &str,
         body: Vec<u8>,
         asked: &answer::Asked,
-    ) -> Result<Vec<ServerJsonRpcMessage>, Unanswered> {
+    ) -> Result<Vec<ServerJsonRpcMessage>, String> {
         let known = content_type.starts_with("application/json")
             || self.shared().manners().any_content_type;
-        if known || answer::answers(&body, asked) {
-            return match answer::messages(&body, asked, Some(self.shared())) {
-                Ok(messages) => Ok(messages),
-                Err(cause) => match answer::in_events(body, asked, self.shared()).await {
-                    Some(messages) => Ok(messages),
-                    None => Err(self.broke(Break::NotMcp, &cause)),
-                },
-            };
-        }
-        let cause = not_mcp(content_type, &body);
-        match answer::in_events(body, asked, self.shared()).await {
-            Some(messages) => Ok(messages),
-            None => Err(self.broke(Break::NotMcp, &cause)),
-        }
+        let cause = if known || answer::answers(&body, asked) {
+            match answer::messages(&body, asked, Some(self.shared())) {
+                Ok(messages) => return Ok(messages),
+                Err(cause) => cause,
+            }
+        } else {
+            not_mcp(content_type, &body)
+        };
+        let found = answer::in_events(body, asked, self.shared()).await;
+        found.ok_or(cause)
     }
 
     /// The server took the request and answered nothing. Some then answer on the listening stream,
@@ -254,13 +251,17 @@ impl Http {
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
-        let mut failure = self.shared().broke(Break::AfterSend, &cause);
-        failure.http_status = Some(status);
-        Unanswered::Accepted(failure)
+        Unanswered::Accepted(self.failure(Break::AfterSend, status, &cause))
     }
 
-    fn broke(&self, what: Break, cause: &str) -> Unanswered {
-        Unanswered::Broken(self.shared().broke(what, cause))
+    fn broke(&self, what: Break, status: u16, cause: &str) -> Unanswered {
+        Unanswered::Broken(self.failure(what, status, cause))
+    }
+
+    fn failure(&self, what: Break, status: u16, cause: &str) -> McpFailure {
+        let mut failure = self.shared().broke(what, cause);
+        failure.http_status = Some(status);
+        failure
     }
 }
 

@@ -163,7 +163,10 @@ impl Examination {
             None => None,
         };
         self.announce(shared, failure.as_ref());
-        if failure.as_ref().is_some_and(|failure| !is_unknown_method(failure)) {
+        if failure
+            .as_ref()
+            .is_some_and(|failure| !is_unknown_method(failure))
+        {
             signals.failed.notify_one();
         }
         let second = async {

@@ -12,8 +12,12 @@ use sse_stream::Sse;
 
 use super::Refused;
 use super::body::events_in;
-use crate::failure::McpFailure;
+use crate::classify::{self, Break};
+use crate::failure::{FailureClass, McpFailure};
 use crate::peer::{Answer, Shared, keep, plain_id};
+
+/// The status of an answer whose content contradicts it.
+const OK: u16 = 200;
 
 /// The request that an answer belongs to.
 #[derive(Clone, Debug)]
@@ -63,6 +67,9 @@ pub(crate) fn messages(
     let mut answered = false;
     for mut part in parts {
         answered |= part.get("method").is_none();
+        if let Some(shared) = shared {
+            note_stray_error(&part, asked, shared);
+        }
         repair(&mut part, id, true);
         let message = serde_json::from_value(part)
             .map_err(|error| format!("the answer is not JSON-RPC: {error}"))?;
@@ -73,6 +80,31 @@ pub(crate) fn messages(
     } else {
         Err("the answer holds no result and no error".to_owned())
     }
+}
+
+/// A tool's own error carries the id of its call. One that does not was made by something in front
+/// of the tools, and says more about the session than about the call.
+fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {
+    let Some(error) = part.get("error").filter(|error| !error.is_null()) else {
+        return;
+    };
+    let id = part
+        .get("id")
+        .and_then(|id| RequestId::deserialize(id).ok());
+    let own_id = id.is_some_and(|id| plain_id(&id) == asked.id);
+    if own_id && part.get("jsonrpc").is_some() {
+        return;
+    }
+    let error = plain_error(error);
+    let code = error["code"].as_i64().unwrap_or_default();
+    let message = error["message"].as_str().unwrap_or_default();
+    let situation = shared.situation(shared.has_session());
+    let mut failure = classify::rpc(code, message, &situation);
+    if failure.class == FailureClass::Rpc && part.get("jsonrpc").is_none() {
+        failure = shared.broke(Break::NotMcp, message);
+    }
+    failure.http_status = Some(OK);
+    shared.fault(asked.id.clone(), failure);
 }
 
 pub(crate) fn as_stream(

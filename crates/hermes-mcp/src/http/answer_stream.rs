@@ -34,6 +34,7 @@ pub(super) struct AnswerStream {
     /// What a request that resumes the stream carries.
     pub(super) session: Option<Arc<str>>,
     pub(super) headers: HeaderMap,
+    status: u16,
     current: Option<Events>,
     ready: VecDeque<Sse>,
     last_id: Option<String>,
@@ -56,6 +57,7 @@ impl AnswerStream {
             asked,
             session,
             headers,
+            status: response.status().as_u16(),
             current: Some(events(response)),
             ready: VecDeque::new(),
             last_id: None,
@@ -168,7 +170,9 @@ impl AnswerStream {
     fn fail(&self, why: &str) {
         let shared = &self.exchange.shared;
         if self.asked.awaited {
-            shared.fault(self.asked.id.clone(), shared.broke(Break::AfterSend, why));
+            let mut failure = shared.broke(Break::AfterSend, why);
+            failure.http_status = Some(self.status);
+            shared.fault(self.asked.id.clone(), failure);
         }
     }
 }
