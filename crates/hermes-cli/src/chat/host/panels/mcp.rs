@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::home::ToolFeed as _;
 use hermes_core::BoxFuture;
 use hermes_mcp::actor::CallOptions;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
@@ -20,6 +19,7 @@ use super::{After, key, page, row, text, unknown};
 use crate::chat::conversation::Conversation;
 use crate::commands::{counted, mcp};
 use crate::exit::Failure;
+use crate::wiring::mcp::Waits;
 
 pub(super) const ID: &str = "mcp";
 
@@ -179,7 +179,7 @@ async fn toggle(
     let mut told = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
         // Takes the change over; what it has to say is about the files.
-        for notice in mcp.prepare().await {
+        for notice in mcp.prepare(Waits::Briefly).await {
             told = format!("{told}\n{notice}");
         }
     }
