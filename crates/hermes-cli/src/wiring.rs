@@ -6,7 +6,7 @@ pub(crate) mod hands;
 pub(crate) mod hooks;
 pub(crate) mod mcp;
 pub(crate) mod place;
-mod progress;
+pub(crate) mod progress;
 pub(crate) mod reach;
 mod sampler;
 pub(crate) mod stock;

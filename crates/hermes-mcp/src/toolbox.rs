@@ -253,8 +253,13 @@ impl Toolbox {
         let state = self.state();
         let report = |server: &Server| {
             let handle = self.manager.server(&server.entry.name);
+            let state = handle.as_ref().map(|handle| handle.standing().state);
             let live = handle.map(|handle| (handle.status(), handle.counters()));
-            ServerReport::new(&server.entry, live, &catalogue)
+            let report = ServerReport::new(&server.entry, live, &catalogue);
+            match state {
+                Some(state) => report.in_state(&state),
+                None => report,
+            }
         };
         state.servers.iter().map(report).collect()
     }

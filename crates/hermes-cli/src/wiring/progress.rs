@@ -13,7 +13,7 @@ const NAMES: usize = 3;
 
 /// Waits for `work`. After a second it says on stderr for what: on a terminal in a line that
 /// follows the time and goes away, elsewhere once.
-pub(super) async fn during<T>(
+pub(crate) async fn during<T>(
     out: Option<&Output>,
     work: impl Future<Output = T>,
     awaited: impl Fn() -> Vec<String>,

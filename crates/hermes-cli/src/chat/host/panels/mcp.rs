@@ -50,7 +50,7 @@ fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel 
         id: report.name.clone(),
         mark: mark(report),
         cells: report.cells(now).to_vec(),
-        detail: detail(report),
+        detail: detail(report, now),
         ..PanelRow::default()
     });
     let mut footer: Vec<String> = report::remark(reports)
@@ -94,15 +94,17 @@ fn mark(report: &ServerReport) -> Mark {
 }
 
 /// What the row has no room for.
-fn detail(report: &ServerReport) -> String {
+fn detail(report: &ServerReport, now: chrono::DateTime<chrono::Utc>) -> String {
     let mut lines: Vec<String> = report.target.iter().cloned().collect();
     lines.extend(report.problems.iter().map(ToString::to_string));
     lines.extend(report.remarks.iter().cloned());
-    let error = report
-        .link
-        .as_ref()
-        .and_then(|link| link.last_error.as_ref());
-    lines.extend(error.map(|error| format!("last error: {}", super::short(&error.text, 200))));
+    if let Some(link) = &report.link {
+        let doing = report::doing(report, now);
+        lines.extend((!doing.is_empty()).then_some(doing));
+        lines.push(format!("last success: {}", link.success(now)));
+        let failure = link.failure(now);
+        lines.extend(failure.map(|text| format!("last failure: {}", super::short(&text, 200))));
+    }
     lines.join("\n")
 }
 
@@ -215,7 +217,7 @@ fn log(conversation: &Conversation, toolbox: &Toolbox, name: &str) -> Result<Aft
     let link = link.ok_or_else(|| Failure::not_found(format!("{name} was not started yet")))?;
     let mut parts = Vec::new();
     if let Some(error) = &link.last_error {
-        parts.push(format!("last error: {}", error.text));
+        parts.push(format!("last failure: {}", error.text));
     }
     parts.extend(link.stderr_tail.clone());
     if parts.is_empty() {
