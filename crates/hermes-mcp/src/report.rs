@@ -17,7 +17,7 @@ use crate::state::LinkState;
 use crate::state::status::{LastError, ServerStatus};
 
 pub use details::details;
-pub use now::doing;
+pub use now::{doing, line};
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize)]

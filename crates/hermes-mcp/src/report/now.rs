@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{LinkReport, ServerReport, ago, one_line, span};
+use super::{LinkReport, ServerReport, ago, one_line, span, word};
 
 /// One sentence about the present, for one server.
 pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
@@ -32,6 +32,27 @@ pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
         "needs_auth" => format!("waiting for a login: hermes mcp login {}", report.name),
         "recycled" => "asleep; the next call starts it".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// All of it on one line: the state, what is being done, the last success, and the last failure
+/// where it is what counts.
+pub fn line(report: &ServerReport, now: DateTime<Utc>) -> String {
+    let mut text = word(report.state).to_owned();
+    if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
+        return format!("{text}: {problem}");
+    }
+    let doing = doing(report, now);
+    if !doing.is_empty() {
+        text = format!("{text}: {doing}");
+    }
+    let Some(link) = report.link.as_ref().filter(|_| report.enabled) else {
+        return text;
+    };
+    text = format!("{text}; last success {}", link.success(now));
+    match link.failure(now).filter(|_| link.failed_last()) {
+        Some(failure) => format!("{text}; last failure {failure}"),
+        None => text,
     }
 }
 

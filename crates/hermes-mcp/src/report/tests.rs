@@ -246,3 +246,26 @@ fn a_server_without_an_answer_is_counted_as_such() {
         "{shown}"
     );
 }
+
+#[test]
+fn one_line_has_the_present_and_the_past() {
+    assert_eq!(
+        line(&in_state("ready", Some(60)), now()),
+        "connected: healthy; last success 12s ago"
+    );
+    assert_eq!(
+        line(&in_state("degraded", Some(2)), now()),
+        "in doubt: not answering as it should: HTTP 500 to a ping; being examined since 5m; \
+         last success 12s ago; last failure 2s ago [TimedOut]: no answer within 300 s"
+    );
+    let off = entry("x", &json!({"url": "https://host/mcp", "enabled": false}));
+    let live = Some((status("disabled"), Counters::default()));
+    assert_eq!(
+        line(&ServerReport::new(&off, live, &Catalogue::default()), now()),
+        "off"
+    );
+    assert_eq!(
+        line(&reports()[3], now()),
+        "invalid: mcp_servers.broken.url: ftp:// is not supported; use http:// or https://"
+    );
+}
