@@ -109,13 +109,11 @@ fn a_run_that_waits_for_a_server_can_be_stopped() {
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if holds() {
-            return;
-        }
+    let held = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("waited in vain for {what}");
+        holds()
+    });
+    assert!(held, "waited in vain for {what}");
 }
 
 /// Blocks the answer of a scripted model until the file is there.
