@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
-use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource as _};
+use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
@@ -421,10 +421,7 @@ impl Chat {
         let choice = choice_of(args, &config, &place, &source);
         let feed = place.feed(mcp.clone(), mode.waits(&place));
         let tools = home_tools(args, &choice, store_tools, others, feed)?;
-        let read = hands.read.clone();
-        let tools = Arc::new(tools.on_compacted(move || read.clear()));
-        let hooked = hooks::around(&tools, hooks_of(cx, &config, &place));
-        hands.parent_tools.set(&hooked);
+        let (tools, hooked) = attached(tools, &hands, hooks_of(cx, &config, &place));
         let deps = SessionDeps {
             router,
             store: rows,
@@ -581,6 +578,19 @@ fn home_tools(
         unknown.join(", "),
         known.join(", ")
     )))
+}
+
+/// The tools of a conversation, and the same with hooks around them as its session has them.
+fn attached(
+    tools: HomeTools,
+    hands: &Hands,
+    hooks: Hooks,
+) -> (Arc<HomeTools>, Arc<dyn ToolSource>) {
+    let read = hands.read.clone();
+    let tools = Arc::new(tools.on_compacted(move || read.clear()));
+    let hooked = hooks::around(&tools, hooks);
+    hands.parent_tools.set(&hooked);
+    (tools, hooked)
 }
 
 fn agent_settings(
