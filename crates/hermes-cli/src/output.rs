@@ -104,6 +104,15 @@ impl Output {
         }
     }
 
+    /// A remark that the next one replaces, on a terminal; an empty one takes it away. Silenced by
+    /// `--quiet`, and while somebody else owns the terminal.
+    pub(crate) fn transient(self, text: &str) {
+        if !self.quiet && held().is_none() {
+            // Nowhere is left to complain if stderr is gone.
+            let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
+        }
+    }
+
     /// Something the person must see, on stderr.
     pub(crate) fn error(self, text: impl AsRef<str>) {
         if let Some(held) = &mut *held() {

@@ -6,6 +6,7 @@ pub(crate) mod hands;
 pub(crate) mod hooks;
 pub(crate) mod mcp;
 pub(crate) mod place;
+pub(crate) mod progress;
 pub(crate) mod reach;
 mod sampler;
 pub(crate) mod stock;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
-use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource as _};
+use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::tools::StoreTools;
 use hermes_config::Config;
@@ -39,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use self::begin::{Who, cwd, find_session, start, stored_or_begun};
 use self::commands::Commands;
 use self::hands::{Hands, HandsDeps};
-use self::mcp::Mcp;
+use self::mcp::{Mcp, Waits};
 use self::place::{Beginning, Place, Shared};
 use self::stock::Stock;
 use crate::args::TurnArgs;
@@ -59,6 +60,15 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    /// How long its turns wait for MCP servers.
+    fn waits(self, place: &Place) -> Waits {
+        if self == Self::Repl && !place.is_single {
+            Waits::Briefly
+        } else {
+            Waits::ForAll
+        }
+    }
+
     /// One answer is all there will be otherwise: nobody would read what comes later.
     fn hears(self) -> bool {
         self == Self::Repl
@@ -318,6 +328,9 @@ impl Chat {
         }
         // First of all, so that servers start while everything else is made ready.
         let shared = shared(args, cx, &config, mode);
+        if let (Some(mcp), false) = (&shared.mcp, mode == Mode::Repl) {
+            mcp.show_progress(cx.out);
+        }
         // Arguments and settings are read; what makes a chat ready comes next.
         footprint::give_back();
         let mcp = shared.mcp.clone();
@@ -406,13 +419,13 @@ impl Chat {
         });
         let others = place.guarded(hands.tools.clone(), commands.as_deref());
         let choice = choice_of(args, &config, &place, &source);
-        let tools = home_tools(args, &choice, store_tools, others, place.feed(mcp.clone()))?;
-        let read = hands.read.clone();
-        let tools = Arc::new(tools.on_compacted(move || read.clear()));
+        let feed = place.feed(mcp.clone(), mode.waits(&place));
+        let tools = home_tools(args, &choice, store_tools, others, feed)?;
+        let (tools, hooked) = attached(tools, &hands, hooks_of(cx, &config, &place));
         let deps = SessionDeps {
             router,
             store: rows,
-            tools: hooks::around(&tools, hooks_of(cx, &config, &place)),
+            tools: hooked,
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),
@@ -565,6 +578,19 @@ fn home_tools(
         unknown.join(", "),
         known.join(", ")
     )))
+}
+
+/// The tools of a conversation, and the same with hooks around them as its session has them.
+fn attached(
+    tools: HomeTools,
+    hands: &Hands,
+    hooks: Hooks,
+) -> (Arc<HomeTools>, Arc<dyn ToolSource>) {
+    let read = hands.read.clone();
+    let tools = Arc::new(tools.on_compacted(move || read.clear()));
+    let hooked = hooks::around(&tools, hooks);
+    hands.parent_tools.set(&hooked);
+    (tools, hooked)
 }
 
 fn agent_settings(

@@ -60,6 +60,8 @@ pub struct Opening {
     pub history: Vec<Message>,
     /// Nobody can be asked: what needs asking is decided by `approvals.unattended`.
     pub unattended: bool,
+    /// One answer is all that comes of it: it begins when every MCP server is ready or has failed.
+    pub single: bool,
     /// Tools of this place: sending to other chats.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The chat it is held in, as jobs that are made in it remember it.

@@ -33,6 +33,9 @@ pub struct Told {
     pub report: Value,
     /// The same for people, as it was at that time.
     pub text: String,
+    /// And on one line; empty where an older version wrote it.
+    #[serde(default)]
+    pub line: String,
 }
 
 impl Board {
@@ -51,6 +54,7 @@ impl Board {
             name: report.name.clone(),
             report: serde_json::to_value(report).unwrap_or_default(),
             text: report::details(report, now),
+            line: report::line(report, now),
         };
         let note = Note {
             pid,

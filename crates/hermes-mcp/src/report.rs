@@ -1,6 +1,7 @@
 //! What a person can see about the servers: in JSON, as a table, and one by one.
 
 mod details;
+mod now;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use serde::Serialize;
 use crate::catalogue::Catalogue;
 use crate::config::{Problem, ServerEntry};
 use crate::metrics::Counters;
+use crate::state::LinkState;
 use crate::state::status::{LastError, ServerStatus};
 
 pub use details::details;
+pub use now::{doing, line};
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,6 +44,8 @@ pub struct ServerReport {
 pub struct LinkReport {
     pub since: DateTime<Utc>,
     pub why: Option<String>,
+    /// Of the ladder of attempts: the one that runs, or the last one that failed.
+    pub attempt: Option<u32>,
     pub epoch: u64,
     pub era: Option<crate::link::Era>,
     pub protocol_version: Option<String>,
@@ -95,6 +100,19 @@ impl ServerReport {
         }
     }
 
+    /// With what only the state itself knows.
+    #[must_use]
+    pub(crate) fn in_state(mut self, state: &LinkState) -> Self {
+        if let (
+            Some(link),
+            LinkState::Connecting { attempt } | LinkState::Backoff { attempt, .. },
+        ) = (&mut self.link, state)
+        {
+            link.attempt = Some(*attempt);
+        }
+        self
+    }
+
     /// Calls that were made.
     fn calls(&self) -> u64 {
         let link = self.link.as_ref();
@@ -115,13 +133,18 @@ impl ServerReport {
             ),
             last_ok.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
             self.calls().to_string(),
-            detail(self),
+            detail(self, now),
         ]
     }
 
     /// The model sees its tools though it is down.
     fn keeps_tools(&self) -> bool {
         self.tools > 0 && !self.is_up()
+    }
+
+    /// Whether it is not known yet how it stands.
+    pub fn is_connecting(&self) -> bool {
+        self.state == "connecting"
     }
 
     /// Whether calls go through.
@@ -138,6 +161,7 @@ impl LinkReport {
         Self {
             since: status.since,
             why: status.why.map(clean),
+            attempt: None,
             epoch: status.epoch,
             era: status.era,
             protocol_version: status.protocol_version,
@@ -204,12 +228,24 @@ pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
     out
 }
 
-/// `2 ok · 1 down · 1 off`
+/// `2 ok · 1 down · 1 off`; what is neither up nor down yet has a number of its own.
 pub fn summary(reports: &[ServerReport]) -> String {
-    let count = |test: fn(&ServerReport) -> bool| reports.iter().filter(|r| test(r)).count();
-    let off = count(|report| report.state == "disabled");
-    let up = count(ServerReport::is_up);
-    format!("{up} ok · {} down · {off} off", reports.len() - up - off)
+    let count = |states: &[&str]| {
+        let of_these = |report: &&ServerReport| states.contains(&report.state);
+        reports.iter().filter(of_these).count()
+    };
+    let up = count(&["ready", "recycled"]);
+    let (open, examined) = (count(&["connecting"]), count(&["degraded"]));
+    let off = count(&["disabled"]);
+    let down = reports.len() - up - open - examined - off;
+    let mut parts = vec![format!("{up} ok")];
+    for (number, word) in [(examined, "being examined"), (open, "connecting")] {
+        if number > 0 {
+            parts.push(format!("{number} {word}"));
+        }
+    }
+    parts.push(format!("{down} down · {off} off"));
+    parts.join(" · ")
 }
 
 /// What the mark at a number of tools means, where there is one.
@@ -229,12 +265,13 @@ fn word(state: &str) -> &str {
         "needs_auth" => "needs login",
         "recycled" => "asleep",
         "disabled" => "off",
+        "degraded" => "in doubt",
         other => other,
     }
 }
 
 /// What matters most about it, in a few words.
-fn detail(report: &ServerReport) -> String {
+fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return problem.text.clone();
     }
@@ -242,13 +279,18 @@ fn detail(report: &ServerReport) -> String {
         return String::new();
     };
     let mut parts = Vec::new();
-    if let Some(seconds) = link.next_attempt_in {
-        parts.push(format!("next try in {}", span(seconds)));
-    }
-    if link.needs_auth {
-        parts.push(format!("hermes mcp login {}", report.name));
-    } else if let Some(why) = &link.why {
-        parts.push(one_line(why));
+    match report.state {
+        "ready" if link.failed_last() => {
+            parts.extend(link.failure(now).map(|text| format!("failed {text}")));
+        }
+        "ready" | "recycled" => {}
+        "needs_auth" => parts.push(format!("hermes mcp login {}", report.name)),
+        "degraded" | "connecting" => parts.push(doing(report, now)),
+        _ => {
+            let next = link.next_attempt_in;
+            parts.extend(next.map(|seconds| format!("next try in {}", span(seconds))));
+            parts.extend(link.why.as_deref().map(one_line));
+        }
     }
     if let Some(pid) = link.child_pid {
         parts.push(format!("pid {pid}"));

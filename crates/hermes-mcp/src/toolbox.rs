@@ -23,6 +23,10 @@ use crate::report::ServerReport;
 use crate::result::MediaStore;
 use crate::state::LinkState;
 
+mod wait;
+
+use wait::Waiting;
+
 /// Pause between looks at a token file that keeps changing.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -55,8 +59,6 @@ pub struct Toolbox {
 struct State {
     servers: Vec<Server>,
     built: Option<(Vec<Stamp>, Catalogue)>,
-    /// Until when turns wait for servers that are starting; set by the first.
-    awaited: Option<Instant>,
 }
 
 struct Server {
@@ -64,6 +66,16 @@ struct Server {
     oauth: Option<OAuthClient>,
     /// Ends the watch over its token file.
     watch: CancellationToken,
+    waiting: Waiting,
+}
+
+impl Server {
+    /// Whether `other` is this server with a connection made from the same settings.
+    fn is_same(&self, other: &Self) -> bool {
+        let both = self.entry.config.as_ref().zip(other.entry.config.as_ref());
+        self.entry.name == other.entry.name
+            && both.is_some_and(|(old, new)| wait::is_same(old, new))
+    }
 }
 
 impl Drop for Server {
@@ -116,17 +128,23 @@ impl Toolbox {
                     }
                 }
             }
-            let watch = self.ended.child_token();
             servers.push(Server {
                 entry,
                 oauth,
-                watch,
+                watch: self.ended.child_token(),
+                waiting: Waiting::default(),
             });
         }
-        state.servers = servers;
+        let old = std::mem::replace(&mut state.servers, servers);
         state.built = None;
         self.manager.apply(specs);
-        for server in &state.servers {
+        for server in &mut state.servers {
+            let known = old.iter().find(|old| old.is_same(server));
+            server.waiting = match (known, &server.entry.config) {
+                (Some(known), _) => known.waiting.clone(),
+                (None, Some(config)) => Waiting::new(config),
+                (None, None) => Waiting::default(),
+            };
             self.watch_tokens(server);
         }
     }
@@ -159,39 +177,6 @@ impl Toolbox {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Before a turn: gives servers that are starting a moment, counted from the first turn on, for
-    /// all the sessions that begin meanwhile. Says which are not there, once.
-    pub async fn await_first(&self, longest: Duration) -> Vec<String> {
-        let now = Instant::now();
-        let (until, first) = {
-            let mut state = self.state();
-            let first = state.awaited.is_none();
-            (*state.awaited.get_or_insert(now + longest), first)
-        };
-        if until > now {
-            self.manager.wait_ready(until - now).await;
-        }
-        if !first {
-            return Vec::new();
-        }
-        self.manager
-            .servers()
-            .iter()
-            .filter_map(|handle| absence(handle.name(), &handle.standing().state))
-            .collect()
-    }
-
-    /// Before a turn: servers that were never up are tried again, see [`ServerHandle::wanted`].
-    pub async fn wanted(&self, longest: Duration) {
-        let servers = self.manager.servers();
-        futures_util::future::join_all(servers.iter().map(|server| server.wanted(longest))).await;
-    }
-
-    /// Waits until every server is up or has failed once.
-    pub async fn settle(&self, longest: Duration) {
-        self.manager.wait_ready(longest).await;
     }
 
     /// The tools of all servers as they are now: the same `Arc` until something changes.
@@ -268,8 +253,13 @@ impl Toolbox {
         let state = self.state();
         let report = |server: &Server| {
             let handle = self.manager.server(&server.entry.name);
+            let state = handle.as_ref().map(|handle| handle.standing().state);
             let live = handle.map(|handle| (handle.status(), handle.counters()));
-            ServerReport::new(&server.entry, live, &catalogue)
+            let report = ServerReport::new(&server.entry, live, &catalogue);
+            match state {
+                Some(state) => report.in_state(&state),
+                None => report,
+            }
         };
         state.servers.iter().map(report).collect()
     }
@@ -299,28 +289,5 @@ impl Offer {
     }
 }
 
-/// Why the tools of a server are missing now, for the person.
-fn absence(server: &str, state: &LinkState) -> Option<String> {
-    let text = match state {
-        LinkState::Ready
-        | LinkState::Degraded { .. }
-        | LinkState::Disabled
-        | LinkState::Recycled
-        | LinkState::Stopped => return None,
-        LinkState::Connecting { .. } => {
-            "is still starting; its tools come with a later turn".to_owned()
-        }
-        LinkState::NeedsAuth { .. } => {
-            format!("needs a login: hermes mcp login {server}")
-        }
-        LinkState::Backoff { why, .. } => {
-            format!(
-                "is not there yet ({why}); it is tried again, and its tools come with a later turn"
-            )
-        }
-        LinkState::Parked { why, .. } => {
-            format!("is not there ({why}); see: hermes mcp status {server}")
-        }
-    };
-    Some(format!("MCP server {server} {text}"))
-}
+#[cfg(test)]
+mod tests;

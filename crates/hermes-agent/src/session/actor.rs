@@ -174,7 +174,8 @@ impl Actor {
         self.desk.events.set_turn(Some(id));
         self.settle_route().await;
         let deps = Arc::clone(&self.deps);
-        for text in deps.tools.prepare().await {
+        let cancel = self.cancel.child_token();
+        for text in self.prepare_tools(&cancel).await {
             self.notice(NoticeLevel::Warning, text).await;
         }
         let registry = deps.tools.registry();
@@ -190,7 +191,6 @@ impl Actor {
             let known = input.context.take().into_iter().chain([news]);
             input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
         }
-        let cancel = self.cancel.child_token();
         let approver: Arc<dyn Approver> = match &self.deps.approver {
             Some(approver) => Arc::clone(approver),
             None => Arc::new(
@@ -235,6 +235,20 @@ impl Actor {
                 .await;
             }
         }
+    }
+
+    /// Lets tools come and go before a turn. That may take its time: commands are attended to
+    /// meanwhile, and whoever stops the turn stops the wait.
+    async fn prepare_tools(&mut self, cancel: &CancellationToken) -> Vec<String> {
+        let tools = Arc::clone(&self.deps.tools);
+        let prepared = async {
+            tokio::select! {
+                biased;
+                told = tools.prepare() => told,
+                () = cancel.cancelled() => Vec::new(),
+            }
+        };
+        self.desk.attend(Busy::Turn, cancel, prepared).await
     }
 
     async fn after_turn(&mut self, summary: TurnSummary) {

@@ -57,7 +57,8 @@ pub trait ToolSource: Send + Sync {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// The tools as they are now. Taken once per turn.
+    /// The tools as they are now. Taken before every call of the model; the same tools as long as
+    /// nothing changed.
     fn registry(&self) -> Registry;
 
     /// The tools array as it goes to a model: the place to trim descriptions for small windows.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_core::event::{AgentCommand, AgentEvent, Spent, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewSession, SessionUpdate, UsageEntry};
-use hermes_core::tool::{Registry, ToolContext};
+use hermes_core::tool::ToolContext;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::approve::Voices;
 use super::report::{Entry, Status, trace};
 use super::request::Task;
+use super::tools::ChildTools;
 use super::{RUNS, SubagentDeps, child_id};
 use crate::events::EventReceiver;
-use crate::session::{Session, SessionDeps, SessionHandle, SessionStart};
+use crate::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
 
 const GOAL_CHARS: usize = 40;
 const DETAIL_CHARS: usize = 80;
@@ -27,7 +28,7 @@ pub(super) struct Child<'a> {
     pub task: &'a Task,
     pub index: usize,
     pub count: usize,
-    pub tools: Registry,
+    pub tools: Arc<ChildTools>,
     /// The parent waits for it.
     pub waiting: bool,
     pub cancel: CancellationToken,
@@ -66,7 +67,7 @@ impl Child<'_> {
         let parts = SessionDeps {
             router: Arc::clone(&deps.router),
             store: Arc::clone(&deps.store),
-            tools: Arc::new(self.tools.clone()),
+            tools: Arc::clone(&self.tools) as Arc<dyn ToolSource>,
             prompt: Arc::clone(&deps.prompt),
             approver: Some(voices.approver),
             asker: Some(voices.asker),

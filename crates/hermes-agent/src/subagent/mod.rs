@@ -15,6 +15,7 @@ pub(crate) mod mend;
 mod report;
 mod request;
 mod tool;
+mod tools;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,16 +26,16 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelRouter, ReasoningEffort};
 use hermes_core::store::SessionStore;
-use hermes_core::tool::{Registry, Tool};
+use hermes_core::tool::Tool;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::home::settings::parse_effort;
 use crate::session::PromptSource;
 use crate::settings::AgentSettings;
-use crate::tools::{TodoList, todo_tool};
 
 pub use background::Post;
+pub use tools::ParentTools;
 
 /// The name of the tool.
 pub const NAME: &str = "delegate_task";
@@ -52,9 +53,6 @@ pub const BLOCKED: [&str; 6] = [
 
 /// Calls of one conversation that may come to have the same id.
 const RUNS: usize = 100;
-
-/// The beginning of the toolset of an MCP server.
-const MCP: &str = "mcp-";
 
 /// `delegation` of config.yaml.
 #[derive(Clone, Debug)]
@@ -96,12 +94,14 @@ impl Limits {
     }
 }
 
-/// What children are made of. The tools are the parent's, as they are when it delegates.
+/// What children are made of. The tools are the parent's.
 #[derive(Clone)]
 pub struct SubagentDeps {
     /// The parent's, or another one where `delegation.model` names a model of its own.
     pub router: Arc<dyn ModelRouter>,
     pub store: Arc<dyn SessionStore>,
+    /// Where the parent's tools come from: those that join while a child works are its, too.
+    pub tools: ParentTools,
     /// Writes the system prompt of children; their source is `subagent`.
     pub prompt: Arc<dyn PromptSource>,
     /// The parent's.
@@ -140,24 +140,4 @@ pub fn child_id(parent: &SessionId, call_id: &str, index: usize, run: usize) -> 
         format!("r{run}")
     };
     SessionId::new(format!("{id}_{index}{again}"))
-}
-
-/// What a child may use of what its parent has.
-fn child_tools(
-    parent: &Registry,
-    deps: &SubagentDeps,
-    orchestrator: Option<Arc<dyn Tool>>,
-) -> Registry {
-    let inherited = parent.iter().filter(|tool| {
-        let spec = tool.spec();
-        !BLOCKED.contains(&spec.name.as_str())
-            && (deps.limits.inherit_mcp || !spec.toolset.starts_with(MCP))
-    });
-    // Of two tools with one name the first counts: a child keeps a list of its own.
-    let own = parent.get("todo").map(|_| todo_tool(TodoList::default()));
-    Registry::new(
-        own.into_iter()
-            .chain(orchestrator)
-            .chain(inherited.cloned()),
-    )
 }

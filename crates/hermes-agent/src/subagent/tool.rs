@@ -18,7 +18,8 @@ use super::child::Child;
 use super::mend::{DELEGATION_CLOSE, DELEGATION_OPEN};
 use super::report::{Shown, rounded};
 use super::request::{Request, Role, Task, parameters};
-use super::{NAME, SubagentDeps, child_id, child_tools};
+use super::tools::ChildTools;
+use super::{NAME, SubagentDeps, child_id};
 
 const NO_POST: &str = "This conversation cannot be reached later, so the work was waited for.";
 const FULL: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
@@ -111,7 +112,11 @@ impl DelegateTask {
                 task,
                 index,
                 count: tasks.len(),
-                tools: child_tools(&cx.registry, &self.deps, self.orchestrator(task.role)),
+                tools: Arc::new(ChildTools::new(
+                    (self.deps.tools.clone(), cx.registry.clone()),
+                    self.deps.limits.inherit_mcp,
+                    self.orchestrator(task.role),
+                )),
                 waiting,
                 cancel: cancel.child_token(),
             };

@@ -30,7 +30,7 @@ use hermes_core::ids::TurnId;
 use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::model::{ModelRequest, ToolChoice};
 use hermes_core::store::{SessionUpdate, UsageEntry};
-use hermes_core::tool::{Registry, ToolSpec};
+use hermes_core::tool::{Registry, Tool, ToolSpec};
 use hermes_core::usage::{Cost, Usage};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -248,6 +248,7 @@ impl<'a> Turn<'a> {
     }
 
     async fn prepare(&mut self) -> Flow<State> {
+        self.take_new_tools();
         if let Some(usd) = self.budget.over_cap() {
             return Err(TurnExit::CostCapReached { usd });
         }
@@ -502,6 +503,21 @@ impl<'a> Turn<'a> {
     fn push_ephemeral(&mut self, message: Message, why: Synthetic) {
         let item = Item::ephemeral(message, why, self.now());
         self.conv.log.push(item);
+    }
+
+    /// Tools may come and go during a turn: a server became ready. The next call is told; as long
+    /// as nothing changed, the request stays the same, byte for byte.
+    fn take_new_tools(&mut self) {
+        if self.closing {
+            return;
+        }
+        let now = self.scope.deps.tools.registry();
+        let same = |(old, new): (&Arc<dyn Tool>, &Arc<dyn Tool>)| Arc::ptr_eq(old, new);
+        let count = self.registry.iter().count();
+        if count != now.iter().count() || !self.registry.iter().zip(now.iter()).all(same) {
+            self.registry = now;
+            self.take_specs();
+        }
     }
 
     fn take_specs(&mut self) {

@@ -11,6 +11,7 @@ mod chaos;
 mod compaction;
 mod crash;
 mod http;
+mod joining;
 mod outside;
 mod questions;
 mod recovery;

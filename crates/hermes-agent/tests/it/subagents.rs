@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hermes_agent::session::SessionStart;
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::subagent::{Limits, Post, SubagentDeps, child_id, delegate_task};
+use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, child_id, delegate_task};
 use hermes_agent::tools::{TodoList, clarify_tool, todo_tool};
 use hermes_config::Config;
 use hermes_core::approval::{ApprovalRequest, DenyAll, Verdict};
@@ -29,6 +29,7 @@ struct Bench {
     store: Store,
     limits: Limits,
     post: Post,
+    tools: ParentTools,
 }
 
 impl Bench {
@@ -43,6 +44,7 @@ impl Bench {
             limits: Limits::from_config(&Config::default()),
             dir,
             post: Post::default(),
+            tools: ParentTools::default(),
         }
     }
 
@@ -73,6 +75,7 @@ impl Bench {
         let deps = SubagentDeps {
             router: setup.router.clone(),
             store: Arc::new(self.store.clone()),
+            tools: self.tools.clone(),
             prompt: Arc::new(CHILD.to_owned()),
             settings: AgentSettings::default(),
             limits: self.limits.clone(),

@@ -19,7 +19,7 @@ use crate::wiring::mcp as servers;
 pub(crate) use edit::apply as change;
 pub(crate) use login::{client as login_client, open as open_browser};
 pub(crate) use probe::why;
-pub(crate) use show::{page, reports, table};
+pub(crate) use show::{Patience, page, reports, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {

@@ -33,9 +33,6 @@ pub(crate) struct StatusArgs {
     all: bool,
 }
 
-/// What servers may take to come up.
-const SERVERS: u64 = 10;
-
 pub(crate) fn run(args: &StatusArgs, cx: &Context) -> Outcome {
     let status = collect(cx, args.deep)?;
     if args.json {
@@ -256,7 +253,7 @@ fn toolsets_of(config: &Config) -> Value {
 }
 
 fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
-    let reports = mcp::reports(cx, deep.then_some(SERVERS))?;
+    let reports = mcp::reports(cx, deep.then_some(mcp::Patience::Soon))?;
     let row = |report: &hermes_mcp::report::ServerReport| {
         let state = match (report.enabled, deep) {
             (false, _) => "off",

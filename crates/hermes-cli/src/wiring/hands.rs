@@ -11,7 +11,7 @@ use std::time::Duration;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
 use hermes_agent::session::{SessionHandle, ToolSource as _};
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::subagent::{Limits, Post, SubagentDeps, delegate_task};
+use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, delegate_task};
 use hermes_agent::tools::moa::{Preset, mixture_of_agents};
 use hermes_agent::tools::{StoreTools, clarify_tool};
 use hermes_config::Config;
@@ -57,13 +57,16 @@ pub(crate) struct Hands {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// What the model was shown of files; void when the conversation is compacted.
     pub(crate) read: ReadMemory,
+    /// Where the tools of the conversation come from, for its children.
+    pub(crate) parent_tools: ParentTools,
     post: Post,
 }
 
 impl Hands {
     pub(crate) fn new(deps: &HandsDeps<'_>) -> Self {
         let post = Post::default();
-        let mut tools = vec![children(deps, post.clone())];
+        let parent_tools = ParentTools::default();
+        let mut tools = vec![children(deps, post.clone(), parent_tools.clone())];
         if !deps.place.is_job {
             tools.push(clarify(deps.config));
         }
@@ -85,7 +88,12 @@ impl Hands {
         let whole = files.clone().map(whole_files);
         tools.extend(web::tools(deps.cx, deps.config, router, whole));
         tools.extend(files.into_iter().flat_map(hermes_tools::files::tools));
-        Self { tools, read, post }
+        Self {
+            tools,
+            read,
+            parent_tools,
+            post,
+        }
     }
 
     /// What goes on in the background reports to this session from now on.
@@ -100,7 +108,7 @@ fn clarify(config: &Config) -> Arc<dyn Tool> {
 }
 
 /// `delegate_task`. Children know the home's rules and nothing of the conversation.
-fn children(deps: &HandsDeps<'_>, post: Post) -> Arc<dyn Tool> {
+fn children(deps: &HandsDeps<'_>, post: Post, tools: ParentTools) -> Arc<dyn Tool> {
     let home = &deps.cx.home;
     let prompt = HomePrompt {
         home: home.clone(),
@@ -113,6 +121,7 @@ fn children(deps: &HandsDeps<'_>, post: Post) -> Arc<dyn Tool> {
     delegate_task(SubagentDeps {
         router: router_of_children(deps),
         store: Arc::clone(&deps.store),
+        tools,
         prompt: Arc::new(prompt),
         settings: deps.settings.clone(),
         limits: Limits::from_config(deps.config),

@@ -1,6 +1,6 @@
 //! Hooks around the tools: one may object to a call, others hear how it went.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hermes_agent::home::HomeTools;
@@ -50,7 +50,11 @@ pub(crate) fn of(cx: &Context, config: &Config, told: bool) -> Hooks {
 pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
     let tools = Arc::clone(tools);
     if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
-        return Arc::new(HookedTools { tools, hooks });
+        return Arc::new(HookedTools {
+            tools,
+            hooks,
+            last: Mutex::default(),
+        });
     }
     tools
 }
@@ -58,6 +62,8 @@ pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource
 struct HookedTools {
     tools: Arc<HomeTools>,
     hooks: Hooks,
+    /// The tools of the last look, without hooks and with them.
+    last: Mutex<Option<(Registry, Registry)>>,
 }
 
 impl ToolSource for HookedTools {
@@ -67,10 +73,18 @@ impl ToolSource for HookedTools {
 
     fn registry(&self) -> Registry {
         let registry = self.tools.registry();
-        Registry::new(registry.iter().map(|tool| {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((bare, hooked)) = &*last
+            && is_same(bare, &registry)
+        {
+            return hooked.clone();
+        }
+        let hooked = Registry::new(registry.iter().map(|tool| {
             let (tool, hooks) = (Arc::clone(tool), self.hooks.clone());
             Arc::new(Hooked { tool, hooks }) as Arc<dyn Tool>
-        }))
+        }));
+        *last = Some((registry, hooked.clone()));
+        hooked
     }
 
     fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
@@ -84,6 +98,11 @@ impl ToolSource for HookedTools {
     fn compacted(&self) {
         self.tools.compacted();
     }
+}
+
+fn is_same(one: &Registry, other: &Registry) -> bool {
+    one.iter().count() == other.iter().count()
+        && one.iter().zip(other.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 struct Hooked {

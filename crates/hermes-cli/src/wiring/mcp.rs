@@ -1,12 +1,11 @@
 //! MCP servers of this process: one set for all its sessions, kept in step with config.yaml.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use hermes_agent::home::{FedToolset, ToolChoice, ToolFeed};
+use hermes_agent::home::{FedToolset, ToolChoice};
 use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
-use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_core::tool::Tool;
@@ -20,14 +19,19 @@ use hermes_mcp::toolbox::{Toolbox, ToolboxParts};
 use hermes_models::router::Overrides;
 use tokio_util::sync::CancellationToken;
 
+use super::progress;
 use super::reach::Workshop;
 use super::sampler::RouterSampler;
 use crate::commands::Context;
+use crate::output::Output;
 
 /// What stopping all servers may take.
 pub(crate) const STOPPING: Duration = Duration::from_secs(5);
-/// Longest wait for servers before the first turn, whatever the config says.
+/// Longest wait for servers before a turn, whatever the config says.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// What a turn that a person waits for gives to servers that are starting or may have come back,
+/// unless the config says otherwise. Their tools join at a later step of the turn.
+pub(super) const BRIEFLY: Duration = Duration::from_millis(300);
 
 /// How often the status is written while much happens, and while nothing does.
 const AT_MOST: Duration = Duration::from_millis(500);
@@ -40,8 +44,8 @@ pub(crate) struct Mcp {
     choice: ToolChoice,
     /// The model that servers may borrow, where the config lets them.
     sampler: Arc<dyn Sampler>,
-    /// How long the first turn waits for servers that are starting.
-    discovery: Duration,
+    /// Where it is shown that a run waits for servers; nowhere, unless somebody watches it.
+    progress: OnceLock<Output>,
     /// Whether config.yaml is looked at again and again.
     watches: bool,
     ended: CancellationToken,
@@ -52,6 +56,17 @@ pub(crate) struct Mcp {
 struct State {
     toolbox: Option<Arc<Toolbox>>,
     seen: Vec<Option<Seen>>,
+    /// `mcp_discovery_timeout`, where the file has it: how long turns wait for servers.
+    discovery: Option<Duration>,
+}
+
+/// How long a turn waits for servers that are starting, unless the config says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Somebody is there: briefly.
+    Briefly,
+    /// One answer is all there will be: until every server is ready or has failed.
+    ForAll,
 }
 
 /// A file as it was last looked at.
@@ -92,13 +107,18 @@ impl Mcp {
                 home: cx.home.clone(),
                 overrides,
             }),
-            discovery: discovery(config),
+            progress: OnceLock::new(),
             watches: long_lived,
             ended: CancellationToken::new(),
             state: Mutex::default(),
         };
         this.state().seen = this.look();
         this.apply(entries, &cx.env);
+        if this.toolbox().is_some() {
+            // Read once more for what the settings do not tell: whether the file has the key.
+            let loaded = cx.load_config().ok();
+            this.state().discovery = loaded.and_then(|loaded| discovery(&loaded));
+        }
         Some(Arc::new(this))
     }
 
@@ -152,6 +172,7 @@ impl Mcp {
                     .filter(|problem| problem.fatal)
                     .map(|problem| format!("config: {problem}"))
                     .collect();
+                self.state().discovery = discovery(&loaded);
                 self.apply(entries, &env);
                 notices
             }
@@ -169,6 +190,42 @@ impl Mcp {
         vec![look(self.home.config_path()), look(self.home.env_path())]
     }
 
+    /// Shows there what runs wait for.
+    pub(crate) fn show_progress(&self, out: Output) {
+        // The first one stays: a process has one terminal.
+        let _ = self.progress.set(out);
+    }
+
+    pub(crate) fn toolsets(&self) -> Vec<FedToolset> {
+        let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
+        names.iter().map(|name| fed(name)).collect()
+    }
+
+    pub(crate) fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        self.toolbox()
+            .map_or_else(|| Arc::from([]), |box_| box_.tools())
+    }
+
+    /// Before a turn: takes over what changed in the files, and gives servers time to come up.
+    /// What it returns is for the person.
+    pub(crate) async fn prepare(&self, waits: Waits) -> Vec<String> {
+        let mut notices = self.reload();
+        let Some(toolbox) = self.toolbox() else {
+            return notices;
+        };
+        let named = self.state().discovery;
+        let missing = match (named, waits) {
+            (Some(longest), _) => toolbox.await_turn(longest, longest.min(BRIEFLY)).await,
+            (None, Waits::Briefly) => toolbox.await_turn(BRIEFLY, BRIEFLY).await,
+            (None, Waits::ForAll) => {
+                let all = toolbox.await_all();
+                progress::during(self.progress.get(), all, || toolbox.awaited()).await
+            }
+        };
+        notices.extend(missing);
+        notices
+    }
+
     /// Ends every server; no child is left.
     pub(crate) async fn shutdown(&self) {
         let toolbox = self.state().toolbox.take();
@@ -176,32 +233,6 @@ impl Mcp {
         if let Some(toolbox) = toolbox {
             toolbox.shutdown(STOPPING).await;
         }
-    }
-}
-
-/// A turn waits this long for a server that may have come back.
-const WOKEN: Duration = Duration::from_millis(300);
-
-impl ToolFeed for Mcp {
-    fn toolsets(&self) -> Vec<FedToolset> {
-        let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
-        names.iter().map(|name| fed(name)).collect()
-    }
-
-    fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
-        self.toolbox()
-            .map_or_else(|| Arc::from([]), |box_| box_.tools())
-    }
-
-    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
-        Box::pin(async {
-            let mut notices = self.reload();
-            if let Some(toolbox) = self.toolbox() {
-                notices.extend(toolbox.await_first(self.discovery).await);
-                toolbox.wanted(WOKEN).await;
-            }
-            notices
-        })
     }
 }
 
@@ -290,14 +321,15 @@ pub(super) fn fed(server: &str) -> FedToolset {
     }
 }
 
-fn discovery(config: &Config) -> Duration {
-    let seconds = config.mcp_discovery_timeout;
-    let seconds = if seconds.is_finite() {
-        seconds.max(0.0)
-    } else {
-        1.5
-    };
-    Duration::try_from_secs_f64(seconds).map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
+/// The person's own bound for waits, if there is one.
+fn discovery(loaded: &Loaded) -> Option<Duration> {
+    loaded.file_tree.get("mcp_discovery_timeout")?;
+    let seconds = loaded.config.mcp_discovery_timeout;
+    if !seconds.is_finite() {
+        return None;
+    }
+    let wait = Duration::try_from_secs_f64(seconds.max(0.0));
+    Some(wait.map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT)))
 }
 
 fn reloads(loaded: &Loaded) -> bool {

@@ -1,7 +1,6 @@
 //! What a front end adds to its conversations, beside what the home says.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use hermes_agent::home::{FedToolset, ToolFeed};
 use hermes_core::BoxFuture;
@@ -12,7 +11,7 @@ use hermes_mcp::toolbox::Toolbox;
 use hermes_store::Store;
 
 use super::commands::Commands;
-use super::mcp::{Mcp, fed};
+use super::mcp::{BRIEFLY, Mcp, Waits, fed};
 use super::stock::Stock;
 use crate::commands::Context;
 use crate::exit::Failure;
@@ -42,6 +41,8 @@ pub(crate) struct Place {
     pub(crate) origin: Option<serde_json::Value>,
     /// It is a job: it makes no jobs and asks nobody.
     pub(crate) is_job: bool,
+    /// One answer is all that comes of it.
+    pub(crate) is_single: bool,
     /// What is made once for all conversations of the process.
     pub(crate) stock: Option<Arc<Stock>>,
 }
@@ -109,27 +110,28 @@ impl Place {
         tools.into_iter().map(|tool| guard(tool, local)).collect()
     }
 
-    pub(super) fn feed(&self, mcp: Option<Arc<Mcp>>) -> Option<Arc<dyn ToolFeed>> {
-        match &self.servers {
-            None => mcp.map(|mcp| mcp as Arc<dyn ToolFeed>),
-            Some(own) => Some(Arc::new(Together {
-                home: mcp,
-                own: Arc::clone(own),
+    /// The servers of the home and those of the conversation. `waits`: how long its turns wait for
+    /// those that are starting.
+    pub(super) fn feed(&self, home: Option<Arc<Mcp>>, waits: Waits) -> Option<Arc<dyn ToolFeed>> {
+        let own = self.servers.clone();
+        (home.is_some() || own.is_some()).then(|| {
+            Arc::new(Together {
+                home,
+                own,
+                waits,
                 last: Mutex::default(),
-            })),
-        }
+            }) as Arc<dyn ToolFeed>
+        })
     }
 }
 
 type Tools = Arc<[Arc<dyn Tool>]>;
 
-/// How long the first turn waits for the conversation's own servers.
-const DISCOVERY: Duration = Duration::from_secs(5);
-
 /// The servers of the home and those of the conversation.
 struct Together {
     home: Option<Arc<Mcp>>,
-    own: Arc<Toolbox>,
+    own: Option<Arc<Toolbox>>,
+    waits: Waits,
     /// What both gave last, and that together.
     last: Mutex<Option<(Tools, Tools, Tools)>>,
 }
@@ -137,16 +139,17 @@ struct Together {
 impl ToolFeed for Together {
     fn toolsets(&self) -> Vec<FedToolset> {
         let home = self.home.iter().flat_map(|home| home.toolsets());
-        home.chain(self.own.names().iter().map(|name| fed(name)))
-            .collect()
+        let own = self.own.iter().flat_map(|own| own.names());
+        home.chain(own.map(|name| fed(&name))).collect()
     }
 
     fn tools(&self) -> Tools {
-        let home: Tools = match &self.home {
-            Some(home) => home.tools(),
-            None => Arc::from([]),
+        let home = self.home.as_ref().map(|home| home.tools());
+        let own = self.own.as_ref().map(|own| own.tools());
+        let (home, own) = match (home, own) {
+            (Some(home), Some(own)) => (home, own),
+            (one, other) => return one.or(other).unwrap_or_else(|| Arc::from([])),
         };
-        let own = self.own.tools();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some((a, b, both)) if same(a, &home) && same(b, &own) => Arc::clone(both),
@@ -160,11 +163,20 @@ impl ToolFeed for Together {
 
     fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(async {
-            let mut notices = match &self.home {
-                Some(home) => home.prepare().await,
-                None => Vec::new(),
+            let home = async {
+                match &self.home {
+                    Some(home) => home.prepare(self.waits).await,
+                    None => Vec::new(),
+                }
             };
-            notices.extend(self.own.await_first(DISCOVERY).await);
+            let own = async {
+                match &self.own {
+                    Some(own) => own.await_turn(BRIEFLY, BRIEFLY).await,
+                    None => Vec::new(),
+                }
+            };
+            let (mut notices, others) = tokio::join!(home, own);
+            notices.extend(others);
             notices
         })
     }

@@ -10,6 +10,7 @@ mod restarts;
 mod results;
 mod safety;
 mod serve;
+mod slow;
 mod turns;
 
 use hermes_testkit::mcp_server::FaultyServer;

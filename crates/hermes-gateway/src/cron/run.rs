@@ -394,6 +394,7 @@ fn opening(job: &Job, id: String) -> Result<Opening, String> {
         skills: job.skills(),
         system: Some(words::SETTING.to_owned()),
         unattended: true,
+        single: true,
         ..Opening::default()
     })
 }

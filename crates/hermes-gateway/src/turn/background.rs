@@ -53,6 +53,7 @@ pub(super) async fn begin<L: Ledger + Clone + 'static>(
     let opening = Opening {
         id: id.clone(),
         unattended: true,
+        single: true,
         ..opening
     };
     let hub = Arc::clone(hub);

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{LinkReport, ServerReport, ago, one_line, reconnects, span, word};
+use super::{LinkReport, ServerReport, ago, doing, reconnects, span, word};
 use crate::link::Era;
 
 /// Lines of a child's stderr that are shown.
@@ -44,6 +44,7 @@ impl Rows {
 fn standing(rows: &mut Rows, report: &ServerReport, link: &LinkReport, now: DateTime<Utc>) {
     let since = link.since.format("%Y-%m-%d %H:%M:%S UTC");
     rows.add("since", Some(format!("{since} ({})", ago(link.since, now))));
+    rows.add("now", Some(doing(report, now)));
     rows.add("why", link.why.clone());
     rows.add("server", link.server.clone());
     let era = match link.era {
@@ -61,31 +62,16 @@ fn standing(rows: &mut Rows, report: &ServerReport, link: &LinkReport, now: Date
             report.tools, link.tools_offered
         )),
     );
-    let next = link.next_attempt_in;
-    rows.add(
-        "next attempt",
-        next.map(|seconds| format!("in {}", span(seconds))),
-    );
     let expires = link.token_expires_in;
     rows.add(
         "token",
         expires.map(|seconds| format!("expires in {}", span(seconds))),
     );
-    let login = format!("hermes mcp login {}", report.name);
-    rows.add("login", link.needs_auth.then_some(login));
 }
 
 fn traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
-    rows.add("last ok", link.last_ok.map(|at| ago(at, now)));
-    let error = link.last_error.as_ref().map(|error| {
-        let http = error
-            .http_status
-            .map(|status| format!(", HTTP {status}"))
-            .unwrap_or_default();
-        let (when, text) = (ago(error.at, now), one_line(&error.text));
-        format!("{when} [{:?}{http}]: {text}", error.class)
-    });
-    rows.add("last error", error);
+    rows.add("last success", Some(link.success(now)));
+    rows.add("last failure", link.failure(now));
     let p95 = link.rtt_p95_ms.or(link.rtt_p50_ms).unwrap_or(0.0);
     let rtt = link.rtt_p50_ms;
     rows.add(

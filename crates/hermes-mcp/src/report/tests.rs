@@ -73,7 +73,12 @@ fn reports() -> Vec<ServerReport> {
             &entry("canny", &http),
             Some((status("backoff"), counters())),
             &catalogue,
-        ),
+        )
+        .in_state(&LinkState::Backoff {
+            attempt: 2,
+            until: tokio::time::Instant::now(),
+            why: String::new(),
+        }),
         ServerReport::new(
             &entry("linear", &http),
             Some((status("needs_auth"), Counters::default())),
@@ -109,14 +114,14 @@ fn one_server_in_full() {
 canny: down
   transport     http, https://host/mcp?…
   since         2027-01-15 07:55:00 UTC (5m ago)
+  now           reconnecting, attempt 3, next try in 38s
   why           connection refused
   server        srv 1.2
   protocol      2025-11-25 (with handshake)
   epoch         3
   tools         0 offered to the model, 9 on the server
-  next attempt  in 38s
   token         expires in 59m
-  last ok       12s ago
+  last success  12s ago
   round trip    p50 1.5 ms, p95 4 ms
   in flight     1, 2 waiting
   breaker       closed
@@ -142,4 +147,125 @@ fn json_has_everything_and_no_secret() {
 fn spans_are_short() {
     let shown: Vec<String> = [0.4, 59.6, 150.0, 7200.0, 200_000.0].map(span).into();
     assert_eq!(shown, ["0s", "60s", "2m", "2h", "2d"]);
+}
+
+fn failure(seconds_ago: i64) -> LastError {
+    LastError {
+        at: now() - TimeDelta::seconds(seconds_ago),
+        class: crate::failure::FailureClass::TimedOut,
+        text: "no answer within 300 s".to_owned(),
+        http_status: None,
+    }
+}
+
+/// A server in a state, with its last failure so many seconds ago; the last success was 12 s ago.
+fn in_state(state: &'static str, failed: Option<i64>) -> ServerReport {
+    let mut status = status(state);
+    status.last_error = failed.map(failure);
+    status.why = match state {
+        "degraded" => Some("HTTP 500 to a ping".to_owned()),
+        _ => status.why,
+    };
+    if state == "connecting" {
+        status.epoch = 0;
+        status.last_ok = None;
+        status.since = now() - TimeDelta::seconds(3);
+    }
+    let http = json!({"url": "https://host/mcp"});
+    let live = Some((status, Counters::default()));
+    ServerReport::new(&entry("x", &http), live, &Catalogue::default())
+}
+
+#[test]
+fn what_is_done_now_is_true_in_every_state() {
+    for (state, failed, words) in [
+        ("ready", None, "healthy"),
+        ("ready", Some(60), "healthy"),
+        (
+            "ready",
+            Some(5),
+            "connected, but the last request failed; see the last failure",
+        ),
+        (
+            "degraded",
+            None,
+            "not answering as it should: HTTP 500 to a ping; being examined since 5m",
+        ),
+        ("connecting", None, "connecting for 3s, no answer yet"),
+        ("backoff", None, "reconnecting, attempt 1, next try in 38s"),
+        (
+            "needs_auth",
+            None,
+            "waiting for a login: hermes mcp login x",
+        ),
+        ("recycled", None, "asleep; the next call starts it"),
+        ("disabled", None, ""),
+    ] {
+        assert_eq!(doing(&in_state(state, failed), now()), words, "{state}");
+    }
+}
+
+#[test]
+fn a_server_in_doubt_is_never_shown_as_connected() {
+    let report = in_state("degraded", Some(2));
+    let shown = table(std::slice::from_ref(&report), now());
+    assert!(!shown.contains("connected"), "{shown}");
+    assert!(shown.contains("not answering as it should"), "{shown}");
+    assert!(
+        shown.contains("0 ok · 1 being examined · 0 down"),
+        "{shown}"
+    );
+    let page = details(&report, now());
+    assert!(page.starts_with("x: in doubt\n"), "{page}");
+    assert!(
+        page.contains("last failure  2s ago [TimedOut]: no answer within 300 s"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_failure_after_the_last_success_is_in_the_table() {
+    let shown = table(&[in_state("ready", Some(5))], now());
+    assert!(
+        shown.contains("failed 5s ago [TimedOut]: no answer"),
+        "{shown}"
+    );
+    let shown = table(&[in_state("ready", Some(60))], now());
+    assert!(!shown.contains("failed"), "{shown}");
+}
+
+#[test]
+fn a_server_without_an_answer_is_counted_as_such() {
+    let shown = table(&[in_state("connecting", None)], now());
+    assert!(
+        shown.contains("connecting for 3s, no answer yet"),
+        "{shown}"
+    );
+    assert!(
+        shown.ends_with("0 ok · 1 connecting · 0 down · 0 off"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn one_line_has_the_present_and_the_past() {
+    assert_eq!(
+        line(&in_state("ready", Some(60)), now()),
+        "connected: healthy; last success 12s ago"
+    );
+    assert_eq!(
+        line(&in_state("degraded", Some(2)), now()),
+        "in doubt: not answering as it should: HTTP 500 to a ping; being examined since 5m; \
+         last success 12s ago; last failure 2s ago [TimedOut]: no answer within 300 s"
+    );
+    let off = entry("x", &json!({"url": "https://host/mcp", "enabled": false}));
+    let live = Some((status("disabled"), Counters::default()));
+    assert_eq!(
+        line(&ServerReport::new(&off, live, &Catalogue::default()), now()),
+        "off"
+    );
+    assert_eq!(
+        line(&reports()[3], now()),
+        "invalid: mcp_servers.broken.url: ftp:// is not supported; use http:// or https://"
+    );
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::events::EventReceiver;
-use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, SessionStart};
+use hermes_agent::session::{
+    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource,
+};
 use hermes_agent::settings::AgentSettings;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary};
@@ -31,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) other_router: Option<Arc<dyn ModelRouter>>,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// In place of `tools`.
+    pub(crate) source: Option<Arc<dyn ToolSource>>,
     pub(crate) prompt: Arc<dyn PromptSource>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) settings: AgentSettings,
@@ -49,6 +53,7 @@ impl Setup {
             other_router: None,
             store: Arc::new(MemoryStore::default()),
             tools: Vec::new(),
+            source: None,
             prompt: Arc::new("You are a test.".to_owned()),
             approver: None,
             settings: AgentSettings {
@@ -79,7 +84,9 @@ impl Setup {
         let deps = SessionDeps {
             router: self.other_router.unwrap_or_else(|| self.router.clone()),
             store: self.store.clone(),
-            tools: Arc::new(Registry::new(self.tools)),
+            tools: self
+                .source
+                .unwrap_or_else(|| Arc::new(Registry::new(self.tools))),
             prompt: self.prompt,
             approver: self.approver,
             asker: None,

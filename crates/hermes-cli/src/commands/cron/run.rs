@@ -114,6 +114,7 @@ impl<'a> Here<'a> {
             .map_err(|error| Failure::failed(error.to_string()))?;
         let store = wiring::open_store(cx)?;
         let program = Arc::new(Conversations::new(cx, store.clone())?);
+        program.show_progress(cx.out);
         let shared = Arc::clone(&program) as _;
         Ok(Self {
             cx,

@@ -17,8 +17,6 @@ use crate::wiring;
 
 /// What an answer may take: a local model may have to be loaded.
 const ANSWER: Duration = Duration::from_mins(1);
-/// What MCP servers may take to come up.
-const SERVERS: u64 = 10;
 
 fn loaded(cx: &Context) -> Option<Arc<Config>> {
     // What is wrong with the config is said by the check of the config.
@@ -77,7 +75,7 @@ pub(super) fn model(cx: &Context, report: &mut Report) {
 
 /// Every MCP server that is on, started or called for a moment.
 pub(super) fn mcp(cx: &Context, report: &mut Report) {
-    match mcp::reports(cx, Some(SERVERS)) {
+    match mcp::reports(cx, Some(mcp::Patience::Told)) {
         Ok(servers) => servers_of(&servers, true, report),
         Err(failure) => report.problem(failure.message, ""),
     }

@@ -20,6 +20,7 @@ use crate::chat::conversation::{Conversation, Surface};
 use crate::chat::seat::{Leaving, Manners, Seat, refusal};
 use crate::commands::Context;
 use crate::exit::Failure;
+use crate::output::Output;
 use crate::wiring::commands::Commands;
 use crate::wiring::mcp::Mcp;
 use crate::wiring::place::{Beginning, Place, Shared};
@@ -66,6 +67,13 @@ impl Conversations {
         })
     }
 
+    /// Shows there what jobs wait for.
+    pub(crate) fn show_progress(&self, out: Output) {
+        if let Some(mcp) = &self.shared.mcp {
+            mcp.show_progress(out);
+        }
+    }
+
     /// When no conversation is open any more. The database stays open: others write to the last.
     pub(crate) async fn close(&self) {
         let shared = Shared {
@@ -95,6 +103,7 @@ impl Conversations {
             unattended: opening.unattended,
             origin: opening.origin,
             is_job: opening.source == "cron",
+            is_single: opening.single,
             untitled: UNTITLED.contains(&opening.source.as_str()),
             stock: Some(Arc::clone(&stock)),
             ..Place::default()

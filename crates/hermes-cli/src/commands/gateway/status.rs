@@ -31,6 +31,8 @@ pub(crate) struct Summary {
     queued: u64,
     exit_reason: Option<String>,
     pub(crate) platforms: Vec<Row>,
+    /// The MCP servers of the gateway that runs, as it wrote last.
+    mcp: Vec<Server>,
     jobs: Jobs,
     service: Option<Installed>,
     pending_pairings: usize,
@@ -50,6 +52,15 @@ pub(crate) struct Row {
     home_channel: Option<String>,
     /// People who may talk there: on lists, and paired.
     users: usize,
+}
+
+/// One MCP server.
+#[derive(Debug, Serialize)]
+struct Server {
+    name: String,
+    state: Value,
+    /// What is being done, the last success and the last failure.
+    text: String,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -139,6 +150,7 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
         queued: if alive { number("queued") } else { 0 },
         exit_reason: text("exit_reason"),
         platforms,
+        mcp: pid.map_or_else(Vec::new, |pid| servers(&cx.home, pid)),
         jobs: jobs(&cx.home),
         service: installed(&cx.home, system, cx).map(|manager| Installed {
             active: manager.is_active(),
@@ -150,6 +162,18 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
         problems,
         home: root.to_owned(),
     }
+}
+
+fn servers(home: &Home, pid: u32) -> Vec<Server> {
+    let notes = crate::wiring::mcp::board(home).read();
+    let own = notes.into_iter().filter(|note| note.pid == pid);
+    own.flat_map(|note| note.servers)
+        .map(|told| Server {
+            state: told.report["state"].clone(),
+            name: told.name,
+            text: told.line,
+        })
+        .collect()
 }
 
 fn row(
@@ -284,6 +308,10 @@ fn lines(summary: &Summary, full: bool, now: DateTime<Utc>) -> Vec<String> {
         {
             lines.push(platform_line(row, summary.running, full, now));
         }
+    }
+    for (number, server) in summary.mcp.iter().enumerate() {
+        let label = if number == 0 { "mcp" } else { "" };
+        lines.push(format!(" {label:<11} {}  {}", server.name, server.text));
     }
     let jobs = &summary.jobs;
     if jobs.enabled > 0 || jobs.last_failure.is_some() {

@@ -10,13 +10,13 @@ use serde_json::json;
 use super::probe::STOPPING;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::wiring::{self, mcp};
+use crate::wiring::{self, mcp, progress};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Wait this many seconds for servers to answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
+    /// Wait this many seconds for servers to answer; without it, slow ones are not waited for
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: Option<u64>,
     /// Only what the config says; nothing is started
     #[arg(long)]
     offline: bool,
@@ -28,9 +28,9 @@ pub(super) struct ListArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     name: Option<String>,
-    /// Wait this many seconds for servers to answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
+    /// Wait this many seconds for servers to answer; without it, slow ones are not waited for
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: Option<u64>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -44,7 +44,7 @@ pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
     let reports = if args.offline {
         offline(cx)?
     } else {
-        live(cx, None, args.timeout)?
+        live(cx, None, Patience::named(args.timeout))?
     };
     if args.json {
         return Ok(cx.out.json(&json!({"servers": reports}))?);
@@ -52,11 +52,22 @@ pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
     if reports.is_empty() {
         return Ok(cx.out.line(NONE)?);
     }
-    Ok(cx.out.line(report::table(&reports, chrono::Utc::now()))?)
+    cx.out.line(report::table(&reports, chrono::Utc::now()))?;
+    hint_at_timeout(cx, &reports, "list");
+    Ok(())
+}
+
+/// How to wait for servers that had not answered.
+fn hint_at_timeout(cx: &Context, reports: &[ServerReport], command: &str) {
+    if reports.iter().any(ServerReport::is_connecting) {
+        cx.out.remark(format!(
+            "some servers had not answered yet; to wait longer: hermes mcp {command} --timeout 60"
+        ));
+    }
 }
 
 pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
-    let reports = live(cx, args.name.as_deref(), args.timeout)?;
+    let reports = live(cx, args.name.as_deref(), Patience::named(args.timeout))?;
     let notes = notes(cx, args.name.as_deref());
     if args.json {
         let elsewhere = json!(notes);
@@ -85,7 +96,9 @@ pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
         cx.out.line("Tried just now, by this command:\n")?;
     }
     let pages: Vec<String> = reports.iter().map(|r| report::details(r, now)).collect();
-    Ok(cx.out.line(pages.join("\n\n"))?)
+    cx.out.line(pages.join("\n\n"))?;
+    hint_at_timeout(cx, &reports, "status");
+    Ok(())
 }
 
 /// What running chats say about their servers, or about one of them.
@@ -99,16 +112,57 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
     notes
 }
 
-/// How all servers stand: called for so many seconds, or as far as the config tells.
-pub(crate) fn reports(cx: &Context, wait: Option<u64>) -> Result<Vec<ServerReport>, Failure> {
-    match wait {
-        Some(seconds) => live(cx, None, seconds),
+/// How long a command waits for servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Until all have answered or failed, and no longer than somebody takes it who only wants to
+    /// look: what hangs is not waited for.
+    Soon,
+    /// Until all have answered or failed, at most so many seconds.
+    Seconds(u64),
+    /// The same as [`Patience::Soon`] allows at most, and says what it waits for.
+    Told,
+}
+
+/// Where somebody only looks: what is left when one server has settled gets this long.
+const LULL: Duration = Duration::from_millis(300);
+/// The longest look, where none settles.
+const LOOK: Duration = Duration::from_secs(10);
+
+impl Patience {
+    fn named(seconds: Option<u64>) -> Self {
+        seconds.map_or(Self::Soon, Self::Seconds)
+    }
+
+    async fn wait(self, toolbox: &Toolbox, cx: &Context) {
+        match self {
+            Self::Soon => toolbox.settle_soon(LULL, LOOK).await,
+            Self::Seconds(seconds) => toolbox.settle(Duration::from_secs(seconds)).await,
+            Self::Told => {
+                let settled = toolbox.settle(LOOK);
+                progress::during(Some(&cx.out), settled, || toolbox.awaited()).await;
+            }
+        }
+    }
+}
+
+/// How all servers stand: called, or as far as the config tells.
+pub(crate) fn reports(
+    cx: &Context,
+    called: Option<Patience>,
+) -> Result<Vec<ServerReport>, Failure> {
+    match called {
+        Some(patience) => live(cx, None, patience),
         None => offline(cx),
     }
 }
 
 /// Connects to all servers, or one, for a moment.
-fn live(cx: &Context, name: Option<&str>, timeout: u64) -> Result<Vec<ServerReport>, Failure> {
+fn live(
+    cx: &Context,
+    name: Option<&str>,
+    patience: Patience,
+) -> Result<Vec<ServerReport>, Failure> {
     let entries = match name {
         Some(name) => vec![super::entry(cx, name)?],
         None => super::entries(cx)?,
@@ -119,7 +173,7 @@ fn live(cx: &Context, name: Option<&str>, timeout: u64) -> Result<Vec<ServerRepo
     crate::logging::start(&cx.home.logs_dir());
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, entries, None);
-        toolbox.settle(Duration::from_secs(timeout)).await;
+        patience.wait(&toolbox, cx).await;
         let reports = toolbox.report();
         toolbox.shutdown(STOPPING).await;
         Ok(reports)

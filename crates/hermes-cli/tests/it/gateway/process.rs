@@ -1,6 +1,7 @@
 //! Starting, stopping, dying, replacing: what others see of it, the original among them.
 
 use hermes_testkit::home::TempHome;
+use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::model_server::Reply;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -58,6 +59,35 @@ fn it_runs_says_so_and_stops_when_it_is_told() {
         home.read("logs/gateway.log")
             .contains("the gateway has stopped")
     );
+}
+
+#[test]
+fn its_status_says_how_the_mcp_servers_fare() {
+    let setup = Setup::new();
+    let server = FaultyServer::start();
+    let config = setup.home.read("config.yaml");
+    setup.home.config(&format!(
+        "{config}mcp_servers:\n  srv:\n    url: {}\n",
+        server.url()
+    ));
+    let life = Life::begin(&setup.home, &[]);
+    let status = |words: &[&str]| {
+        let command = hermes(&setup.home).args(["gateway", "status"]).args(words);
+        command.run().ok()
+    };
+    // The gateway writes it at intervals: another program's doings can only be polled.
+    let ready = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        status(&["--json"]).json()["mcp"][0]["state"] == "ready"
+    });
+    let shown = status(&[]).stdout;
+    assert!(ready, "{shown}");
+    assert!(
+        shown.contains(" mcp         srv  connected: healthy; last success"),
+        "{shown}"
+    );
+    drop(hermes(&setup.home).args(["gateway", "stop"]).run().ok());
+    assert_eq!(life.end().code, Some(0));
 }
 
 #[test]

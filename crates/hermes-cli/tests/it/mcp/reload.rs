@@ -75,23 +75,25 @@ impl World {
         self.terminal.wait_for(&format!("done {text}"), 1);
     }
 
+    /// What servers gave to the last turn.
+    fn tools(&self) -> Vec<String> {
+        let request = self.setup.server.last_request();
+        let names = request.tool_names();
+        let own = names.iter().filter(|name| name.starts_with("mcp__"));
+        own.map(|name| (*name).to_owned()).collect()
+    }
+
     /// Turns until the tools are those: servers come in the background.
     #[track_caller]
     fn until_tools(&mut self, wanted: &[&str]) {
-        let tools = |world: &Self| -> Vec<String> {
-            let request = world.setup.server.last_request();
-            let names = request.tool_names();
-            let own = names.iter().filter(|name| name.starts_with("mcp__"));
-            own.map(|name| (*name).to_owned()).collect()
-        };
         for _ in 0..100 {
             self.turn("look");
-            if tools(self) == wanted {
+            if self.tools() == wanted {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        assert_eq!(tools(self), wanted);
+        assert_eq!(self.tools(), wanted);
     }
 
     fn starts(&self, name: &str) -> Vec<String> {
@@ -134,10 +136,11 @@ fn servers_are_removed_disabled_enabled_and_changed_one_by_one() {
     }));
     assert_eq!(world.starts("a").len(), 1);
 
-    // Added again.
+    // Added again: it is in the turn that notices it.
     let whole = entry(&world, "a", "") + &entry(&world, "b", "");
     world.config(&whole);
-    world.until_tools(&both);
+    world.turn("look");
+    assert_eq!(world.tools(), both);
     assert_eq!(world.starts("b").len(), 2);
 
     // Only its filter: no new process.
@@ -151,7 +154,8 @@ fn servers_are_removed_disabled_enabled_and_changed_one_by_one() {
     world.config(&(off + &entry(&world, "b", "")));
     world.until_tools(&B);
     world.config(&whole);
-    world.until_tools(&both);
+    world.turn("look");
+    assert_eq!(world.tools(), both);
     assert_eq!(world.starts("a").len(), 2);
 
     // Another environment: a new process, and calls reach it.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::home::ToolFeed as _;
 use hermes_core::BoxFuture;
 use hermes_mcp::actor::CallOptions;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
@@ -20,6 +19,7 @@ use super::{After, key, page, row, text, unknown};
 use crate::chat::conversation::Conversation;
 use crate::commands::{counted, mcp};
 use crate::exit::Failure;
+use crate::wiring::mcp::Waits;
 
 pub(super) const ID: &str = "mcp";
 
@@ -50,7 +50,7 @@ fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel 
         id: report.name.clone(),
         mark: mark(report),
         cells: report.cells(now).to_vec(),
-        detail: detail(report),
+        detail: detail(report, now),
         ..PanelRow::default()
     });
     let mut footer: Vec<String> = report::remark(reports)
@@ -94,15 +94,17 @@ fn mark(report: &ServerReport) -> Mark {
 }
 
 /// What the row has no room for.
-fn detail(report: &ServerReport) -> String {
+fn detail(report: &ServerReport, now: chrono::DateTime<chrono::Utc>) -> String {
     let mut lines: Vec<String> = report.target.iter().cloned().collect();
     lines.extend(report.problems.iter().map(ToString::to_string));
     lines.extend(report.remarks.iter().cloned());
-    let error = report
-        .link
-        .as_ref()
-        .and_then(|link| link.last_error.as_ref());
-    lines.extend(error.map(|error| format!("last error: {}", super::short(&error.text, 200))));
+    if let Some(link) = &report.link {
+        let doing = report::doing(report, now);
+        lines.extend((!doing.is_empty()).then_some(doing));
+        lines.push(format!("last success: {}", link.success(now)));
+        let failure = link.failure(now);
+        lines.extend(failure.map(|text| format!("last failure: {}", super::short(&text, 200))));
+    }
     lines.join("\n")
 }
 
@@ -179,7 +181,7 @@ async fn toggle(
     let mut told = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
         // Takes the change over; what it has to say is about the files.
-        for notice in mcp.prepare().await {
+        for notice in mcp.prepare(Waits::Briefly).await {
             told = format!("{told}\n{notice}");
         }
     }
@@ -215,7 +217,7 @@ fn log(conversation: &Conversation, toolbox: &Toolbox, name: &str) -> Result<Aft
     let link = link.ok_or_else(|| Failure::not_found(format!("{name} was not started yet")))?;
     let mut parts = Vec::new();
     if let Some(error) = &link.last_error {
-        parts.push(format!("last error: {}", error.text));
+        parts.push(format!("last failure: {}", error.text));
     }
     parts.extend(link.stderr_tail.clone());
     if parts.is_empty() {
