@@ -102,7 +102,7 @@ impl Combination {
             seed: dice.below(1_000_000) as u64,
         };
         // Of the others only little is asked behind a balancer.
-        while balanced && at % 4 != 0 && !drawn.is_plain_refusal() {
+        while balanced && !at.is_multiple_of(4) && !drawn.is_plain_refusal() {
             drawn.shape = Shape::draw(&dice, dice.percent(30).then_some(404));
         }
         drawn

@@ -92,6 +92,19 @@ impl Peers {
         self.workspace.join("target/mcp/node_modules").join(path)
     }
 
+    /// A client of the Python SDK 1.26 for the server at this URL: `certify.py` says what it does.
+    pub fn python_client(&self, sse: bool, url: &str) -> Command {
+        let script = self
+            .workspace
+            .join("crates/hermes-testkit/sdk/mcp/certify.py");
+        let mut command = Command::new(self.python("legacy"));
+        command
+            .arg(script)
+            .args([if sse { "sse" } else { "http" }, url])
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
     fn python(&self, name: &str) -> PathBuf {
         self.workspace
             .join("target/mcp-py")

@@ -176,14 +176,15 @@ async fn send(shared: &Shared, incoming: &Incoming) -> io::Result<TcpStream> {
     for (name, value) in &incoming.headers {
         match name.as_str() {
             "connection" | "host" | "transfer-encoding" | "content-length" => {}
-            _ => head += &format!("{name}: {value}\r\n"),
+            _ => head.extend([name.as_str(), ": ", value.as_str(), "\r\n"]),
         }
     }
-    head += &format!(
+    let rest = format!(
         "host: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         shared.server,
         incoming.body.len()
     );
+    head.push_str(&rest);
     server.write_all(head.as_bytes()).await?;
     server.write_all(&incoming.body).await?;
     Ok(server)
@@ -195,7 +196,7 @@ async fn forward(
     incoming: &Incoming,
 ) -> io::Result<()> {
     let mut server = send(shared, incoming).await?;
-    let mut session = None;
+    let (mut session, mut opened) = (None, false);
     let mut bytes = vec![0; 65536];
     loop {
         let count = tokio::select! {
@@ -205,16 +206,31 @@ async fn forward(
         if count == 0 {
             return Ok(());
         }
+        let piece = &bytes[..count];
         if session.is_none() {
-            session = named_in(&String::from_utf8_lossy(&bytes[..count]));
+            session = named_in(&String::from_utf8_lossy(piece));
             if let Some(session) = &session
                 && is_handshake(incoming)
             {
                 shared.state().known.insert(session.clone());
             }
         }
-        if shared.carries(session.as_ref()) {
-            connection.write(&bytes[..count]).await?;
+        if !shared.carries(session.as_ref()) {
+            continue;
+        }
+        let line = piece
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map(|at| at + 1);
+        match line {
+            // Whatever the server says of its own connection, this one ends with the answer.
+            Some(line) if !opened => {
+                opened = true;
+                connection.write(&piece[..line]).await?;
+                connection.write(b"connection: close\r\n").await?;
+                connection.write(&piece[line..]).await?;
+            }
+            _ => connection.write(piece).await?,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! form), `HERMES_MATRIX_SEED` draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones are shown
 //! of each kind.
 
+mod certified;
 mod healthy;
 mod invariants;
 mod neighbours;

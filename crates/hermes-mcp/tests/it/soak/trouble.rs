@@ -27,7 +27,7 @@ const LOSSES: Duration = Duration::from_millis(500);
 const SEED: u64 = 1616;
 /// What a recovery may take at the most: two calls that go without an answer, and a margin for a
 /// busy machine.
-const RECOVERY: Duration = Duration::from_secs(60);
+const RECOVERY: Duration = Duration::from_mins(1);
 
 type Real = Vec<(String, RealServer)>;
 
@@ -115,7 +115,7 @@ async fn restarts(
             break;
         }
         let since = Instant::now();
-        let lost = truth.now();
+        let lost = Truth::now();
         block_in_place(|| server.kill());
         truth.is_gone(name, lost).await;
         block_in_place(|| server.start());
@@ -146,7 +146,7 @@ async fn losses(
         if !next(LOSSES, &book, name, &stop).await {
             break;
         }
-        let lost = truth.now();
+        let lost = Truth::now();
         proxied.proxy.lose_sessions_in(&how);
         count += 1;
         let again = tokio::time::timeout(RECOVERY, book.answers_again(name));

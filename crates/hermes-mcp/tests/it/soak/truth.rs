@@ -29,7 +29,7 @@ impl Truth {
         }
     }
 
-    pub(super) fn now(&self) -> DateTime<Utc> {
+    pub(super) fn now() -> DateTime<Utc> {
         SystemClock.now()
     }
 
