@@ -53,6 +53,9 @@ const ABSENCE_WORDS: &[&str] = &[
     "required",
     "unrecogni",
     "uninitiali",
+    "must",
+    "before",
+    "first",
 ];
 
 /// The texts of the config that mean a lost session (`session_error_markers`).
@@ -186,7 +189,6 @@ pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
     let (class, certainty) = match (code, mention(message, link)) {
         (UNSUPPORTED_VERSION, _) => (version_class(link), Rejected),
         (METHOD_NOT_FOUND | INVALID_REQUEST | PARSE_ERROR, Mention::Nothing)
-        | (METHOD_NOT_FOUND, _)
         | (_, Mention::Session) => (FailureClass::Rpc, Rejected),
         (_, Mention::Lost) => (FailureClass::SessionLost, Rejected),
         // The tool may have done half of its work before it failed.
@@ -240,16 +242,15 @@ fn lost_session(
 ) -> Option<(FailureClass, Certainty)> {
     use Certainty::{MaybeExecuted, Rejected};
     let code = body.code();
-    if code == Some(METHOD_NOT_FOUND) {
-        return None;
-    }
     if code == Some(UNSUPPORTED_VERSION) {
         return Some((version_class(link), Rejected));
     }
     let named = body
         .text()
         .is_some_and(|text| mention(&text, link) == Mention::Lost);
-    let gone = link.session && matches!(status, 404 | 410);
+    // Servers of 2026-07-28 answer 404 for a method that they do not know.
+    let unknown_method = code == Some(METHOD_NOT_FOUND);
+    let gone = link.session && matches!(status, 404 | 410) && !unknown_method;
     if !(named || gone) {
         return None;
     }

@@ -106,7 +106,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
 
 /// Servers that answer on the listening stream do so at once.
-const LATE_ANSWER: Duration = Duration::from_secs(5);
+const LATE_ANSWER: Duration = Duration::from_secs(2);
 
 impl HttpClients {
     pub fn new(build: impl Fn() -> reqwest::Client + Send + Sync + 'static) -> Self {

@@ -5,7 +5,7 @@
 //! classified [`McpFailure`], every answer gets the id of the request it answers, and the
 //! listening stream minds its manners.
 
-mod answer;
+pub(crate) mod answer;
 mod answer_stream;
 mod body;
 mod decode;
@@ -203,6 +203,16 @@ impl Http {
         };
         if body.trim_ascii().is_empty() {
             return Err(self.no_answer(status, &asked).await);
+        }
+        if matches!(status, 202 | 204)
+            && let Some(failure) = answer::failure_in(&body, self.shared())
+        {
+            // Errors of tools come with 200.
+            let http_status = Some(status);
+            return Err(Unanswered::Broken(McpFailure {
+                http_status,
+                ..failure
+            }));
         }
         let messages = match self.messages(&content_type, body, &asked).await {
             Ok(messages) => messages,

@@ -116,7 +116,8 @@ async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(),
     };
     let result = answer?.result;
     let well_formed = match by {
-        ProbeBy::Ping => result.is_object(),
+        // The error of a tool is no answer to a ping, whatever session it talks about.
+        ProbeBy::Ping => result.is_object() && result.get("isError").is_none(),
         ProbeBy::List => result.get("tools").is_some_and(Value::is_array),
     };
     if well_formed {

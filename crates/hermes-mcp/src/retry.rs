@@ -86,8 +86,8 @@ pub enum Doubt {
     Answered,
     /// Nothing came back, or nothing could be sent: the socket itself is in doubt.
     Silent,
-    /// The request as such was refused, perhaps because of the session: a new one is made while the
-    /// old one is asked.
+    /// The server answered that the session does not exist: a new one is made while the old one is
+    /// asked.
     Named,
     /// Something other than an answer of MCP came back: a server that knows the session does not
     /// answer so, whatever it says to a ping. The link is replaced, once for each operation.
@@ -108,12 +108,14 @@ pub fn doubt(failure: &McpFailure, took: Duration) -> Option<Doubt> {
     let doubt = match failure.class {
         C::Cancelled | C::Unavailable | C::ToolGone => return None,
         C::ScopeNeeded => Doubt::Answered,
-        C::Rpc if !has_status && failure.certainty != Certainty::Rejected => Doubt::Answered,
-        C::Rpc | C::SessionLost if !has_status => Doubt::Named,
-        C::TimedOut | C::NotSent => Doubt::Silent,
+        C::Rpc if !has_status => Doubt::Answered,
+        C::SessionLost if !has_status => Doubt::Named,
+        C::NotSent => Doubt::Silent,
         C::Ambiguous if !has_status => Doubt::Silent,
         // Waiting is what it asks for.
         C::Throttled if failure.certainty == Certainty::Rejected => Doubt::Answered,
+        // A tool may be slow. But a session in which calls are never answered looks just the same.
+        C::TimedOut => return Some(Doubt::Refused),
         C::Rpc
         | C::SessionLost
         | C::Ambiguous

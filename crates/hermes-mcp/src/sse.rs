@@ -19,6 +19,7 @@ use url::Url;
 use crate::classify::Break;
 use crate::connect::HttpTarget;
 use crate::failure::McpFailure;
+use crate::http::answer;
 use crate::http::{
     EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
     watched_events,
@@ -153,13 +154,24 @@ async fn post(
         .send(request)
         .await
         .map_err(|refused| refused.failure)?;
+    let status = response.status().as_u16();
     let is_page = content_type(response.headers()).starts_with("text/html");
     // The status has accepted it already, so a body that breaks off does no harm.
     let body = bounded_body(response).await.unwrap_or_default();
+    if let Some(failure) = answer::failure_in(&body, &exchange.shared) {
+        // Answers come on the stream: this is something in front of the tools.
+        let http_status = Some(status);
+        return Err(McpFailure {
+            http_status,
+            ..failure
+        });
+    }
     if is_page || body.trim_ascii_start().starts_with(b"<") {
         let start: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         let text = format!("the server answered with a page, not with MCP: {start}");
-        return Err(exchange.shared.broke(Break::NotMcp, &text));
+        let mut failure = exchange.shared.broke(Break::NotMcp, &text);
+        failure.http_status = Some(status);
+        return Err(failure);
     }
     Ok(body)
 }

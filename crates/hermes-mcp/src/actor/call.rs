@@ -302,14 +302,18 @@ impl<'a> Attempt<'a> {
             let certainty = failure.certainty;
             return Err(self.give_up(cancelled(certainty), safe));
         }
-        let hopeless = doubt.is_none_or(|doubt| doubt == Doubt::Answered) && !throttled;
-        if !repeats || hopeless || class == FailureClass::TimedOut {
+        let may_have_run = failure.certainty == Certainty::MaybeExecuted;
+        if !repeats
+            || (is_rpc_error(&failure) && may_have_run)
+            || doubt.is_none()
+            || class == FailureClass::TimedOut
+        {
             return Err(self.give_up(failure, safe));
         }
         let failed_at = Instant::now();
         match self.link().await {
             // The tool may have reported this itself: the old session answered.
-            Ok(next) if next.replaces_working(live) && failure.http_status.is_none() => {
+            Ok(next) if next.replaces_working(live) && is_rpc_error(&failure) => {
                 Err(self.give_up(own_error(failure), safe))
             }
             Ok(next) if next.epoch > live.epoch && !self.retries.session => {
@@ -451,6 +455,12 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Whether MCP itself answered with an error to this very request.
+fn is_rpc_error(failure: &McpFailure) -> bool {
+    let class = matches!(failure.class, FailureClass::Rpc | FailureClass::SessionLost);
+    class && failure.http_status.is_none()
 }
 
 /// The session works, so what was said about it are words of the tool.

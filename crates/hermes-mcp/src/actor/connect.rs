@@ -89,7 +89,13 @@ pub(super) async fn tools(
         return Ok(Vec::new());
     }
     match list(link, &Op::ListTools, "tools", deadline, cancel).await {
-        Err(failure) if failure.rpc_code == Some(METHOD_NOT_FOUND) => Ok(Vec::new()),
+        // Some offer tools and have none. With a status of its own it is a refusal like any other.
+        Err(failure)
+            if failure.rpc_code == Some(METHOD_NOT_FOUND)
+                && (silent || failure.http_status.is_none()) =>
+        {
+            Ok(Vec::new())
+        }
         listed => listed,
     }
 }

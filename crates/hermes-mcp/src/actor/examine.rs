@@ -39,6 +39,8 @@ pub(super) struct Examination {
     pub(super) doubt: Doubt,
     /// The answer called the session unknown.
     pub(super) named: bool,
+    /// Nothing came back at all.
+    pub(super) silent: bool,
     /// For people.
     pub(super) why: String,
     pub(super) by: ProbeBy,
@@ -78,7 +80,7 @@ struct Attempt {
 
 impl Examination {
     pub(super) async fn run(self, shared: Arc<Shared>, next_epoch: u64) -> Examined {
-        if self.doubt == Doubt::Silent {
+        if self.silent {
             // Pooled sockets may be dead without a sign; a question on a new one is answered.
             self.live.link.resumed();
         }

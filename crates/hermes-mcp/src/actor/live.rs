@@ -58,6 +58,8 @@ struct Reason {
     doubt: Doubt,
     /// The answer called the session unknown.
     named: bool,
+    /// Nothing came back at all.
+    silent: bool,
     /// For people.
     why: String,
     /// For the counters.
@@ -71,6 +73,7 @@ impl Reason {
         Self {
             doubt,
             named: false,
+            silent: false,
             why: why.into(),
             cause,
             operation: None,
@@ -273,13 +276,14 @@ impl Actor {
 
     fn on_report(&mut self, live: &mut Live, report: Report) {
         let mut doubt = report.doubt;
-        let named = report.failure.class == FailureClass::SessionLost;
-        if doubt == Doubt::Named && named && live.current.disown() >= DISOWNED {
+        let named = report.failure.class == FailureClass::SessionLost
+            || matches!(report.failure.http_status, Some(404 | 410));
+        let disowned = doubt == Doubt::Named && named && live.current.disown() == DISOWNED;
+        if disowned {
             // No call works, and the reason is always the session: too often for a tool's own words.
             doubt = Doubt::Refused;
-        }
-        if doubt == Doubt::Refused && live.current.is_unhelped(&report.operation) {
-            // It is refused like this on every session: a matter of its own.
+        } else if doubt.connects_at_once() && live.current.is_unhelped(&report.operation) {
+            // It fails like this on every session: a matter of its own.
             doubt = Doubt::Answered;
         }
         if doubt > Doubt::Answered {
@@ -288,6 +292,7 @@ impl Actor {
         let reason = Reason {
             doubt,
             named,
+            silent: report.doubt == Doubt::Silent || report.failure.class == FailureClass::TimedOut,
             cause: report.failure.class.name(),
             why: report.failure.text,
             operation: Some(report.operation),

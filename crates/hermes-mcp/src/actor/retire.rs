@@ -12,6 +12,8 @@ use crate::link::Link;
 
 /// How long calls of an old epoch may go on.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
+/// The same where the link still worked when it was replaced.
+const DRAIN_WORKING: Duration = Duration::from_mins(10);
 /// Links bound their closing themselves; this is for one that does not.
 const CLOSE: Duration = Duration::from_secs(10);
 
@@ -21,14 +23,15 @@ pub(super) struct Draining(Option<CancellationToken>);
 
 impl Draining {
     /// Closes `live` when its calls ended, in the background.
-    pub(super) fn add(&mut self, live: Arc<LiveLink>) {
+    pub(super) fn add(&mut self, live: Arc<LiveLink>, works: bool) {
+        let longest = if works { DRAIN_WORKING } else { DRAIN };
         let hurry = CancellationToken::new();
         if let Some(older) = self.0.replace(hurry.clone()) {
             older.cancel();
         }
         task::spawn("mcp-drain", async move {
             tokio::select! {
-                () = drained(&live, Instant::now() + DRAIN) => {}
+                () = drained(&live, Instant::now() + longest) => {}
                 () = hurry.cancelled() => {}
             }
             close(&*live.link).await;

@@ -328,7 +328,7 @@ impl Actor {
     pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration, next: LinkState) {
         self.shared.publish(next, None);
         if self.shared.settings().transport != TransportKind::Stdio {
-            self.draining.add(live);
+            self.draining.add(live, false);
             return;
         }
         drained(&live, Instant::now() + grace).await;

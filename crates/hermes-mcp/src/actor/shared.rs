@@ -106,6 +106,11 @@ impl LiveLink {
         self.epoch > old.epoch && self.old_worked.load(Ordering::Relaxed)
     }
 
+    /// This operation fails for reasons of its own: the session works.
+    pub(super) fn set_unhelped(&self, operation: &str) {
+        lock(&self.unhelped).insert(operation.to_owned());
+    }
+
     /// Whether a new session was already made for this operation, in vain.
     pub(super) fn is_unhelped(&self, operation: &str) -> bool {
         lock(&self.unhelped).contains(operation)

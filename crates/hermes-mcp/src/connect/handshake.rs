@@ -124,7 +124,8 @@ fn other_opening(
             refused.then_some(Opening::Modern)
         }
         Opening::Probe => {
-            let choked = failure.class == FailureClass::Permanent && status.is_none();
+            let choked = failure.class == FailureClass::Permanent
+                && status.is_none_or(|status| status < 300);
             (choked || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
         }
         Opening::Modern => None,

@@ -82,6 +82,20 @@ pub(crate) fn messages(
     }
 }
 
+/// The error in a body whose status does not allow one: a JSON-RPC error, or that of a tool.
+pub(crate) fn failure_in(body: &[u8], shared: &Shared) -> Option<McpFailure> {
+    let message: Value = serde_json::from_slice(body).ok()?;
+    if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+        let error = plain_error(error);
+        let code = error["code"].as_i64().unwrap_or_default();
+        let message = error["message"].as_str().unwrap_or_default();
+        let situation = shared.situation(shared.has_session());
+        return Some(classify::rpc(code, message, &situation));
+    }
+    let is_error = message.pointer("/result/isError") == Some(&Value::Bool(true));
+    is_error.then(|| shared.broke(Break::AfterSend, "the error of a tool without an answer"))
+}
+
 /// A tool's own error carries the id of its call. One that does not was made by something in front
 /// of the tools, and says more about the session than about the call.
 fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {

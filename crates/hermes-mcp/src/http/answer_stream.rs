@@ -18,6 +18,7 @@ use super::answer::{self, Asked, Read};
 use super::body::{BodyError, body_error, chain, events};
 use super::{Exchange, listen};
 use crate::classify::Break;
+use crate::failure::McpFailure;
 
 /// How often a cut answer is asked for again, without anything new, before the call counts as lost.
 const RESUMES: u32 = 5;
@@ -133,6 +134,18 @@ impl AnswerStream {
             Read::Answer(events, result) => {
                 if result {
                     shared.hear();
+                }
+                if matches!(self.status, 202 | 204)
+                    && let Some(data) = &event.data
+                    && let Some(failure) = answer::failure_in(data.as_bytes(), shared)
+                {
+                    // Errors of tools come with 200.
+                    let http_status = Some(self.status);
+                    let failure = McpFailure {
+                        http_status,
+                        ..failure
+                    };
+                    shared.fault(self.asked.id.clone(), failure);
                 }
                 self.answered = true;
                 self.ready.extend(events);

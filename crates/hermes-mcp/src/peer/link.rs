@@ -225,7 +225,7 @@ impl RmcpLink {
         let raw = shared.take_result(&flight.id);
         match outcome {
             Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
-            Err(ServiceError::McpError(error)) if error.code.0 == VISIT_FIRST => {
+            Err(ServiceError::McpError(error)) if fault.is_none() && asks_for_visit(&error) => {
                 Err(self.visit_first(&error, call).await)
             }
             Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
@@ -268,7 +268,7 @@ impl RmcpLink {
         }
         let mut failure = McpFailure::new(
             FailureClass::Rpc,
-            Certainty::Rejected,
+            Certainty::MaybeExecuted,
             format!("{}; {}", error.message, told.join("; ")),
         );
         failure.rpc_code = Some(i64::from(VISIT_FIRST));
@@ -281,6 +281,11 @@ impl RmcpLink {
             .shared
             .broke(what, cause.as_deref().unwrap_or_default())
     }
+}
+
+fn asks_for_visit(error: &ErrorData) -> bool {
+    let pages = error.data.as_ref().map(|data| &data["elicitations"]);
+    error.code.0 == VISIT_FIRST && pages.is_some_and(Value::is_array)
 }
 
 /// Waits for a deadline that stands still while a person thinks.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::CallOptions;
+use hermes_mcp::actor::{CallOptions, ServerSettings};
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::link::TransportKind;
 use hermes_mcp::op::Op;
 use hermes_mcp::retry::RetryMode;
 use serde_json::json;
@@ -72,11 +73,12 @@ async fn a_read_that_broke_is_repeated() {
 /// A gateway may answer so for a server that ran the call.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {
-    let bare = failure(
+    let mut bare = failure(
         FailureClass::SessionLost,
         Certainty::MaybeExecuted,
         "HTTP 503: unknown session",
     );
+    bare.http_status = Some(503);
     let world = World::ready().await;
     world.server.state().lost = bare;
     world.server.expire();
@@ -373,16 +375,30 @@ async fn the_budget_pauses_while_a_person_is_asked() {
     world.call(call_tool("write")).await.unwrap();
 }
 
-/// A call that timed out makes the server suspect, no more.
+/// A tool that is only slow costs its session once; what runs in the old one goes on.
 #[tokio::test(start_paused = true)]
-async fn a_timeout_asks_before_it_reconnects() {
+async fn a_timeout_replaces_the_session_once() {
     let mut settings = settings("fake");
+    settings.timeout = seconds(10);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    for _ in 0..4 {
+        world.server.fault(Fault::Hang);
+        let error = world.call(call_tool("write")).await.unwrap_err();
+        assert!(error.outcome_unknown);
+        world.call(call_tool("read")).await.unwrap();
+    }
+    assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+    assert_eq!(world.server.seen().effects, ["read"; 4]);
+}
+
+/// A child answers for itself: there is no second one to compare it with.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_a_child_that_answers_ping_changes_nothing() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
     settings.timeout = seconds(10);
     let world = World::with(FakeServer::new(), settings).up().await;
     world.server.fault(Fault::Hang);
     world.call(call_tool("write")).await.unwrap_err();
-    sleep(seconds(1)).await;
-    assert_eq!(world.server.seen().count("probe"), 1);
+    world.call(call_tool("read")).await.unwrap();
     assert_eq!((world.state(), world.server.connects()), ("ready", 1));
-    assert_eq!(world.handle.status().breaker, "closed");
 }

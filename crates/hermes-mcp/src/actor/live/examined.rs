@@ -45,6 +45,7 @@ impl Actor {
             live: Arc::clone(&live.current),
             doubt: reason.doubt,
             named: reason.named,
+            silent: reason.silent,
             why: reason.why.clone(),
             by: self.probe_by,
         };
@@ -70,6 +71,12 @@ impl Actor {
                     self.probe_by = by;
                 }
                 live.current.set_misrouted(misrouted);
+                if let Some(operation) = &reason.operation
+                    && reason.doubt.connects_at_once()
+                    && !misrouted
+                {
+                    live.current.set_unhelped(operation);
+                }
                 self.healthy(live, ended.failures);
                 None
             }
@@ -82,7 +89,7 @@ impl Actor {
                     let refused = reason.operation.as_deref().filter(|_| old_works);
                     new.succeed(&old, refused);
                 });
-                self.draining.add(Arc::clone(&live.current));
+                self.draining.add(Arc::clone(&live.current), old_works);
                 Some(phase)
             }
             Examined::Down { failure, silent } => {

@@ -65,7 +65,7 @@ async fn a_connection_that_breaks_repeats_a_read() {
 }
 
 #[tokio::test]
-async fn a_silent_server_ends_the_call_at_its_deadline_and_keeps_the_link() {
+async fn a_silent_server_ends_the_call_at_its_deadline_and_the_next_one_works() {
     for fault in [Fault::Silence, Fault::SilenceAfter, Fault::SilenceAfterHead] {
         let server = FaultyServer::start();
         let short = Duration::from_millis(300);
@@ -79,7 +79,6 @@ async fn a_silent_server_ends_the_call_at_its_deadline_and_keeps_the_link() {
         );
         assert!(error.outcome_unknown, "{fault:?}");
         assert!(rig.op(bump()).await.is_ok(), "{fault:?}");
-        assert_eq!(server.counts().sessions, 1, "{fault:?}");
         rig.stop().await;
     }
 }
