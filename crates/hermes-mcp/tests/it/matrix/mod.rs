@@ -4,7 +4,7 @@
 //! A failing combination is printed as one line. To run only these again:
 //! `HERMES_MATRIX='http/forgotten/all/404/empty/plain/none/1/7 …' cargo nextest run -p hermes-mcp
 //! matrix::given`. `HERMES_MATRIX_COUNT=50000` draws that many instead of [`COUNT`] (the nightly
-//! form), `HERMES_MATRIX_SEED` draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones are shown
+//! form, with the profile `nightly` of nextest, which waits longer), `HERMES_MATRIX_SEED` draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones are shown
 //! of each kind.
 
 mod certified;
