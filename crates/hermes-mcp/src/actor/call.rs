@@ -9,22 +9,20 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::inbox::Report;
 use super::shared::{InFlight, LiveLink, Shared, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
-use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
-use crate::retry::{self, Doubt, THROTTLE_PAUSE, ToolHints};
+use crate::retry::{Doubt, ToolHints};
 
+mod repeat;
 mod send;
 mod wait;
 
 pub(super) use wait::WAKE_GAP;
-use wait::{Look, Wait};
 
-/// How often a call may be refused by instances of the server that do not know the session.
-const MISROUTED: u8 = 8;
+use repeat::Retries;
+use wait::{Look, Wait};
 
 /// The budgets of a call.
 struct Frame {
@@ -66,23 +64,6 @@ pub(super) async fn call(
     };
     shared.metrics.call(name, outcome);
     result
-}
-
-/// What a call was already sent again for: each cause counts once.
-#[derive(Default)]
-struct Retries {
-    session: bool,
-    token: bool,
-    throttled: bool,
-    /// On the same link, which proved itself after the request was lost.
-    lost: bool,
-    misrouted: u8,
-}
-
-impl Retries {
-    fn any(&self) -> bool {
-        self.session || self.token || self.throttled || self.lost || self.misrouted > 0
-    }
 }
 
 /// A call under way.
@@ -267,160 +248,6 @@ impl<'a> Attempt<'a> {
         self.shared.settings().retry.is_safe(&self.op, hints)
     }
 
-    /// Reports a failure. Returns when the call may be sent again.
-    async fn failed(
-        &mut self,
-        live: &Arc<LiveLink>,
-        failure: McpFailure,
-        took: Duration,
-    ) -> Result<(), CallError> {
-        let safe = self.is_safe();
-        let settings = self.shared.settings();
-        let repeats = settings.retry.may_repeat(&failure, &self.op, safe);
-        if failure.class != FailureClass::Cancelled {
-            self.shared.went_wrong(&failure);
-        }
-        let class = failure.class;
-        if repeats && self.repeats_at_once(live, &failure) {
-            return self.again(class);
-        }
-        let mut doubt = retry::doubt(&failure, took);
-        let throttled = class == FailureClass::Throttled;
-        let unknown_method = failure.rpc_code == Some(METHOD_NOT_FOUND);
-        if throttled && self.retries.throttled {
-            // It was waited for in vain.
-            doubt = Some(Doubt::Refused);
-        } else if unknown_method && !matches!(*self.op, Op::CallTool { .. }) {
-            // Not every server has every list. Servers of 2026-07-28 say so with 404.
-            doubt = Some(Doubt::Answered);
-        }
-        if let Some(doubt) = doubt {
-            self.report(live, &failure, doubt);
-        }
-        if self.options.cancel.is_cancelled() {
-            // Whoever left is told so, whatever came in the same moment.
-            let certainty = failure.certainty;
-            return Err(self.give_up(cancelled(certainty), safe));
-        }
-        let may_have_run = failure.certainty == Certainty::MaybeExecuted;
-        if !repeats
-            || (is_rpc_error(&failure) && may_have_run)
-            || doubt.is_none()
-            || class == FailureClass::TimedOut
-        {
-            return Err(self.give_up(failure, safe));
-        }
-        let failed_at = Instant::now();
-        match self.link().await {
-            // The tool may have reported this itself: the old session answered.
-            Ok(next) if next.replaces_working(live) && is_rpc_error(&failure) => {
-                Err(self.give_up(own_error(failure), safe))
-            }
-            Ok(next) if next.epoch > live.epoch && !self.retries.session => {
-                self.retries.session = true;
-                self.again(class)
-            }
-            Ok(next) if next.epoch == live.epoch => {
-                self.same_session(&next, failure, failed_at, safe).await
-            }
-            Ok(_) => Err(self.give_up(failure, safe)),
-            Err(left) if left.class == FailureClass::Cancelled => {
-                Err(self.give_up(cancelled(failure.certainty), safe))
-            }
-            Err(unreachable) => {
-                let mut failure = failure;
-                failure.text = format!("{} ({})", failure.text, unreachable.text);
-                Err(self.give_up(failure, safe))
-            }
-        }
-    }
-
-    /// Causes that need no examination: another token is there, or an instance of the server was
-    /// asked that is known not to know the session.
-    fn repeats_at_once(&mut self, live: &LiveLink, failure: &McpFailure) -> bool {
-        if self.options.cancel.is_cancelled() || Instant::now() >= self.frame.end() {
-            return false;
-        }
-        if failure.class == FailureClass::AuthExpired && !self.retries.token {
-            self.retries.token = true;
-            return true;
-        }
-        live.is_misrouted() && self.was_misrouted(failure)
-    }
-
-    fn was_misrouted(&mut self, failure: &McpFailure) -> bool {
-        let refused = failure.certainty == Certainty::Rejected
-            && (failure.class == FailureClass::SessionLost || failure.http_status.is_some());
-        if !refused || self.retries.misrouted >= MISROUTED {
-            return false;
-        }
-        self.retries.misrouted += 1;
-        true
-    }
-
-    /// The session proved itself, so it was not the cause.
-    async fn same_session(
-        &mut self,
-        live: &LiveLink,
-        failure: McpFailure,
-        failed_at: Instant,
-        safe: bool,
-    ) -> Result<(), CallError> {
-        let class = failure.class;
-        if live.is_misrouted() && self.was_misrouted(&failure) {
-            return self.again(class);
-        }
-        let lost = match class {
-            FailureClass::NotSent => true,
-            FailureClass::Ambiguous | FailureClass::Throttled => safe,
-            _ => false,
-        };
-        if class == FailureClass::Throttled && !self.retries.throttled {
-            let at = failed_at + failure.retry_after.unwrap_or(THROTTLE_PAUSE);
-            if at < self.frame.end() {
-                self.retries.throttled = true;
-                tokio::select! {
-                    biased;
-                    () = self.options.cancel.cancelled() => {
-                        return Err(self.give_up(cancelled(failure.certainty), safe));
-                    }
-                    () = sleep_until(at) => {}
-                }
-                return self.again(class);
-            }
-        } else if lost && !self.retries.lost {
-            self.retries.lost = true;
-            return self.again(class);
-        }
-        Err(self.give_up(own_error(failure), safe))
-    }
-
-    fn again(&self, class: FailureClass) -> Result<(), CallError> {
-        self.shared.metrics.retry(class.name());
-        Ok(())
-    }
-
-    fn give_up(&self, failure: McpFailure, safe: bool) -> CallError {
-        CallError {
-            server: self.shared.name.to_string(),
-            outcome_unknown: retry::outcome_unknown(&failure, &self.op, safe),
-            failure,
-            retried: self.retries.any(),
-        }
-    }
-
-    fn report(&self, live: &LiveLink, failure: &McpFailure, doubt: Doubt) {
-        let first = self.shared.inbox.report(Report {
-            epoch: live.epoch,
-            failure: failure.clone(),
-            doubt,
-            operation: self.operation(),
-        });
-        if !first {
-            self.shared.metrics.joined();
-        }
-    }
-
     fn gave_up(&self, view: &View) -> McpFailure {
         let state = &view.standing.state;
         let why = state.why().map_or(String::new(), |why| format!(": {why}"));
@@ -455,20 +282,6 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Whether MCP itself answered with an error to this very request.
-fn is_rpc_error(failure: &McpFailure) -> bool {
-    let class = matches!(failure.class, FailureClass::Rpc | FailureClass::SessionLost);
-    class && failure.http_status.is_none()
-}
-
-/// The session works, so what was said about it are words of the tool.
-fn own_error(mut failure: McpFailure) -> McpFailure {
-    if failure.class == FailureClass::SessionLost {
-        failure.class = FailureClass::Rpc;
-    }
-    failure
 }
 
 fn unavailable(text: &str) -> McpFailure {
