@@ -149,7 +149,8 @@ impl Attempt<'_> {
         let throttled = failure.class == FailureClass::Throttled && !self.retries.throttled;
         let lost = match failure.class {
             FailureClass::NotSent => true,
-            FailureClass::Ambiguous | FailureClass::Throttled => safe,
+            FailureClass::Ambiguous => safe,
+            FailureClass::Throttled => safe && failure.retry_after.is_none(),
             _ => false,
         };
         let at = if live.is_misrouted() && self.was_misrouted(&failure) {
