@@ -266,6 +266,13 @@ impl Connector for McpConnector {
         Box::pin(handshake::connect(self, request))
     }
 
+    fn logs_in(&self) -> bool {
+        match &self.target {
+            Target::Http(target) | Target::Sse(target) => target.tokens.is_some(),
+            Target::Stdio(_) => false,
+        }
+    }
+
     fn remembered(&self) -> Option<CatalogueSnapshot> {
         self.schemas.as_ref()?.load(&self.fingerprint)
     }

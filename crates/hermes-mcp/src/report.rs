@@ -17,6 +17,7 @@ use crate::state::LinkState;
 use crate::state::status::{LastError, ServerStatus};
 
 pub use details::details;
+pub(crate) use now::remedy;
 pub use now::{doing, line};
 
 /// One server.
@@ -284,7 +285,7 @@ fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
             parts.extend(link.failure(now).map(|text| format!("failed {text}")));
         }
         "ready" | "recycled" => {}
-        "needs_auth" => parts.push(format!("hermes mcp login {}", report.name)),
+        "needs_auth" => parts.push(remedy(&report.name, link.needs_auth)),
         "degraded" | "connecting" => parts.push(doing(report, now)),
         _ => {
             let next = link.next_attempt_in;

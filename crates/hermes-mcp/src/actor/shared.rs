@@ -393,7 +393,8 @@ impl Shared {
                 .next_attempt()
                 .map(|at| at.saturating_duration_since(now)),
             reconnects: self.metrics.counters().reconnects,
-            needs_auth: matches!(standing.state, LinkState::NeedsAuth { .. }),
+            needs_auth: matches!(standing.state, LinkState::NeedsAuth { .. })
+                && config.connector.logs_in(),
             token_expires_in: details.token_expires_in,
             child_pid: live.and_then(|live| live.link.facts().child_pid),
             uptime: live.map(|live| now - live.since),

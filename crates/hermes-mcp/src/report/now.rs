@@ -29,10 +29,18 @@ pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
             next_try(link)
         ),
         "parked" => format!("given up for now{}, or with the next call", next_try(link)),
-        "needs_auth" => format!("waiting for a login: hermes mcp login {}", report.name),
+        "needs_auth" => format!("waiting: {}", remedy(&report.name, link.needs_auth)),
         "recycled" => "asleep; the next call starts it".to_owned(),
         _ => String::new(),
     }
+}
+
+/// What a person can do where the server refused our credentials.
+pub(crate) fn remedy(server: &str, logs_in: bool) -> String {
+    if logs_in {
+        return format!("log in with `hermes mcp login {server}`");
+    }
+    "check the credentials in its settings (`headers`, `env`)".to_owned()
 }
 
 /// All of it on one line: the state, what is being done, the last success, and the last failure

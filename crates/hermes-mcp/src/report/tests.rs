@@ -100,7 +100,7 @@ fn the_table_tells_the_story() {
 NAME    TRANSPORT  STATE        TOOLS  LAST OK  CALLS  DETAIL
 wpcom   http       connected    0      12s ago  17     reconnected 2x
 canny   http       down         0      12s ago  17     next try in 38s, connection refused, reconnected 2x
-linear  http       needs login  0      12s ago  0      hermes mcp login linear
+linear  http       needs login  0      12s ago  0      log in with `hermes mcp login linear`
 broken  -          invalid      0      -        0      ftp:// is not supported; use http:// or https://
 1 ok · 3 down · 0 off"
     );
@@ -196,7 +196,7 @@ fn what_is_done_now_is_true_in_every_state() {
         (
             "needs_auth",
             None,
-            "waiting for a login: hermes mcp login x",
+            "waiting: log in with `hermes mcp login x`",
         ),
         ("recycled", None, "asleep; the next call starts it"),
         ("disabled", None, ""),

@@ -34,6 +34,8 @@ pub struct ServerStatus {
     pub breaker: &'static str,
     pub next_attempt_in: Option<Duration>,
     pub reconnects: BTreeMap<String, u64>,
+    /// A person must log in, and can. Where there is nothing to log in to, the credentials in the
+    /// settings were refused.
     pub needs_auth: bool,
     pub token_expires_in: Option<Duration>,
     pub child_pid: Option<u32>,

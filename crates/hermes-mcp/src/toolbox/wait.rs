@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::{Server, State, Toolbox};
 use crate::actor::{ServerHandle, ServerSettings};
 use crate::config::ServerConfig;
+use crate::report;
 use crate::state::LinkState;
 
 /// What turns have to do with a server that has not given its tools yet.
@@ -198,7 +199,8 @@ fn absence(handle: &ServerHandle) -> Option<String> {
             )
         }
         LinkState::NeedsAuth { .. } => {
-            format!("needs a login: hermes mcp login {server}")
+            let remedy = report::remedy(server, handle.status().needs_auth);
+            format!("refuses us: {remedy}")
         }
         LinkState::Backoff { why, .. } => format!(
             "is not there yet ({why}); it is tried again, and its tools join as soon as it is ready"

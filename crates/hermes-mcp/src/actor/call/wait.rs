@@ -9,6 +9,7 @@ use super::super::inbox::Wake;
 use super::super::shared::{LiveLink, Shared, View};
 use super::unavailable;
 use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::report;
 use crate::state::LinkState;
 
 /// How long a call waits for a link that is being made or examined.
@@ -134,10 +135,7 @@ fn later(why: &str, until: Instant) -> McpFailure {
 }
 
 fn needs_auth(why: &str, shared: &Shared) -> McpFailure {
-    let text = if shared.connector().logs_in() {
-        format!("{why}; log in with `hermes mcp login {}`", shared.name)
-    } else {
-        format!("{why}; check the credentials in its settings (`headers`, `env`)")
-    };
+    let remedy = report::remedy(&shared.name, shared.connector().logs_in());
+    let text = format!("{why}; {remedy}");
     McpFailure::new(FailureClass::NeedsAuth, Certainty::NotSent, text)
 }
