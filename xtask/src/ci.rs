@@ -42,12 +42,12 @@ pub(crate) fn run() -> Result<()> {
 
 /// The steps so far.
 #[derive(Default)]
-struct Done {
+pub(crate) struct Done {
     steps: Vec<(&'static str, bool, Duration)>,
 }
 
 impl Done {
-    fn take(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
+    pub(crate) fn take(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
         eprintln!("\n== {name}");
         let begun = Instant::now();
         let result = step();
@@ -57,7 +57,7 @@ impl Done {
         self.steps.push((name, result.is_ok(), begun.elapsed()));
     }
 
-    fn report(self) -> Result<()> {
+    pub(crate) fn report(self) -> Result<()> {
         println!();
         let mut failed = Vec::new();
         for (name, ok, time) in self.steps {

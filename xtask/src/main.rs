@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask setup | test | ci | bench | soak | chaos | flat`.
+//! Workspace chores: `cargo xtask setup | test | ci | nightly | bench | soak | chaos | flat`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,6 +12,7 @@ mod exec_setup;
 mod local_setup;
 mod mail_setup;
 mod mcp_setup;
+mod nightly;
 mod setup;
 mod soak;
 mod test;
@@ -26,6 +27,8 @@ usage: cargo xtask <task>
                sshd, podman and bubblewrap, a mail server, weights of the built-in model
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, tests, soak, chaos, clippy, licences and bans; what .ci/run calls
+  nightly      everything at full length: tests, 50,000 ways to lose an MCP session, soak, chaos,
+               flat, bench --check (hours)
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
                --no-build takes the release binaries as they are
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         "setup" => install_all(),
         "test" => test::run(rest),
         "ci" => ci::run(),
+        "nightly" => nightly::run(),
         "bench" => bench::run(rest),
         "soak" => soak::SOAK.run(rest),
         "chaos" => soak::CHAOS.run(rest),
