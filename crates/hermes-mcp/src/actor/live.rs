@@ -29,6 +29,8 @@ use lists::{Lists, Refreshed, refresh};
 const SETTLE: Duration = Duration::from_millis(500);
 /// A server that is due for recycling but busy is looked at so often.
 const RECYCLE_CHECK: Duration = Duration::from_secs(5);
+/// Between two examinations that events of the server ask for.
+const EVENT_GAP: Duration = Duration::from_secs(1);
 /// Calls in a row that fail because of the session, while questions are answered, before the session
 /// is replaced all the same.
 const DISOWNED: usize = 2;
@@ -46,6 +48,8 @@ pub(super) struct Live {
     reason: Option<Reason>,
     /// The examination under way, and why.
     examining: Option<Reason>,
+    /// When the last one ended.
+    examined_at: Option<Instant>,
     /// Neither the session nor a new one worked: calls do not use it for now.
     down: bool,
     refreshing: bool,
@@ -123,6 +127,7 @@ impl Live {
             background: FuturesUnordered::new(),
             reason: None,
             examining: None,
+            examined_at: None,
             down: false,
             refreshing: false,
             stale,
@@ -167,6 +172,14 @@ impl Live {
         {
             self.reason = Some(reason);
         }
+    }
+
+    /// How long an event of the server has to wait to be examined: it may send any number of them.
+    fn event_pause(&self) -> Duration {
+        let next = self.examined_at.map(|at| at + EVENT_GAP);
+        next.map_or(Duration::ZERO, |next| {
+            next.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Makes the suspicion public, where calls could still use the link.
@@ -315,7 +328,8 @@ impl Actor {
             LinkEvent::PromptsChanged => live.stale.prompts = settings.list_prompts,
             LinkEvent::Suspect(why) => {
                 live.degrade(&self.shared, &why);
-                live.suspect(Reason::new(Doubt::Answered, "suspect", why), Duration::ZERO);
+                let wait = live.event_pause();
+                live.suspect(Reason::new(Doubt::Answered, "suspect", why), wait);
             }
             LinkEvent::Log { level, mut text } => {
                 if let Some((at, _)) = text.char_indices().nth(LOG_LINE) {

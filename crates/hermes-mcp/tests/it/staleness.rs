@@ -335,6 +335,22 @@ async fn a_server_that_refuses_ping_in_any_way_is_asked_by_the_list() {
     assert_eq!(world.state(), "ready");
 }
 
+/// However many doubts a server reports about itself, it is asked once a second at most.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_suspicions_is_a_few_questions() {
+    let world = World::ready().await;
+    let flood = async {
+        for _ in 0..1000 {
+            world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let (count, ()) = tokio::join!(probes(&world, seconds(10)), flood);
+    assert!((5..=11).contains(&count), "{count}");
+    sleep(seconds(2)).await;
+    assert_eq!((world.state(), world.server.connects()), ("ready", 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn shutdown_during_a_hanging_probe_is_quick() {
     let world = World::ready().await;

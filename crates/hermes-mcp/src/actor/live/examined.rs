@@ -63,6 +63,7 @@ impl Actor {
             .examining
             .take()
             .unwrap_or_else(|| Reason::new(Doubt::Answered, "retry", String::new()));
+        live.examined_at = Some(Instant::now());
         let phase = match ended.found {
             Examined::Healthy { by, misrouted } => {
                 self.shared.metrics.keepalive("ok");
