@@ -1,5 +1,5 @@
-//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh, fish and a
-//! voice (flite) from Debian, and an image of busybox and bash. Nothing is installed.
+//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh, fish, a
+//! voice (flite) and ripgrep from Debian, and an image of busybox and bash. Nothing is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -34,6 +34,7 @@ const PACKAGES: &[&str] = &[
     "libpcre2-32-0",
     "flite",
     "libflite1",
+    "ripgrep",
 ];
 
 /// What must run afterwards.
@@ -46,11 +47,17 @@ const PROGRAMS: &[&str] = &[
     "bin/zsh",
     "usr/bin/fish",
     "usr/bin/flite",
+    RIPGREP,
 ];
+
+/// What the original searches with where it finds it, and the bench compares with. Alone in a
+/// directory, so that a search path with it brings nothing else along.
+const RIPGREP: &str = "usr/bin/rg";
+const SEARCH_PATH: &str = "bin";
 
 /// Written last; its content changes with this recipe.
 const STAMP: &str = ".installed";
-const RECIPE: &str = "4";
+const RECIPE: &str = "5";
 
 /// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
 /// reported as skipped.
@@ -87,7 +94,7 @@ fn install(home: &Path) -> Result<()> {
     if output(Command::new("apt-get").arg("--version")).is_none() {
         bail!("no apt-get here: they are taken from Debian's packages");
     }
-    for name in ["root", "packages", "image"] {
+    for name in ["root", "packages", "image", SEARCH_PATH] {
         let dir = home.join(name);
         if dir.exists() {
             std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
@@ -103,6 +110,9 @@ fn install(home: &Path) -> Result<()> {
     for program in PROGRAMS {
         check(&root, program)?;
     }
+    let bin = home.join(SEARCH_PATH);
+    std::fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
+    std::fs::copy(root.join(RIPGREP), bin.join("rg")).context("ripgrep")?;
     image(&root, &home.join("image"), &home.join("image.tar"))?;
     for name in ["packages", "image"] {
         std::fs::remove_dir_all(home.join(name))?;

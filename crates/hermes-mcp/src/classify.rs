@@ -332,7 +332,7 @@ fn refusal(
     use FailureClass as C;
     match (status, phase) {
         (429, _) => (C::Throttled, Rejected),
-        (503, _) if retry_after => (C::Throttled, Rejected),
+        (503, Phase::Connect) if retry_after => (C::Throttled, Rejected),
         (500.., Phase::Request) if body.code().is_some() => (C::Rpc, MaybeExecuted),
         (500.., _) => (C::Throttled, MaybeExecuted),
         (400..=499, Phase::Request) => (C::Rpc, Rejected),

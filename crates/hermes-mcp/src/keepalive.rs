@@ -51,12 +51,15 @@ pub fn proof(configured: Duration) -> Duration {
     configured.max(SHORTEST)
 }
 
-/// How long the old session may take to prove itself.
-pub fn probe_timeout(configured: Duration) -> Duration {
-    if configured.is_zero() {
+/// How long the old session may take to prove itself. A child needs no network for it.
+pub fn probe_timeout(transport: TransportKind, configured: Duration) -> Duration {
+    if configured.is_zero() && transport != TransportKind::Stdio {
         return LONGEST_PROBE;
     }
-    configured.max(FLOOR).min(LONGEST_PROBE)
+    match transport {
+        TransportKind::Stdio => FLOOR,
+        TransportKind::Http | TransportKind::Sse => configured.max(FLOOR).min(LONGEST_PROBE),
+    }
 }
 
 /// The next question, counted from the last byte received.

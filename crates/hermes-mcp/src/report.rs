@@ -53,6 +53,7 @@ pub struct LinkReport {
     pub server: Option<String>,
     pub tools_offered: usize,
     pub last_ok: Option<DateTime<Utc>>,
+    pub call_failed: bool,
     pub last_error: Option<crate::state::status::LastError>,
     pub rtt_p50_ms: Option<f64>,
     pub rtt_p95_ms: Option<f64>,
@@ -169,6 +170,7 @@ impl LinkReport {
             server: status.server,
             tools_offered: status.tools,
             last_ok: status.last_ok,
+            call_failed: status.call_failed,
             last_error: status.last_error.map(|error| LastError {
                 text: clean(error.text),
                 ..error

@@ -111,7 +111,6 @@ pub fn doubt(failure: &McpFailure, took: Duration) -> Option<Doubt> {
         C::Rpc if !has_status => Doubt::Answered,
         C::SessionLost if !has_status => Doubt::Named,
         C::NotSent => Doubt::Silent,
-        C::Ambiguous if !has_status => Doubt::Silent,
         // Waiting is what it asks for.
         C::Throttled if failure.certainty == Certainty::Rejected => Doubt::Answered,
         // A tool may be slow. But a session in which calls are never answered looks just the same.

@@ -58,6 +58,17 @@ pub fn skip(why: &str, test: &str) {
     }
 }
 
+/// A directory with ripgrep, which the original searches with where it finds it.
+pub fn search_path() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let dir = workspace.unwrap_or(Path::new(".")).join("target/exec/bin");
+    assert!(
+        dir.join("rg").exists() || std::env::var("CI").as_deref() != Ok("true"),
+        "ripgrep is missing: cargo xtask setup unpacks it"
+    );
+    dir
+}
+
 fn find() -> Option<Oracle> {
     if let Some(python) = std::env::var_os(PYTHON_VAR) {
         let python = PathBuf::from(python);

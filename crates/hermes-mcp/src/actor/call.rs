@@ -222,9 +222,9 @@ impl<'a> Attempt<'a> {
             self.report(live, &failure, Doubt::Answered);
             return;
         }
-        self.shared.went_well();
+        self.shared.call_went_well();
         live.worked(&self.operation());
-        if live.prove() {
+        if live.succeeded() {
             self.shared.inbox.answered(live.epoch);
         }
     }

@@ -1,6 +1,7 @@
 //! Making a link: the same path for the first one, a new one and a revived one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -11,7 +12,7 @@ use super::retire::close;
 use super::shared::Shared;
 use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::link::{Call, ConnectRequest, Link, LinkEvent};
+use crate::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
 use crate::op::{Op, OpOutput};
 
 /// Events waiting for the actor. Links drop what does not fit.
@@ -28,10 +29,10 @@ pub(super) struct Fresh {
 /// behind. It waits for no other server.
 pub(super) async fn attempt(
     shared: Arc<Shared>,
-    epoch: u64,
+    (epoch, failures): (u64, u32),
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
-    let allowed = shared.settings().connect_timeout;
+    let allowed = allowed(&shared, failures);
     let deadline = Instant::now() + allowed;
     let (events_in, events) = mpsc::channel(EVENTS);
     let connector = shared.connector();
@@ -72,6 +73,24 @@ pub(super) async fn attempt(
             failure.text = format!("connected, but no list of tools: {}", failure.text);
             Err(failure)
         }
+    }
+}
+
+/// How long an attempt may take. A child may have to be fetched first; a server over the network that
+/// was up before answers about as fast as then, and one that swallowed the question must be asked
+/// again soon. It gets twice the time with each failure, for it may have become slower.
+fn allowed(shared: &Shared, failures: u32) -> Duration {
+    const SHORTEST: Duration = Duration::from_secs(3);
+    const LONGEST: Duration = Duration::from_secs(15);
+    let settings = shared.settings();
+    let known = shared.catalogue.borrow();
+    match known.as_ref().map(|known| known.facts.handshake) {
+        Some(took) if settings.transport != TransportKind::Stdio => {
+            let usual = took.saturating_mul(10).clamp(SHORTEST, LONGEST);
+            let longer = usual.saturating_mul(1 << failures.min(10));
+            longer.min(settings.connect_timeout)
+        }
+        _ => settings.connect_timeout,
     }
 }
 

@@ -31,7 +31,7 @@ const BUSY_CHILD: Duration = Duration::from_secs(10);
 const DISCARD: Duration = Duration::from_secs(10);
 /// Questions to a session that was called unknown: behind a load balancer without stickiness only
 /// some of them go to an instance that does not know it.
-const CROSS_CHECKS: usize = 4;
+const CROSS_CHECKS: usize = 6;
 
 /// What is examined, and why.
 pub(super) struct Examination {
@@ -79,7 +79,8 @@ struct Attempt {
 }
 
 impl Examination {
-    pub(super) async fn run(self, shared: Arc<Shared>, next_epoch: u64) -> Examined {
+    /// `next`: the epoch of a new link, and the attempts to make one that failed so far.
+    pub(super) async fn run(self, shared: Arc<Shared>, next: (u64, u32)) -> Examined {
         if self.silent {
             // Pooled sockets may be dead without a sign; a question on a new one is answered.
             self.live.link.resumed();
@@ -95,7 +96,7 @@ impl Examination {
         }
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
-        let work = attempt(Arc::clone(&shared), next_epoch, cancel.clone());
+        let work = attempt(Arc::clone(&shared), next, cancel.clone());
         let attempt = Attempt {
             work: Box::pin(work),
             begun: false,
@@ -151,7 +152,8 @@ impl Examination {
 
     /// The old session: ping, and the list of tools where ping is not answered well.
     async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
-        let longest = keepalive::probe_timeout(shared.settings().keepalive_interval);
+        let settings = shared.settings();
+        let longest = keepalive::probe_timeout(settings.transport, settings.keepalive_interval);
         let link = &*self.live.link;
         let mut first = pin!(self.ping(longest));
         // Some servers never answer ping: they are asked in the other way meanwhile.
@@ -198,13 +200,20 @@ impl Examination {
         let several = self.named || self.live.is_misrouted();
         let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
-        let questions = (0..count).map(|_| keepalive::ask(link, self.by, longest));
         let mut failure = None;
         let mut answered = false;
-        for answer in join_all(questions).await {
-            match answer {
-                Ok(()) => answered = true,
-                Err(why) => failure = failure.or(Some(why)),
+        // Chance may lead all of them to the same instance: before the session counts as known
+        // everywhere, they are asked once more.
+        for _ in 0..if several { 2 } else { 1 } {
+            let questions = (0..count).map(|_| keepalive::ask(link, self.by, longest));
+            for answer in join_all(questions).await {
+                match answer {
+                    Ok(()) => answered = true,
+                    Err(why) => failure = failure.or(Some(why)),
+                }
+            }
+            if failure.is_some() {
+                break;
             }
         }
         match failure {

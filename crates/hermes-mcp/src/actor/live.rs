@@ -379,7 +379,12 @@ impl Actor {
         };
         let rng = &*self.shared.env.rng;
         let busy = live.current.inflight() > 0 && settings.transport != TransportKind::Sse;
-        let heard = link.last_heard();
+        // Bytes show that a child is there. Over the network a stream may carry comments for a session
+        // that nobody knows any more.
+        let heard = match settings.transport {
+            TransportKind::Stdio => link.last_heard(),
+            TransportKind::Http | TransportKind::Sse => live.current.last_success(),
+        };
         // Allow for jitter: an interval that was nearly silent is over as well.
         if !busy && now.saturating_duration_since(heard) >= interval.mul_f64(0.9) {
             live.due.keepalive = Some(keepalive::due(now, interval, rng));

@@ -1,5 +1,6 @@
 //! Ending links: calls of an old epoch may finish, within bounds.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,33 +14,40 @@ use crate::link::Link;
 /// How long calls of an old epoch may go on.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
 /// The same where the link still worked when it was replaced.
-const DRAIN_WORKING: Duration = Duration::from_mins(10);
+pub(super) const DRAIN_WORKING: Duration = Duration::from_mins(10);
+/// The same where its one stream is dead: no answer can come any more.
+pub(super) const DRAIN_DEAD: Duration = Duration::from_secs(5);
+const MOST_DRAINING: usize = 4;
 /// Links bound their closing themselves; this is for one that does not.
 const CLOSE: Duration = Duration::from_secs(10);
 
-/// The old link that still serves its calls. There is at most one: the next one to retire ends it.
+/// Old links that still serve their calls; one more ends the oldest.
 #[derive(Default)]
-pub(super) struct Draining(Option<CancellationToken>);
+pub(super) struct Draining(VecDeque<CancellationToken>);
 
 impl Draining {
     /// Closes `live` when its calls ended, in the background.
-    pub(super) fn add(&mut self, live: Arc<LiveLink>, works: bool) {
-        let longest = if works { DRAIN_WORKING } else { DRAIN };
+    pub(super) fn add(&mut self, live: Arc<LiveLink>, longest: Duration) {
         let hurry = CancellationToken::new();
-        if let Some(older) = self.0.replace(hurry.clone()) {
-            older.cancel();
+        self.0.retain(|older| !older.is_cancelled());
+        if self.0.len() == MOST_DRAINING
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.cancel();
         }
+        self.0.push_back(hurry.clone());
         task::spawn("mcp-drain", async move {
             tokio::select! {
                 () = drained(&live, Instant::now() + longest) => {}
                 () = hurry.cancelled() => {}
             }
+            hurry.cancel();
             close(&*live.link).await;
         });
     }
 
     pub(super) fn end(&mut self) {
-        if let Some(older) = self.0.take() {
+        for older in self.0.drain(..) {
             older.cancel();
         }
     }

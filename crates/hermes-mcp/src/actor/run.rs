@@ -178,7 +178,7 @@ impl Actor {
         let cancel = CancellationToken::new();
         let mut attempt = Box::pin(attempt(
             Arc::clone(&self.shared),
-            self.epoch + 1,
+            (self.epoch + 1, self.ladder.failures()),
             cancel.clone(),
         ));
         let mut new_tokens = false;
@@ -328,7 +328,7 @@ impl Actor {
     pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration, next: LinkState) {
         self.shared.publish(next, None);
         if self.shared.settings().transport != TransportKind::Stdio {
-            self.draining.add(live, false);
+            self.draining.add(live, DRAIN);
             return;
         }
         drained(&live, Instant::now() + grace).await;

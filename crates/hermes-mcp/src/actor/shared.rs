@@ -61,6 +61,8 @@ pub(super) struct LiveLink {
     pub(super) inflight: watch::Sender<usize>,
     /// When a call last began or ended.
     last_used: Mutex<Instant>,
+    /// When a request on it last succeeded.
+    last_success: Mutex<Instant>,
     /// A call was answered, or it lasted.
     proven: AtomicBool,
     /// Some instances of the server do not know the session: a load balancer without stickiness.
@@ -82,6 +84,7 @@ impl LiveLink {
             since: now,
             inflight: watch::Sender::new(0),
             last_used: Mutex::new(now),
+            last_success: Mutex::new(now),
             proven: AtomicBool::new(false),
             misrouted: AtomicBool::new(false),
             unhelped: Mutex::default(),
@@ -139,7 +142,18 @@ impl LiveLink {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// Whether this is the first proof.
+    /// When a request on it last succeeded.
+    pub(super) fn last_success(&self) -> Instant {
+        *lock(&self.last_success)
+    }
+
+    /// A request succeeded. Says whether this is the first proof.
+    pub(super) fn succeeded(&self) -> bool {
+        *lock(&self.last_success) = Instant::now();
+        self.prove()
+    }
+
+    /// It lasted, which is a proof as well.
     pub(super) fn prove(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
@@ -209,6 +223,8 @@ struct Config {
 #[derive(Default)]
 struct Journal {
     last_ok: Option<DateTime<Utc>>,
+    /// The last request that somebody made failed.
+    call_failed: bool,
     last_error: Option<LastError>,
 }
 
@@ -352,6 +368,17 @@ impl Shared {
         lock(&self.journal).last_ok = Some(self.env.clock.now());
     }
 
+    /// The same for a request that somebody made.
+    pub(super) fn call_went_well(&self) {
+        self.went_well();
+        lock(&self.journal).call_failed = false;
+    }
+
+    pub(super) fn call_went_wrong(&self, failure: &McpFailure) {
+        self.went_wrong(failure);
+        lock(&self.journal).call_failed = true;
+    }
+
     pub(super) fn went_wrong(&self, failure: &McpFailure) {
         lock(&self.journal).last_error = Some(LastError::new(self.env.clock.now(), failure));
     }
@@ -361,9 +388,10 @@ impl Shared {
         let catalogue = self.catalogue.borrow().clone();
         let config = lock(&self.config).clone();
         let details = config.connector.details();
-        let (last_ok, last_error) = {
+        let (last_ok, call_failed, last_error) = {
             let journal = lock(&self.journal);
-            (journal.last_ok, journal.last_error.clone())
+            let last_error = journal.last_error.clone();
+            (journal.last_ok, journal.call_failed, last_error)
         };
         let now = Instant::now();
         let facts = catalogue.as_ref().map(|catalogue| &catalogue.facts);
@@ -382,6 +410,7 @@ impl Shared {
             epoch: standing.epoch,
             tools: catalogue.as_ref().map_or(0, |c| c.tools.len()),
             last_ok,
+            call_failed,
             last_error,
             rtt_p50: percentiles.map(|(p50, _)| p50),
             rtt_p95: percentiles.map(|(_, p95)| p95),

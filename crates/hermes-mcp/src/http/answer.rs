@@ -70,6 +70,9 @@ pub(crate) fn messages(
         if let Some(shared) = shared {
             note_stray_error(&part, asked, shared);
         }
+        if answers_another(&part, asked) {
+            return Err("the answer belongs to another request".to_owned());
+        }
         repair(&mut part, id, true);
         let message = serde_json::from_value(part)
             .map_err(|error| format!("the answer is not JSON-RPC: {error}"))?;
@@ -80,6 +83,13 @@ pub(crate) fn messages(
     } else {
         Err("the answer holds no result and no error".to_owned())
     }
+}
+
+/// A result under the id of another request is not this one's. Errors are, whatever id they carry.
+fn answers_another(part: &Value, asked: &Asked) -> bool {
+    let id = part.get("id").filter(|id| !id.is_null());
+    part.get("result").is_some()
+        && id.is_some_and(|id| RequestId::deserialize(id).is_ok_and(|id| plain_id(&id) != asked.id))
 }
 
 /// The error in a body whose status does not allow one: a JSON-RPC error, or that of a tool.

@@ -293,8 +293,11 @@ impl Inbox {
             id_in(head, tail, &waiting)
         };
         let id = found.or_else(|| self.only_waiting())?;
-        let mut failure =
-            McpFailure::new(FailureClass::Rpc, Certainty::MaybeExecuted, text.clone());
+        let mut failure = McpFailure::new(
+            FailureClass::Ambiguous,
+            Certainty::MaybeExecuted,
+            text.clone(),
+        );
         failure.rpc_code = Some(-32603);
         self.shared.fault(id.clone(), failure);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,7 +363,9 @@ fn is_message_like(text: &[u8]) -> bool {
     match text.trim_ascii() {
         [b'{', rest @ ..] => match (rest.first(), rest.trim_ascii_start().first()) {
             (_, Some(b'"')) => true,
-            (Some(first), _) => !first.is_ascii_whitespace() && *first != b'\'',
+            (Some(first), _) if first.is_ascii_whitespace() || *first == b'\'' => false,
+            // `{name} logged in` is a line of a log.
+            (Some(_), _) => rest.ends_with(b"}") || !rest.contains(&b'}'),
             (None, _) => false,
         },
         [b'[', rest @ ..] => {

@@ -317,6 +317,9 @@ fn is_list(op: &Op) -> bool {
 /// by asking again, and an unknown method stays unknown.
 fn is_refused(why: &McpFailure) -> bool {
     let status = why.http_status.unwrap_or_default();
+    if why.class == FailureClass::SessionLost {
+        return true;
+    }
     (400..500).contains(&status)
         && status != 429
         && why.rpc_code != Some(classify::METHOD_NOT_FOUND)

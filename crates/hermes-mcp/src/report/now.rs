@@ -79,10 +79,11 @@ fn next_try(link: &LinkReport) -> String {
 }
 
 impl LinkReport {
-    /// The newest thing known of it is a failure.
+    /// The last request that somebody made failed, or the newest thing known of it is a failure: a
+    /// server that answers our own questions and no call is not called healthy.
     pub(super) fn failed_last(&self) -> bool {
         let failed = self.last_error.as_ref().map(|error| error.at);
-        failed.is_some() && failed > self.last_ok
+        self.call_failed || (failed.is_some() && failed > self.last_ok)
     }
 
     /// The last failure, when and how.

@@ -30,6 +30,7 @@ fn status(state: &'static str) -> ServerStatus {
         why: (state == "backoff").then(|| "connection refused".to_owned()),
         epoch: 3,
         tools: 9,
+        call_failed: false,
         last_ok: Some(now() - TimeDelta::seconds(12)),
         last_error: None,
         rtt_p50: Some(Duration::from_micros(1500)),

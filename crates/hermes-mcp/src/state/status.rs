@@ -25,6 +25,8 @@ pub struct ServerStatus {
     /// Tools the server offers, before filters.
     pub tools: usize,
     pub last_ok: Option<DateTime<Utc>>,
+    /// The last request that somebody made failed, whatever our own questions are answered.
+    pub call_failed: bool,
     pub last_error: Option<LastError>,
     pub rtt_p50: Option<Duration>,
     pub rtt_p95: Option<Duration>,

@@ -54,10 +54,9 @@ async fn a_write_that_may_have_run_is_not_repeated() {
     assert!(error.outcome_unknown && !error.retried);
     assert!(error.to_string().contains("may have run"), "{error}");
     assert_eq!(world.server.seen().effects, ["write"]);
-    // The session is asked, and kept because it answers.
+    // The session is replaced, though it answers: calls may be broken in it for ever.
     world.call(Op::ListPrompts).await.unwrap();
-    assert_eq!(world.server.connects(), 1);
-    assert_eq!(world.server.seen().count("probe"), 1);
+    assert_eq!(world.server.connects(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +65,24 @@ async fn a_read_that_broke_is_repeated() {
         let world = World::ready().await;
         world.server.fault(Fault::BreakAfter(reset()));
         world.call(op).await.unwrap();
-        assert_eq!(world.server.connects(), 1);
+        assert_eq!(world.server.connects(), 2);
+    }
+}
+
+/// A tool that ran and reports its own failure by status: the session answers, so it was not the
+/// problem, and the call is not sent again.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_a_session_that_works_is_not_repeated() {
+    for code in (400..500).filter(|code| *code != 429) {
+        let world = World::ready().await;
+        let mut own = failure(FailureClass::Rpc, Certainty::Rejected, "no such city");
+        own.http_status = Some(code);
+        for _ in 0..3 {
+            world.server.fault(Fault::BreakAfter(own.clone()));
+            let error = world.call(call_tool("write")).await.unwrap_err();
+            assert!(!error.retried, "{code}");
+        }
+        assert_eq!(world.server.seen().effects.len(), 3, "{code}");
     }
 }
 

@@ -7,6 +7,7 @@ use hermes_mcp::actor::ServerSettings;
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
 use hermes_mcp::link::{Era, LinkEvent, TransportKind};
 use hermes_mcp::manager::McpManager;
+use hermes_mcp::op::Op;
 use hermes_testkit::clock::SeqRng;
 use tokio::time::{Instant, sleep};
 
@@ -97,10 +98,11 @@ async fn an_interval_has_a_floor() {
     assert!((10..=12).contains(&count), "{count}");
 }
 
-/// Bytes of any kind put the question off.
+/// Bytes of a child put the question off.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_talks_is_not_asked() {
-    let world = World::ready().await;
+async fn a_child_that_talks_is_not_asked() {
+    let settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
+    let world = World::with(FakeServer::new(), settings).up().await;
     let link = world.server.link();
     let chatter = async {
         for _ in 0..60 {
@@ -110,6 +112,43 @@ async fn a_server_that_talks_is_not_asked() {
     };
     let (count, ()) = tokio::join!(probes(&world, HOUR), chatter);
     assert_eq!(count, 0);
+}
+
+/// Over the network they do not: a stream may carry comments for a session that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_only_talks_is_asked_all_the_same() {
+    for transport in [TransportKind::Http, TransportKind::Sse] {
+        let mut settings = ServerSettings::new("fake", transport, "a".to_owned());
+        settings.keepalive_interval = seconds(30);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        let link = world.server.link();
+        world.server.expire();
+        for _ in 0..35 {
+            sleep(seconds(1)).await;
+            link.hear();
+        }
+        assert_eq!((world.state(), world.server.connects()), ("ready", 2));
+    }
+}
+
+/// A handshake that was swallowed is not waited for as long as the first one.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_frozen_is_found_within_seconds_of_its_thaw() {
+    let mut settings = settings("fake");
+    settings.timeout = seconds(3);
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.link().hang();
+    world.server.state().connect_latency = seconds(3600);
+    world.call(call_tool("write")).await.unwrap_err();
+    sleep(seconds(3)).await;
+    world.server.state().connect_latency = Duration::from_millis(50);
+    let begin = Instant::now();
+    let mut tries = 0;
+    while world.call(Op::ListPrompts).await.is_err() {
+        tries += 1;
+        assert!(tries < 3, "{:?}", begin.elapsed());
+    }
+    assert!(begin.elapsed() < seconds(8), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ impl Attempt<'_> {
         let policy = &self.shared.settings().retry;
         let repeats = policy.may_repeat(&failure, &self.op, safe);
         if failure.class != FailureClass::Cancelled {
-            self.shared.went_wrong(&failure);
+            self.shared.call_went_wrong(&failure);
         }
         if repeats && self.repeats_at_once(live, &failure) {
             self.count(&failure);
@@ -91,8 +91,9 @@ impl Attempt<'_> {
     ) -> Result<(), CallError> {
         let failed_at = Instant::now();
         match self.link().await {
-            // The old session answered, so the tool itself may have reported this.
-            Ok(next) if next.replaces_working(live) && is_rpc_error(&failure) => {
+            // The old session answered, so it was not the problem: the tool itself may have run and
+            // reported this.
+            Ok(next) if next.replaces_working(live) && !Self::is_harmless(&failure, safe) => {
                 Err(self.give_up(own_error(failure), safe))
             }
             Ok(next) if next.epoch > live.epoch && !self.retries.session => {
@@ -112,6 +113,11 @@ impl Attempt<'_> {
                 Err(self.give_up(failure, safe))
             }
         }
+    }
+
+    /// Whether sending it again does no harm, whatever the server did with it.
+    fn is_harmless(failure: &McpFailure, safe: bool) -> bool {
+        safe || failure.certainty == Certainty::NotSent
     }
 
     /// Causes that need no examination: another token is there, or an instance of the server was

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::examine::{Examination, Examined};
+use super::super::retire::{DRAIN, DRAIN_DEAD, DRAIN_WORKING};
 use super::super::run::{Actor, Phase};
 use super::{Done, Live, Reason};
 use crate::failure::{FailureClass, McpFailure};
@@ -15,7 +16,7 @@ use crate::state::LinkState;
 use crate::state::ladder::Next;
 
 /// A busy server that gives no sign of life is asked again after this time.
-const BUSY_PAUSE: Duration = Duration::from_secs(10);
+const BUSY_PAUSE: Duration = Duration::from_secs(3);
 
 /// An examination that is over.
 pub(super) struct Ended {
@@ -50,7 +51,8 @@ impl Actor {
             by: self.probe_by,
         };
         let failures = self.shared.inbox.failures(live.current.epoch);
-        let work = examination.run(Arc::clone(&self.shared), self.next_epoch());
+        let next = (self.next_epoch(), self.ladder.failures());
+        let work = examination.run(Arc::clone(&self.shared), next);
         live.examining = Some(reason);
         live.background.push(Box::pin(async move {
             let found = work.await;
@@ -90,7 +92,13 @@ impl Actor {
                     let refused = reason.operation.as_deref().filter(|_| old_works);
                     new.succeed(&old, refused);
                 });
-                self.draining.add(Arc::clone(&live.current), old_works);
+                let sse = self.shared.settings().transport == TransportKind::Sse;
+                let longest = match (old_works, sse) {
+                    (true, _) => DRAIN_WORKING,
+                    (false, true) => DRAIN_DEAD,
+                    (false, false) => DRAIN,
+                };
+                self.draining.add(Arc::clone(&live.current), longest);
                 Some(phase)
             }
             Examined::Down { failure, silent } => {
@@ -103,7 +111,7 @@ impl Actor {
     }
 
     fn healthy(&mut self, live: &mut Live, failures: u64) {
-        live.current.prove();
+        live.current.succeeded();
         self.proven();
         self.shared.went_well();
         if live.down {

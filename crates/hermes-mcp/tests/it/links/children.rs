@@ -227,7 +227,7 @@ async fn too_long_a_line_fails_its_call_and_nothing_else() {
     assert_eq!(before.unwrap(), after.unwrap());
     let failure = failed.unwrap_err();
     assert!(failure.text.contains("too large"), "{failure}");
-    assert_eq!(failure.class, FailureClass::Rpc);
+    assert_eq!(failure.class, FailureClass::Ambiguous);
     let flooded = ask(&*link, tool("flood", nothing())).await.unwrap();
     assert_eq!(text(&flooded), "flooded");
     link.close().await;
