@@ -133,7 +133,7 @@ impl Combination {
             _ if self.shape.is_client_error() || (http && self.shape.refuses()) => {
                 Expected::FirstCall
             }
-            _ => Expected::SecondCall,
+            Scope::All => Expected::SecondCall,
         }
     }
 
