@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hermes_core::task;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Fresh, attempt};
@@ -67,7 +67,7 @@ enum Old {
 struct Signals {
     /// The old session failed its first question.
     failed: Notify,
-    /// It answered one, so its verdict is worth waiting for.
+    /// It answered one.
     answered: AtomicBool,
 }
 
@@ -120,6 +120,9 @@ impl Examination {
             }
         }
         let mut fresh = None;
+        // Whether the old session works decides whether the call may be sent again, so its verdict is
+        // waited for; but not for long when the new one is there.
+        let mut patience = None;
         loop {
             match (old.take(), fresh.take()) {
                 (Some(Old::Works { by, misrouted }), made) => {
@@ -137,15 +140,20 @@ impl Examination {
                 }
                 (Some(Old::Fails(_)), Some(Ok(fresh))) => return replaced(fresh, false),
                 (Some(Old::Fails(_)), Some(Err(failure))) => return down(failure),
-                (None, Some(Ok(made))) if !signals.answered.load(Ordering::Relaxed) => {
-                    return replaced(made, false);
+                (None, Some(Ok(made))) if self.silent || is_over(patience) => {
+                    return replaced(made, signals.answered.load(Ordering::Relaxed));
                 }
                 (verdict, made) => (old, fresh) = (verdict, made),
             }
             tokio::select! {
                 biased;
                 verdict = &mut asking, if old.is_none() => old = Some(verdict),
-                made = attempt.make(), if fresh.is_none() => fresh = Some(made),
+                made = attempt.make(), if fresh.is_none() => {
+                    fresh = Some(made);
+                    patience = Some(Instant::now() + HEDGE);
+                }
+                () = sleep_until(patience.unwrap_or_else(Instant::now)),
+                    if patience.is_some() && old.is_none() && !is_over(patience) => {}
             }
         }
     }
@@ -155,14 +163,11 @@ impl Examination {
         let settings = shared.settings();
         let longest = keepalive::probe_timeout(settings.transport, settings.keepalive_interval);
         let link = &*self.live.link;
-        let mut first = pin!(self.ping(longest));
+        let mut first = pin!(self.ping(signals, longest));
         // Some servers never answer ping: they are asked in the other way meanwhile.
         let answer = timeout(HEDGE.min(longest), &mut first).await.ok();
         let failure = match answer {
-            Some(Ok(works)) => {
-                signals.answered.store(true, Ordering::Relaxed);
-                return works;
-            }
+            Some(Ok(works)) => return works,
             Some(Err(failure)) => Some(failure),
             None => None,
         };
@@ -196,7 +201,7 @@ impl Examination {
     }
 
     /// Asks once; or several times where only some instances of the server may know the session.
-    async fn ping(&self, longest: Duration) -> Result<Old, McpFailure> {
+    async fn ping(&self, signals: &Signals, longest: Duration) -> Result<Old, McpFailure> {
         let several = self.named || self.live.is_misrouted();
         let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
@@ -212,6 +217,7 @@ impl Examination {
                     Err(why) => failure = failure.or(Some(why)),
                 }
             }
+            signals.answered.fetch_or(answered, Ordering::Relaxed);
             if failure.is_some() {
                 break;
             }
@@ -242,6 +248,10 @@ impl Examination {
 /// Not every server knows ping, which says nothing about the session.
 fn is_unknown_method(failure: &McpFailure) -> bool {
     failure.rpc_code == Some(METHOD_NOT_FOUND)
+}
+
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| until <= Instant::now())
 }
 
 fn replaced(fresh: Fresh, old_works: bool) -> Examined {
