@@ -143,6 +143,8 @@ impl Examination {
                 (None, Some(Ok(made))) if self.silent || is_over(patience) => {
                     return replaced(made, signals.answered.load(Ordering::Relaxed));
                 }
+                // Asked again soon, it is found sooner than by waiting.
+                (None, Some(Err(failure))) if is_over(patience) => return down(failure),
                 (verdict, made) => (old, fresh) = (verdict, made),
             }
             tokio::select! {
