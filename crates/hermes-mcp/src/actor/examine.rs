@@ -213,13 +213,14 @@ impl Examination {
         // everywhere, they are asked once more.
         for _ in 0..if several { 2 } else { 1 } {
             let questions = (0..count).map(|_| keepalive::ask(link, self.by, longest));
+            answered = false;
             for answer in join_all(questions).await {
                 match answer {
                     Ok(()) => answered = true,
                     Err(why) => failure = failure.or(Some(why)),
                 }
             }
-            signals.answered.fetch_or(answered, Ordering::Relaxed);
+            signals.answered.store(answered, Ordering::Relaxed);
             if failure.is_some() {
                 break;
             }

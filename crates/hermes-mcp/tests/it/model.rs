@@ -224,8 +224,10 @@ impl Life {
         let seen = self.world.server.seen();
         let asked = seen.asked.iter().filter(|tool| **tool == name).count();
         let ran = seen.effects.iter().filter(|tool| **tool == name).count();
-        // Once, and once more for each cause: session, token, throttling, a lost request.
-        assert!(asked <= 5, "{name} was sent {asked} times");
+        // Once, and once more for each cause: session, token, throttling, a lost request; and eight
+        // times where a session that was lost in the middle of an examination looks as if only some
+        // instances of the server knew it.
+        assert!(asked <= 13, "{name} was sent {asked} times");
         assert!(ran <= 1, "{name} ran {ran} times");
         assert!(took <= TIMEOUT * 2, "{name} took {took:?}");
         match result {

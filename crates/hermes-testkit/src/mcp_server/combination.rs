@@ -260,7 +260,8 @@ mod tests {
         let tail = "plain/none/1/0";
         for (text, wanted) in [
             ("http/forgotten/all/404/empty", Expected::FirstCall),
-            ("http/forgotten/calls/403/html:o0", Expected::FirstCall),
+            ("http/forgotten/calls/403/html:o0", Expected::SecondCall),
+            ("http/forgotten/all/403/html:o0", Expected::FirstCall),
             ("sse/forgotten/all/404/empty", Expected::FirstCall),
             ("http/forgotten/all/500/empty", Expected::SecondCall),
             ("http/late/all/200/result:object", Expected::SecondCall),
@@ -277,7 +278,7 @@ mod tests {
             ),
             (
                 "http/forgotten/calls/200/rpc:null:-32000:s1",
-                Expected::FirstCall,
+                Expected::SecondCall,
             ),
             (
                 "sse/forgotten/calls/200/rpc:right:-32000:s1",
