@@ -36,7 +36,7 @@ impl Actor {
             .take()
             .unwrap_or_else(|| Reason::new(Doubt::Named, "retry", "it is tried again"));
         if reason.doubt.connects_at_once()
-            && !std::mem::take(&mut self.woken)
+            && !self.woken
             && let Some(until) = self.quiet_until.filter(|until| *until > now)
         {
             self.rest_until(live, until, reason);
@@ -118,6 +118,7 @@ impl Actor {
             self.shared.attempt_ended();
         }
         live.down = false;
+        self.woken = false;
         if !self.shared.inbox.clear(live.current.epoch, failures) {
             // Something failed meanwhile; the question may have been asked before.
             let again = Reason::new(Doubt::Answered, "retry", "a request failed meanwhile");
