@@ -238,7 +238,7 @@ impl Actor {
     }
 
     /// Lets tools come and go before a turn. That may take its time: commands are attended to
-    /// meanwhile, and whoever stops the turn stops the wait.
+    /// meanwhile; stopping the turn stops the wait.
     async fn prepare_tools(&mut self, cancel: &CancellationToken) -> Vec<String> {
         let tools = Arc::clone(&self.deps.tools);
         let prepared = async {

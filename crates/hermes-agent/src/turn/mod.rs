@@ -505,7 +505,7 @@ impl<'a> Turn<'a> {
         self.conv.log.push(item);
     }
 
-    /// Tools may come and go during a turn: a server became ready. The next call is told; as long
+    /// Tools may come and go during a turn: a server became ready. The next model call gets the new list; as long
     /// as nothing changed, the request stays the same, byte for byte.
     fn take_new_tools(&mut self) {
         if self.closing {

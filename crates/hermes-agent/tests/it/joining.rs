@@ -22,7 +22,7 @@ use crate::support::{FakeTool, MemoryStore, Reply, ScriptedClient, ScriptedRoute
 #[derive(Default)]
 struct Changing {
     tools: Mutex<Vec<Arc<dyn Tool>>>,
-    /// Whether preparing a turn takes for ever.
+    /// Whether preparing a turn never ends.
     hangs: bool,
 }
 

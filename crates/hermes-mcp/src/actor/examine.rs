@@ -25,7 +25,7 @@ use crate::state::LinkState;
 
 /// Without an answer for so long, the next way to find out begins beside the first one.
 const HEDGE: Duration = Duration::from_millis(500);
-/// A child that is at work is not asked before it is done, but not for ever.
+/// A busy child is given this long to finish before it is asked.
 const BUSY_CHILD: Duration = Duration::from_secs(10);
 /// An attempt that is no longer needed may take this long to clean up.
 const DISCARD: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ enum Old {
     Fails(McpFailure),
 }
 
-/// What the two sides of an examination tell each other.
+/// State shared by the two sides of an examination.
 #[derive(Default)]
 struct Signals {
     /// The old session failed its first question.
@@ -72,7 +72,7 @@ struct Signals {
 }
 
 /// The new connection beside the old one.
-struct Attempt {
+struct NewConnection {
     work: Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>,
     begun: bool,
     cancel: CancellationToken,
@@ -97,7 +97,7 @@ impl Examination {
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
         let work = attempt(Arc::clone(&shared), next, cancel.clone());
-        let attempt = Attempt {
+        let attempt = NewConnection {
             work: Box::pin(work),
             begun: false,
             cancel,
@@ -105,8 +105,13 @@ impl Examination {
         self.compare(&shared, &signals, attempt).await
     }
 
-    /// Asks the old session and connects anew, side by side.
-    async fn compare(&self, shared: &Shared, signals: &Signals, mut attempt: Attempt) -> Examined {
+    /// Asks the old session and makes a new connection at the same time.
+    async fn compare(
+        &self,
+        shared: &Shared,
+        signals: &Signals,
+        mut attempt: NewConnection,
+    ) -> Examined {
         let at_once = self.doubt.connects_at_once();
         let mut asking = pin!(self.ask_old(shared, signals));
         let mut old = None;
@@ -277,7 +282,7 @@ fn no_answer(longest: Duration) -> McpFailure {
     )
 }
 
-impl Attempt {
+impl NewConnection {
     async fn make(&mut self) -> Result<Fresh, McpFailure> {
         self.begun = true;
         self.work.as_mut().await
@@ -285,7 +290,7 @@ impl Attempt {
 }
 
 /// Ends a connection that is not needed, without making anybody wait for it.
-fn discard(made: Option<Result<Fresh, McpFailure>>, attempt: Attempt) {
+fn discard(made: Option<Result<Fresh, McpFailure>>, attempt: NewConnection) {
     attempt.cancel.cancel();
     match made {
         Some(Ok(fresh)) => drop(task::spawn("mcp-discard", async move {

@@ -22,7 +22,7 @@ use crate::state::LinkState;
 mod examined;
 mod lists;
 
-use examined::Ended;
+use examined::ExaminationEnd;
 use lists::{Lists, Refreshed, refresh};
 
 /// Changes of lists are collected for this long.
@@ -96,7 +96,7 @@ struct Due {
 
 /// What ended in the background.
 enum Done {
-    Examined(Box<Ended>),
+    Examined(Box<ExaminationEnd>),
     Refreshed(Result<Box<Refreshed>, McpFailure>),
 }
 

@@ -194,7 +194,7 @@ impl Drop for InFlight {
 pub(super) struct View {
     pub(super) standing: Standing,
     pub(super) live: Option<Arc<LiveLink>>,
-    /// Counts examinations that ended: whoever waits for one looks again.
+    /// Counts finished examinations, so that waiting calls check the link again.
     pub(super) examined: u64,
 }
 
@@ -297,7 +297,7 @@ impl Shared {
         self.view.send_modify(|view| view.standing.attempts += 1);
     }
 
-    /// An examination is over; whoever waits for it looks again.
+    /// Wakes the calls that wait for an examination.
     pub(super) fn examination_ended(&self) {
         self.view.send_modify(|view| view.examined += 1);
     }

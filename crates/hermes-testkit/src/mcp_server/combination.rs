@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-use super::shape::{Dice, Extra, FAMOUS, Shape, number};
+use super::shape::{Extra, FAMOUS, Shape, ShapeRng, number};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -69,7 +69,7 @@ impl Combination {
     pub fn draw(seed: u64, at: usize, transport: Transport, scenario: Scenario) -> Self {
         // Every part of the matrix draws its own shapes.
         let part = transport as u64 * 16 + scenario as u64;
-        let dice = Dice::new(seed.wrapping_add(at as u64 * 7919 + part * 104_729));
+        let dice = ShapeRng::new(seed.wrapping_add(at as u64 * 7919 + part * 104_729));
         let status = at
             .is_multiple_of(2)
             .then(|| FAMOUS[(at / 2) % FAMOUS.len()]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::FaultyServer;
 use super::combination::{Combination, Scenario, Scope, Transport};
 use super::plan::Seen;
-use super::shape::{Dice, Shape};
+use super::shape::{Shape, ShapeRng};
 
 /// How requests of a forgotten session are answered.
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +61,14 @@ pub(super) struct Balancer {
 }
 
 struct Dealer {
-    chance: Option<Dice>,
+    chance: Option<ShapeRng>,
     requests: usize,
 }
 
 impl Balancer {
     fn new(how: &Combination) -> Self {
         let dealer = |seed| Dealer {
-            chance: (how.scenario == Scenario::Random).then(|| Dice::new(seed)),
+            chance: (how.scenario == Scenario::Random).then(|| ShapeRng::new(seed)),
             requests: 0,
         };
         Self {

@@ -64,9 +64,9 @@ const CODES: [i64; 12] = [
 ];
 
 /// A number generator with the questions that a generator asks.
-pub struct Dice(SeqRng);
+pub struct ShapeRng(SeqRng);
 
-impl Dice {
+impl ShapeRng {
     pub fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring sequences.
         Self(SeqRng::new(seed.wrapping_mul(0xd134_2543_de82_ef95)))
@@ -101,7 +101,7 @@ pub enum Words {
 }
 
 impl Words {
-    fn draw(dice: &Dice) -> Self {
+    fn draw(dice: &ShapeRng) -> Self {
         match dice.below(10) {
             0..=3 => Self::Session(dice.below(SESSION.len())),
             4 => Self::Handshake(dice.below(HANDSHAKE.len())),
@@ -160,7 +160,7 @@ pub enum Body {
 }
 
 impl Body {
-    fn draw(dice: &Dice) -> Self {
+    fn draw(dice: &ShapeRng) -> Self {
         let words = Words::draw(dice);
         match dice.below(20) {
             0..=2 => Self::Empty,
@@ -277,7 +277,7 @@ pub struct Shape {
 
 impl Shape {
     /// A shape with this status, or with any.
-    pub fn draw(dice: &Dice, status: Option<u16>) -> Self {
+    pub fn draw(dice: &ShapeRng, status: Option<u16>) -> Self {
         let status = status.unwrap_or_else(|| 200 + dice.below(400) as u16);
         let framing = if dice.percent(50) {
             Framing::Plain
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_shape_is_read_back_from_its_text() {
-        let dice = Dice::new(1);
+        let dice = ShapeRng::new(1);
         for _ in 0..2000 {
             let shape = Shape::draw(&dice, None);
             assert_eq!(shape.to_string().parse(), Ok(shape));
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn every_shape_is_http_with_the_length_it_names() {
-        let dice = Dice::new(2);
+        let dice = ShapeRng::new(2);
         for status in FAMOUS.into_iter().chain(200..600) {
             let shape = Shape::draw(&dice, Some(status));
             let (bytes, ends) = shape.bytes(&json!(7), false);

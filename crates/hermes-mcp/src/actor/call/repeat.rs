@@ -57,7 +57,7 @@ impl Attempt<'_> {
             self.report(live, &failure, doubt);
         }
         if self.options.cancel.is_cancelled() {
-            // Whoever left is told so, whatever came in the same moment.
+            // A caller who cancelled gets that answer, even if another arrived at the same moment.
             return Err(self.give_up(cancelled(failure.certainty), safe));
         }
         let may_have_run = failure.certainty == Certainty::MaybeExecuted;
@@ -214,7 +214,7 @@ fn is_rpc_error(failure: &McpFailure) -> bool {
     class && failure.http_status.is_none()
 }
 
-/// The session works, so what was said about it are words of the tool.
+/// The session works, so an error that mentions it is the tool's own.
 fn own_error(mut failure: McpFailure) -> McpFailure {
     if failure.class == FailureClass::SessionLost {
         failure.class = FailureClass::Rpc;

@@ -19,7 +19,7 @@ use crate::state::ladder::Next;
 const BUSY_PAUSE: Duration = Duration::from_secs(3);
 
 /// An examination that is over.
-pub(super) struct Ended {
+pub(super) struct ExaminationEnd {
     found: Examined,
     /// Failures that were known when it began.
     failures: u64,
@@ -56,11 +56,15 @@ impl Actor {
         live.examining = Some(reason);
         live.background.push(Box::pin(async move {
             let found = work.await;
-            Done::Examined(Box::new(Ended { found, failures }))
+            Done::Examined(Box::new(ExaminationEnd { found, failures }))
         }));
     }
 
-    pub(super) async fn examined(&mut self, live: &mut Live, ended: Ended) -> Option<Phase> {
+    pub(super) async fn examined(
+        &mut self,
+        live: &mut Live,
+        ended: ExaminationEnd,
+    ) -> Option<Phase> {
         let reason = live
             .examining
             .take()

@@ -3,7 +3,7 @@
 
 use hermes_mcp::failure::FailureClass;
 use hermes_testkit::mcp_server::combination::Transport;
-use hermes_testkit::mcp_server::shape::{Body, Dice, ErrorId, Extra, Framing, Shape};
+use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng};
 use serde_json::json;
 
 use super::invariants::{Broken, effects};
@@ -88,7 +88,7 @@ fn check(shapes: impl Iterator<Item = Shape>) {
 
 #[test]
 fn errors_of_tools_are_their_own_affair() {
-    let dice = Dice::new(5);
+    let dice = ShapeRng::new(5);
     let drawn = std::iter::repeat_with(|| Shape::draw(&dice, Some(200)))
         .filter(|shape| matches!(shape.framing, Framing::Plain | Framing::Events))
         .filter(Shape::is_like_a_tools_own_error);
@@ -97,7 +97,7 @@ fn errors_of_tools_are_their_own_affair() {
 
 #[test]
 fn a_tool_that_breaks_its_answer_blocks_no_other() {
-    let dice = Dice::new(6);
+    let dice = ShapeRng::new(6);
     let drawn = std::iter::repeat_with(|| {
         let status = dice.pick(&[500, 500, 500, 502, 504, 520, 200]);
         Shape::draw(&dice, Some(status))
