@@ -320,7 +320,8 @@ impl Actor {
         .await;
     }
 
-    /// Reports the end of a turn that cannot do so itself.
+    /// Reports the end of a turn that cannot do so itself. What was said meanwhile is treated as
+    /// after any other turn.
     async fn end_turn(&mut self, exit: TurnExit) {
         let summary = TurnSummary {
             exit,
@@ -334,9 +335,12 @@ impl Actor {
         };
         self.desk
             .events
-            .emit(AgentEvent::TurnFinished { summary })
+            .emit(AgentEvent::TurnFinished {
+                summary: summary.clone(),
+            })
             .await;
         self.desk.events.set_turn(None);
+        self.after_turn(summary).await;
     }
 
     /// A turn starts on the primary route, whatever the one before fell back to.

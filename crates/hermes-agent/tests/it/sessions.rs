@@ -9,6 +9,7 @@ use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
 use hermes_core::ids::SessionId;
 use hermes_core::message::{FinishReason, Message};
+use hermes_core::model::ErrorClass;
 use hermes_core::store::SessionStore;
 use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome};
 use pretty_assertions::assert_eq;
@@ -480,6 +481,21 @@ async fn a_bug_ends_the_turn_and_not_the_session() {
     assert!(message.contains("internal error"), "{message}");
     let events = session.close().await;
     assert_eq!(events.last(), Some(&AgentEvent::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_a_broken_turn_did_not_read_begin_the_next_one() {
+    // The second attempt is more than was planned: the scripted client panics.
+    let mut session = Setup::new([Reply::error(ErrorClass::Overloaded)]).start();
+    session.send(AgentCommand::Submit("a".into())).await;
+    session
+        .until(|event| matches!(event, AgentEvent::Retrying { .. }).then_some(()))
+        .await;
+    session.send(AgentCommand::Steer("and b".into())).await;
+    let broken = session.finish().await;
+    assert_eq!(broken.pending_steer.as_deref(), Some("and b"));
+    let next = tokio::time::timeout(Duration::from_mins(10), session.finish()).await;
+    assert!(next.is_ok(), "the words were lost");
 }
 
 /// A prompt whose day the test sets.

@@ -153,18 +153,14 @@ impl Conversation {
         while let Some(wish) = self.orders.recv().await {
             match wish {
                 Wish::Say(input) => {
-                    let mut next = Some(input);
-                    while let Some(input) = next.take() {
-                        let Some(late) = self.turn(input).await else {
-                            return;
-                        };
-                        next = late.map(|text| text.as_str().into());
+                    if !self.turns(input).await {
+                        return;
                     }
                 }
                 Wish::Order(AgentCommand::Steer(text)) => {
-                    let Some(_) = self.turn(text.as_str().into()).await else {
+                    if !self.turns(text.as_str().into()).await {
                         return;
-                    };
+                    }
                 }
                 Wish::Slash(line) => {
                     self.tell(News::Said {
@@ -175,7 +171,7 @@ impl Conversation {
                     .await;
                     if line.starts_with("/poem") {
                         self.tell(News::Ran(Follows::Turn)).await;
-                        if self.turn("roses are red".into()).await.is_none() {
+                        if !self.turns("roses are red".into()).await {
                             return;
                         }
                     } else {
@@ -185,6 +181,19 @@ impl Conversation {
                 _ => {}
             }
         }
+    }
+
+    /// A turn, and those that begin with what came too late for the one before. `false`: nobody
+    /// listens any more.
+    async fn turns(&mut self, input: UserInput) -> bool {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let Some(late) = self.turn(input).await else {
+                return false;
+            };
+            next = late.map(|text| text.as_str().into());
+        }
+        true
     }
 
     async fn tell(&self, news: News) {
