@@ -18,9 +18,9 @@ use super::model;
 use super::platform::{Platform, Setting};
 use super::talk::Tally;
 
-/// How long nothing may happen in peace. A mail of which nobody knows whether it left is asked for
-/// after most of a minute.
-const PEACE: Duration = Duration::from_secs(100);
+/// How long nothing may happen in peace: a little more than the outbox pauses at most, which it does
+/// after four attempts in a row of which nobody knows whether they arrived.
+const PEACE: Duration = Duration::from_secs(330);
 /// The gateway asks to be started again: as whatever supervises it does.
 const START_AGAIN: i32 = 75;
 
