@@ -32,6 +32,7 @@ mod retire;
 mod run;
 mod settings;
 mod shared;
+mod tries;
 
 pub use catalogue::CatalogueSnapshot;
 pub use settings::{ServerSettings, ServerSpec};

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::retire::close;
 use super::shared::Shared;
+use super::tries::Tries;
 use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
@@ -27,13 +28,42 @@ pub(super) struct Fresh {
 
 /// One attempt: handshake and discovery within the connect timeout. Cancelled, it leaves nothing
 /// behind. It waits for no other server.
+///
+/// A server that was up before and does not answer in its usual time is asked once more, beside the
+/// questions that are open.
 pub(super) async fn attempt(
     shared: Arc<Shared>,
     (epoch, failures): (u64, u32),
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
-    let allowed = allowed(&shared, failures);
+    let usual = usual(&shared);
+    let allowed = allowed(&shared, usual, failures);
     let deadline = Instant::now() + allowed;
+    let mut tries = Tries::default();
+    loop {
+        tries.begin(|cancel| {
+            let shared = Arc::clone(&shared);
+            Box::pin(connect_once(shared, epoch, (deadline, allowed), cancel))
+        });
+        let again = Instant::now() + usual.unwrap_or(allowed);
+        tokio::select! {
+            biased;
+            outcome = tries.outcome() => return outcome,
+            () = cancel.cancelled() => {
+                tries.cancel().await;
+                return Err(given_up());
+            }
+            () = sleep_until(again), if again < deadline => {}
+        }
+    }
+}
+
+async fn connect_once(
+    shared: Arc<Shared>,
+    epoch: u64,
+    (deadline, allowed): (Instant, Duration),
+    cancel: CancellationToken,
+) -> Result<Fresh, McpFailure> {
     let (events_in, events) = mpsc::channel(EVENTS);
     let connector = shared.connector();
     let request = ConnectRequest {
@@ -76,22 +106,26 @@ pub(super) async fn attempt(
     }
 }
 
-/// How long an attempt may take. A child may have to be fetched first; a server over the network that
-/// was up before answers about as fast as then, and one that swallowed the question must be asked
-/// again soon. It gets twice the time with each failure, for it may have become slower.
-fn allowed(shared: &Shared, failures: u32) -> Duration {
+/// The time in which a server over the network answers, as far as it is known. A child is asked only
+/// once: there are never two of them.
+fn usual(shared: &Shared) -> Option<Duration> {
     const SHORTEST: Duration = Duration::from_secs(3);
     const LONGEST: Duration = Duration::from_secs(15);
-    let settings = shared.settings();
-    let known = shared.catalogue.borrow();
-    match known.as_ref().map(|known| known.facts.handshake) {
-        Some(took) if settings.transport != TransportKind::Stdio => {
-            let usual = took.saturating_mul(10).clamp(SHORTEST, LONGEST);
-            let longer = usual.saturating_mul(1 << failures.min(10));
-            longer.min(settings.connect_timeout)
-        }
-        _ => settings.connect_timeout,
+    if shared.settings().transport == TransportKind::Stdio {
+        return None;
     }
+    let known = shared.catalogue.borrow();
+    let took = known.as_ref()?.facts.handshake;
+    Some(took.saturating_mul(10).clamp(SHORTEST, LONGEST))
+}
+
+/// How long an attempt may take. A child may have to be fetched first; a server that was up before
+/// answers about as fast as then. It gets twice the time with each failure, for it may have become
+/// slower.
+fn allowed(shared: &Shared, usual: Option<Duration>, failures: u32) -> Duration {
+    let longest = shared.settings().connect_timeout;
+    let usual = usual.map(|usual| usual.saturating_mul(1 << failures.min(10)));
+    usual.map_or(longest, |usual| usual.min(longest))
 }
 
 /// The tools; none where the server offers none.

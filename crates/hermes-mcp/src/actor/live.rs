@@ -52,6 +52,8 @@ pub(super) struct Live {
     examined_at: Option<Instant>,
     /// Neither the session nor a new one worked: calls do not use it for now.
     down: bool,
+    /// A call asked for an attempt while an older one was under way.
+    woken_meanwhile: bool,
     refreshing: bool,
     stale: Lists,
 }
@@ -129,6 +131,7 @@ impl Live {
             examining: None,
             examined_at: None,
             down: false,
+            woken_meanwhile: false,
             refreshing: false,
             stale,
         };
@@ -262,6 +265,7 @@ impl Actor {
             }
             Some(Wake::Call | Wake::Auth) if live.down => {
                 self.woken = true;
+                live.woken_meanwhile = live.examining.is_some();
                 live.due.examine = Some(Instant::now());
             }
             _ => {}

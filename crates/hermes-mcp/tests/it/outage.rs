@@ -5,7 +5,9 @@ use hermes_mcp::op::Op;
 use hermes_mcp::state::LinkState;
 use tokio::time::{Instant, sleep};
 
-use crate::fake::{Fault, World, call_tool, failure, five_ops, refused, seconds, tool};
+use crate::fake::{
+    FakeServer, Fault, World, call_tool, failure, five_ops, refused, seconds, settings, tool,
+};
 
 /// An answer by HTTP status, from a gateway or the tool itself.
 fn status(code: u16) -> McpFailure {
@@ -149,6 +151,32 @@ async fn a_call_ends_every_pause() {
             world.call(call_tool("write")).await.unwrap();
             assert!(begin.elapsed() < seconds(2), "{why}: {:?}", begin.elapsed());
         }
+    }
+}
+
+/// A server that takes questions and answers none of them, not even after it has come back.
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_wait_for_questions_that_got_lost() {
+    for away in 1..150 {
+        let mut settings = settings("fake");
+        settings.timeout = seconds(5);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        let latency = world.server.state().connect_latency;
+        {
+            let mut state = world.server.state();
+            state.ping = Some(Fault::Hang);
+            state.list = Some(Fault::Hang);
+            state.connect_latency = seconds(3600);
+        }
+        world.server.fault(Fault::Hang);
+        world.call(call_tool("write")).await.unwrap_err();
+        sleep(seconds(away)).await;
+        come_back(&world);
+        world.server.state().connect_latency = latency;
+        let result = world.call(call_tool("write")).await;
+        assert!(result.is_ok(), "after {away} s: {result:?}");
+        let most = world.server.seen().most_connecting;
+        assert!(most <= 4, "{most} connects at the same time");
     }
 }
 

@@ -70,6 +70,7 @@ impl Actor {
             .take()
             .unwrap_or_else(|| Reason::new(Doubt::Answered, "retry", String::new()));
         live.examined_at = Some(Instant::now());
+        let woken = std::mem::take(&mut live.woken_meanwhile);
         let phase = match ended.found {
             Examined::Healthy { by, misrouted } => {
                 self.shared.metrics.keepalive("ok");
@@ -107,6 +108,12 @@ impl Actor {
             }
             Examined::Down { failure, silent } => {
                 self.shared.metrics.keepalive("down");
+                if woken && silent {
+                    // The server was asked before the call came: it may have come back since.
+                    live.reason = Some(reason);
+                    live.due.examine = Some(Instant::now());
+                    return None;
+                }
                 self.down(live, reason, failure, silent).await
             }
         };
