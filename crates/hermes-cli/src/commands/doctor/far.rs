@@ -75,7 +75,7 @@ pub(super) fn model(cx: &Context, report: &mut Report) {
 
 /// Every MCP server that is on, started or called for a moment.
 pub(super) fn mcp(cx: &Context, report: &mut Report) {
-    match mcp::reports(cx, Some(mcp::Patience::Told)) {
+    match mcp::reports(cx, Some(mcp::Patience::Thorough)) {
         Ok(servers) => servers_of(&servers, true, report),
         Err(failure) => report.problem(failure.message, ""),
     }

@@ -120,14 +120,16 @@ pub(crate) enum Patience {
     Soon,
     /// Until all have answered or failed, at most so many seconds.
     Seconds(u64),
-    /// The same as [`Patience::Soon`] allows at most, and says what it waits for.
-    Told,
+    /// The same within the time that somebody takes it who looks for what is wrong.
+    Thorough,
 }
 
 /// Where somebody only looks: what is left when one server has settled gets this long.
 const LULL: Duration = Duration::from_millis(300);
 /// The longest look, where none settles.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(3);
+/// The longest wait of a command that examines everything.
+const CHECK: Duration = Duration::from_secs(10);
 
 impl Patience {
     fn named(seconds: Option<u64>) -> Self {
@@ -135,14 +137,14 @@ impl Patience {
     }
 
     async fn wait(self, toolbox: &Toolbox, cx: &Context) {
-        match self {
-            Self::Soon => toolbox.settle_soon(LULL, LOOK).await,
-            Self::Seconds(seconds) => toolbox.settle(Duration::from_secs(seconds)).await,
-            Self::Told => {
-                let settled = toolbox.settle(LOOK);
-                progress::during(Some(&cx.out), settled, || toolbox.awaited()).await;
+        let settled = async {
+            match self {
+                Self::Soon => toolbox.settle_soon(LULL, LOOK).await,
+                Self::Seconds(seconds) => toolbox.settle(Duration::from_secs(seconds)).await,
+                Self::Thorough => toolbox.settle(CHECK).await,
             }
-        }
+        };
+        progress::during(Some(&cx.out), settled, || toolbox.awaited()).await;
     }
 }
 
