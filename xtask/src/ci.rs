@@ -2,23 +2,21 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{cargo, output, retry, run as run_command};
+use crate::command::{cargo, run as run_command};
 use crate::soak::{CHAOS, Long, SOAK};
-use crate::{target_dir, test, workspace};
-
-const DENY_VERSION: &str = "0.20.2";
+use crate::{deny, target_dir, test};
 
 type Step = (&'static str, fn() -> Result<()>);
 
 /// Cheap steps first; every step runs, so that one push shows everything that is wrong.
 const FIRST: &[Step] = &[("fmt", fmt), ("test", || test::run(&[]))];
 /// The long tests mostly wait, so the rest runs beside them.
-const BESIDE: &[Step] = &[("clippy", clippy), ("deny", deny)];
+const BESIDE: &[Step] = &[("clippy", clippy), ("deny", deny::check)];
 /// They run beside each other, too.
 const LONG: &[Long] = &[SOAK, CHAOS];
 
@@ -124,47 +122,4 @@ fn clippy() -> Result<()> {
         "-D",
         "warnings",
     ]))
-}
-
-fn deny() -> Result<()> {
-    let mut command = Command::new(deny_program()?);
-    command.current_dir(workspace());
-    // Errors only: notes about crates that are fine would bury them.
-    run_command(command.args([
-        "--log-level",
-        "error",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ]))
-}
-
-/// cargo-deny from PATH, else our own copy under target/, built the first time.
-fn deny_program() -> Result<PathBuf> {
-    if output(Command::new("cargo-deny").arg("--version")).is_some() {
-        return Ok(PathBuf::from("cargo-deny"));
-    }
-    let root = workspace().join("target/tools");
-    let program = root.join("bin/cargo-deny");
-    if output(Command::new(&program).arg("--version")).is_none() {
-        retry(3, "installing cargo-deny", || {
-            let mut install = cargo();
-            install
-                .args([
-                    "install",
-                    "--locked",
-                    "cargo-deny",
-                    "--version",
-                    DENY_VERSION,
-                ])
-                .arg("--root")
-                .arg(&root)
-                // A checker need not be fast: building it must be.
-                .args(["--profile", "dev"])
-                .env("CARGO_TARGET_DIR", workspace().join("target/tools/build"));
-            run_command(&mut install)
-        })?;
-    }
-    Ok(program)
 }

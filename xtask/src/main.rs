@@ -1,13 +1,15 @@
-//! Workspace chores: `cargo xtask setup | test | ci | nightly | bench | soak | chaos | flat`.
+//! Workspace chores: `cargo xtask setup | test | ci | advisories | nightly | bench | soak | chaos | flat`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command-line program talks to the person who started it"
 )]
 
+mod advisories;
 mod bench;
 mod ci;
 mod command;
+mod deny;
 mod exec_setup;
 mod local_setup;
 mod mail_setup;
@@ -26,7 +28,11 @@ usage: cargo xtask <task>
   setup        install what the tests need under target/: the pinned original, real MCP servers,
                sshd, podman and bubblewrap, a mail server, weights of the built-in model
   test [args]  setup, then every test of the workspace; args go to the test runner
-  ci           fmt, tests, soak, chaos, clippy, licences and bans; what .ci/run calls
+  ci           fmt, tests, soak, chaos, clippy, then licences, bans and advisories of what we build on;
+               what .ci/run calls
+  advisories [--update [--from DIR]]
+               the last of these alone, against the advisories in ci/advisories; --update rebuilds that
+               folder from the public database: from a clone in DIR, or fetched with git
   nightly      everything at full length: tests, 50,000 ways to lose an MCP session, soak, chaos,
                flat, bench --check (hours)
   bench [--check] [--no-build] [scenario …]
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         "setup" => install_all(),
         "test" => test::run(rest),
         "ci" => ci::run(),
+        "advisories" => advisories::run(rest),
         "nightly" => nightly::run(),
         "bench" => bench::run(rest),
         "soak" => soak::SOAK.run(rest),
