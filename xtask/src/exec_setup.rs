@@ -1,5 +1,5 @@
 //! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh, fish, a
-//! voice (flite) and ripgrep from Debian, and an image of busybox and bash. Nothing is installed.
+//! voice (flite), ripgrep and libfaketime from Debian, and an image of busybox and bash. Nothing is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,6 +35,7 @@ const PACKAGES: &[&str] = &[
     "flite",
     "libflite1",
     "ripgrep",
+    "libfaketime",
 ];
 
 /// What must run afterwards.
@@ -57,7 +58,7 @@ const SEARCH_PATH: &str = "bin";
 
 /// Written last; its content changes with this recipe.
 const STAMP: &str = ".installed";
-const RECIPE: &str = "5";
+const RECIPE: &str = "6";
 
 /// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
 /// reported as skipped.

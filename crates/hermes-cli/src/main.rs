@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     if first.next().is_some_and(|arg| arg == sandbox::CONFINE) {
         return sandbox::confine_main(first);
     }
+    heap::set_up();
     // The commonest question of scripts is answered before anything is set up.
     let mut plain = std::env::args_os().skip(1);
     if plain

@@ -16,6 +16,7 @@ mod crash;
 mod cron;
 mod doctor;
 mod exit_codes;
+mod faked_time;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;
