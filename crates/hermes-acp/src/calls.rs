@@ -82,6 +82,14 @@ pub(crate) fn ended(
     ToolCallUpdate::new(id.to_owned(), fields)
 }
 
+/// A call that was cut before it had a result. The protocol has no word for cancelled.
+pub(crate) fn cut(id: &str) -> ToolCallUpdate {
+    let fields = ToolCallUpdateFields::new()
+        .status(ToolCallStatus::Failed)
+        .content(vec![block("cancelled".to_owned())]);
+    ToolCallUpdate::new(id.to_owned(), fields)
+}
+
 /// A call of long ago, whole.
 pub(crate) fn past(id: &str, call: &Past, cwd: &Path) -> Option<ToolCall> {
     let Past::Tool {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ const PAGE: usize = 50;
 /// What may be left to be written when the editor has closed its end.
 const DRAINING: Duration = Duration::from_secs(2);
 
+/// The one way to log in: choosing a model in a terminal.
+const SETUP: &str = "setup";
+
 /// How long a request may still take when the editor has gone.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -62,6 +66,7 @@ where
         about: (name, version),
         gauge: Arc::default(),
         client: Mutex::default(),
+        newer: AtomicBool::new(false),
         open: Mutex::default(),
         tasks: TaskTracker::new(),
         stop: stop.child_token(),
@@ -101,9 +106,8 @@ async fn serve_lines(
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
-            async move |_: AuthenticateRequest, responder, _: ConnectionTo<Client>| {
-                let ready = checked.program.ready().map_err(|why| session::error(&why));
-                responder.respond_with_result(ready.map(|()| AuthenticateResponse::new()))
+            async move |request: AuthenticateRequest, responder, _: ConnectionTo<Client>| {
+                responder.respond_with_result(checked.authenticate(&request))
             },
             agent_client_protocol::on_receive_request!(),
         )
@@ -172,6 +176,8 @@ struct Shared {
     about: (&'static str, &'static str),
     gauge: Arc<Gauge>,
     client: Mutex<Arc<ClientCapabilities>>,
+    /// The editor knows kinds of updates that came later.
+    newer: AtomicBool,
     open: Mutex<HashMap<String, Open>>,
     /// Requests that are being answered.
     tasks: TaskTracker,
@@ -207,6 +213,8 @@ impl Shared {
 
     fn initialize(&self, request: InitializeRequest) -> InitializeResponse {
         let terminal = request.client_capabilities.auth.terminal;
+        self.newer
+            .store(updates::is_newer(&request), Ordering::Relaxed);
         *self.client() = Arc::new(request.client_capabilities);
         let sessions = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
@@ -219,7 +227,7 @@ impl Shared {
             .session_capabilities(sessions);
         let mut methods = Vec::new();
         if terminal {
-            let setup = AuthMethodTerminal::new("setup", "Set up a model")
+            let setup = AuthMethodTerminal::new(SETUP, "Set up a model")
                 .description("Opens hermes setup in a terminal".to_owned())
                 .args(vec!["--setup".to_owned()]);
             methods.push(AuthMethod::Terminal(setup));
@@ -229,6 +237,21 @@ impl Shared {
             .agent_capabilities(capabilities)
             .auth_methods(methods)
             .agent_info(Implementation::new(name, version).title("Hermes".to_owned()))
+    }
+
+    /// Succeeds for a method that was offered, once there is something to answer with.
+    fn authenticate(&self, request: &AuthenticateRequest) -> Result<AuthenticateResponse, Error> {
+        let offered = self.client().auth.terminal;
+        if !offered || &*request.method_id.0 != SETUP {
+            let there = if offered { SETUP } else { "none" };
+            let text = format!(
+                "no authentication method {:?}; offered: {there}. Run hermes setup in a terminal",
+                request.method_id.0
+            );
+            return Err(session::invalid(text));
+        }
+        self.program.ready().map_err(|why| session::error(&why))?;
+        Ok(AuthenticateResponse::new())
     }
 
     fn new_session(
@@ -344,6 +367,7 @@ impl Shared {
             connection,
             gauge: Arc::clone(&self.gauge),
             client: Arc::clone(&self.client()),
+            newer: self.newer.load(Ordering::Relaxed),
         };
         let (orders, receiver) = mpsc::channel(ORDERS);
         let stop = self.stop.child_token();

@@ -68,10 +68,16 @@ pub(crate) struct Outlet {
     pub(crate) connection: ConnectionTo<Client>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) client: Arc<ClientCapabilities>,
+    /// It knows kinds of updates that came later.
+    pub(crate) newer: bool,
 }
 
 impl Outlet {
     pub(crate) async fn update(&self, update: SessionUpdate) {
+        // One that does not know a kind takes the whole message for an error.
+        if updates::came_later(&update) && !self.newer {
+            return;
+        }
         self.gauge.room().await;
         let notification = SessionNotification::new(self.session.clone(), update);
         if let Err(error) = self.connection.send_notification(notification) {
@@ -125,6 +131,8 @@ pub(crate) struct Session {
     running: HashMap<String, Running>,
     /// Questions that the editor shows.
     asked: HashMap<String, CancellationToken>,
+    /// The editor cancelled the turn that runs.
+    cancelled: bool,
 }
 
 struct Running {
@@ -163,6 +171,7 @@ impl Session {
             spent: parts.spent,
             running: HashMap::new(),
             asked: HashMap::new(),
+            cancelled: false,
         }
     }
 
@@ -226,6 +235,7 @@ impl Session {
                 if self.command.is_some() {
                     self.wish(Wish::Stop);
                 }
+                self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
                     self.wish(Wish::Order(AgentCommand::Interrupt));
                 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use agent_client_protocol::v1::schema::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ClientCapabilities,
-    ContentBlock, ContentChunk, Cost, CurrentModeUpdate, Notice, NoticeSeverity, SessionInfoUpdate,
-    SessionUpdate, TextContent, UnstructuredCommandInput, UsageUpdate,
+    ContentBlock, ContentChunk, Cost, CurrentModeUpdate, InitializeRequest, Notice, NoticeSeverity,
+    SessionInfoUpdate, SessionUpdate, TextContent, UnstructuredCommandInput, UsageUpdate,
 };
 use hermes_core::event::NoticeLevel;
 
@@ -13,6 +13,31 @@ use crate::calls;
 use crate::mode::Mode;
 use crate::program::CommandInfo;
 use hermes_agent::front::Past;
+
+/// Editors whose versions in use know every kind of update, whatever they announce.
+const KNOWN: [&str; 1] = ["zed"];
+
+/// Whether an editor shows that it is made with a version of the protocol that has the kinds of
+/// [`came_later`]: it announces something that came with them or after them.
+pub(crate) fn is_newer(request: &InitializeRequest) -> bool {
+    let client = &request.client_capabilities;
+    let name = request
+        .client_info
+        .as_ref()
+        .map(|info| info.name.to_lowercase());
+    client.session.is_some()
+        || client.elicitation.is_some()
+        || client.auth.terminal
+        || name.is_some_and(|name| KNOWN.contains(&name.as_str()))
+}
+
+/// Kinds of updates that older editors refuse as unreadable.
+pub(crate) fn came_later(update: &SessionUpdate) -> bool {
+    matches!(
+        update,
+        SessionUpdate::UsageUpdate(_) | SessionUpdate::SessionInfoUpdate(_)
+    )
+}
 
 fn chunk(text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hermes_config::{Config, Env};
 use hermes_core::ids::SessionId;
+use tokio::sync::OnceCell;
 
-use crate::environment::{ShellState, Variables};
+use crate::environment::{Environment, ExecError, ShellState, Variables};
 
 /// Sessions remembered; the one unused for longest is forgotten first.
 const MAX_SESSIONS: usize = 256;
@@ -21,9 +23,22 @@ pub struct Workspace {
     pub exports: Option<Variables>,
 }
 
-/// The workspaces of all sessions of this process. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Workspaces(Arc<Mutex<Table>>);
+/// The workspaces of all sessions of this process: the one place that says where a session stands, for
+/// every tool alike. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Workspaces {
+    table: Arc<Mutex<Table>>,
+    far: Option<Arc<FarStart>>,
+}
+
+/// Where sessions of another machine or a container begin: a directory of this machine means
+/// nothing there.
+struct FarStart {
+    environment: Arc<dyn Environment>,
+    /// As configured; `~` is the home there.
+    wanted: PathBuf,
+    found: OnceCell<PathBuf>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -38,31 +53,60 @@ struct Row {
 }
 
 impl Workspaces {
-    /// The workspace of `session`, which begins in `start`.
-    pub fn get(&self, session: &SessionId, start: &Path) -> Workspace {
-        self.with(|table| {
+    /// Those of an environment, begun where the configuration or `TERMINAL_CWD` says when it is not
+    /// this machine.
+    pub fn of_environment(environment: &Arc<dyn Environment>, config: &Config, env: &Env) -> Self {
+        let kind = environment.info().kind;
+        let cwd = env.get("TERMINAL_CWD").unwrap_or(&config.terminal.cwd);
+        let far = far_start(kind, cwd.trim()).map(|wanted| {
+            Arc::new(FarStart {
+                environment: Arc::clone(environment),
+                wanted,
+                found: OnceCell::new(),
+            })
+        });
+        Self {
+            table: Arc::default(),
+            far,
+        }
+    }
+
+    /// Where a session begins that was opened in `here` on this machine.
+    pub async fn start(&self, here: &Path) -> Result<PathBuf, ExecError> {
+        let Some(far) = &self.far else {
+            return Ok(here.to_owned());
+        };
+        let files = far.environment.files();
+        far.found
+            .get_or_try_init(|| files.resolve(&far.wanted, Path::new("/")))
+            .await
+            .cloned()
+    }
+
+    /// The workspace of `session`, which was opened in `here` on this machine.
+    pub async fn get(&self, session: &SessionId, here: &Path) -> Result<Workspace, ExecError> {
+        let known = self.with(|table| {
             let used = table.tick();
-            match table.rows.get_mut(session) {
-                Some(row) => {
-                    row.used = used;
-                    row.workspace.clone()
-                }
-                None => Workspace {
-                    cwd: start.to_owned(),
-                    exports: None,
-                },
-            }
-        })
+            let row = table.rows.get_mut(session)?;
+            row.used = used;
+            Some(row.workspace.clone())
+        });
+        match known {
+            Some(workspace) => Ok(workspace),
+            None => Ok(Workspace {
+                cwd: self.start(here).await?,
+                exports: None,
+            }),
+        }
     }
 
     /// Only the directory: what relative paths are relative to.
-    pub fn cwd(&self, session: &SessionId, start: &Path) -> PathBuf {
-        self.with(|table| {
-            table
-                .rows
-                .get(session)
-                .map_or_else(|| start.to_owned(), |row| row.workspace.cwd.clone())
-        })
+    pub async fn cwd(&self, session: &SessionId, here: &Path) -> Result<PathBuf, ExecError> {
+        let known = self.with(|table| Some(table.rows.get(session)?.workspace.cwd.clone()));
+        match known {
+            Some(cwd) => Ok(cwd),
+            None => self.start(here).await,
+        }
     }
 
     /// Takes over what a command left.
@@ -90,8 +134,25 @@ impl Workspaces {
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Table) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Where sessions begin in an environment of this kind; `None`: where they were opened.
+fn far_start(kind: &str, cwd: &str) -> Option<PathBuf> {
+    let usual = match kind {
+        "local" => return None,
+        "docker" => "/workspace",
+        _ => "~",
+    };
+    Some(match cwd {
+        "" | "." | "auto" | "cwd" => usual.into(),
+        path if path.starts_with(['/', '~']) => path.into(),
+        // Relative to the home there, as for whoever logs in. In a container it would be relative to a
+        // directory of this machine.
+        path if kind == "ssh" => Path::new("~").join(path),
+        _ => usual.into(),
+    })
 }
 
 impl Table {
@@ -130,40 +191,63 @@ mod tests {
         SessionId::from(name.to_owned())
     }
 
-    #[test]
-    fn sessions_do_not_see_each_other() {
+    #[tokio::test]
+    async fn sessions_do_not_see_each_other() {
         let workspaces = Workspaces::default();
         workspaces.update(&session("a"), state("/tmp", "X", "1"));
         let start = Path::new("/start");
-        assert_eq!(workspaces.cwd(&session("b"), start), start);
-        assert_eq!(workspaces.get(&session("b"), start).exports, None);
-        assert_eq!(workspaces.cwd(&session("a"), start), Path::new("/tmp"));
+        assert_eq!(workspaces.cwd(&session("b"), start).await.unwrap(), start);
+        assert_eq!(
+            workspaces.get(&session("b"), start).await.unwrap().exports,
+            None
+        );
+        assert_eq!(
+            workspaces.cwd(&session("a"), start).await.unwrap(),
+            Path::new("/tmp")
+        );
     }
 
-    #[test]
-    fn the_longest_unused_session_is_forgotten_first() {
+    #[tokio::test]
+    async fn the_longest_unused_session_is_forgotten_first() {
         let workspaces = Workspaces::default();
         let start = Path::new("/start");
         for n in 0..MAX_SESSIONS {
             workspaces.update(&session(&n.to_string()), state("/tmp", "N", "1"));
         }
-        workspaces.get(&session("0"), start);
+        workspaces.get(&session("0"), start).await.unwrap();
         workspaces.update(&session("new"), state("/tmp", "N", "1"));
-        assert_eq!(workspaces.cwd(&session("0"), start), Path::new("/tmp"));
-        assert_eq!(workspaces.cwd(&session("1"), start), start);
+        assert_eq!(
+            workspaces.cwd(&session("0"), start).await.unwrap(),
+            Path::new("/tmp")
+        );
+        assert_eq!(workspaces.cwd(&session("1"), start).await.unwrap(), start);
     }
 
-    #[test]
-    fn an_environment_too_large_to_start_anything_with_is_not_carried() {
+    #[tokio::test]
+    async fn an_environment_too_large_to_start_anything_with_is_not_carried() {
         let workspaces = Workspaces::default();
         workspaces.update(&session("a"), state("/tmp", "X", "1"));
         let huge = "x".repeat(MAX_EXPORT_BYTES + 1);
         workspaces.update(&session("a"), state("/var", "HUGE", &huge));
-        let workspace = workspaces.get(&session("a"), Path::new("/"));
+        let workspace = workspaces.get(&session("a"), Path::new("/")).await.unwrap();
         assert_eq!(workspace.cwd, Path::new("/var"));
         assert_eq!(
             workspace.exports.unwrap(),
             Variables::from([("X".to_owned(), "1".to_owned())])
         );
+    }
+
+    #[test]
+    fn a_directory_of_this_machine_is_none_of_another() {
+        let start = |kind, cwd| far_start(kind, cwd).map(|path| path.display().to_string());
+        assert_eq!(start("local", "/srv"), None);
+        for unset in ["", ".", "auto", "cwd"] {
+            assert_eq!(start("ssh", unset).as_deref(), Some("~"));
+            assert_eq!(start("docker", unset).as_deref(), Some("/workspace"));
+        }
+        assert_eq!(start("ssh", "/srv/app").as_deref(), Some("/srv/app"));
+        assert_eq!(start("ssh", "~/app").as_deref(), Some("~/app"));
+        assert_eq!(start("ssh", "app").as_deref(), Some("~/app"));
+        assert_eq!(start("docker", "app").as_deref(), Some("/workspace"));
     }
 }

@@ -22,8 +22,10 @@ use crate::seats::Seats;
 use crate::session::{Index, IndexError};
 use crate::settings::GatewaySettings;
 use crate::spine::{Inbox, Ledger, beat};
+pub use crate::turn::{
+    Decision, DecisionError, Known, OpenPermission, Post, PostError, Posting, Voice,
+};
 use crate::turn::{Hub, leaving, runner};
-pub use crate::turn::{Known, Post, PostError, Posting, Voice};
 use crate::voice::{Speaker, Transcriber};
 
 mod supervise;
@@ -167,6 +169,21 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
     /// For whoever has something to say to a chat: jobs, webhooks.
     pub fn post(&self) -> Post<L> {
         Post::new(Arc::clone(&self.hub))
+    }
+
+    /// Permissions that turns wait for, oldest first.
+    pub async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
+        self.hub.open_permissions().await
+    }
+
+    /// The owner of the machine decides, by whatever way they came: nobody else has the token for it.
+    pub async fn decide_permission(
+        &self,
+        id: &str,
+        decision: Decision,
+        by: &str,
+    ) -> Result<OpenPermission, DecisionError> {
+        self.hub.decide_permission(id, decision, by).await
     }
 
     pub fn status(&self) -> GatewayStatus {

@@ -12,6 +12,7 @@
 //! | [`render`] | text for a platform: markup, splitting, silence |
 //! | [`authorize`] | who may talk to the agent: allow-lists, pairing |
 //! | [`api`] | the API server |
+//! | [`control`] | how other programs of the home reach a running gateway |
 //! | [`cron`] | the scheduler of jobs |
 //! | [`voice`], [`hooks`] | speech; programs of the person that run when something happens |
 //! | [`settings`] | what the home says about all that |
@@ -21,6 +22,7 @@ pub mod api;
 pub mod authorize;
 mod bytes;
 mod child;
+pub mod control;
 pub mod cron;
 pub mod gateway;
 pub mod hooks;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::ask::Asker;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::call_queue::{CallPermit, CallQueue};
 
 /// The conversation that a call belongs to.
 #[derive(Clone)]
@@ -33,23 +34,29 @@ pub struct Slot(Arc<SlotState>);
 
 #[derive(Debug)]
 struct SlotState {
-    queue: Arc<Semaphore>,
+    queue: CallQueue,
+    conversation: String,
     held: Mutex<Held>,
 }
 
 #[derive(Debug)]
 struct Held {
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<CallPermit>,
     questions: usize,
 }
 
 impl Slot {
-    pub(crate) fn new(queue: Arc<Semaphore>, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(queue: CallQueue, permit: CallPermit) -> Self {
+        let conversation = permit.conversation().to_owned();
         let held = Mutex::new(Held {
             permit: Some(permit),
             questions: 0,
         });
-        Self(Arc::new(SlotState { queue, held }))
+        Self(Arc::new(SlotState {
+            queue,
+            conversation,
+            held,
+        }))
     }
 
     /// The place is free while the guard lives.
@@ -58,6 +65,11 @@ impl Slot {
         held.questions += 1;
         held.permit = None;
         Paused(Arc::clone(&self.0))
+    }
+
+    /// See [`CallQueue::separate`].
+    pub(crate) fn keep_conversations_apart(&self) {
+        self.0.queue.separate();
     }
 }
 
@@ -71,7 +83,7 @@ impl Drop for Paused {
         if held.questions == 0 && held.permit.is_none() {
             // Where somebody took the place, one call more than usual runs for a while: the one that
             // was asked has already begun and cannot wait.
-            held.permit = Arc::clone(&self.0.queue).try_acquire_owned().ok();
+            held.permit = self.0.queue.try_acquire(&self.0.conversation);
         }
     }
 }
@@ -82,22 +94,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_free_while_a_person_thinks() {
-        let queue = Arc::new(Semaphore::new(1));
-        let permit = Arc::clone(&queue).acquire_owned().await.unwrap();
-        let slot = Slot::new(Arc::clone(&queue), permit);
-        assert_eq!(queue.available_permits(), 0);
+        let queue = CallQueue::new(1);
+        let slot = Slot::new(queue.clone(), queue.acquire("a").await);
+        assert_eq!(queue.running(), 1);
         let first = slot.pause();
         let second = slot.pause();
-        assert_eq!(queue.available_permits(), 1);
+        assert_eq!(queue.running(), 0);
         drop(first);
-        assert_eq!(queue.available_permits(), 1);
+        assert_eq!(queue.running(), 0);
         drop(second);
-        assert_eq!(queue.available_permits(), 0);
+        assert_eq!(queue.running(), 1);
         let paused = slot.pause();
-        let other = Arc::clone(&queue).acquire_owned().await.unwrap();
+        let other = queue.acquire("b").await;
         drop(paused);
         drop(other);
         drop(slot);
-        assert_eq!(queue.available_permits(), 1);
+        assert_eq!(queue.running(), 0);
     }
 }

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use crate::actor::CatalogueSnapshot;
 use crate::config::{ServerConfig, ToolFilter, Transport};
+use crate::known_tools::{KnownTools, without_words};
 use crate::link::Era;
 use crate::naming;
 use crate::result::MediaStore;
 use crate::schema::{self, Sanitised};
-use crate::tool::{Action, Caller, RemoteTool, effects};
+use crate::tool::{Action, Caller, Consent, RemoteTool, effects};
 
 /// A server that was up at least once.
 pub struct Source<'a> {
@@ -41,13 +42,15 @@ pub struct Remark {
 }
 
 impl Catalogue {
-    pub fn build(sources: &[Source<'_>], media: &Arc<MediaStore>) -> Self {
+    pub fn build(sources: &[Source<'_>], media: &Arc<MediaStore>, known: &KnownTools) -> Self {
         let mut remarks = Vec::new();
         let mut by_name: BTreeMap<String, Vec<RemoteTool>> = BTreeMap::new();
         for source in sources {
             let mut shelf = Shelf {
                 source,
                 media,
+                known,
+                waiting: known.look(source.config, &source.snapshot.tools),
                 remarks: &mut remarks,
                 tools: Vec::new(),
             };
@@ -101,6 +104,9 @@ fn owner(tool: &RemoteTool) -> String {
 struct Shelf<'a> {
     source: &'a Source<'a>,
     media: &'a Arc<MediaStore>,
+    known: &'a KnownTools,
+    /// Tools that say something else than before, to which nobody has agreed.
+    waiting: Vec<String>,
     remarks: &'a mut Vec<Remark>,
     tools: Vec<RemoteTool>,
 }
@@ -158,10 +164,26 @@ impl Shelf<'_> {
             self.remark(format!("{name}: {remark}"));
         }
         let hints = self.source.snapshot.hints(name);
+        let waits = self.waiting.iter().any(|waiting| waiting == name);
+        let (description, parameters) = if waits {
+            self.remark(format!(
+                "{name} says something else than before; its use is asked about"
+            ));
+            let text = "Its description changed. The person is asked before it is used again.";
+            (
+                schema::description(&config.name, name, Some(text)),
+                without_words(&sanitised.schema),
+            )
+        } else {
+            (
+                schema::description(&config.name, name, text),
+                sanitised.schema.clone(),
+            )
+        };
         let spec = ToolSpec {
             name: naming::tool_name(&config.name, name),
-            description: schema::description(&config.name, name, text),
-            parameters: Arc::new(sanitised.schema.clone()),
+            description,
+            parameters: Arc::new(parameters),
             toolset: naming::toolset(&config.name),
             effects: effects(config.parallel_calls, config.trusted && hints.read_only),
             untrusted: true,
@@ -171,13 +193,18 @@ impl Shelf<'_> {
             tool: name.to_owned(),
             schema: sanitised,
         };
-        self.push(spec, action);
+        let consent = waits.then(|| Consent {
+            known: self.known.clone(),
+            says: text.unwrap_or_default().to_owned(),
+        });
+        self.push(spec, action, consent);
     }
 
-    fn push(&mut self, spec: ToolSpec, action: Action) {
+    fn push(&mut self, spec: ToolSpec, action: Action, consent: Option<Consent>) {
         self.tools.push(RemoteTool {
             spec,
             action,
+            consent,
             caller: Arc::clone(&self.source.caller),
             media: Arc::clone(self.media),
         });
@@ -248,7 +275,7 @@ impl Shelf<'_> {
             untrusted: true,
             result_limit: None,
         };
-        self.push(spec, action);
+        self.push(spec, action, None);
     }
 }
 

@@ -109,13 +109,10 @@ impl ServerConfig {
         }
     }
 
-    /// Calls at once.
+    /// Calls at once, of all conversations together.
     pub fn concurrency(&self) -> usize {
-        let by_transport = match self.transport {
-            Transport::Stdio { .. } if !self.parallel_calls => 1,
-            _ => 8,
-        };
-        self.max_concurrency.unwrap_or(by_transport)
+        self.max_concurrency
+            .unwrap_or(crate::actor::ServerSettings::CONCURRENCY)
     }
 
     /// The rule for repeating a call of this tool whose fate is unclear.

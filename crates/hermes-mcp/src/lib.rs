@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod behalf;
 pub mod board;
+pub mod call_queue;
 pub mod catalogue;
 pub mod classify;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod era;
 pub mod failure;
 mod http;
 pub mod keepalive;
+pub mod known_tools;
 pub mod ledger;
 pub mod link;
 pub mod manager;

@@ -348,6 +348,10 @@ impl Shared {
             .iter()
             .any(|(_, other, _)| other.session != last.session)
         {
+            // The next question can be asked.
+            if let Some(slot) = slot {
+                slot.keep_conversations_apart();
+            }
             return Err(
                 "several conversations use this server now, and it does not say which of them \
                  it asks"

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::ask::Asker;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
@@ -12,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::actor::{CallError, CallOptions, ServerHandle};
 use crate::behalf::Behalf;
+use crate::known_tools::KnownTools;
 use crate::op::{Op, OpOutput};
 use crate::result::{self, MediaStore};
 use crate::schema::Sanitised;
@@ -22,6 +24,8 @@ use heard::Heard;
 
 /// Progress texts that wait to be shown; more are dropped.
 const PROGRESS: usize = 16;
+/// As much of a description as a question shows.
+const SAYS: usize = 2000;
 
 /// Whoever carries a request to its server.
 pub trait Caller: Send + Sync {
@@ -49,10 +53,20 @@ pub(crate) enum Action {
     GetPrompt,
 }
 
+/// What a person is asked before a tool is used that says something else than before.
+#[derive(Clone)]
+pub(crate) struct Consent {
+    pub(crate) known: KnownTools,
+    /// What it says now.
+    pub(crate) says: String,
+}
+
 /// One tool of one server.
 pub struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
+    /// The person must agree before it is used.
+    pub(crate) consent: Option<Consent>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) media: Arc<MediaStore>,
 }
@@ -67,9 +81,63 @@ impl RemoteTool {
     }
 
     async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
+        if let (Some(consent), Some(tool)) = (&self.consent, self.raw_name())
+            && let Err(refused) = self.agreed(consent, tool, cx).await
+        {
+            return refused;
+        }
         let heard = Arc::new(Heard::new(Arc::clone(&cx.asker)));
         let outcome = self.act(args, cx, &heard).await;
         heard.explain(outcome)
+    }
+
+    /// Asks once; the answer holds until the tool says something else again.
+    async fn agreed(
+        &self,
+        consent: &Consent,
+        tool: &str,
+        cx: &ToolContext,
+    ) -> Result<(), ToolOutcome> {
+        let server = self.caller.server();
+        if cx.approver.presence() == Presence::Standing {
+            consent.known.allow(server, tool);
+            return Ok(());
+        }
+        let says: String = consent.says.chars().take(SAYS).collect();
+        let question = cx.approver.decide(ApprovalRequest {
+            id: cx.call_id.clone(),
+            tool: self.spec.name.clone(),
+            action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
+            reasons: vec![
+                "what the server says about this tool is not what it said before; it steers the model"
+                    .to_owned(),
+            ],
+            rule: None,
+            posture: None,
+        });
+        let verdict = tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => {
+                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
+            }
+            verdict = question => verdict,
+        };
+        match verdict {
+            Verdict::Once | Verdict::Session | Verdict::Always(_) => {
+                consent.known.allow(server, tool);
+                Ok(())
+            }
+            Verdict::Deny { why } => {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                Err(ToolOutcome::error(
+                    ToolErrorKind::Denied,
+                    format!(
+                        "{tool} was not called: the MCP server {server} changed what it says about this \
+                         tool, and that was not allowed{why}. Do not try another way"
+                    ),
+                ))
+            }
+        }
     }
 
     async fn act(&self, args: ToolArgs, cx: &ToolContext, heard: &Arc<Heard>) -> ToolOutcome {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actor::{CatalogueSnapshot, McpEvent, ServerHandle, ServerSpec};
 use crate::catalogue::{Catalogue, Source};
 use crate::config::{Problem, ServerConfig, ServerEntry};
+use crate::known_tools::KnownTools;
 use crate::link::Connector;
 use crate::manager::McpManager;
 use crate::oauth::OAuthClient;
@@ -42,6 +43,8 @@ pub type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send 
 pub struct ToolboxParts {
     pub reach: MakeReach,
     pub media: MediaStore,
+    /// What the tools said about themselves before.
+    pub known: KnownTools,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
 }
@@ -51,6 +54,7 @@ pub struct Toolbox {
     manager: McpManager,
     reach: MakeReach,
     media: Arc<MediaStore>,
+    known: KnownTools,
     state: Mutex<State>,
     ended: CancellationToken,
 }
@@ -58,7 +62,8 @@ pub struct Toolbox {
 #[derive(Default)]
 struct State {
     servers: Vec<Server>,
-    built: Option<(Vec<Stamp>, Catalogue)>,
+    /// By what it was built from, decisions of the person included.
+    built: Option<((Vec<Stamp>, u64), Catalogue)>,
 }
 
 struct Server {
@@ -99,6 +104,7 @@ impl Toolbox {
             manager: McpManager::start(Vec::new(), parts.clock, parts.rng),
             reach: parts.reach,
             media: Arc::new(parts.media),
+            known: parts.known,
             state: Mutex::default(),
             ended: CancellationToken::new(),
         };
@@ -192,6 +198,7 @@ impl Toolbox {
             .filter_map(|server| self.offer(server.entry.config.as_ref()?))
             .collect();
         let stamps: Vec<Stamp> = offers.iter().map(Offer::stamp).collect();
+        let stamps = (stamps, self.known.revision());
         if let Some((known, catalogue)) = &state.built
             && *known == stamps
         {
@@ -205,7 +212,7 @@ impl Toolbox {
                 caller: Arc::new(offer.handle.clone()),
             })
             .collect();
-        let catalogue = Catalogue::build(&sources, &self.media);
+        let catalogue = Catalogue::build(&sources, &self.media, &self.known);
         state.built = Some((stamps, catalogue.clone()));
         catalogue
     }

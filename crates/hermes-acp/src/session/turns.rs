@@ -19,6 +19,7 @@ impl Session {
         match event {
             AgentEvent::TurnStarted { route, .. } => {
                 self.turn = true;
+                self.cancelled = false;
                 self.route = Some(route);
             }
             AgentEvent::TextDelta { text } => self.outlet.update(updates::text(text)).await,
@@ -89,7 +90,7 @@ impl Session {
             } => {
                 self.running.remove(&call_id);
                 let changes = self.edits.take(&call_id);
-                let failed = error.is_some();
+                let failed = error.is_some() || (self.cancelled && was_cut(&preview));
                 self.outlet
                     .call(calls::ended(&call_id, &name, &preview, failed, &changes))
                     .await;
@@ -169,7 +170,11 @@ impl Session {
 
     async fn finished(&mut self, summary: TurnSummary) {
         self.turn = false;
-        self.running.clear();
+        self.cancelled = false;
+        // What did not come to its end ended all the same.
+        for (call_id, _) in std::mem::take(&mut self.running) {
+            self.outlet.call(calls::cut(&call_id)).await;
+        }
         if let Some(usd) = summary.cost.usd() {
             *self.spent.get_or_insert_default() += usd;
         }
@@ -217,6 +222,16 @@ fn ending(exit: &TurnExit, why: Option<String>) -> (Result<StopReason, Error>, O
         }
     };
     (Ok(reason), why)
+}
+
+/// Whether the result of a call says that it was cut: a command that was interrupted has a result too.
+fn was_cut(result: &str) -> bool {
+    let Ok(serde_json::Value::Object(result)) = serde_json::from_str(result) else {
+        return false;
+    };
+    let text = |key: &str| result.get(key).and_then(serde_json::Value::as_str);
+    result.get("exit_code").and_then(serde_json::Value::as_i64) == Some(130)
+        || matches!(text("status"), Some("interrupted" | "cancelled"))
 }
 
 /// Keeps the end.
@@ -267,6 +282,16 @@ mod tests {
         let error = reason(&failed).unwrap_err();
         assert!(error.message.contains("broken pipes"), "{error:?}");
         assert!(ending(&TurnExit::Answered, None).1.is_none());
+    }
+
+    #[test]
+    fn a_result_says_that_its_call_was_cut() {
+        for cut in [r#"{"exit_code": 130}"#, r#"{"status": "interrupted"}"#] {
+            assert!(was_cut(cut), "{cut}");
+        }
+        for whole in ["", "interrupted", r#"{"exit_code": 0}"#, "[130]"] {
+            assert!(!was_cut(whole), "{whole}");
+        }
     }
 
     #[test]

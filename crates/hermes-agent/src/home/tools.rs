@@ -7,6 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
+use super::deferred::{self, Deferred};
 use super::toolsets;
 use crate::lean;
 use crate::session::ToolSource;
@@ -188,7 +189,14 @@ pub struct HomeTools {
     feed: Option<Arc<dyn ToolFeed>>,
     on_compacted: Option<Box<dyn Fn() + Send + Sync>>,
     /// What the feed gave last, and everything together.
-    together: Mutex<Option<(FedTools, Registry)>>,
+    together: Mutex<Option<Together>>,
+}
+
+struct Together {
+    fed: FedTools,
+    registry: Registry,
+    /// Tools of the registry that are not sent, but searched.
+    deferred: Deferred,
 }
 
 impl HomeTools {
@@ -245,7 +253,7 @@ impl HomeTools {
             .map_or_else(Vec::new, |feed| feed.toolsets())
     }
 
-    fn fed(&self, fed: &[Arc<dyn Tool>]) -> Registry {
+    fn fed(&self, fed: FedTools) -> Together {
         let sets = self.fed_toolsets();
         let allowed = fed.iter().filter(|tool| {
             let set = sets.iter().find(|set| set.name == tool.spec().toolset);
@@ -253,8 +261,17 @@ impl HomeTools {
                 self.choice.wants(set, &sets) && self.choice.allows_fed(tool.spec(), set)
             })
         });
+        let allowed: Vec<Arc<dyn Tool>> = allowed.cloned().collect();
+        let named = |spec: &ToolSpec| self.chosen.contains(&spec.name);
+        let deferred = deferred::choose(&allowed, deferred::LIMIT, named);
+        let finding = deferred::tools(&allowed, &deferred);
         // The home's own tools come first: nothing from outside takes their names.
-        Registry::new(self.registry.iter().chain(allowed).cloned())
+        let all = self.registry.iter().cloned().chain(finding);
+        Together {
+            registry: Registry::new(all.chain(allowed)),
+            deferred,
+            fed,
+        }
     }
 }
 
@@ -273,17 +290,26 @@ impl ToolSource for HomeTools {
         let fed = feed.tools();
         let mut together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
         match &*together {
-            Some((last, registry)) if Arc::ptr_eq(last, &fed) => registry.clone(),
+            Some(last) if Arc::ptr_eq(&last.fed, &fed) => last.registry.clone(),
             _ => {
-                let registry = self.fed(&fed);
-                *together = Some((fed, registry.clone()));
+                let now = self.fed(fed);
+                let registry = now.registry.clone();
+                *together = Some(now);
                 registry
             }
         }
     }
 
     fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
-        let specs = registry.specs();
+        let mut specs = registry.specs();
+        let together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(deferred) = together.as_ref().map(|together| &together.deferred)
+            && !deferred.is_empty()
+        {
+            let sent = specs.iter().filter(|spec| !deferred.contains(&spec.name));
+            specs = sent.cloned().collect();
+        }
+        drop(together);
         match lean::Mode::for_model(model) {
             lean::Mode::Full => specs,
             mode => mode.tools(&specs, &self.chosen),

@@ -1,10 +1,13 @@
 //! What a child may use of what its parent has.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use hermes_core::tool::{Registry, Tool};
+use hermes_core::model::ModelInfo;
+use hermes_core::tool::{Registry, Tool, ToolSpec};
 
 use super::BLOCKED;
+use crate::home::deferred;
 use crate::session::ToolSource;
 use crate::tools::{TodoList, todo_tool};
 
@@ -22,8 +25,12 @@ impl ParentTools {
         let _ = self.0.set(Arc::downgrade(source));
     }
 
+    fn source(&self) -> Option<Arc<dyn ToolSource>> {
+        self.0.get()?.upgrade()
+    }
+
     fn now(&self) -> Option<Registry> {
-        Some(self.0.get()?.upgrade()?.registry())
+        Some(self.source()?.registry())
     }
 }
 
@@ -58,7 +65,8 @@ impl ChildTools {
     fn is_inherited(&self, tool: &Arc<dyn Tool>) -> bool {
         let spec = tool.spec();
         !BLOCKED.contains(&spec.name.as_str())
-            && (self.inherit_mcp || !spec.toolset.starts_with(MCP))
+            && (self.inherit_mcp
+                || !(spec.toolset.starts_with(MCP) || spec.toolset == deferred::TOOLSET))
     }
 }
 
@@ -79,5 +87,21 @@ impl ToolSource for ChildTools {
         let registry = Registry::new(self.own.iter().chain(inherited).cloned());
         *last = Some((parent, registry.clone()));
         registry
+    }
+
+    /// Without those that the parent's model has to search for, too.
+    fn specs(&self, registry: &Registry, model: &ModelInfo) -> Arc<[ToolSpec]> {
+        let all = registry.specs();
+        let source = registry
+            .get(deferred::SEARCH)
+            .and_then(|_| self.parent.source());
+        let Some(source) = source else {
+            return all;
+        };
+        let sent = source.specs(registry, model);
+        let names: BTreeSet<&str> = sent.iter().map(|spec| spec.name.as_str()).collect();
+        let kept =
+            |spec: &&ToolSpec| !spec.toolset.starts_with(MCP) || names.contains(spec.name.as_str());
+        all.iter().filter(kept).cloned().collect()
     }
 }

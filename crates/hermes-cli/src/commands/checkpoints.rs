@@ -311,6 +311,10 @@ pub(crate) fn told(restored: &Restored) -> String {
         let removed = restored.removed.join(", ");
         text = format!("{text}; files that came later are gone: {removed}");
     }
+    if !restored.untouched.is_empty() {
+        let names = restored.untouched.join(", ");
+        text = format!("{text}\nnot in that checkpoint, so left as they are: {names}");
+    }
     if restored.saved {
         text.push_str("\nthe state before is checkpoint 1 now");
     }

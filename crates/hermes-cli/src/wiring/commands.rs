@@ -80,6 +80,12 @@ impl Commands {
         match Self::new(cx, config, router) {
             Ok(commands) => {
                 reap_containers(cx, config);
+                if config.checkpoints.enabled && !is_on_path("git") {
+                    cx.out.remark(
+                        "no checkpoints are taken: git is not installed (checkpoints.enabled: false turns this \
+                         remark off)",
+                    );
+                }
                 Some(Arc::new(commands))
             }
             Err(error) => {
@@ -103,6 +109,7 @@ impl Commands {
             let here = Ground::here(cx, config, &declared)?;
             (here.environment, Some(here.sandbox))
         };
+        let workspaces = Workspaces::of_environment(&environment, config, &cx.env);
         let bell = Arc::new(Bell::default());
         let grace = config.terminal.daemon_term_grace_seconds;
         let processes = ProcessRegistry::new(RegistryOptions {
@@ -117,7 +124,7 @@ impl Commands {
         Ok(Self {
             environment,
             sandbox,
-            workspaces: Workspaces::default(),
+            workspaces,
             processes,
             gate: Gate::new(PolicyConfig::from_config(&cx.home, config))
                 .with_judge(Arc::new(judge(config, router))),
@@ -165,6 +172,12 @@ impl Commands {
             tracing::warn!("closing the environment of commands: {error}");
         }
     }
+}
+
+/// Whether a program of this name can be started.
+fn is_on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
 /// Clears away what runs of hermes that ended long ago left; nothing waits for it.

@@ -82,7 +82,9 @@ impl Hands {
         let read = ReadMemory::default();
         let files = deps.commands.map(|commands| {
             let model = (deps.sees, deps.window);
-            files::deps(deps.cx, deps.config, commands, model, read.clone())
+            let mut files = files::deps(deps.cx, deps.config, commands, model, read.clone());
+            files.only_workspace = deps.place.only_workspace;
+            files
         });
         let router = Arc::clone(&deps.router);
         let whole = files.clone().map(whole_files);

@@ -11,6 +11,7 @@ use hermes_core::task;
 use hermes_core::tool::Tool;
 use hermes_mcp::board::Board;
 use hermes_mcp::config::{self, ServerConfig, ServerEntry};
+use hermes_mcp::known_tools::KnownTools;
 use hermes_mcp::naming;
 use hermes_mcp::oauth::AuthPrompt;
 use hermes_mcp::requests::sampling::Sampler;
@@ -290,6 +291,7 @@ fn start(entries: Vec<ServerEntry>, home: &Home, workshop: Workshop) -> Toolbox 
     let parts = ToolboxParts {
         reach: Box::new(move |config: &ServerConfig| workshop.reach(config)),
         media: MediaStore::new(home.cache_dir().join("mcp")),
+        known: KnownTools::open(home.join("mcp_tools.json")),
         clock: Arc::new(SystemClock),
         rng: Arc::new(SystemRng),
     };

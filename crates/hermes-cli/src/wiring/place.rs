@@ -41,6 +41,8 @@ pub(crate) struct Place {
     pub(crate) origin: Option<serde_json::Value>,
     /// It is a job: it makes no jobs and asks nobody.
     pub(crate) is_job: bool,
+    /// Files outside the directory that it was opened in are never changed unasked.
+    pub(crate) only_workspace: bool,
     /// One answer is all that comes of it.
     pub(crate) is_single: bool,
     /// What is made once for all conversations of the process.

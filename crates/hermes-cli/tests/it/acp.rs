@@ -6,9 +6,9 @@ mod edits;
 mod sessions;
 
 use agent_client_protocol::v1::schema::{
-    CancelNotification, ContentBlock, ImageContent, ListSessionsRequest, LoadSessionRequest,
-    McpServer, McpServerStdio, NewSessionRequest, PromptRequest, ResourceLink, SessionUpdate,
-    StopReason, TextContent, ToolCallStatus, ToolKind,
+    AuthenticateRequest, CancelNotification, ClientCapabilities, ContentBlock, ImageContent,
+    ListSessionsRequest, LoadSessionRequest, McpServer, McpServerStdio, NewSessionRequest,
+    PromptRequest, ResourceLink, SessionUpdate, StopReason, TextContent, ToolCallStatus, ToolKind,
 };
 use hermes_testkit::model_server::{Gate, Reply};
 use pretty_assertions::assert_eq;
@@ -129,6 +129,71 @@ async fn images_and_files_reach_the_model() {
         .await;
     let sent = setup.server.last_request().body.to_string();
     assert!(sent.contains("compare @/w/a.rs"), "{sent}");
+}
+
+/// An editor that announces nothing may be made with a version of the protocol that refuses what came later.
+#[tokio::test]
+async fn an_older_editor_gets_only_updates_that_it_knows() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("Hello"));
+    Editor::new(&setup)
+        .run(async |cx, seen| {
+            editor::initialize_as(&cx, ClientCapabilities::new()).await;
+            let request = NewSessionRequest::new(setup.home.work());
+            let session = cx.send_request(request).block_task().await.unwrap();
+            let id = session.session_id.0.to_string();
+            for _ in 0..2 {
+                assert_eq!(prompt(&cx, &id, "hi").await, Ok(StopReason::EndTurn));
+            }
+            let later = seen.find(|update| match update {
+                SessionUpdate::UsageUpdate(_) | SessionUpdate::SessionInfoUpdate(_) => Some(()),
+                _ => None,
+            });
+            assert_eq!(later, None);
+            for method in ["setup", "oauth", ""] {
+                let request = AuthenticateRequest::new(method);
+                let error = cx.send_request(request).block_task().await.unwrap_err();
+                assert!(
+                    error.message.contains("no authentication method"),
+                    "{error:?}"
+                );
+            }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_tool_that_was_cancelled_is_not_reported_as_completed() {
+    let setup = Setup::new();
+    let args = json!({"command": "echo begun; sleep 600"});
+    setup.server.push(Reply::tool_call("c1", "terminal", &args));
+    Editor::new(&setup)
+        .run(async |cx, seen| {
+            let id = begin(&cx, &setup.home.work()).await;
+            let running = prompt(&cx, &id, "wait");
+            let cancel = async {
+                seen.until(|seen| {
+                    let begun = seen.find(|update| match update {
+                        SessionUpdate::ToolCallUpdate(call) => {
+                            Some(format!("{call:?}").contains("begun"))
+                        }
+                        _ => None,
+                    });
+                    begun == Some(true)
+                })
+                .await;
+                let _ = cx.send_notification(CancelNotification::new(id.clone()));
+            };
+            let (outcome, ()) = tokio::join!(running, cancel);
+            assert_eq!(outcome, Ok(StopReason::Cancelled));
+            let updates = seen.updates.lock().unwrap();
+            let last = updates.iter().rev().find_map(|one| match &one.update {
+                SessionUpdate::ToolCallUpdate(call) => call.fields.status,
+                _ => None,
+            });
+            assert_eq!(last, Some(ToolCallStatus::Failed));
+        })
+        .await;
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod hands_attacks;
 mod hands_files;
 mod hands_policy;
 mod hands_sandbox;
+mod hands_ssh;
 mod hands_story;
 mod hands_terminal;
 mod hands_web;

@@ -9,7 +9,7 @@ mod reload;
 mod restarts;
 mod results;
 mod safety;
-mod serve;
+pub(crate) mod serve;
 mod slow;
 mod turns;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
 
 use super::{SMALL, Transport, token};
 use crate::environment::{ExecError, Stream};
@@ -90,7 +91,7 @@ async fn once(
         trailer(&mark, "$r"),
         last_word(&mark)
     );
-    let mut call = Call::begin(link, &text, &mark, stdin).map_err(Failed::Error)?;
+    let mut call = Call::begin(link, &text, &mark, stdin, Input::Ends).map_err(Failed::Error)?;
     let mut reply = Reply {
         code: 0,
         out: Vec::new(),
@@ -150,9 +151,20 @@ pub(super) enum Step {
     Broken,
 }
 
-/// A call that is under way. Dropping it ends the local program only.
+/// What becomes of the far side's standard input when everything was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Ends,
+    /// It stays open for as long as the call: its end tells the far side that nobody waits any more, also
+    /// when this program was killed.
+    Stays,
+}
+
+/// A call that is under way. Dropping it ends the local program, and the far side's input.
 pub(super) struct Call {
     child: Child,
+    /// Dropped: the far side's input ends.
+    held: Option<oneshot::Sender<()>>,
     out: Option<Box<dyn AsyncRead + Send + Unpin>>,
     err: Option<Box<dyn AsyncRead + Send + Unpin>>,
     /// For output and errors.
@@ -169,20 +181,29 @@ impl Call {
         text: &str,
         mark: &str,
         stdin: Bytes,
+        after: Input,
     ) -> Result<Self, ExecError> {
         let mut input = text.as_bytes().to_vec();
         input.push(0);
         let script = format!("exec bash --noprofile --norc -c {}", quote(BOOT));
         let mut child = spawn(link.command(&script, false), Stdio::piped())?;
+        let (held, released) = oneshot::channel();
         if let Some(mut pipe) = child.stdin.take() {
             drop(hermes_core::task::spawn("far input", async move {
                 // A far side that does not read any more has its reasons, which it will say.
                 if pipe.write_all(&input).await.is_ok() {
                     let _ = pipe.write_all(&stdin).await;
                 }
+                // Some programs between us and the far side keep what they were given until more comes.
+                let _ = pipe.flush().await;
+                if after == Input::Stays {
+                    let _ = released.await;
+                }
             }));
         }
-        Ok(Self::over(child, mark))
+        let mut call = Self::over(child, mark);
+        call.held = Some(held);
+        Ok(call)
     }
 
     /// A call with a terminal: its standard input is closed, and there is no trailer.
@@ -196,6 +217,7 @@ impl Call {
             out: child.stdout.take().map(|pipe| Box::new(pipe) as _),
             err: child.stderr.take().map(|pipe| Box::new(pipe) as _),
             child,
+            held: None,
             buffers: [vec![0; 16 * 1024], vec![0; 4 * 1024]],
             split: Splitter::new(mark),
             deadline: None,
@@ -207,6 +229,7 @@ impl Call {
         loop {
             if self.deadline.is_none() && self.split.is_complete() {
                 self.deadline = Some(tokio::time::Instant::now() + LAST);
+                self.held = None;
             }
             let deadline = self.deadline;
             let [out, err] = &mut self.buffers;

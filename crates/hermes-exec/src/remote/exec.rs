@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::{self, Call, Ended, Step};
+use super::call::{self, Call, Ended, Input, Step};
 use super::script::Run;
 use super::{Far, Remote, Transport, token};
 use crate::environment::{Exec, ExecError, Exit, Finished, Sink, Stdin, Stream, Variables};
@@ -107,21 +107,22 @@ impl Remote {
         mut guard: Guard,
         sink: &mut dyn Sink,
     ) -> Result<Finished, ExecError> {
-        let text = format!(
-            "{}\n{}",
-            run.keep(program),
-            run.foreground(command.split, command.timeout)
-        );
         let stdin = match &command.stdin {
             Stdin::Closed => Bytes::new(),
             Stdin::Bytes(bytes) => bytes.clone(),
         };
-        let mut call = Call::begin(&self.link, &text, run.mark, stdin.clone())?;
+        let text = format!(
+            "{}\n{}",
+            run.keep(program),
+            run.foreground(command.split, stdin.len(), command.timeout)
+        );
+        let begin = || Call::begin(&self.link, &text, run.mark, stdin.clone(), Input::Stays);
+        let mut call = begin()?;
         let (mut how, mut ended) = follow(&mut call, command, &mut guard, sink).await?;
         if how.is_none() && ended.is_none() {
             // What was there is gone, and said so before it ran anything.
             self.link.ready().await?;
-            call = Call::begin(&self.link, &text, run.mark, stdin)?;
+            call = begin()?;
             (how, ended) = follow(&mut call, command, &mut guard, sink).await?;
         }
         guard.kill = None;
@@ -142,6 +143,9 @@ impl Remote {
         sink: &mut dyn Sink,
     ) -> Result<Finished, ExecError> {
         self.ask(&run.keep(program), Bytes::new(), 1024).await?;
+        // A terminal passes no end of input on: a call beside it sees to the end when we are killed.
+        let watch = run.watch(command.timeout);
+        let _watch = Call::begin(&self.link, &watch, run.mark, Bytes::new(), Input::Stays)?;
         let mut call = Call::terminal(&self.link, &run.terminal())?;
         let how = match follow(&mut call, command, &mut guard, sink).await {
             Ok((how, _)) => how,

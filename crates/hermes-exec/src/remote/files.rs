@@ -63,19 +63,15 @@ impl Remote {
         let home = &self.far().await?.home;
         let path = match path.strip_prefix("~") {
             Ok(rest) => home.join(rest),
-            Err(_) => path.to_owned(),
+            // Also when the directory is not there (any more): another one is never taken instead.
+            Err(_) => cwd.join(path),
         };
-        let text = format!(
-            "cd -- {cwd} 2>/dev/null || cd\n\
-             case $p in /*) ;; *) p=$PWD/$p;; esac\n\
-             rest=; while [ ! -e \"$p\" ] && [ ! -L \"$p\" ] && [ \"$p\" != / ]; do\n\
-             rest=/${{p##*/}}$rest; p=${{p%/*}}; [ -n \"$p\" ] || p=/; done\n\
+        let text = "rest=; while [ ! -e \"$p\" ] && [ ! -L \"$p\" ] && [ \"$p\" != / ]; do\n\
+             rest=/${p##*/}$rest; p=${p%/*}; [ -n \"$p\" ] || p=/; done\n\
              r=$(readlink -f -- \"$p\" && echo .) || exit\n\
-             r=${{r%??}}; [ \"$r\" = / ] && [ -n \"$rest\" ] && r=\n\
-             printf '%s\\0' \"$r$rest\"",
-            cwd = quote_path(cwd),
-        );
-        let reply = self.on(&path, &text, Bytes::new(), 64 * 1024).await?;
+             r=${r%??}; [ \"$r\" = / ] && [ -n \"$rest\" ] && r=\n\
+             printf '%s\\0' \"$r$rest\"";
+        let reply = self.on(&path, text, Bytes::new(), 64 * 1024).await?;
         let bytes = reply.out.strip_suffix(b"\0").unwrap_or(&reply.out);
         let found = String::from_utf8(bytes.to_vec()).map_err(|_| {
             ExecError::file(

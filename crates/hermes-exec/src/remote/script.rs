@@ -33,7 +33,16 @@ pub(super) fn greeting(dir: &Path, prelude: &Path) -> String {
     )
 }
 
-/// Where one command keeps what belongs to it: `<dir>/<mark>.{sh,pid,stop,state}`.
+/// What one command keeps: its program, its group, a request to end, what it reports, its input.
+const FILES: [&str; 5] = ["sh", "pid", "stop", "state", "in"];
+
+/// Seconds that the far side waits beyond the limit of a command for us to end it.
+const BEYOND: u64 = 30;
+
+/// Between TERM and KILL for a command whose caller is gone.
+const DESERTED: Duration = Duration::from_secs(1);
+
+/// Where one command keeps what belongs to it: `<dir>/<mark>.<one of FILES>`.
 pub(super) struct Run<'a> {
     pub(super) dir: &'a Path,
     pub(super) mark: &'a str,
@@ -68,21 +77,50 @@ impl Run<'_> {
         )
     }
 
-    /// Runs the kept program in a session of its own, until its end or `limit`; then whatever it left
-    /// is ended, and the state it reports follows the trailer. The watchdog is disowned: bash would
-    /// tell of its end in the middle of the report.
-    pub(super) fn foreground(&self, split: bool, limit: Duration) -> String {
+    fn files(&self) -> String {
+        FILES.map(|what| self.quoted(what)).join(" ")
+    }
+
+    /// Bash text that waits on standard input until the caller is gone or `limit` is long over, and then
+    /// ends everything of the command.
+    fn when_deserted(&self, limit: Duration) -> String {
         format!(
-            "set +m; s=$(command -v setsid); {start} <&0{errors} &\n\
+            "read -r -n 1 -t {limit}\np=$(cat {pid} 2>/dev/null)\n{kill}\nrm -f -- {files}",
+            limit = limit.as_secs() + BEYOND,
+            pid = self.quoted("pid"),
+            kill = kill_group(self.mark, DESERTED),
+            files = self.files(),
+        )
+    }
+
+    /// Runs the kept program in a session of its own, until its end, `limit` or the end of our standard
+    /// input, of which the first `input` bytes are the program's; then whatever it left is ended, and the
+    /// state it reports follows the trailer. The watchdog is disowned: bash would tell of its end in the
+    /// middle of the report.
+    pub(super) fn foreground(&self, split: bool, input: usize, limit: Duration) -> String {
+        let stdin = if input == 0 {
+            "exec 3<&0 </dev/null".to_owned()
+        } else {
+            format!(
+                "exec 3<&0; umask 077; head -c {input} <&3 >|{file}\n\
+                 [ \"$(wc -c <{file} | tr -d ' ')\" = {input} ] || exit 125\n\
+                 exec <{file}",
+                file = self.quoted("in")
+            )
+        };
+        format!(
+            "set +m; s=$(command -v setsid)\n{stdin}\n\
+             {start} 3<&-{errors} <&0 &\n\
              p=$!; g=$p; [ -n \"$s\" ] || g=$$\n\
              echo \"$g\" >|{pid}\n\
              [ -e {stop} ] && kill -KILL -- \"-$g\" \"$p\" 2>/dev/null\n\
-             $s bash -c 'sleep \"$0\"; kill -KILL -- \"-$1\"' {limit} \"$g\" </dev/null >/dev/null 2>&1 & w=$!\n\
+             $s bash -c {watchdog} <&3 3<&- >/dev/null 2>&1 & w=$!\n\
              disown \"$w\"\n\
-             exec </dev/null\n\
+             exec </dev/null 3<&-\n\
              wait \"$p\"; r=$?\n\
              kill -KILL -- \"-$w\" \"$w\" 2>/dev/null\n\
              [ -n \"$s\" ] && kill -KILL -- \"-$g\" 2>/dev/null\n\
+             {strays}\n\
              {trailer}\n\
              cat {state} >&2 2>/dev/null\n\
              {last_word}\n\
@@ -91,14 +129,18 @@ impl Run<'_> {
             errors = if split { "" } else { " 2>&1" },
             pid = self.quoted("pid"),
             stop = self.quoted("stop"),
-            limit = limit.as_secs() + 30,
+            watchdog = quote(&self.when_deserted(limit)),
+            strays = kill_strays(self.mark),
             trailer = trailer(self.mark, "$r"),
             last_word = last_word(self.mark),
             state = self.quoted("state"),
-            files = ["sh", "pid", "stop", "state"]
-                .map(|what| self.quoted(what))
-                .join(" "),
+            files = self.files(),
         )
+    }
+
+    /// For a call beside one with a terminal: ends the command when our standard input ends first.
+    pub(super) fn watch(&self, limit: Duration) -> String {
+        format!("{}\n{}", self.when_deserted(limit), last_word(self.mark))
     }
 
     /// The same for a call with a terminal, whose session exists already.
@@ -118,13 +160,13 @@ impl Run<'_> {
     pub(super) fn finish(&self) -> String {
         format!(
             "p=$(cat {pid} 2>/dev/null) && kill -KILL -- \"-$p\" 2>/dev/null\n\
+             {strays}\n\
              cat {state} 2>/dev/null\n\
              rm -f -- {files}",
             pid = self.quoted("pid"),
+            strays = kill_strays(self.mark),
             state = self.quoted("state"),
-            files = ["sh", "pid", "stop", "state"]
-                .map(|what| self.quoted(what))
-                .join(" "),
+            files = self.files(),
         )
     }
 
@@ -148,7 +190,15 @@ pub(super) fn kill_group(mark: &str, grace: Duration) -> String {
          n=0; while [ $n -lt {looks} ] && kill -0 -- \"-$p\" 2>/dev/null; do sleep 0.05; n=$((n+1)); done\n\
          kill -KILL -- \"-$p\" 2>/dev/null\n\
          fi\n\
-         for f in $(grep -ls '{MARK}={mark}' /proc/[0-9]*/environ 2>/dev/null); do\n\
+         {strays}",
+        strays = kill_strays(mark),
+    )
+}
+
+/// Ends what carries the mark in a session of its own.
+fn kill_strays(mark: &str) -> String {
+    format!(
+        "for f in $(grep -ls '{MARK}={mark}' /proc/[0-9]*/environ 2>/dev/null); do\n\
          q=${{f#/proc/}}; kill -KILL \"${{q%/environ}}\" 2>/dev/null\n\
          done; true"
     )

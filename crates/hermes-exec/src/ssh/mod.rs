@@ -1,5 +1,6 @@
 //! Commands on another machine, by the system's `ssh` over one shared connection.
 
+mod master;
 mod sync;
 
 use std::fs::Permissions;
@@ -7,6 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
@@ -20,6 +23,7 @@ use crate::environment::{
     Sink, Start,
 };
 use crate::remote::{Remote, Transport};
+use master::{Masters, Uses};
 
 /// Seconds the shared connection stays after its last use, unless the configuration says so.
 const PERSIST: u64 = 300;
@@ -81,11 +85,9 @@ impl SshSettings {
         Ok(())
     }
 
-    /// ssh itself ends a shared connection that idles.
-    fn persist(&self) -> String {
-        // For ssh, 0 would mean for ever.
-        let idle = self.idle.unwrap_or(PERSIST).max(1);
-        format!("ControlPersist={idle}")
+    /// A shared connection that nothing used for so long is ended.
+    fn persist(&self) -> Duration {
+        Duration::from_secs(self.idle.unwrap_or(PERSIST).max(1))
     }
 
     fn target(&self) -> String {
@@ -100,7 +102,10 @@ struct Ssh {
     settings: SshSettings,
     /// Holds the control socket; nobody else may enter it.
     dir: tempfile::TempDir,
-    connecting: Mutex<()>,
+    masters: Mutex<Masters>,
+    /// Names the socket of the connection in use.
+    number: AtomicU32,
+    uses: Uses,
 }
 
 /// Connects at the first use.
@@ -181,13 +186,16 @@ fn transport(settings: SshSettings) -> Result<Arc<Ssh>, ExecError> {
     Ok(Arc::new(Ssh {
         settings,
         dir,
-        connecting: Mutex::new(()),
+        masters: Mutex::default(),
+        number: AtomicU32::new(0),
+        uses: Uses::default(),
     }))
 }
 
 impl Ssh {
     fn socket(&self) -> PathBuf {
-        self.dir.path().join("master")
+        let number = self.number.load(Ordering::Acquire);
+        self.dir.path().join(format!("m{number}"))
     }
 
     fn base(&self, socket: &Path) -> Command {
@@ -224,38 +232,53 @@ impl Ssh {
     }
 
     async fn connect(&self) -> Result<(), ExecError> {
-        let _turn = self.connecting.lock().await;
-        let socket = self.socket();
-        if socket.exists() {
+        let mut masters = self.masters.lock().await;
+        self.uses.note();
+        if masters.is_open() && self.socket().exists() {
             return Ok(());
         }
-        // Its errors go to a file: the connection stays and would keep a pipe open.
+        // Never the name of the last one, which removes it when its last call is done.
+        self.number.fetch_add(1, Ordering::AcqRel);
+        let socket = self.socket();
+        // Its errors go to a file: a pipe that nobody reads would stop it one day.
         let log = self.dir.path().join("log");
         let errors = std::fs::File::create(&log).map_err(ExecError::io("the log of ssh"))?;
         let mut command = self.base(&socket);
         command
-            .args(["-o", "ControlMaster=yes", "-o"])
-            .arg(self.settings.persist())
-            .args(["-N", "-f", "--"])
+            .args(["-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T"])
+            .arg("--")
+            .arg(self.settings.target())
+            .arg(master::session())
+            .stderr(errors);
+        let idle = self.settings.persist();
+        match masters.start(command, idle, self.uses.clone()).await {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                let said = said.trim();
+                Err(ExecError::Unavailable(format!(
+                    "{} cannot be reached by ssh: {}",
+                    self.settings.target(),
+                    if said.is_empty() { &why } else { said }
+                )))
+            }
+        }
+    }
+
+    /// Tells the shared connection to end.
+    fn farewell(&self) -> Option<Command> {
+        let socket = self.socket();
+        if !socket.exists() {
+            return None;
+        }
+        let mut command = self.base(&socket);
+        command
+            .args(["-O", "exit", "--"])
             .arg(self.settings.target())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(errors)
-            .process_group(0)
-            .kill_on_drop(true);
-        let status = command
-            .status()
-            .await
-            .map_err(|error| ExecError::Unavailable(format!("ssh cannot be started: {error}")))?;
-        if status.success() {
-            return Ok(());
-        }
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
-        Err(ExecError::Unavailable(format!(
-            "{} cannot be reached by ssh: {}",
-            self.settings.target(),
-            said.trim()
-        )))
+            .stderr(Stdio::null());
+        Some(command)
     }
 }
 
@@ -273,6 +296,7 @@ impl Transport for Ssh {
     }
 
     fn command(&self, script: &str, terminal: bool) -> Command {
+        self.uses.note();
         let mut command = self.base(&self.socket());
         command.args(["-o", "ControlMaster=no"]);
         command.arg(if terminal { "-tt" } else { "-T" });
@@ -297,38 +321,21 @@ impl Transport for Ssh {
 
     fn leave(&self, _close: bool) -> BoxFuture<'_, Result<(), ExecError>> {
         Box::pin(async move {
-            let socket = self.socket();
-            if !socket.exists() {
-                return Ok(());
-            }
-            let mut command = self.base(&socket);
-            command
-                .args(["-O", "exit", "--"])
-                .arg(self.settings.target())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            command
-                .status()
-                .await
-                .map(drop)
-                .map_err(ExecError::io("ending the ssh connection"))
+            let mut masters = self.masters.lock().await;
+            let told = match self.farewell() {
+                Some(mut command) => command.status().await.map(drop),
+                None => Ok(()),
+            };
+            masters.end().await;
+            told.map_err(ExecError::io("ending the ssh connection"))
         })
     }
 }
 
 impl Drop for Ssh {
     fn drop(&mut self) {
-        let socket = self.socket();
-        if socket.exists() {
-            let mut command = self.base(&socket);
-            command
-                .args(["-O", "exit", "--"])
-                .arg(self.settings.target())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            // It would end by itself after a while.
+        if let Some(mut command) = self.farewell() {
+            // It ends by itself too: what keeps it open is dropped with us.
             let _ = command.as_std_mut().status();
         }
     }
@@ -347,8 +354,8 @@ mod tests {
             let settings = SshSettings::from_config(&Home::at("/nonexistent"), &config);
             settings.unwrap().persist()
         };
-        assert_eq!(persist(None), "ControlPersist=300");
-        assert_eq!(persist(Some(42)), "ControlPersist=42");
-        assert_eq!(persist(Some(0)), "ControlPersist=1");
+        assert_eq!(persist(None), Duration::from_mins(5));
+        assert_eq!(persist(Some(42)), Duration::from_secs(42));
+        assert_eq!(persist(Some(0)), Duration::from_secs(1));
     }
 }

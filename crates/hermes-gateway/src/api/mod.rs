@@ -16,6 +16,7 @@ mod about;
 mod admit;
 mod chat;
 mod error;
+mod fields;
 mod guard;
 mod health;
 mod input;

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use hermes_core::event::TurnExit;
+use hermes_core::model::ErrorClass;
 use hermes_core::redact;
 use hermes_core::usage::Usage;
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use super::turn::Outcome;
 
 /// SDKs repeat a request after a failure of the server; a turn has repeated what can be.
 const SHOULD_RETRY: axum::http::HeaderName = axum::http::HeaderName::from_static("x-should-retry");
+
+/// OpenAI's code for a conversation that does not fit the model.
+const CONTEXT: &str = "context_length_exceeded";
 
 /// How an outcome is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +63,11 @@ impl Verdict {
         };
         let code = match &outcome.exit {
             TurnExit::Interrupted => "interrupted",
-            TurnExit::ContextFull { .. } => "context_length_exceeded",
+            TurnExit::ContextFull { .. }
+            | TurnExit::Failed {
+                class: ErrorClass::ContextOverflow,
+                ..
+            } => CONTEXT,
             TurnExit::Refused { .. } => "content_filter",
             _ if finish == "length" => "output_truncated",
             _ => "agent_error",
@@ -88,11 +96,38 @@ impl Verdict {
         })
     }
 
+    /// The conversation does not fit the model, compressed or not: only the client can send less.
+    fn is_too_long(&self) -> bool {
+        self.code == CONTEXT
+    }
+
+    /// The type of the error object.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.is_too_long() {
+            "invalid_request_error"
+        } else {
+            "agent_error"
+        }
+    }
+
+    /// The code of a response that failed.
+    pub(super) fn response_code(&self) -> &'static str {
+        if self.is_too_long() {
+            CONTEXT
+        } else {
+            "server_error"
+        }
+    }
+
     /// Nothing came of it.
     pub(super) fn error(&self, session: &str) -> ApiError {
         let message = self.error.clone().unwrap_or_default();
-        ApiError::new(StatusCode::BAD_GATEWAY, message)
-            .code("agent_incomplete")
+        let error = if self.is_too_long() {
+            ApiError::bad(message).code(CONTEXT)
+        } else {
+            ApiError::new(StatusCode::BAD_GATEWAY, message).code("agent_incomplete")
+        };
+        error
             .more(self.block())
             .header(reply::SESSION_ID, session)
             .header(reply::COMPLETED, "false")

@@ -29,6 +29,8 @@ pub struct ApiSettings {
     pub routes: BTreeMap<String, ModelRoute>,
     /// Turns at the same time; 0: no bound.
     pub max_runs: usize,
+    /// Fields of requests that may be there without effect; `*`: all.
+    pub ignore_fields: Vec<String>,
 }
 
 impl fmt::Debug for ApiSettings {
@@ -104,6 +106,7 @@ impl ApiSettings {
                 .unwrap_or_else(|| MODEL.to_owned()),
             routes: routes(settings.extra.get("model_routes"))?,
             max_runs: max_runs(settings, config)?,
+            ignore_fields: settings.list("ignore_fields"),
         }))
     }
 

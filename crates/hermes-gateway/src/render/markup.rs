@@ -40,6 +40,8 @@ struct Writer {
     /// How deep we are in each style: platforms refuse bold in bold.
     styles: [usize; 3],
     links: Vec<String>,
+    /// Quotes around what is written.
+    quotes: usize,
     code: Option<(String, String)>,
     table: Vec<Vec<String>>,
 }
@@ -54,6 +56,7 @@ impl Writer {
             item: false,
             styles: [0; 3],
             links: Vec::new(),
+            quotes: 0,
             code: None,
             table: Vec::new(),
         }
@@ -136,8 +139,11 @@ impl Writer {
             }
             Tag::BlockQuote(_) => {
                 self.block();
+                // A quote begins a line, also where it is the first of a list item.
+                self.breaks = self.breaks.max(1);
                 self.put("");
                 self.buffers.push(String::new());
+                self.quotes += 1;
             }
             Tag::CodeBlock(kind) => {
                 self.block();
@@ -290,18 +296,13 @@ impl Writer {
     fn end_quote(&mut self) {
         let inner = self.buffers.pop().unwrap_or_default();
         self.breaks = 0;
+        self.quotes = self.quotes.saturating_sub(1);
         let quote = match self.markup {
+            // Telegram has no quotes in quotes.
+            Markup::TelegramV2 | Markup::TelegramHtml if self.quotes > 0 => prefixed("› ", &inner),
             Markup::TelegramHtml => format!("<blockquote>{inner}</blockquote>"),
-            markup => {
-                let mark = if markup == Markup::TelegramV2 {
-                    ">"
-                } else {
-                    "> "
-                };
-                let lines: Vec<String> =
-                    inner.lines().map(|line| format!("{mark}{line}")).collect();
-                lines.join("\n")
-            }
+            Markup::TelegramV2 => prefixed(">", &inner),
+            _ => prefixed("> ", &inner),
         };
         self.put(&quote);
         self.block();
@@ -374,6 +375,29 @@ impl Writer {
         self.put(&out);
         self.block();
     }
+}
+
+/// Lines with a mark before each. A block of code is left as it is: the mark would become part of it.
+fn prefixed(mark: &str, text: &str) -> String {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        // What is code begins no line so: it is escaped.
+        let fence = line.starts_with("```") || line.starts_with("<pre>");
+        let ends = line.ends_with("</pre>");
+        let bare = is_code || fence;
+        is_code = if line.starts_with("```") {
+            !is_code
+        } else {
+            (is_code || fence) && !ends
+        };
+        lines.push(if bare {
+            line.to_owned()
+        } else {
+            format!("{mark}{line}")
+        });
+    }
+    lines.join("\n")
 }
 
 fn escape(markup: Markup, text: &str) -> String {

@@ -32,6 +32,16 @@ fn each_platform_gets_its_markup() {
         ("> a\n> b", V2, ">a\n>b"),
         ("> a\n> b\n\nc", Slack, "> a\n> b\n\nc"),
         ("> a", Html, "<blockquote>a</blockquote>"),
+        ("- > a\n- b", V2, "• \n>a\n• b"),
+        ("- > a", Html, "• \n<blockquote>a</blockquote>"),
+        ("1. x\n   > a\n   > b", V2, "1\\. x\n>a\n>b"),
+        ("> a\n> > b", V2, ">a\n>\n>› b"),
+        ("> a\n> > b", Html, "<blockquote>a\n\n› b</blockquote>"),
+        (
+            "> a\n> ```\n> x > y\n> ```\n> b",
+            V2,
+            ">a\n>\n```\nx > y\n```\n>\n>b",
+        ),
         ("```rs\na`\\b<\n```\nx", V2, "```rs\na\\`\\\\b<\n```\n\nx"),
         (
             "```rs\na<\n```",

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ledger;
 
-/// Beats three times per lease until cancelled. `Err`: another process delivers now, and
-/// everything that sends must stop. Other failures pass, or end in that one.
+/// Beats three times per lease until cancelled. `Err`: another process delivers now, or the database is
+/// damaged, and everything that sends must stop. Other failures pass, or end in one of these.
 pub async fn beat(
     delivery: &impl Ledger,
     lease: Duration,
@@ -21,7 +21,9 @@ pub async fn beat(
         }
         match delivery.heartbeat().await {
             Ok(()) => {}
-            Err(error @ StoreError::NotOwner { .. }) => return Err(error),
+            Err(error @ (StoreError::NotOwner { .. } | StoreError::Corrupt { .. })) => {
+                return Err(error);
+            }
             Err(error) => tracing::warn!("heartbeat: {error}"),
         }
     }

@@ -411,6 +411,11 @@ impl<L> Hub<L> {
         };
     }
 
+    /// Questions that turns wait for.
+    pub(super) fn asked_ids(&self) -> Vec<String> {
+        self.questions().keys().cloned().collect()
+    }
+
     pub(super) fn is_asked(&self, id: &str) -> bool {
         self.questions().contains_key(id)
     }

@@ -14,6 +14,7 @@ pub(crate) mod leaving;
 mod media_in;
 mod media_out;
 mod message;
+mod operator;
 mod place;
 mod post;
 pub(crate) mod runner;
@@ -25,4 +26,5 @@ mod voice_mode;
 mod words;
 
 pub(crate) use hub::Hub;
+pub use operator::{Decision, DecisionError, OpenPermission};
 pub use post::{Known, Post, PostError, Posting, Voice};

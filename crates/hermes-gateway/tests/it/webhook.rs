@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
-use hermes_core::clock::SystemClock;
+use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
 use hermes_gateway::gateway::{PostError, Posting};
 use hermes_gateway::platform::{Arrival, Health, Incoming, Link};
@@ -101,7 +101,10 @@ impl Life {
             ..PlatformSettings::default()
         };
         settings.extra.insert("port".to_owned(), json!(port));
-        settings.extra.insert("host".to_owned(), json!("127.0.0.1"));
+        let host = settings.extra.entry("host").or_insert(json!("127.0.0.1"));
+        if host.is_null() {
+            settings.extra.remove("host");
+        }
         let store = Store::open(home.join("state.db"), Arc::new(SystemClock)).unwrap();
         let owned = store.own_delivery(
             process::this_process(),
@@ -483,4 +486,146 @@ async fn whoever_connects_and_says_nothing_is_let_go() {
     let ended = caller.read_to_end(&mut answer);
     let ended = tokio::time::timeout(Duration::from_mins(2), ended).await;
     assert!(ended.is_ok(), "the connection stays open");
+}
+
+/// As V2 has it, at this second.
+fn signed_v2(body: &str) -> (String, String) {
+    let at = SystemClock.now().timestamp().to_string();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"s3cret");
+    let tag = ring::hmac::sign(&key, format!("{at}.{body}").as_bytes());
+    let hex = tag
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    (at, hex)
+}
+
+#[tokio::test]
+async fn a_signed_call_is_taken_once_whatever_its_id_also_after_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let body = r#"{"n": 1}"#;
+    let (at, signature) = signed_v2(body);
+    let shouted = signature.to_ascii_uppercase();
+    let call = async |life: &Life, id: &str, signature: &str, body: &str| {
+        let headers = [
+            ("x-webhook-timestamp", at.as_str()),
+            ("x-webhook-signature-v2", signature),
+            ("x-request-id", id),
+        ];
+        life.call("r", &headers, body).await
+    };
+    {
+        let life = Life::new(home.path(), routes(&json!({}))).await;
+        assert_eq!(call(&life, "a", &signature, body).await.0, 202);
+        // The sender did not hear the answer and asks again: no harm in that.
+        assert_eq!(call(&life, "a", &signature, body).await.0, 200);
+        for (id, signature) in [("b", &signature), ("c", &shouted)] {
+            let (status, answer) = call(&life, id, signature, body).await;
+            assert_eq!(status, 409, "{answer}");
+        }
+        assert_eq!(life.waiting().await.len(), 1);
+    }
+    let life = Life::new(home.path(), routes(&json!({}))).await;
+    assert_eq!(call(&life, "d", &signature, body).await.0, 409);
+    let (at, signature) = signed_v2(r#"{"n": 2}"#);
+    let headers = [
+        ("x-webhook-timestamp", at.as_str()),
+        ("x-webhook-signature-v2", signature.as_str()),
+    ];
+    assert_eq!(life.call("r", &headers, r#"{"n": 2}"#).await.0, 202);
+}
+
+/// Whoever was turned away for a reason that passes may come again with the same signature.
+#[tokio::test]
+async fn a_signed_call_that_was_not_taken_may_come_again() {
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::new(home.path(), routes(&json!({"deliver": "nowhere"}))).await;
+    let (at, signature) = signed_v2("{}");
+    let headers = [
+        ("x-webhook-timestamp", at.as_str()),
+        ("x-webhook-signature-v2", signature.as_str()),
+    ];
+    for _ in 0..2 {
+        assert_eq!(life.call("r", &headers, "{}").await.0, 502);
+    }
+}
+
+#[tokio::test]
+async fn pages_in_browsers_do_not_reach_a_route_without_a_secret() {
+    let home = tempfile::tempdir().unwrap();
+    let extra = json!({"routes": {"r": {"secret": "INSECURE_NO_AUTH"}}});
+    let life = Life::new(home.path(), extra).await;
+    let strangers: [&[(&str, &str)]; 8] = [
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://127.0.0.1:8644")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("referer", "https://evil.example/page")],
+        &[("host", "evil.example")],
+        &[("host", "evil.example:8644")],
+        &[("host", "127.0.0.1.evil.example")],
+    ];
+    for headers in strangers {
+        let (status, answer) = life.call("r", headers, "{}").await;
+        assert_eq!(status, 403, "{headers:?}: {answer}");
+    }
+    assert!(life.waiting().await.is_empty());
+    let own: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("host", "localhost:8644")],
+        &[("host", "[::1]:8644")],
+        &[("sec-fetch-site", "none")],
+    ];
+    for headers in own {
+        assert_eq!(life.call("r", headers, "{}").await.0, 202, "{headers:?}");
+    }
+    // A signature is proof enough, whatever stands between us and the sender.
+    let home = tempfile::tempdir().unwrap();
+    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let signature = sign_github("s3cret", b"{}");
+    let headers = [
+        ("x-hub-signature-256", signature.as_str()),
+        ("host", "hooks.example.org"),
+    ];
+    assert_eq!(life.call("r", &headers, "{}").await.0, 202);
+}
+
+/// Where a port is listened on, as the kernel says it.
+fn listening(port: u16) -> Vec<String> {
+    let mut found = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = std::fs::read_to_string(table).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let mut words = line.split_whitespace().skip(1);
+            let (Some(local), Some(state)) = (words.next(), words.nth(1)) else {
+                continue;
+            };
+            if let Some((address, number)) = local.split_once(':')
+                && state == "0A"
+                && u16::from_str_radix(number, 16) == Ok(port)
+            {
+                found.push(address.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn only_this_machine_can_call_unless_the_person_says_otherwise() {
+    let home = tempfile::tempdir().unwrap();
+    let mut extra = routes(&json!({}));
+    extra["host"] = Value::Null;
+    let life = Life::new(home.path(), extra).await;
+    let port = life.url.rsplit(':').next().unwrap().parse().unwrap();
+    let addresses = listening(port);
+    assert!(
+        addresses.iter().any(|address| address == "0100007F"),
+        "{addresses:?}"
+    );
+    let loopback = ["0100007F", "00000000000000000000000001000000"];
+    for address in addresses {
+        assert!(loopback.contains(&address.as_str()), "{address}");
+    }
 }

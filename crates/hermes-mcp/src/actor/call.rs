@@ -1,16 +1,18 @@
 //! One call: wait for a healthy link, wait for the turn, send; and again, once per cause, where that
 //! cannot repeat an effect.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::shared::{InFlight, LiveLink, Shared, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
+use crate::call_queue::CallPermit;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::{Op, OpOutput};
 use crate::retry::{Doubt, ToolHints};
@@ -75,6 +77,8 @@ struct Attempt<'a> {
     retries: Retries,
     /// What the server offered when the call was first sent.
     offered: Option<Arc<CatalogueSnapshot>>,
+    /// Of its place in the queue.
+    round: u64,
 }
 
 impl<'a> Attempt<'a> {
@@ -92,6 +96,7 @@ impl<'a> Attempt<'a> {
             options,
             retries: Retries::default(),
             offered: None,
+            round: 0,
         }
     }
 
@@ -100,6 +105,7 @@ impl<'a> Attempt<'a> {
             // Who has no chance does not queue.
             self.link().await.map_err(|f| self.refused(f))?;
             let permit = self.turn().await.map_err(|f| self.refused(f))?;
+            self.round = permit.round();
             let (live, inflight) = self.enter().await.map_err(|f| self.refused(f))?;
             self.still_there().map_err(|f| self.refused(f))?;
             let sent = Instant::now();
@@ -172,19 +178,21 @@ impl<'a> Attempt<'a> {
     }
 
     /// The place in the queue; the wait is part of the deadline.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, McpFailure> {
+    async fn turn(&self) -> Result<CallPermit, McpFailure> {
         let queue = self.shared.queue();
-        if let Ok(permit) = Arc::clone(&queue).try_acquire_owned() {
+        let behalf = self.options.behalf.as_ref();
+        let conversation = behalf.map_or("", |behalf| behalf.session.as_str());
+        let mut turn = pin!(queue.acquire(conversation));
+        if let Some(permit) = turn.as_mut().now_or_never() {
             return Ok(permit);
         }
         let _queued = Counted::new(&self.shared.queued);
         tokio::select! {
             biased;
             () = self.options.cancel.cancelled() => Err(cancelled(Certainty::NotSent)),
-            permit = timeout_at(self.frame.end(), queue.acquire_owned()) => match permit {
-                Ok(Ok(permit)) => Ok(permit),
-                _ => Err(unavailable("all slots of this server stayed busy until the deadline")),
-            },
+            permit = timeout_at(self.frame.end(), turn) => permit.map_err(|_| {
+                unavailable("all slots of this server stayed busy until the deadline")
+            }),
         }
     }
 
@@ -223,6 +231,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.shared.call_went_well();
+        self.shared.queue().went_well();
         live.worked(&self.operation());
         if live.succeeded() {
             self.shared.inbox.answered(live.epoch);

@@ -39,6 +39,9 @@ impl ServerSettings {
     pub const TIMEOUT: Duration = Duration::from_mins(5);
     pub const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
     pub const KEEPALIVE: Duration = Duration::from_mins(3);
+    /// Calls at once, of all conversations together, unless the config says. A server that takes fewer says
+    /// so, or works through them one after the other.
+    pub const CONCURRENCY: usize = 32;
     const LONGEST_CALL: Duration = Duration::from_hours(1);
 
     /// The defaults.
@@ -52,7 +55,7 @@ impl ServerSettings {
             max_timeout: Self::max_timeout(Self::TIMEOUT),
             connect_timeout: Self::CONNECT_TIMEOUT,
             keepalive_interval: Self::KEEPALIVE,
-            max_concurrency: Self::concurrency(transport, false),
+            max_concurrency: Self::CONCURRENCY,
             retry: RetryPolicy::default(),
             idle_timeout: None,
             max_lifetime: None,
@@ -68,14 +71,6 @@ impl ServerSettings {
             .saturating_mul(4)
             .min(Self::LONGEST_CALL)
             .max(timeout)
-    }
-
-    /// Calls at once, unless the config says.
-    pub fn concurrency(transport: TransportKind, parallel: bool) -> usize {
-        match transport {
-            TransportKind::Stdio if !parallel => 1,
-            _ => 8,
-        }
     }
 
     /// Whether a link made from `other` can be kept.

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::clock::{Clock, Rng};
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::inbox::{Inbox, Wake};
 use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
+use crate::call_queue::CallQueue;
 use crate::failure::McpFailure;
 use crate::link::{Connector, Link};
 use crate::metrics::Metrics;
@@ -216,8 +217,8 @@ pub(super) struct Shared {
 struct Config {
     settings: Arc<ServerSettings>,
     connector: Arc<dyn Connector>,
-    /// Admits calls in order.
-    queue: Arc<Semaphore>,
+    /// Admits calls, fairly between conversations.
+    queue: CallQueue,
 }
 
 #[derive(Default)]
@@ -271,8 +272,8 @@ impl Shared {
         Arc::clone(&lock(&self.config).connector)
     }
 
-    pub(super) fn queue(&self) -> Arc<Semaphore> {
-        Arc::clone(&lock(&self.config).queue)
+    pub(super) fn queue(&self) -> CallQueue {
+        lock(&self.config).queue.clone()
     }
 
     /// Takes over new settings; says whether a link made from the old ones is of no more use.
@@ -280,15 +281,16 @@ impl Shared {
         let mut config = lock(&self.config);
         let keeps = config.settings.same_link(&spec.settings);
         let connector = Arc::clone(&config.connector);
-        let queue = Arc::clone(&config.queue);
-        let as_wide = config.settings.max_concurrency == spec.settings.max_concurrency;
+        let queue = config.queue.clone();
+        let width = spec.settings.max_concurrency;
         *config = Config::new(spec);
         if keeps {
             config.connector = connector;
         }
-        if as_wide {
-            config.queue = queue;
-        }
+        // Those who wait keep their place.
+        config.queue = queue.clone();
+        drop(config);
+        queue.resize(width);
         !keeps
     }
 
@@ -435,7 +437,7 @@ impl Shared {
 
 impl Config {
     fn new(spec: ServerSpec) -> Self {
-        let queue = Arc::new(Semaphore::new(spec.settings.max_concurrency.max(1)));
+        let queue = CallQueue::new(spec.settings.max_concurrency);
         Self {
             settings: Arc::new(spec.settings),
             connector: spec.connector,

@@ -71,7 +71,11 @@ fn build(servers: &[(ServerConfig, CatalogueSnapshot)]) -> Catalogue {
             caller: Arc::new(Nobody(config.name.clone())),
         })
         .collect();
-    Catalogue::build(&sources, &Arc::new(MediaStore::new("/nowhere")))
+    Catalogue::build(
+        &sources,
+        &Arc::new(MediaStore::new("/nowhere")),
+        &KnownTools::default(),
+    )
 }
 
 fn names(catalogue: &Catalogue) -> Vec<&str> {

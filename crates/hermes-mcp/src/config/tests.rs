@@ -39,7 +39,7 @@ fn defaults_are_those_of_the_original() {
     assert_eq!(config.connect_timeout, Duration::from_mins(1));
     assert_eq!(config.keepalive, Some(Duration::from_mins(3)));
     assert_eq!(config.idle_timeout, None);
-    assert_eq!(config.concurrency(), 8);
+    assert_eq!(config.concurrency(), 32);
     assert!(config.tools.resources && config.tools.prompts);
     assert_eq!(config.oauth.client_name, "Hermes Agent");
     assert_eq!(config.oauth.redirect_host, "127.0.0.1");

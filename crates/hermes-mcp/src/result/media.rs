@@ -76,27 +76,59 @@ impl MediaStore {
             .decode(&clean)
             .map_err(|error| format!("the data is not base64 ({error})"))?;
         let len = bytes.len();
-        let path = self.dir.join(name(&bytes, mime));
+        let image = image_type(&bytes).or_else(|| declared(mime));
+        let path = self.dir.join(name(&bytes, image.unwrap_or(mime)));
         let target = path.clone();
         tokio::task::spawn_blocking(move || save(&target, &bytes))
             .await
             .map_err(|error| error.to_string())?
             .map_err(|error| format!("cannot save it: {error}"))?;
-        let shown = is_shown(mime) && len <= LARGEST_SHOWN && ration.shown < MOST_SHOWN;
-        ration.shown += usize::from(shown);
+        let shown = image.filter(|_| len <= LARGEST_SHOWN && ration.shown < MOST_SHOWN);
+        ration.shown += usize::from(shown.is_some());
         Ok(Kept {
             path,
             bytes: len,
-            image: shown.then(|| Part::image(format!("data:{mime};base64,{clean}"))),
+            image: shown.map(|mime| Part::image(format!("data:{mime};base64,{clean}"))),
         })
     }
 }
 
-fn is_shown(mime: &str) -> bool {
-    matches!(
-        mime,
-        "image/png" | "image/jpeg" | "image/gif" | "image/webp"
-    )
+/// What kind of image the bytes are, of those that models look at. It counts more than what the server calls them:
+/// some say `image/jpg` or `application/octet-stream`, some nothing.
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// What the server says they are.
+fn declared(mime: &str) -> Option<&'static str> {
+    let mime = mime.split(';').next().unwrap_or_default().trim();
+    match mime.to_ascii_lowercase().as_str() {
+        "image/png" => Some("image/png"),
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
+    }
 }
 
 fn name(bytes: &[u8], mime: &str) -> String {

@@ -221,3 +221,27 @@ fn an_unknown_outcome_is_to_be_checked_by_reading() {
     assert_eq!(kind, ToolErrorKind::OutcomeUnknown);
     assert!(text.contains("may or may not have taken effect"), "{text}");
 }
+
+#[tokio::test]
+async fn images_are_shown_whatever_the_server_calls_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let media = MediaStore::new(dir.path());
+    // The first bytes of a PNG and of a JPEG.
+    let (png, jpeg) = ("iVBORw0KGgo=", "/9j/4AAQ");
+    for (mime, data, shown) in [
+        ("image/png; charset=binary", png, "data:image/png;base64,"),
+        ("application/octet-stream", png, "data:image/png;base64,"),
+        ("image/jpg", jpeg, "data:image/jpeg;base64,"),
+        ("", jpeg, "data:image/jpeg;base64,"),
+    ] {
+        let result = json!({"content": [{"type": "image", "mimeType": mime, "data": data}]});
+        let ToolOutcome::Done(Content::Parts(parts)) = of_call(&result, &media).await else {
+            panic!("no parts: {mime}");
+        };
+        let image = parts.iter().find_map(|part| match part {
+            Part::Image { image_url, .. } => Some(image_url.url.clone()),
+            _ => None,
+        });
+        assert!(image.is_some_and(|url| url.starts_with(shown)), "{mime}");
+    }
+}

@@ -130,6 +130,7 @@ impl World {
                 })
             }),
             media: MediaStore::new(media.path().to_owned()),
+            known: KnownTools::default(),
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
         };

@@ -72,7 +72,7 @@ impl Toolbox {
             state.servers.iter().filter_map(open).min()
         });
         tokio::join!(started, self.wanted(|_| woken));
-        self.absences()
+        self.news()
     }
 
     /// Before a run that nobody watches: waits until every server is ready or has failed, each up
@@ -90,7 +90,7 @@ impl Toolbox {
         });
         let tried = self.wanted(|handle| handle.settings().connect_timeout);
         tokio::join!(settled, tried);
-        self.absences()
+        self.news()
     }
 
     /// Servers that [`Toolbox::await_all`] waits for, in the order of the file.
@@ -160,6 +160,15 @@ impl Toolbox {
     }
 
     /// What is missing and was not told yet.
+    /// What the person is to know before a turn: servers that are missing, tools that changed.
+    fn news(&self) -> Vec<String> {
+        let mut news = self.absences();
+        // Looked at now, so that a change is told with the turn that meets it.
+        self.catalogue();
+        news.extend(self.known.take_notices());
+        news
+    }
+
     fn absences(&self) -> Vec<String> {
         let mut state = self.state();
         let mut texts = Vec::new();

@@ -1,9 +1,12 @@
 //! Many callers, one recovery.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use hermes_core::ask::Nobody;
 use hermes_mcp::actor::{CallOptions, ServerSettings};
+use hermes_mcp::behalf::Behalf;
 use hermes_mcp::failure::{Certainty, FailureClass};
 use hermes_mcp::link::{LinkEvent, TransportKind};
 use hermes_mcp::manager::McpManager;
@@ -39,7 +42,9 @@ async fn a_hundred_calls_at_expiry_make_one_connect_and_all_succeed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_calls_at_expiry_through_eight_slots() {
-    let world = World::ready().await;
+    let mut settings = settings("fake");
+    settings.max_concurrency = 8;
+    let world = World::with(FakeServer::new(), settings).up().await;
     world.server.expire();
     assert_eq!(hundred(&world).await, 100);
     assert_eq!(world.server.connects(), 2);
@@ -276,8 +281,9 @@ async fn sixteen_calls_really_run_in_parallel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stdio_takes_one_call_after_another_in_order() {
-    let settings = ServerSettings::new("fake", TransportKind::Stdio, String::new());
+async fn a_server_that_takes_one_call_gets_one_after_another_in_order() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Stdio, String::new());
+    settings.max_concurrency = 1;
     let world = World::with(FakeServer::new(), settings).up().await;
     world.server.state().latency = seconds(1);
     world.server.state().tools = ["a", "b", "c"].map(crate::fake::tool).to_vec();
@@ -292,6 +298,7 @@ async fn stdio_takes_one_call_after_another_in_order() {
 async fn the_wait_in_the_queue_is_part_of_the_deadline() {
     let mut settings = ServerSettings::new("fake", TransportKind::Stdio, String::new());
     settings.timeout = seconds(10);
+    settings.max_concurrency = 1;
     let world = World::with(FakeServer::new(), settings).up().await;
     world.server.fault(Fault::Progress(seconds(5), 4));
     let long = world.call(call_tool("write"));
@@ -361,4 +368,89 @@ async fn real_threads_lose_nothing() {
     assert!(ran > 2000, "{ran}");
     assert!(seen.epochs.is_sorted());
     assert_eq!(world.handle.status().inflight, 0);
+}
+
+/// A call of one of several conversations.
+async fn call_of(world: &World, conversation: &str) -> bool {
+    let options = CallOptions {
+        behalf: Some(Behalf {
+            session: conversation.to_owned(),
+            asker: Arc::new(Nobody),
+        }),
+        ..CallOptions::default()
+    };
+    world.handle.call(call_tool("read"), options).await.is_ok()
+}
+
+/// The defaults fit a gateway: thirty-two conversations on one server, in one round.
+#[tokio::test(start_paused = true)]
+async fn conversations_do_not_wait_for_each_other() {
+    for transport in [TransportKind::Http, TransportKind::Stdio] {
+        let settings = ServerSettings::new("fake", transport, "one".to_owned());
+        let world = World::with(FakeServer::new(), settings).up().await;
+        world.server.state().latency = Duration::from_millis(200);
+        let begin = Instant::now();
+        let names: Vec<String> = (0..32).map(|n| n.to_string()).collect();
+        let done = join_all(names.iter().map(|name| call_of(&world, name))).await;
+        assert!(done.into_iter().all(|done| done));
+        assert!(
+            begin.elapsed() < Duration::from_millis(300),
+            "{:?}",
+            begin.elapsed()
+        );
+    }
+}
+
+/// A conversation with many calls delays the first call of another by one call.
+#[tokio::test(start_paused = true)]
+async fn a_busy_conversation_leaves_room_for_others() {
+    let mut settings = settings("fake");
+    settings.max_concurrency = 4;
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.server.state().latency = Duration::from_millis(200);
+    let busy = join_all((0..100).map(|_| call_of(&world, "busy")));
+    let quiet = async {
+        sleep(Duration::from_millis(50)).await;
+        let begin = Instant::now();
+        assert!(call_of(&world, "quiet").await);
+        begin.elapsed()
+    };
+    let (busy, waited) = tokio::join!(busy, quiet);
+    assert!(busy.into_iter().all(|done| done));
+    assert!(waited < Duration::from_millis(450), "{waited:?}");
+}
+
+/// A server that is asked too often gets fewer calls at once, and more again when it copes.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_asked_too_often_gets_fewer_calls_at_once() {
+    let world = World::ready().await;
+    world.server.state().latency = Duration::from_millis(100);
+    let throttled = failure(
+        FailureClass::Throttled,
+        Certainty::Rejected,
+        "HTTP 429: Too Many Requests",
+    );
+    for _ in 0..16 {
+        world.server.fault(Fault::Refuse(throttled.clone()));
+    }
+    let names: Vec<String> = (0..16).map(|n| n.to_string()).collect();
+    let all = || join_all(names.iter().map(|name| call_of(&world, name)));
+    all().await;
+    let begin = Instant::now();
+    assert!(all().await.into_iter().all(|done| done));
+    let narrow = begin.elapsed();
+    assert!(
+        narrow >= Duration::from_millis(200),
+        "all at once: {narrow:?}"
+    );
+    for _ in 0..40 {
+        all().await;
+    }
+    let begin = Instant::now();
+    all().await;
+    assert!(
+        begin.elapsed() < Duration::from_millis(150),
+        "{:?}",
+        begin.elapsed()
+    );
 }

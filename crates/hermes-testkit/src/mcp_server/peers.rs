@@ -105,6 +105,11 @@ impl Peers {
         command
     }
 
+    /// The interpreter that has the Python SDK 1.26.
+    pub fn python_legacy(&self) -> PathBuf {
+        self.python("legacy")
+    }
+
     fn python(&self, name: &str) -> PathBuf {
         self.workspace
             .join("target/mcp-py")

@@ -12,7 +12,9 @@ use hermes_core::tool::{
     Effects, Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
 use hermes_exec::output::{Collected, Collector};
-use hermes_exec::{Confinement, Exec, ExecError, Exit, Finished, Sink, Stream, WriteOptions};
+use hermes_exec::{
+    Confinement, Exec, ExecError, Exit, Finished, Sink, Stream, Workspace, WriteOptions,
+};
 use hermes_policy::{CommandRequest, Confinement as Confined, Kind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -218,7 +220,8 @@ impl Program<'_> {
     async fn here(&self) -> Result<Ran, ToolOutcome> {
         let dir = hermes_exec::Scratch::temporary("hermes-code-")
             .map_err(|error| failed(&format!("no temporary directory: {error}")))?;
-        let (cwd, confinement) = self.place(dir.path());
+        let (workspace, confinement) = self.place(dir.path()).await?;
+        let cwd = workspace.cwd.clone();
         self.admit(&cwd, &confinement).await?;
         let socket = dir.path().join("rpc");
         let listener = rpc::listen(&socket)
@@ -229,14 +232,15 @@ impl Program<'_> {
             let file = dir.path().join(name);
             write(&file, &text).map_err(|error| failed(&format!("{}: {error}", file.display())))?;
         }
-        let exec = self.command(&place, cwd, confinement.with_writable(dir.path()));
+        let exec = self.command(&place, workspace, confinement.with_writable(dir.path()));
         self.exec(exec, rpc::serve(listener, self.calls)).await
     }
 
     /// In another environment.
     async fn elsewhere(&self) -> Result<Ran, ToolOutcome> {
         let dir = PathBuf::from(format!("/tmp/hermes-code-{:016x}", rand::random::<u64>()));
-        let (cwd, confinement) = self.place(&dir);
+        let (workspace, confinement) = self.place(&dir).await?;
+        let cwd = workspace.cwd.clone();
         self.admit(&cwd, &confinement).await?;
         let place = dir.to_string_lossy();
         self.aside(&format!("mkdir -m 700 -p '{place}/rpc'"))
@@ -255,7 +259,7 @@ impl Program<'_> {
                 .await
                 .map_err(|error| broken(&error))?;
         }
-        let exec = self.command(&place, cwd, confinement.with_writable(&dir));
+        let exec = self.command(&place, workspace, confinement.with_writable(&dir));
         let ran = self
             .exec(exec, remote::serve(files, &exchange, self.calls))
             .await;
@@ -278,10 +282,18 @@ impl Program<'_> {
     }
 
     /// Where the program starts and what it may touch.
-    fn place(&self, own: &Path) -> (PathBuf, Confinement) {
-        let cwd = match self.deps.mode {
-            Mode::Project => self.deps.workspaces.cwd(&self.cx.session, &self.cx.cwd),
-            Mode::Strict => own.to_owned(),
+    async fn place(&self, own: &Path) -> Result<(Workspace, Confinement), ToolOutcome> {
+        let stands = match self.deps.mode {
+            Mode::Project => self
+                .deps
+                .workspaces
+                .get(&self.cx.session, &self.cx.cwd)
+                .await
+                .map_err(|error| broken(&error))?,
+            Mode::Strict => Workspace {
+                cwd: own.to_owned(),
+                exports: None,
+            },
         };
         // Its workspace is where the session began, wherever it has gone since.
         let workspace = match self.deps.mode {
@@ -292,7 +304,7 @@ impl Program<'_> {
             Some(sandbox) => sandbox.confinement(workspace),
             None => Confinement::Off,
         };
-        (cwd, confinement)
+        Ok((stands, confinement))
     }
 
     /// The policy that gates commands gates programs.
@@ -324,11 +336,11 @@ impl Program<'_> {
         ]
     }
 
-    fn command(&self, dir: &str, cwd: PathBuf, confinement: Confinement) -> Exec {
+    fn command(&self, dir: &str, workspace: Workspace, confinement: Confinement) -> Exec {
         let project = self.deps.mode == Mode::Project;
-        let workspace = self.deps.workspaces.get(&self.cx.session, &self.cx.cwd);
+        let cwd = workspace.cwd;
         Exec {
-            exports: workspace.exports.filter(|_| project),
+            exports: workspace.exports,
             timeout: self.deps.timeout,
             cancel: self.cx.cancel.clone(),
             confinement,

@@ -8,7 +8,7 @@ use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::ids::SessionId;
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{ToolContext, ToolErrorKind, ToolOutcome};
-use hermes_exec::Confinement;
+use hermes_exec::{Confinement, ExecError};
 use hermes_policy::{Mode, Unattended};
 
 use super::{Shared, failed};
@@ -56,7 +56,10 @@ impl Shared {
         cx: &ToolContext,
     ) -> Result<(), ToolOutcome> {
         let mut outside = Vec::new();
-        let roots = self.roots(cx);
+        let roots = self
+            .roots(cx)
+            .await
+            .map_err(|error| failed(ToolErrorKind::Failed, format!("{tool}: {error}")))?;
         for path in paths {
             let shown = path.display();
             if self.is_local() {
@@ -121,9 +124,15 @@ impl Shared {
     }
 
     /// Directories that may be changed without asking.
-    fn roots(&self, cx: &ToolContext) -> Vec<PathBuf> {
+    async fn roots(&self, cx: &ToolContext) -> Result<Vec<PathBuf>, ExecError> {
+        if self.deps.only_workspace {
+            let start = self.deps.workspaces.start(&cx.cwd).await?;
+            let real = self.is_local().then(|| start.canonicalize().ok()).flatten();
+            return Ok(vec![real.unwrap_or(start)]);
+        }
         if !self.is_local() {
-            return vec![cx.cwd.clone(), self.cwd(cx), PathBuf::from("/tmp")];
+            let start = self.deps.workspaces.start(&cx.cwd).await?;
+            return Ok(vec![start, self.cwd(cx).await?, PathBuf::from("/tmp")]);
         }
         let mut roots = match (self.deps.confining)(&cx.cwd) {
             Confinement::Workspace { writable, .. } => writable,
@@ -139,7 +148,7 @@ impl Shared {
                 *root = real;
             }
         }
-        roots
+        Ok(roots)
     }
 
     async fn ask(
@@ -151,7 +160,7 @@ impl Shared {
     ) -> Result<(), ToolOutcome> {
         let policy = self.deps.gate.config();
         let presence = cx.approver.presence();
-        let unasked = policy.mode == Mode::Off
+        let unasked = (policy.mode == Mode::Off && !self.deps.only_workspace)
             || presence == Presence::Standing
             || (presence == Presence::Nobody && policy.unattended == Unattended::Allow);
         if unasked {

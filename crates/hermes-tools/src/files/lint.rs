@@ -192,7 +192,10 @@ impl Sink for Head {
 }
 
 async fn run(shared: &Shared, script: String, content: &str, cx: &ToolContext) -> Verdict {
-    let cwd = shared.cwd(cx);
+    let cwd = match shared.cwd(cx).await {
+        Ok(cwd) => cwd,
+        Err(error) => return Verdict::Unchecked(format!("the check could not run: {error}")),
+    };
     let confinement = match (shared.deps.confining)(&cwd) {
         // It has nothing to write, and nobody to call.
         Confinement::Workspace { unreadable, .. } => Confinement::Workspace {

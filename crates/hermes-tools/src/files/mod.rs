@@ -33,7 +33,7 @@ use hermes_config::Config;
 use hermes_config::home::Home;
 use hermes_core::message::Content;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
-use hermes_exec::{Confinement, Environment, Workspaces};
+use hermes_exec::{Confinement, Environment, ExecError, Workspaces};
 use hermes_policy::Gate;
 use serde_json::{Value, json};
 
@@ -58,6 +58,9 @@ pub struct FileDeps {
     pub limits: ReadLimits,
     pub environment: Arc<dyn Environment>,
     pub workspaces: Workspaces,
+    /// Only the directory that the session was opened in may be changed unasked, whatever the configuration says:
+    /// the front end has modes of its own.
+    pub only_workspace: bool,
     /// One per process.
     pub ledger: FileLedger,
     /// One per process.
@@ -88,6 +91,7 @@ impl FileDeps {
             limits: ReadLimits::from_config(config),
             environment,
             workspaces,
+            only_workspace: false,
             ledger: FileLedger::new(),
             checkpoints,
             gate,
@@ -135,9 +139,19 @@ impl Shared {
         matches!(self.disk, Disk::Local)
     }
 
-    /// Where the session stands.
-    fn cwd(&self, cx: &ToolContext) -> PathBuf {
-        self.deps.workspaces.cwd(&cx.session, &cx.cwd)
+    /// Where the session stands, as for commands.
+    async fn cwd(&self, cx: &ToolContext) -> Result<PathBuf, ExecError> {
+        self.deps.workspaces.cwd(&cx.session, &cx.cwd).await
+    }
+
+    /// The path that `given` names, links not followed. Another environment is not asked about one
+    /// that says where it is.
+    async fn located(&self, given: &str, cx: &ToolContext) -> Result<PathBuf, ExecError> {
+        let named = self.named(given);
+        if named.is_absolute() || named.starts_with("~") {
+            return Ok(named);
+        }
+        Ok(self.cwd(cx).await?.join(named))
     }
 
     /// A path as the model gave it, with `~` for this machine's person. Another environment
@@ -151,7 +165,8 @@ impl Shared {
     }
 
     async fn target(&self, given: &str, cx: &ToolContext) -> Result<Target, FileError> {
-        self.disk.target(&self.named(given), &self.cwd(cx)).await
+        let cwd = self.cwd(cx).await?;
+        self.disk.target(&self.named(given), &cwd).await
     }
 }
 

@@ -151,7 +151,8 @@ impl ReadFile {
             let text = format!("{NAME}: {given} is not read: {why}");
             failed(ToolErrorKind::Denied, text)
         };
-        let path = self.shared.cwd(cx).join(self.shared.named(given));
+        let located = self.shared.located(given, cx).await;
+        let path = located.map_err(|error| fail(given, &error.into()))?;
         if let Some(why) = self.shared.guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
@@ -172,19 +173,19 @@ impl ReadFile {
                 };
             }
         };
-        self.open_remote(given, &environment, cx).await
+        self.open_remote(given, &path, &environment).await
     }
 
     async fn open_remote(
         &self,
         given: &str,
+        located: &Path,
         environment: &Arc<dyn Environment>,
-        cx: &ToolContext,
     ) -> Result<Source, ToolOutcome> {
         let fail = |error: FileError| fail(given, &error);
         let files = environment.files();
         let path = files
-            .resolve(&self.shared.named(given), &self.shared.cwd(cx))
+            .resolve(located, Path::new("/"))
             .await
             .map_err(|error| fail(error.into()))?;
         if let Some(why) = self.shared.guard.unreadable(&path) {

@@ -124,7 +124,10 @@ impl SearchFiles {
                 self.local(query.clone(), root, cx).await
             }
             Disk::Remote(environment) => {
-                let cwd = self.shared.cwd(cx);
+                let cwd =
+                    self.shared.cwd(cx).await.map_err(|error| {
+                        failed(ToolErrorKind::Failed, format!("{NAME}: {error}"))
+                    })?;
                 remote::search(environment, &self.shared.guard, &query, given, &cwd, cx).await
             }
         };
@@ -143,7 +146,9 @@ impl SearchFiles {
 
     /// What is to be searched, with links resolved.
     async fn root(&self, given: &str, cx: &ToolContext) -> Result<Root, ToolOutcome> {
-        let path = self.shared.cwd(cx).join(self.shared.named(given));
+        let located = self.shared.located(given, cx).await;
+        let path =
+            located.map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
         let guard = &self.shared.guard;
         let refused = |why: &str| {
             let text = format!("{NAME}: {given} is not searched: {why}");

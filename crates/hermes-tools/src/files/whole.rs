@@ -1,6 +1,7 @@
 //! Whole files for other tools, by the rules of `read_file`.
 
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
@@ -21,13 +22,14 @@ impl Whole {
     async fn load(&self, given: &str, limit: usize, cx: &ToolContext) -> Result<Vec<u8>, String> {
         let refused = |why: &str| format!("{given} is not read: {why}");
         let too_large = || format!("{given} is larger than {} MB", limit >> 20);
-        let path = self.0.cwd(cx).join(self.0.named(given));
+        let located = self.0.located(given, cx).await;
+        let path = located.map_err(|error| format!("{given}: {error}"))?;
         if let Some(why) = self.0.guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
         if let Disk::Remote(environment) = &self.0.disk {
             let files = environment.files();
-            let path = files.resolve(&self.0.named(given), &self.0.cwd(cx)).await;
+            let path = files.resolve(&path, Path::new("/")).await;
             let path = path.map_err(|error| format!("{given}: {error}"))?;
             if let Some(why) = self.0.guard.unreadable(&path) {
                 return Err(refused(why));

@@ -105,12 +105,11 @@ impl Terminal {
         if deps.settings.inside_gateway && gateway::stops_gateway(&call.command) {
             return Err(failed(ToolErrorKind::Denied, gateway::REFUSED, "error"));
         }
-        let start = self
-            .shared
-            .start(cx)
+        let workspace = deps
+            .workspaces
+            .get(&cx.session, &cx.cwd)
             .await
             .map_err(|error| unavailable(&error))?;
-        let workspace = deps.workspaces.get(&cx.session, &start);
         let cwd = self.directory(&call, &workspace).await?;
         let confinement = self.shared.confinement(cx);
         let permit = self.admit(&call, &cwd, &confinement, cx).await?;

@@ -12,7 +12,7 @@ mod sudo;
 mod tests;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +22,9 @@ use hermes_core::schema;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolSpec};
 use hermes_exec::process::{ProcessRegistry, Routing};
 use hermes_exec::sandbox::Sandbox;
-use hermes_exec::{Confinement, Environment, ExecError, Workspaces};
+use hermes_exec::{Confinement, Environment, Workspaces};
 use hermes_policy::Gate;
 use serde_json::json;
-use tokio::sync::OnceCell;
 
 use crate::files::Checkpoints;
 use crate::spec;
@@ -57,8 +56,6 @@ pub struct TerminalSettings {
     pub sudo_password: Option<String>,
     /// Commands run as children of the gateway: they must not stop it.
     pub inside_gateway: bool,
-    /// Where sessions of remote environments begin; `None`: in the usual place there.
-    pub remote_start: Option<PathBuf>,
 }
 
 impl TerminalSettings {
@@ -70,7 +67,6 @@ impl TerminalSettings {
         let terminal = &config.terminal;
         let longest = terminal.max_foreground_timeout.unwrap_or(600);
         let max_timeout = seconds("TERMINAL_MAX_FOREGROUND_TIMEOUT", longest);
-        let cwd = env.get("TERMINAL_CWD").unwrap_or(&terminal.cwd);
         Self {
             timeout: seconds("TERMINAL_TIMEOUT", terminal.timeout.max(1)).min(max_timeout),
             max_timeout,
@@ -80,7 +76,6 @@ impl TerminalSettings {
                 .filter(|password| !password.is_empty())
                 .map(str::to_owned),
             inside_gateway: env.get("_HERMES_GATEWAY") == Some("1"),
-            remote_start: (cwd.starts_with('/') || cwd.starts_with('~')).then(|| cwd.into()),
         }
     }
 }
@@ -89,7 +84,6 @@ impl TerminalSettings {
 pub fn tools(deps: TerminalDeps) -> Vec<Arc<dyn Tool>> {
     let shared = Arc::new(Shared {
         deps,
-        remote_start: OnceCell::new(),
         let_out: Mutex::default(),
     });
     vec![
@@ -103,7 +97,6 @@ type LetOut = (SessionId, PathBuf, String);
 
 struct Shared {
     deps: TerminalDeps,
-    remote_start: OnceCell<PathBuf>,
     /// Commands that may leave the sandbox for the rest of their session.
     let_out: Mutex<HashSet<LetOut>>,
 }
@@ -115,25 +108,6 @@ impl Shared {
 
     fn is_local(&self) -> bool {
         self.deps.environment.info().kind == "local"
-    }
-
-    /// Where the session of `cx` begins.
-    async fn start(&self, cx: &ToolContext) -> Result<PathBuf, ExecError> {
-        if self.is_local() {
-            return Ok(cx.cwd.clone());
-        }
-        let usual = match self.deps.environment.info().kind {
-            "docker" => "/workspace",
-            _ => "~",
-        };
-        let wanted = self.deps.settings.remote_start.clone();
-        let wanted = wanted.unwrap_or_else(|| usual.into());
-        let files = self.deps.environment.files();
-        let start = self
-            .remote_start
-            .get_or_try_init(|| async move { files.resolve(&wanted, Path::new("/")).await })
-            .await?;
-        Ok(start.clone())
     }
 
     /// The limits of commands of the session of `cx`: its workspace is where it began, wherever it

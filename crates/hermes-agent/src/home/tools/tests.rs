@@ -173,3 +173,115 @@ async fn preparing_reaches_the_feed() {
     assert_eq!(tools.prepare().await, ["web is late"]);
     assert_eq!(feed.prepared.load(Ordering::SeqCst), 1);
 }
+
+/// A server with more tools than fit beside every request.
+fn crowd(count: usize) -> Arc<Feed> {
+    let many = (0..count).map(|n| {
+        let about = if n == 7 {
+            "Rotates the zebra archive"
+        } else {
+            "Does something"
+        };
+        Arc::new(Fed(ToolSpec {
+            name: format!("mcp__web__tool_{n:04}"),
+            description: format!("{about}, number {n}. {}", "x".repeat(200)),
+            parameters: Arc::new(
+                serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+            ),
+            toolset: "mcp-web",
+            effects: Effects::Exclusive,
+            untrusted: true,
+            result_limit: None,
+        })) as Arc<dyn Tool>
+    });
+    let tools: Vec<Arc<dyn Tool>> = many.chain([tool("mcp__git__log", "mcp-git")]).collect();
+    Arc::new(Feed {
+        tools: Mutex::new(Arc::from(tools)),
+        prepared: AtomicUsize::new(0),
+    })
+}
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        context_length: 200_000,
+        context_source: "test",
+        max_output: None,
+        images: false,
+        tools: true,
+        prices: None,
+        local: false,
+        small: false,
+    }
+}
+
+fn context(registry: &Registry) -> ToolContext {
+    ToolContext {
+        session: "s1".into(),
+        turn: hermes_core::ids::TurnId(1),
+        call_id: "c1".to_owned(),
+        cwd: "/".into(),
+        cancel: tokio_util::sync::CancellationToken::new(),
+        clock: Arc::new(hermes_core::clock::SystemClock),
+        approver: Arc::new(hermes_core::approval::DenyAll),
+        asker: Arc::new(hermes_core::ask::Nobody),
+        progress: hermes_core::event::ProgressSink::none(),
+        registry: registry.clone(),
+        taint: hermes_core::tool::Taint::default(),
+    }
+}
+
+#[tokio::test]
+async fn tools_that_are_too_many_are_searched_and_called_by_name() {
+    let tools = home_tools(&ToolChoice::default()).with_feed(crowd(1200));
+    let registry = tools.registry();
+    let specs = tools.specs(&registry, &model());
+    let bytes: usize = specs
+        .iter()
+        .map(|spec| spec.description.len() + spec.parameters.to_string().len())
+        .sum();
+    assert!(bytes < 120_000, "{bytes}");
+    let sent: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert!(sent.contains("mcp__git__log"), "small servers stay");
+    assert!(sent.contains("mcp_search_tools") && sent.contains("mcp_call_tool"));
+    assert!(!sent.iter().any(|name| name.starts_with("mcp__web__")));
+    let search = specs
+        .iter()
+        .find(|spec| spec.name == "mcp_search_tools")
+        .unwrap();
+    assert!(
+        search.description.contains("web (1200)"),
+        "{}",
+        search.description
+    );
+
+    let cx = context(&registry);
+    let call = async |name: &str, args: serde_json::Value| {
+        let tool = registry.get(name).unwrap();
+        let serde_json::Value::Object(args) = args else {
+            unreachable!()
+        };
+        tool.call(args, &cx).await
+    };
+    let found = call(
+        "mcp_search_tools",
+        serde_json::json!({"query": "zebra archive"}),
+    )
+    .await;
+    let ToolOutcome::Done(content) = found else {
+        panic!("{found:?}");
+    };
+    let text = content.text();
+    assert!(
+        text.contains("mcp__web__tool_0007") && text.contains("parameters"),
+        "{text}"
+    );
+    let args = serde_json::json!({"name": "mcp__web__tool_0007", "arguments": {"n": 1}});
+    assert!(!call("mcp_call_tool", args).await.is_error());
+    // Nothing else is reached this way.
+    for name in ["memory", "mcp__git__log", "mcp__web__none", ""] {
+        let args = serde_json::json!({"name": name});
+        assert!(call("mcp_call_tool", args).await.is_error(), "{name}");
+    }
+    let few = home_tools(&ToolChoice::default()).with_feed(crowd(20));
+    assert!(few.registry().get("mcp_search_tools").is_none());
+}

@@ -92,6 +92,7 @@ impl Editor {
         let place = Place {
             guard: Some(guard),
             servers: toolbox.clone(),
+            only_workspace: true,
             ..Place::default()
         };
         let chat = Chat::open_beside(&args, &cx, wiring::Mode::Repl, (place, shared)).await;

@@ -58,12 +58,16 @@ const CLOSING: Duration = Duration::from_secs(10);
 pub(super) enum End {
     /// Somebody stopped it, or another took its place.
     Planned,
-    /// A signal that nobody announced.
+    /// A signal that nobody announced: the end of the machine, or of the service. It went down in order.
+    Signal,
+    /// It ended by itself.
     Unexpected,
     /// It is to begin anew.
     Restart,
     /// Another process delivers now.
     Lost(String),
+    /// The database is damaged: a new start would not help.
+    Damaged(String),
 }
 
 /// Runs until it ends.
@@ -107,7 +111,7 @@ pub(super) async fn begin(
     watch.tell_chats(&end, &parts.gateway).await;
     shutting_down(&parts.hooks, &end).await;
     let patience = match &end {
-        End::Lost(_) => Duration::ZERO,
+        End::Lost(_) | End::Damaged(_) => Duration::ZERO,
         _ => settings.drain,
     };
     let clients = async {
@@ -147,9 +151,11 @@ pub(super) async fn begin(
 async fn shutting_down(hooks: &Hooks, end: &End) {
     let reason = match end {
         End::Planned => "stopped",
-        End::Unexpected => "signal",
+        End::Signal => "signal",
+        End::Unexpected => "broken",
         End::Restart => "restart",
         End::Lost(_) => "lost",
+        End::Damaged(_) => "damaged",
     };
     let happening = Happening {
         extra: json!({"reason": reason}),
@@ -164,6 +170,9 @@ async fn shutting_down(hooks: &Hooks, end: &End) {
 fn lost(ended: Result<Result<Result<(), Ended>, task::Panicked>, tokio::task::JoinError>) -> End {
     match ended {
         Ok(Ok(Ok(()))) => End::Unexpected,
+        Ok(Ok(Err(Ended::Store(error @ StoreError::Corrupt { .. })))) => {
+            End::Damaged(damaged(&error).message)
+        }
         Ok(Ok(Err(error))) => End::Lost(format!("another process delivers now: {error}")),
         Ok(Err(panicked)) => {
             tracing::error!("the gateway broke: {panicked}");
@@ -174,6 +183,21 @@ fn lost(ended: Result<Result<Result<(), Ended>, task::Panicked>, tokio::task::Jo
             End::Unexpected
         }
     }
+}
+
+/// Why there is no database to run with. One that is damaged, or that this program cannot use, is so at the
+/// next start too: whoever looks after services must not try again.
+fn no_store(error: StoreError) -> Failure {
+    match error {
+        StoreError::Corrupt { .. } | StoreError::Unsupported { .. } => damaged(&error),
+        error => error.into(),
+    }
+}
+
+fn damaged(error: &StoreError) -> Failure {
+    let text =
+        format!("{error}; the gateway stays down until that is done, then: hermes gateway start");
+    Failure::new(Exit::Config, text)
 }
 
 /// What a gateway is made of, ready to run.
@@ -197,7 +221,7 @@ struct Parts {
 async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-    let store = wiring::open_store(cx)?;
+    let store = Store::open(cx.home.state_db(), Arc::clone(&clock)).map_err(no_store)?;
     let delivery = own(&store).await?;
     let (platforms, mut unusable) = platforms::all(settings, &clock, &rng);
     let (mut platforms, locks) = lock(platforms, &mut unusable, settings);
@@ -280,7 +304,10 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
                 }
                 tokio::time::sleep(LOOK).await;
             }
-            Err(error) => return Err(Failure::new(Exit::Busy, error.to_string())),
+            Err(error @ StoreError::NotOwner { .. }) => {
+                return Err(Failure::new(Exit::Busy, error.to_string()));
+            }
+            Err(error) => return Err(no_store(error)),
         }
     };
     if left != Left::default() {
@@ -480,7 +507,7 @@ impl Watch<'_> {
                     let now = Utc::now();
                     let meant = Marker::Takeover.take(&root, now)
                         || Marker::PlannedStop.take(&root, now);
-                    return if meant { End::Planned } else { End::Unexpected };
+                    return if meant { End::Planned } else { End::Signal };
                 }
                 _ = self.signals.restart.recv() => return End::Restart,
                 Some(request) = self.restart.recv() => {
@@ -566,7 +593,7 @@ impl Watch<'_> {
     /// Chats with work under way and home channels hear that it goes down. Whoever drained it may
     /// want the homes left in peace.
     async fn tell_chats(&mut self, end: &End, gateway: &Gateway) {
-        if matches!(end, End::Lost(_)) {
+        if matches!(end, End::Lost(_) | End::Damaged(_)) {
             return;
         }
         let leaving = Leaving {
@@ -577,14 +604,15 @@ impl Watch<'_> {
         gateway.leave(&leaving).await;
     }
 
-    /// An unexpected end leaves the state as it was: whoever starts the machine knows that the
+    /// An end that nobody announced leaves the state as it was: whoever starts the machine knows that the
     /// gateway is to run.
     fn stopped(&mut self, end: &End, drained: bool) {
         let (state, reason) = match end {
             End::Planned => (GatewayState::Stopped, None),
             End::Restart => (GatewayState::Stopped, Some("restart".to_owned())),
-            End::Lost(why) => (GatewayState::Stopped, Some(why.clone())),
-            End::Unexpected => (GatewayState::Running, Some("signal".to_owned())),
+            End::Lost(why) | End::Damaged(why) => (GatewayState::Stopped, Some(why.clone())),
+            End::Signal => (GatewayState::Running, Some("signal".to_owned())),
+            End::Unexpected => (GatewayState::Running, Some("broken".to_owned())),
         };
         let snapshot = Snapshot {
             state,

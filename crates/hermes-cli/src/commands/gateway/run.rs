@@ -40,10 +40,11 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     let ended = runtime.block_on(live(args, &cx));
     runtime.shutdown_timeout(LAST);
     match ended? {
-        End::Planned => Ok(()),
+        End::Planned | End::Signal => Ok(()),
         // Whoever looks after us starts us again.
         End::Unexpected => Err(Failure::silent(Exit::Failed)),
         End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
+        End::Damaged(why) => Err(Failure::new(Exit::Config, why)),
         End::Restart if is_supervised(&cx) => Err(Failure::silent(Exit::Busy)),
         End::Restart => Err(again(args)),
     }

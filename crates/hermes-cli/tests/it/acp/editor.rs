@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, InitializeRequest, InitializeResponse, NewSessionRequest,
-    PermissionOptionId, PromptRequest, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SessionUpdate,
-    StopReason, TextContent, ToolCall, ToolCallUpdateFields,
+    ClientCapabilities, ClientSessionCapabilities, ContentBlock, ContentChunk, InitializeRequest,
+    InitializeResponse, NewSessionRequest, PermissionOptionId, PromptRequest,
+    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SelectedPermissionOutcome, SessionNotification, SessionUpdate, StopReason, TextContent,
+    ToolCall, ToolCallUpdateFields,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, Lines};
@@ -23,7 +24,7 @@ use crate::Setup;
 /// What the editor was told.
 #[derive(Default)]
 pub(super) struct Seen {
-    updates: Mutex<Vec<SessionNotification>>,
+    pub(super) updates: Mutex<Vec<SessionNotification>>,
     pub(super) asked: Mutex<Vec<RequestPermissionRequest>>,
     /// Questions that nobody answers.
     held: Mutex<Vec<Responder<RequestPermissionResponse>>>,
@@ -228,11 +229,19 @@ pub(super) fn start(setup: &Setup) -> Child {
         .unwrap()
 }
 
+/// As an editor of these days.
 pub(super) async fn initialize(cx: &ConnectionTo<Agent>) -> InitializeResponse {
-    cx.send_request(InitializeRequest::new(ProtocolVersion::V1))
-        .block_task()
-        .await
-        .unwrap()
+    let session = ClientSessionCapabilities::new();
+    let capabilities = ClientCapabilities::new().session(session);
+    initialize_as(cx, capabilities).await
+}
+
+pub(super) async fn initialize_as(
+    cx: &ConnectionTo<Agent>,
+    capabilities: ClientCapabilities,
+) -> InitializeResponse {
+    let request = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(capabilities);
+    cx.send_request(request).block_task().await.unwrap()
 }
 
 /// A new session in `cwd`.

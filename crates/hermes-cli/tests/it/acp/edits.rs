@@ -229,3 +229,46 @@ async fn without_questions_the_forbidden_stays_forbidden_and_edits_stay_inside()
     assert!(!dir.exists(), "a command that would be asked about runs");
     assert!(!outside.exists() && mark.exists());
 }
+
+/// The temporary directory is none of the workspace, and a link does not make it one.
+#[tokio::test]
+async fn no_mode_writes_outside_the_workspace_unasked_below_the_temporary_directory_either() {
+    for (mode, off, asked) in [
+        ("accept_edits", false, 3),
+        ("dont_ask", false, 0),
+        // As sessions begin with approvals switched off.
+        ("dont_ask", true, 0),
+    ] {
+        let setup = Setup::with_config(if off {
+            "approvals:\n  mode: \"off\"\n"
+        } else {
+            MANUAL
+        });
+        let elsewhere = tempfile::tempdir_in("/tmp").unwrap();
+        let work = setup.home.work();
+        std::os::unix::fs::symlink(elsewhere.path(), work.join("link")).unwrap();
+        let target = elsewhere.path().join("file.txt");
+        std::os::unix::fs::symlink(&target, work.join("file-link")).unwrap();
+        let patch = format!("*** Add File: {}\n+x\n", target.display());
+        setup.server.push_all(write(&target.to_string_lossy()));
+        setup.server.push_all(write("link/file.txt"));
+        setup.server.push_all([
+            Reply::tool_call("c1", "patch", &json!({"mode": "patch", "patch": patch})),
+            Reply::text("done"),
+        ]);
+        setup.server.push_all(write("inside.txt"));
+        Editor::new(&setup)
+            .pressing("reject_once")
+            .run(async |cx, seen| {
+                let id = begin(&cx, &work).await;
+                switch(&cx, &id, mode).await;
+                for _ in 0..4 {
+                    assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+                }
+                assert_eq!(seen.asked.lock().unwrap().len(), asked, "{mode}");
+            })
+            .await;
+        assert!(!target.exists(), "{mode}");
+        assert!(work.join("inside.txt").exists(), "{mode}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod api;
 mod chaos;
+mod control;
 mod discord;
 mod discord_away;
 mod email;

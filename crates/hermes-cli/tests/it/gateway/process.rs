@@ -91,12 +91,12 @@ fn its_status_says_how_the_mcp_servers_fare() {
 }
 
 #[test]
-fn a_signal_that_nobody_announced_is_a_failure() {
+fn a_signal_that_nobody_announced_ends_it_in_order() {
     let setup = Setup::new();
     let life = Life::begin(&setup.home, &["-q"]);
     life.signal(Signal::TERM);
     let ended = life.end();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "");
     // Whoever starts the machine knows that it is to run.
     assert_eq!(state(&setup.home)["gateway_state"], "running");
@@ -106,6 +106,36 @@ fn a_signal_that_nobody_announced_is_a_failure() {
     assert_eq!(status.json()["running"], false);
     let life = Life::begin(&setup.home, &[]);
     assert_eq!(life.stop().code, Some(0), "Ctrl+C is meant");
+}
+
+/// A new start would not help, so whoever looks after services must not try one.
+#[test]
+fn a_damaged_database_ends_it_for_good() {
+    let damages: [fn(&std::path::Path); 2] = [
+        |path| std::fs::write(path, "this is no database at all").unwrap(),
+        |path| {
+            let mut bytes = std::fs::read(path).unwrap();
+            for byte in &mut bytes[100..] {
+                *byte = 0xff;
+            }
+            std::fs::write(path, bytes).unwrap();
+        },
+    ];
+    for damage in damages {
+        let setup = Setup::new();
+        assert_eq!(Life::begin(&setup.home, &["-q"]).stop().code, Some(0));
+        for beside in ["state.db-wal", "state.db-shm"] {
+            let _ = std::fs::remove_file(setup.home.join(beside));
+        }
+        damage(&setup.home.join("state.db"));
+        for _ in 0..2 {
+            let ended = hermes(&setup.home).args(["gateway", "run", "-q"]).run();
+            assert_eq!(ended.code, Some(78), "{ended:?}");
+            assert!(ended.stderr.contains("state.db"), "{ended:?}");
+            assert!(ended.stderr.contains("hermes sessions repair"), "{ended:?}");
+        }
+        assert_eq!(state(&setup.home)["gateway_state"], "startup_failed");
+    }
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl Story {
         self.gateway = Some(Life::begin(&self.home, &[]));
     }
 
+    /// Ends the gateway; its exit code.
+    pub(super) fn stop(&mut self) -> Option<i32> {
+        self.gateway.take().unwrap().stop().code
+    }
+
     /// As by `kill -9`.
     fn kill(&mut self) {
         let gateway = self.gateway.take().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Setup;
 
 /// A client that asks one thing after the other.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -19,7 +19,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(home: &TempHome) -> Self {
+    pub(crate) fn start(home: &TempHome) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hermes"))
             .args(["mcp", "serve"])
             .env_clear()
@@ -61,14 +61,14 @@ impl Client {
     }
 
     /// Calls a tool: what it gave, and whether it failed.
-    fn call(&mut self, tool: &str, arguments: &Value) -> (Value, bool) {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> (Value, bool) {
         let answer = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         let failed = answer["result"]["isError"].as_bool().unwrap();
         (serde_json::from_str(text).unwrap(), failed)
     }
 
-    fn leave(mut self) -> Option<i32> {
+    pub(crate) fn leave(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use hermes_exec::output::Collector;
 use hermes_exec::ssh::{SshSettings, Sync, environment};
 use hermes_exec::{Environment, Exec, Exit, WriteOptions};
 
@@ -151,7 +153,7 @@ async fn a_host_that_is_not_there_says_so() {
         ..SshSettings::default()
     };
     let env = environment(settings, nothing()).unwrap();
-    let mut sink = hermes_exec::output::Collector::new(1000);
+    let mut sink = Collector::new(1000);
     let error = env
         .exec(Exec::new("true", "/"), &mut sink)
         .await
@@ -162,4 +164,197 @@ async fn a_host_that_is_not_there_says_so() {
         ..SshSettings::default()
     };
     assert!(environment(option, nothing()).is_err());
+}
+
+/// Where the helper of [`nothing_outlives_a_killed_program`] finds its sshd.
+const HELPER_PORT: &str = "HERMES_TEST_SSH_PORT";
+const HELPER_DIR: &str = "HERMES_TEST_SSH_DIR";
+
+/// Commands that also try to get away: in a session of its own, and without caring for a hangup.
+fn lasting_script(dir: &Path, name: &str) -> String {
+    format!(
+        "cd {dir}; trap '' HUP TERM; echo $$ >{name}.pid; (setsid sleep 7777 & echo $! >{name}.far); \
+         sleep 7777 & echo $! >{name}.child; wait; sleep 7777",
+        dir = dir.display()
+    )
+}
+
+/// Not a test by itself: the program that is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "started by nothing_outlives_a_killed_program"]
+async fn helper_that_runs_commands() {
+    let (Ok(port), Ok(dir)) = (std::env::var(HELPER_PORT), std::env::var(HELPER_DIR)) else {
+        return;
+    };
+    let dir = PathBuf::from(dir);
+    let settings = SshSettings {
+        host: "127.0.0.1".to_owned(),
+        port: Some(port.parse().unwrap()),
+        key: Some(dir.join("user")),
+        options: vec![
+            format!("UserKnownHostsFile={}", dir.join("known").display()),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+        ],
+        ..SshSettings::default()
+    };
+    let env = environment(settings, nothing()).unwrap();
+    let with_pipes = Exec::new(lasting_script(&dir, "pipes"), "/");
+    let with_terminal = Exec {
+        pty: true,
+        ..Exec::new(lasting_script(&dir, "terminal"), "/")
+    };
+    let (mut one, mut two) = (Collector::new(1000), Collector::new(1000));
+    let (one, two) = tokio::join!(
+        env.exec(with_pipes, &mut one),
+        env.exec(with_terminal, &mut two)
+    );
+    panic!("not killed: {one:?} {two:?}");
+}
+
+/// Pids of processes that have `word` among their arguments.
+fn processes_with(word: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_string_lossy().parse().ok() else {
+            continue;
+        };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(word) && pid != std::process::id() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .starts_with(" Z")
+    })
+}
+
+/// Looks until it is so; a minute is for a machine that does much else.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1200 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_outlives_a_killed_program() {
+    let Some(sshd) = rig::sshd("nothing_outlives_a_killed_program") else {
+        return;
+    };
+    let dir = sshd.dir().to_owned();
+    let helper = "contract::ssh::helper_that_runs_commands";
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", helper, "--ignored", "--nocapture"])
+        .env(HELPER_PORT, sshd.port.to_string())
+        .env(HELPER_DIR, &dir)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let files = ["pipes", "terminal"]
+        .map(|name| ["pid", "child", "far"].map(|what| format!("{name}.{what}")));
+    let files = files.concat();
+    let read = |file: &String| -> Option<u32> {
+        std::fs::read_to_string(dir.join(file))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    until("both commands run", || {
+        files.iter().all(|file| read(file).is_some())
+    })
+    .await;
+    let far: Vec<u32> = files.iter().filter_map(read).collect();
+    assert!(far.iter().all(|&pid| runs(pid)), "{far:?}");
+    let port = format!("\0-p\0{}\0", sshd.port);
+    let clients = processes_with(&port);
+    assert!(
+        clients.len() >= 3,
+        "the connection and two calls: {clients:?}"
+    );
+    program.kill().unwrap();
+    program.wait().unwrap();
+    until("the commands over there end", || {
+        !far.iter().any(|&pid| runs(pid))
+    })
+    .await;
+    until("the clients here end", || processes_with(&port).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_leaves_its_session_ends_with_the_call() {
+    let Some(place) = place("what_leaves_its_session_ends_with_the_call") else {
+        return;
+    };
+    for pty in [false, true] {
+        let command = Exec {
+            pty,
+            ..Exec::new(
+                "setsid sleep 7777 >/dev/null 2>&1 & echo $! >far.pid",
+                place.dir(),
+            )
+        };
+        run(place.env(), command).await;
+        let pid = std::fs::read_to_string(place.dir().join("far.pid")).unwrap();
+        let pid = pid.trim().parse().unwrap();
+        until("it ends", || !runs(pid)).await;
+    }
+    place.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_ends_and_a_call_over_it_does_not() {
+    let Some(sshd) = rig::sshd("an_idle_connection_ends_and_a_call_over_it_does_not") else {
+        return;
+    };
+    let settings = SshSettings {
+        idle: Some(1),
+        ..settings(&sshd)
+    };
+    let port = format!("\0-p\0{}\0", sshd.port);
+    let env = environment(settings, nothing()).unwrap();
+    // Longer than the connection may idle.
+    let script = format!(
+        "cd {}; until [ -e go ]; do sleep 0.1; done; echo done",
+        sshd.dir().display()
+    );
+    let mut sink = Collector::new(1000);
+    let long = env.exec(Exec::new(script, "/"), &mut sink);
+    let beside = async {
+        until("the first connection is there", || {
+            processes_with(&port).len() >= 2
+        })
+        .await;
+        let first = processes_with(&port);
+        loop {
+            // Each use is one: looked at less often than it may idle.
+            tokio::time::sleep(Duration::from_millis(1300)).await;
+            let (finished, text) = run(env.as_ref(), Exec::new("echo beside", "/")).await;
+            assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "beside\n"));
+            if processes_with(&port).iter().any(|pid| !first.contains(pid)) {
+                break;
+            }
+        }
+        std::fs::write(sshd.dir().join("go"), "").unwrap();
+    };
+    let (finished, ()) = tokio::join!(long, beside);
+    assert_eq!(finished.unwrap().exit, Exit::Code(0));
+    assert_eq!(sink.finish().text(), "done\n");
+    until("the connections end", || processes_with(&port).is_empty()).await;
+    let (finished, text) = run(env.as_ref(), Exec::new("echo again", "/")).await;
+    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "again\n"));
+    env.close().await.unwrap();
 }

@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 pub(super) use self::items::Items;
 pub(super) use self::request::{Request, read};
 use super::error::ApiError;
+use super::fields::Endpoint;
 use super::input::{self, Body};
 use super::names::{self, Named};
 use super::once::{self, Asked};
@@ -69,6 +70,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
+    Endpoint::Responses.check(&body, &state.settings.ignore_fields)?;
     let named = Named::read(&headers, &body)?;
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;
@@ -184,7 +186,7 @@ impl Answer {
         if let Some(error) = &verdict.error {
             body["hermes"] = verdict.block();
             if verdict.failed {
-                body["error"] = json!({"code": "server_error", "message": error});
+                body["error"] = json!({"code": verdict.response_code(), "message": error});
             } else {
                 body["incomplete_details"] = json!({"reason": "max_output_tokens"});
             }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::find;
 use crate::api::error::ApiError;
+use crate::api::fields::Endpoint;
 use crate::api::input::{self, Body};
 use crate::api::label;
 use crate::api::names::{self, Named};
@@ -32,8 +33,9 @@ async fn begin(
     state: &State,
     id: &str,
     headers: &HeaderMap,
-    body: &Body,
+    (body, endpoint): (&Body, Endpoint),
 ) -> Result<Begun, ApiError> {
+    endpoint.check(body, &state.settings.ignore_fields)?;
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let named = Named::read(headers, body)?;
     if named.session.as_deref().is_some_and(|other| other != id) {
@@ -74,7 +76,7 @@ pub(in crate::api) async fn chat(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, &body).await?;
+    let begun = begin(&state, &id, &headers, (&body, Endpoint::Talk)).await?;
     let outcome = begun.turn.finish().await;
     let verdict = Verdict::of(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
@@ -105,7 +107,7 @@ pub(in crate::api) async fn chat_stream(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, &body).await?;
+    let begun = begin(&state, &id, &headers, (&body, Endpoint::TalkStream)).await?;
     let mut response = sse::response(Stream {
         state,
         session: id.clone(),

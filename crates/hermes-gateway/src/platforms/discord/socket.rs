@@ -221,12 +221,10 @@ async fn connect(http: &Http, url: &str) -> Result<Stream, Broken> {
     let client = http
         .upgradable()
         .map_err(|error| Broken::Transport(error.to_string()))?;
-    let url = url
-        .replacen("wss://", "https://", 1)
-        .replacen("ws://", "http://", 1);
+    let address = address(url).map_err(Broken::Transport)?;
     let key = base64::engine::general_purpose::STANDARD.encode(rand::random::<[u8; 16]>());
     let request = client
-        .get(format!("{}/?v=10&encoding=json", url.trim_end_matches('/')))
+        .get(address)
         .header(CONNECTION, "Upgrade")
         .header(UPGRADE, "websocket")
         .header("sec-websocket-version", "13")
@@ -247,6 +245,36 @@ async fn connect(http: &Http, url: &str) -> Result<Stream, Broken> {
     Ok(ClientBuilder::new().limits(limits).take_over(upgraded))
 }
 
+/// The address to ask for an upgrade: what Discord names, path and query included, and in the version and
+/// encoding that we speak.
+fn address(given: &str) -> Result<url::Url, String> {
+    let wrong = |why: &str| format!("Discord named {given:?} as its gateway, which {why}");
+    let named =
+        url::Url::parse(given.trim()).map_err(|error| wrong(&format!("is none: {error}")))?;
+    let scheme = match named.scheme() {
+        "wss" | "https" => "https",
+        "ws" | "http" => "http",
+        _ => return Err(wrong("is no address of a WebSocket")),
+    };
+    // Between these kinds of schemes a parsed address cannot be changed, so its text is.
+    let rest = &named[url::Position::BeforeUsername..url::Position::AfterPath];
+    let mut address = url::Url::parse(&format!("{scheme}://{rest}"))
+        .map_err(|error| wrong(&format!("is none: {error}")))?;
+    // Compressed streams are not read here.
+    let ours = ["v", "encoding", "compress"];
+    let kept: Vec<(String, String)> = named
+        .query_pairs()
+        .filter(|(name, _)| !ours.contains(&name.as_ref()))
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    address
+        .query_pairs_mut()
+        .extend_pairs(kept)
+        .append_pair("v", "10")
+        .append_pair("encoding", "json");
+    Ok(address)
+}
+
 fn accept_of(key: &str) -> String {
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
@@ -256,6 +284,44 @@ fn accept_of(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_and_queries_of_the_gateway_are_kept() {
+        let cases = [
+            (
+                "wss://gateway.discord.gg",
+                "https://gateway.discord.gg/?v=10&encoding=json",
+            ),
+            (
+                "wss://gateway.discord.gg/",
+                "https://gateway.discord.gg/?v=10&encoding=json",
+            ),
+            (
+                "ws://127.0.0.1:80/a/b",
+                "http://127.0.0.1/a/b?v=10&encoding=json",
+            ),
+            ("wss://p.test/gw/", "https://p.test/gw/?v=10&encoding=json"),
+            (
+                "wss://p.test/gw?token=a%2Bb&v=9&compress=zlib-stream#x",
+                "https://p.test/gw?token=a%2Bb&v=10&encoding=json",
+            ),
+            (
+                "WSS://P.test:444?x",
+                "https://p.test:444/?x=&v=10&encoding=json",
+            ),
+            ("wss://wss//x", "https://wss//x?v=10&encoding=json"),
+        ];
+        for (given, asked) in cases {
+            assert_eq!(
+                address(given).map(String::from).as_deref(),
+                Ok(asked),
+                "{given}"
+            );
+        }
+        for given in ["", "gateway.discord.gg", "ftp://x", "wss://"] {
+            assert!(address(given).is_err(), "{given}");
+        }
+    }
 
     #[test]
     fn the_answer_of_the_rfc() {

@@ -83,12 +83,22 @@ impl Message {
             })
         });
         let name = bot.username.as_deref().unwrap_or_default();
-        by_entity
-            || (!name.is_empty()
-                && self
-                    .addressed()
-                    .iter()
-                    .any(|one| one.eq_ignore_ascii_case(name)))
+        let ordered = self.texts().map(|(text, _)| ordered(text));
+        let mut names = self.addressed();
+        names.extend(ordered.into_iter().flatten().map(str::to_owned));
+        by_entity || (!name.is_empty() && names.iter().any(|one| one.eq_ignore_ascii_case(name)))
+    }
+
+    /// Whether it is a command with the name of another bot (`/start@other_bot`). Clients mark commands, but not
+    /// every one does, and not in every text.
+    fn orders_another(&self, bot: &User) -> bool {
+        let own = bot.username.as_deref().unwrap_or_default();
+        !own.is_empty()
+            && self
+                .texts()
+                .iter()
+                .filter_map(|(text, _)| ordered(text))
+                .any(|name| !name.eq_ignore_ascii_case(own))
     }
 
     fn names_only_other_bots(&self, bot: &User) -> bool {
@@ -112,6 +122,19 @@ impl Message {
         to.and_then(|to| to.from.as_ref())
             .is_some_and(|from| from.id == bot.id)
     }
+}
+
+/// The bot that a text is a command for, by its name.
+fn ordered(text: &str) -> Option<&str> {
+    let word = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let first = text.split_whitespace().next()?;
+    let (command, name) = first.strip_prefix('/')?.split_once('@')?;
+    (word(command) && word(name)).then_some(name)
 }
 
 /// Bots are the only ones whose names end so.
@@ -147,6 +170,9 @@ impl GroupRules {
     pub(super) fn meant(&self, message: &Message, bot: &User) -> Meant {
         let from = message.from.as_ref();
         if from.is_some_and(|from| from.id == bot.id) {
+            return Meant::No;
+        }
+        if message.orders_another(bot) {
             return Meant::No;
         }
         let mentioned = message.mentions(bot);
@@ -292,6 +318,7 @@ mod tests {
         let plain = |text: &str| rules.meant(&message(&json!({"text": text})), &bot());
         assert_eq!(plain("hello @Hermes_bot"), Meant::ForUs);
         assert_eq!(plain("mail me@hermes_bot"), Meant::Overheard);
+        assert_eq!(plain("/new@hermes_bot now"), Meant::ForUs);
         let named = json!({"text": "Hermes, hi", "entities": [
             {"type": "text_mention", "offset": 0, "length": 6, "user": {"id": 9}}]});
         assert_eq!(rules.meant(&message(&named), &bot()), Meant::ForUs);
@@ -302,6 +329,41 @@ mod tests {
             {"message_id": 2, "date": 1, "chat": {"id": -5, "type": "supergroup"},
              "from": {"id": 9, "is_bot": true}}});
         assert_eq!(rules.meant(&message(&reply), &bot()), Meant::ForUs);
+    }
+
+    #[test]
+    fn a_command_with_the_name_of_another_is_never_ours() {
+        let open = GroupRules::default();
+        for text in [
+            "/start@other_bot",
+            "/help@OtherBot now",
+            "  /x_1@weather\nmore",
+        ] {
+            let entities: [Value; 3] = [
+                json!([]),
+                json!([{"type": "bold", "offset": 0, "length": 3}]),
+                json!([{"type": "bot_command", "offset": 0, "length": 16}]),
+            ];
+            for entities in entities {
+                let given = json!({"text": text, "entities": entities});
+                assert_eq!(open.meant(&message(&given), &bot()), Meant::No, "{text}");
+                let caption = json!({"caption": text, "caption_entities": entities});
+                assert_eq!(open.meant(&message(&caption), &bot()), Meant::No, "{text}");
+                let alone = json!({"text": text, "chat": {"id": 7, "type": "private"}});
+                assert_eq!(open.meant(&message(&alone), &bot()), Meant::No, "{text}");
+            }
+        }
+        for text in [
+            "/start@hermes_bot",
+            "/start",
+            "/home/x@y/z",
+            "/a@",
+            "/@b",
+            "see /a@b_bot",
+        ] {
+            let given = message(&json!({"text": text}));
+            assert_eq!(open.meant(&given, &bot()), Meant::ForUs, "{text}");
+        }
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl From<CallError> for Trouble {
     fn from(error: CallError) -> Self {
         match error.code() {
             Some(401 | 404) => Self::Refused(error.to_string()),
-            Some(409) if error.says("webhook is active") => Self::Other(
-                "another program set a webhook for this bot; it is removed again".to_owned(),
+            Some(409) if has_webhook(&error) => Self::Other(
+                "another program sets a webhook for this bot again and again".to_owned(),
                 FIRST_PAUSE,
             ),
             Some(409) => Self::Other(
@@ -61,6 +61,11 @@ impl From<CallError> for Trouble {
             }
         }
     }
+}
+
+/// While a webhook is set nobody can poll.
+fn has_webhook(error: &CallError) -> bool {
+    error.code() == Some(409) && error.says("webhook is active")
 }
 
 /// Tries again for ever, with growing pauses.
@@ -191,7 +196,7 @@ async fn poll_for_ever(
 ) -> Result<Never, Trouble> {
     let api = fresh(parts)?;
     let bot: User = api.call("getMe", &json!({}), CALL).await?;
-    leave_webhook(&api).await?;
+    let mut webhook_removed = false;
     let mut reader = Reader::new(&parts.settings.groups, bot);
     // The first one returns at once: it shows that the way in is open.
     let mut hold = Duration::ZERO;
@@ -201,7 +206,17 @@ async fn poll_for_ever(
         let params = json!({
             "offset": offset, "timeout": hold.as_secs(), "limit": 100, "allowed_updates": UPDATES,
         });
-        let updates: Vec<Value> = api.call("getUpdates", &params, hold + LATE).await?;
+        let polled = api.call("getUpdates", &params, hold + LATE).await;
+        let updates: Vec<Value> = match polled {
+            Ok(updates) => updates,
+            // Only the answer to a poll says for certain that one is set: nothing else is asked first.
+            Err(error) if has_webhook(&error) && !webhook_removed => {
+                webhook_removed = true;
+                remove_webhook(&api).await?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         link.health.received(parts.clock.epoch_seconds());
         patience.progress();
         // What it confirmed is confirmed. After a quiet week Telegram numbers updates anew, perhaps
@@ -211,7 +226,14 @@ async fn poll_for_ever(
         if updates.is_empty() {
             quiet += 1;
             if quiet % QUIET == 0 {
-                doubts = doubt(&api, doubts).await?;
+                // Not being told is no reason to stop listening.
+                doubts = match pending(&api).await {
+                    Ok(count) => doubt(count, doubts)?,
+                    Err(error) => {
+                        tracing::debug!("telegram: getWebhookInfo: {error}");
+                        doubts
+                    }
+                };
             }
         } else {
             (quiet, doubts) = (0, 0);
@@ -245,12 +267,8 @@ async fn take(
     Ok(())
 }
 
-/// While a webhook is set nobody can poll. What waits is kept.
-async fn leave_webhook(api: &Api) -> Result<(), CallError> {
-    let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
-    if info.url.is_empty() {
-        return Ok(());
-    }
+/// What waits is kept.
+async fn remove_webhook(api: &Api) -> Result<(), CallError> {
     tracing::warn!(
         "telegram: the bot had a webhook; it is removed, since this gateway polls \
          (TELEGRAM_WEBHOOK_URL is not set)"
@@ -260,20 +278,22 @@ async fn leave_webhook(api: &Api) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Asks whether there is really nothing. Twice something, and polls that bring nothing: deaf.
-async fn doubt(api: &Api, doubts: u32) -> Result<u32, Trouble> {
+/// How many updates Telegram has for us.
+async fn pending(api: &Api) -> Result<u64, CallError> {
     let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
-    if info.pending_update_count == 0 {
+    Ok(info.pending_update_count)
+}
+
+/// Twice something, and polls that bring nothing: deaf.
+fn doubt(pending: u64, doubts: u32) -> Result<u32, Trouble> {
+    if pending == 0 {
         return Ok(0);
     }
     if doubts == 0 {
         return Ok(1);
     }
     Err(Trouble::Other(
-        format!(
-            "Telegram has {} updates for us and polls bring none; connecting anew",
-            info.pending_update_count
-        ),
+        format!("Telegram has {pending} updates for us and polls bring none; connecting anew"),
         FIRST_PAUSE,
     ))
 }

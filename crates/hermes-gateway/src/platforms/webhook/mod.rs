@@ -7,6 +7,7 @@
 
 mod deliver;
 mod filter;
+mod replay;
 mod routes;
 mod script;
 mod server;

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 
 use super::deliver::{LOG, github};
 use super::filter::{Call, passes};
+use super::replay::Replays;
 use super::routes::{NO_SECRET, Route, Routes};
-use super::signature::{Scheme, hex, verify};
+use super::signature::{Scheme, hex, timed, verify};
 use super::{Desk, NAME, PORT, script, template};
 use crate::gateway::{PostError, Posting};
 use crate::platform::{Hopeless, Inbound, Incoming, Link, LinkState};
@@ -49,6 +50,7 @@ struct Shared {
     /// When the calls of the last minute came, by route.
     rates: Mutex<HashMap<String, VecDeque<Instant>>>,
     recent: Mutex<Recent>,
+    replays: Mutex<Replays>,
     warned: Mutex<HashSet<String>>,
     rate: usize,
     max_body: usize,
@@ -83,7 +85,7 @@ impl Server {
                 }),
         };
         let host = settings.text("host");
-        let loopback = host.as_deref().is_some_and(is_loopback);
+        let loopback = host.as_deref().is_none_or(is_loopback);
         let home = gateway.home.root().to_owned();
         let port = number("port", u64::from(PORT))?;
         let routes = Routes::new(
@@ -97,6 +99,7 @@ impl Server {
                 routes: Mutex::new(routes),
                 rates: Mutex::default(),
                 recent: Mutex::default(),
+                replays: Mutex::new(Replays::open(&home, clock.now().timestamp())),
                 warned: Mutex::default(),
                 rate: usize::try_from(number("rate_limit", 30)?).unwrap_or(usize::MAX),
                 max_body: usize::try_from(number("max_body_bytes", 1 << 20)?).unwrap_or(usize::MAX),
@@ -112,25 +115,29 @@ impl Server {
         })
     }
 
-    /// Both kinds of addresses where nobody says which: some networks have only the newer one.
+    /// This machine alone, by both kinds of addresses, where nobody says more.
     async fn listen(&self) -> Result<Vec<TcpListener>, String> {
         let port = self.port;
-        if let Some(host) = self.host.as_deref().filter(|host| *host != "0.0.0.0") {
+        if let Some(host) = self.host.as_deref() {
             let bound = TcpListener::bind((host, port)).await;
             return bound
                 .map(|listener| vec![listener])
                 .map_err(|error| format!("{host}:{port}: {error}"));
         }
+        tracing::info!(
+            "webhook: callers on this machine only; platforms.webhook.extra.host: 0.0.0.0 (or \"::\") lets \
+             others in"
+        );
         let mut bound = Vec::new();
-        let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
-        if self.host.is_none() {
-            addresses.insert(0, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
-        }
+        let addresses = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ];
         let mut failed = String::new();
         for address in addresses {
             match TcpListener::bind(address).await {
                 Ok(listener) => bound.push(listener),
-                // The first one may have taken both.
+                // Not every machine has both.
                 Err(error) => failed = format!("{address}: {error}"),
             }
         }
@@ -271,16 +278,28 @@ impl Shared {
                 "Webhook route is missing an HMAC secret",
             );
         };
+        if secret == NO_SECRET
+            && let Some(why) = stranger(&headers)
+        {
+            tracing::warn!(route = name, "webhook: a call is refused: {why}");
+            return refuse(StatusCode::FORBIDDEN, why);
+        }
         let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, self.max_body)).await;
         let body = match read {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large"),
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "The body did not come"),
         };
+        let mut signed = None;
         if secret != NO_SECRET {
             match verify(&headers, &body, &secret, self.clock.now().timestamp()) {
-                Ok(Scheme::V1) => self.warn_of_v1(&name),
-                Ok(_) => {}
+                Ok(scheme) => {
+                    if scheme == Scheme::V1 {
+                        self.warn_of_v1(&name);
+                    }
+                    let timed = timed(scheme, &headers, &body);
+                    signed = timed.map(|timed| Replays::key(&name, &timed));
+                }
                 Err(why) => {
                     tracing::warn!(route = name, "webhook: a call is refused: {why}");
                     return refuse(StatusCode::UNAUTHORIZED, "Invalid signature");
@@ -289,7 +308,10 @@ impl Shared {
         }
         // Not cut when the client goes away: some wait for less than a script takes, and never
         // come again.
-        let rest = async move { self.once(&link, (&name, route), &headers, &body).await };
+        let rest = async move {
+            let route = (name.as_str(), route);
+            self.once(&link, route, signed, &headers, &body).await
+        };
         match task::spawn("webhook call", rest).await {
             Ok(Ok(response)) => response,
             Ok(Err(_)) | Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "Try again later"),
@@ -298,12 +320,14 @@ impl Shared {
 
     /// A call whose sender is known, unless it is known itself.
     async fn once(
-        &self,
+        self: &Arc<Self>,
         link: &Link,
         route: (&str, Route),
+        signed: Option<String>,
         headers: &HeaderMap,
         body: &[u8],
     ) -> Response {
+        let name = route.0.to_owned();
         let id = delivery_id(headers);
         let duplicate = say(
             StatusCode::OK,
@@ -324,10 +348,33 @@ impl Shared {
                 return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
             }
         }
+        // The same signature under another id: somebody saw the call and sends it again. One that is being
+        // dealt with counts, so that two at once are not both taken.
+        let again = || {
+            tracing::warn!(
+                route = name,
+                "webhook: a call is refused: it was taken before"
+            );
+            refuse(StatusCode::CONFLICT, "This signed call was taken before")
+        };
+        let signature = match &signed {
+            None => None,
+            Some(key) => {
+                let known = lock(&self.replays).is_known(key, self.clock.now().timestamp());
+                match Mark::set(&self.recent, format!("signed\n{key}")) {
+                    Some(mark) if !known => Some(mark),
+                    _ => return again(),
+                }
+            }
+        };
         let response = self.admitted(link, route, headers, body, id).await;
         if response.status() == StatusCode::ACCEPTED {
             mark.keep();
+            if let Some(key) = signed {
+                self.keep_signature(key).await;
+            }
         }
+        drop(signature);
         response
     }
 
@@ -535,6 +582,17 @@ impl Shared {
         }
     }
 
+    /// Before the caller hears that its call is taken.
+    async fn keep_signature(self: &Arc<Self>, key: String) {
+        let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
+        let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(key, now));
+        match kept.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("webhook: signatures are not kept: {error}"),
+            Err(error) => tracing::warn!("webhook: signatures are not kept: {error}"),
+        }
+    }
+
     fn is_within_rate(&self, route: &str) -> bool {
         let now = Instant::now();
         let mut rates = lock(&self.rates);
@@ -560,6 +618,32 @@ impl Shared {
             );
         }
     }
+}
+
+/// Why a call without a signature is none of a program on this machine. A page in a browser here can post
+/// to any address, and a name of its own can lead to this one; neither is meant by "this machine alone".
+fn stranger(headers: &HeaderMap) -> Option<&'static str> {
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    if headers.contains_key("origin") {
+        return Some("Pages in browsers may not call a route without a secret");
+    }
+    if text("sec-fetch-site").is_some_and(|site| site != "none") {
+        return Some("Pages in browsers may not call a route without a secret");
+    }
+    if text("referer").is_some() {
+        return Some("Pages in browsers may not call a route without a secret");
+    }
+    let host = text("host").unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    (!is_loopback(&name.to_ascii_lowercase()))
+        .then_some("The Host of a call without a secret must be this machine's own")
 }
 
 /// Says that a call is known. Taken back when it is dropped: whoever was turned away, or whose call

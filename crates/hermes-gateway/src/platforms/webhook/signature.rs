@@ -10,7 +10,7 @@ pub(super) use crate::bytes::hex;
 use crate::bytes::{same, unhex};
 
 /// How far the clock of a sender may be from ours.
-const TOLERANCE: i64 = 300;
+pub(super) const TOLERANCE: i64 = 300;
 
 /// How a call was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,24 @@ pub(super) fn verify(
         return keyed(secret.as_bytes(), &[body], signature).map(|()| Scheme::V1);
     }
     Err("no signature")
+}
+
+/// What a signature with a time was made of: the same again is the same call. `None`: the scheme has no
+/// time, and a sender may well send the same twice.
+pub(super) fn timed(scheme: Scheme, headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
+    let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    match scheme {
+        Scheme::Svix => {
+            // The set that was looked at.
+            let prefix = ["svix", "webhook"]
+                .into_iter()
+                .find(|prefix| headers.contains_key(format!("{prefix}-signature")))?;
+            let part = |name: &str| header(&format!("{prefix}-{name}"));
+            Some([part("id")?, b".", part("timestamp")?, b".", body].concat())
+        }
+        Scheme::V2 => Some([header("x-webhook-timestamp")?, b".", body].concat()),
+        Scheme::GitHub | Scheme::GitLab | Scheme::V1 => None,
+    }
 }
 
 /// The header that GitHub would send, for tests of a route.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hermes_core::approval::{ApprovalRequest, Verdict};
-use hermes_core::ask::{Answer, Choice, Field, Want};
+use hermes_core::ask::{Answer, Choice, Field, FieldKind, Want};
 use hermes_core::event::AgentCommand;
 use serde_json::{Map, Value};
 
@@ -99,9 +99,9 @@ pub(super) fn choices(
             )]
         });
     let say = if other {
-        "Answer with a number, or in your own words."
+        "Answer with a number, or in your own words; **!no** declines."
     } else {
-        "Answer with a number."
+        "Answer with a number; **!no** declines."
     };
     if other {
         text.push_str("\nOr say it in your own words.");
@@ -109,22 +109,102 @@ pub(super) fn choices(
     (rows.collect(), say.to_owned())
 }
 
+/// What a form asks for; the words after it say how to answer.
 pub(super) fn form(fields: &[Field], text: &mut String) -> String {
     for field in fields {
-        let need = if field.required {
-            ""
-        } else {
-            " (may be left out)"
-        };
-        let _ = write!(text, "\n• {}{need}", field.title);
+        let _ = write!(text, "\n• **{}**", field.title);
+        if field.title != field.name && fields.len() > 1 {
+            let _ = write!(text, " (`{}`)", field.name);
+        }
         if let Some(about) = &field.description {
             let _ = write!(text, ": {about}");
         }
+        let _ = write!(text, "\n  {}", wanted(field));
     }
+    let default = match fields {
+        [field] if field.default.is_some() => " **default** takes the default;",
+        _ => "",
+    };
     match fields {
-        [_] => "Answer with your next message; say **no** to decline.".to_owned(),
-        _ => "Answer with one line per field, `name: value`; say **no** to decline.".to_owned(),
+        [] => "Say **yes** to agree, or **!no** to decline.".to_owned(),
+        [_] => format!("Answer with your next message;{default} **!no** declines."),
+        _ => {
+            "Answer with one line per field, `name: value`; a field with a default may be left out; \
+             **!no** declines."
+                .to_owned()
+        }
     }
+}
+
+/// What a field takes, in words: kind, choices, bounds, default.
+fn wanted(field: &Field) -> String {
+    let bounds = |low: Option<String>, high: Option<String>| match (low, high) {
+        (Some(low), Some(high)) => format!(" from {low} to {high}"),
+        (Some(low), None) => format!(", at least {low}"),
+        (None, Some(high)) => format!(", at most {high}"),
+        (None, None) => String::new(),
+    };
+    let mut text = match &field.kind {
+        FieldKind::Text {
+            format,
+            min_length,
+            max_length,
+        } => {
+            let length = bounds(
+                min_length.map(|low| format!("{low} characters")),
+                max_length.map(|high| format!("{high} characters")),
+            );
+            format!("{}{length}", format.as_deref().unwrap_or("text"))
+        }
+        FieldKind::Number {
+            integer,
+            minimum,
+            maximum,
+        } => {
+            let kind = if *integer { "whole number" } else { "number" };
+            let range = bounds(
+                minimum.map(|low| low.to_string()),
+                maximum.map(|high| high.to_string()),
+            );
+            format!("{kind}{range}")
+        }
+        FieldKind::Boolean => "yes or no".to_owned(),
+        FieldKind::One { options } => format!("one of: {}", listed(options)),
+        FieldKind::Several {
+            options,
+            min_items,
+            max_items,
+        } => {
+            let count = bounds(
+                min_items.map(|low| low.to_string()),
+                max_items.map(|high| high.to_string()),
+            );
+            format!("any of these, with commas{count}: {}", listed(options))
+        }
+    };
+    match &field.default {
+        Some(default) => {
+            let shown = match default {
+                Value::String(text) => text.clone(),
+                Value::Array(list) => {
+                    let words = list.iter().map(|one| one.as_str().unwrap_or_default());
+                    words.collect::<Vec<_>>().join(", ")
+                }
+                Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+                other => other.to_string(),
+            };
+            let _ = write!(text, "; default: {shown}");
+        }
+        None if !field.required => text.push_str("; may be left out"),
+        None => {}
+    }
+    text
+}
+
+fn listed(options: &[Choice]) -> String {
+    let one = |(at, option): (usize, &Choice)| format!("{}. {}", at + 1, option.title);
+    let all: Vec<String> = options.iter().enumerate().map(one).collect();
+    all.join(", ")
 }
 
 /// The answer that a button means.
@@ -145,9 +225,41 @@ pub(super) fn pick(want: &Want, choice: &str) -> Option<Answer> {
     }
 }
 
-/// The answer that words mean. `Err`: what is wrong with them.
+/// Whether words turn a question down. `!no` does everywhere; plain words only where they cannot be an answer.
+fn declines(want: &Want, text: &str) -> bool {
+    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+    match word.as_str() {
+        "!no" | "/no" | "/cancel" | "!cancel" => true,
+        "no" | "cancel" => match want {
+            Want::Text => false,
+            Want::Choice { options, other } => {
+                let named = |one: &Choice| {
+                    one.title.eq_ignore_ascii_case(&word) || one.value.eq_ignore_ascii_case(&word)
+                };
+                !other && !options.iter().any(named)
+            }
+            Want::Visit { .. } => true,
+            Want::Form { fields } => !matches!(fields.as_slice(), [field] if takes(field, &word)),
+        },
+        _ => false,
+    }
+}
+
+/// Whether this very word is a value of a field that has few.
+fn takes(field: &Field, word: &str) -> bool {
+    match &field.kind {
+        FieldKind::Boolean | FieldKind::One { .. } | FieldKind::Several { .. } => {
+            matches!(field.read(word), Ok(Some(_)))
+        }
+        FieldKind::Text { .. } | FieldKind::Number { .. } => false,
+    }
+}
+
+/// The answer that words mean. `Err`: what is wrong with them, and what is wanted.
 pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
-    let declined = matches!(text.to_lowercase().as_str(), "no" | "/cancel" | "cancel");
+    if declines(want, text) {
+        return Ok(Answer::Declined { why: None });
+    }
     match want {
         Want::Text => Ok(Answer::Text {
             text: text.to_owned(),
@@ -168,10 +280,14 @@ pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
                 None if *other => Ok(Answer::Text {
                     text: text.to_owned(),
                 }),
-                None => Err(format!("Answer with a number from 1 to {}.", options.len())),
+                None => Err(format!(
+                    "That is none of the choices. Answer with a number from 1 to {} ({}), or **!no** to \
+                     decline.",
+                    options.len(),
+                    listed(options)
+                )),
             }
         }
-        Want::Visit { .. } | Want::Form { .. } if declined => Ok(Answer::Declined { why: None }),
         Want::Visit { .. } => match verdict_word(text) {
             Some("yes") => Ok(Answer::Agreed),
             _ => Err("Say yes when you have been there, or no.".to_owned()),
@@ -181,17 +297,36 @@ pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
 }
 
 fn fill(fields: &[Field], text: &str) -> Result<Answer, String> {
+    if fields.is_empty() {
+        return match verdict_word(text) {
+            Some("yes") => Ok(Answer::Form { values: Map::new() }),
+            _ => Err("Say **yes** to agree, or **!no** to decline.".to_owned()),
+        };
+    }
     let mut given: Map<String, Value> = Map::new();
+    let mut wrong = Vec::new();
     for field in fields {
         let typed = match fields {
             [_] => text,
             _ => typed(field, text),
         };
-        if let Some(value) = field.read(typed)? {
-            given.insert(field.name.clone(), value);
+        let default = field.default.is_some() && typed.trim().eq_ignore_ascii_case("default");
+        match field.read(if default { "" } else { typed }) {
+            Ok(Some(value)) => {
+                given.insert(field.name.clone(), value);
+            }
+            Ok(None) => {}
+            Err(why) => wrong.push(format!("• **{}**: {why} ({})", field.title, wanted(field))),
         }
     }
-    Ok(Answer::Form { values: given })
+    if wrong.is_empty() {
+        return Ok(Answer::Form { values: given });
+    }
+    let how = match fields {
+        [_] => "Answer again, or **!no** to decline.",
+        _ => "Answer again with one line per field, `name: value`, or **!no** to decline.",
+    };
+    Err(format!("{}\n{how}", wrong.join("\n")))
 }
 
 /// The line of a field, without its name.
@@ -206,7 +341,6 @@ fn typed<'a>(field: &Field, text: &'a str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use hermes_core::ask::FieldKind;
     use serde_json::json;
 
     use super::*;
@@ -246,5 +380,114 @@ mod tests {
         assert_eq!(Value::from(values), json!({"age": 7, "ok": true}));
         assert!(read(&want, "age: x\nok: yes").is_err());
         assert_eq!(read(&want, "no"), Ok(Answer::Declined { why: None }));
+    }
+
+    fn field(name: &str, kind: FieldKind, default: Option<Value>) -> Field {
+        Field {
+            name: name.to_owned(),
+            title: name.to_uppercase(),
+            description: None,
+            required: default.is_none(),
+            kind,
+            default,
+        }
+    }
+
+    fn colours() -> FieldKind {
+        FieldKind::One {
+            options: vec![Choice::plain("red"), Choice::plain("blue")],
+        }
+    }
+
+    #[test]
+    fn every_question_can_be_turned_down() {
+        let declined = Ok(Answer::Declined { why: None });
+        let choice = |other| Want::Choice {
+            options: vec![Choice::plain("a"), Choice::plain("b")],
+            other,
+        };
+        let form = |kind| Want::Form {
+            fields: vec![field("f", kind, None)],
+        };
+        let text = FieldKind::Text {
+            format: None,
+            min_length: None,
+            max_length: None,
+        };
+        let visit = Want::Visit {
+            url: "http://x".to_owned(),
+        };
+        let all = [
+            Want::Text,
+            choice(true),
+            choice(false),
+            visit,
+            form(text),
+            form(colours()),
+            form(FieldKind::Boolean),
+            Want::Form { fields: Vec::new() },
+        ];
+        for want in all {
+            for word in ["!no", "!NO", "/cancel"] {
+                assert_eq!(read(&want, word), declined, "{want:?} {word}");
+            }
+        }
+        // Where it is an answer, a plain no is one.
+        let no = read(&form(FieldKind::Boolean), "no").unwrap();
+        assert_eq!(
+            no,
+            Answer::Form {
+                values: Map::from_iter([("f".to_owned(), json!(false))])
+            }
+        );
+        assert!(matches!(read(&Want::Text, "no"), Ok(Answer::Text { .. })));
+        assert_eq!(read(&choice(false), "no"), declined);
+    }
+
+    #[test]
+    fn a_form_shows_choices_and_defaults_and_errors_say_what_is_wanted() {
+        let age = FieldKind::Number {
+            integer: true,
+            minimum: Some(1.0),
+            maximum: Some(9.0),
+        };
+        let fields = vec![
+            field("age", age, None),
+            field("colour", colours(), Some(json!("blue"))),
+        ];
+        let mut text = String::new();
+        let say = form(&fields, &mut text);
+        assert!(text.contains("whole number from 1 to 9"), "{text}");
+        assert!(
+            text.contains("one of: 1. red, 2. blue; default: blue"),
+            "{text}"
+        );
+        assert!(say.contains("name: value") && say.contains("!no"), "{say}");
+        let want = Want::Form { fields };
+        let why = read(&want, "age: twelve\ncolour: green").unwrap_err();
+        for part in [
+            "AGE",
+            "whole number from 1 to 9",
+            "COLOUR",
+            "1. red, 2. blue",
+            "!no",
+        ] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+        let why = read(&want, "I do not know").unwrap_err();
+        assert!(why.contains("AGE") && why.contains("name: value"), "{why}");
+        let Ok(Answer::Form { values }) = read(&want, "age: 7") else {
+            panic!("the default is taken");
+        };
+        assert_eq!(Value::from(values), json!({"age": 7, "colour": "blue"}));
+        let one = Want::Form {
+            fields: vec![field("colour", colours(), Some(json!("blue")))],
+        };
+        let Ok(Answer::Form { values }) = read(&one, "default") else {
+            panic!("the default by its name");
+        };
+        assert_eq!(Value::from(values), json!({"colour": "blue"}));
+        let why = read(&one, "green").unwrap_err();
+        assert!(why.contains("1. red, 2. blue"), "{why}");
     }
 }

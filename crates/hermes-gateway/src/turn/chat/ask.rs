@@ -50,20 +50,20 @@ pub(super) enum What {
 
 /// What is stored about a question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Put {
+pub(in crate::turn) struct Put {
     /// It asks for a permission: not everybody may decide that.
-    pub(super) permission: bool,
+    pub(in crate::turn) permission: bool,
     /// The tool, or who asks.
-    pub(super) from: String,
+    pub(in crate::turn) from: String,
     /// Everything that is asked, to the letter, as a digest: what is asked may have secrets in it.
     pub(super) print: String,
     /// When it was put: what was said before does not answer it.
     #[serde(default)]
     pub(super) asked_at: Option<f64>,
     /// What is shown.
-    pub(super) text: String,
+    pub(in crate::turn) text: String,
     /// What its buttons say.
-    pub(super) choices: Vec<String>,
+    pub(in crate::turn) choices: Vec<String>,
 }
 
 pub(super) const ADMINS: &str = "Only an admin may decide this.";

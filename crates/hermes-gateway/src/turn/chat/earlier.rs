@@ -22,7 +22,22 @@ use crate::turn::message::Msg;
 #[derive(Serialize, Deserialize)]
 struct Kept {
     choice: String,
-    incoming: Incoming,
+    /// Who pressed; `None`: the owner of the machine, who decides everything.
+    #[serde(default)]
+    incoming: Option<Incoming>,
+    /// The owner, as the chat is told.
+    #[serde(default)]
+    operator: Option<String>,
+}
+
+/// A decision of the machine's owner, in the shape of a press.
+pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::Value {
+    let kept = Kept {
+        choice: choice.to_owned(),
+        incoming: None,
+        operator: Some(by.to_owned()),
+    };
+    serde_json::to_value(kept).unwrap_or_default()
 }
 
 /// Words that were said to a question which the turn has not come to again.
@@ -78,8 +93,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
                 let before = serde_json::from_value::<Kept>(answer.clone()).ok();
+                let before = before.and_then(|kept| kept.incoming);
                 let same =
-                    before.is_some_and(|kept| kept.incoming.message_id == msg.incoming.message_id);
+                    before.is_some_and(|before| before.message_id == msg.incoming.message_id);
                 return if same { self.ring(id) } else { Some(TAKEN) };
             }
             QuestionState::Open => {}
@@ -98,7 +114,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
         let kept = Kept {
             choice: choice.to_owned(),
-            incoming: msg.incoming.clone(),
+            incoming: Some(msg.incoming.clone()),
+            operator: None,
         };
         let kept = serde_json::to_value(kept).unwrap_or_default();
         match self.hub.ledger.answer_question(id, &kept).await {
@@ -146,20 +163,25 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
             return;
         };
-        let msg = Msg {
+        let msg = kept.incoming.map(|incoming| Msg {
             id: 0,
             turn: None,
             claims: 0,
             received_at: 0.0,
-            incoming: kept.incoming,
-        };
+            incoming,
+        });
         let what = &turn.questions[at].what;
         // They may have lost the right since.
-        let may = self.hub.admits(&msg)
-            && (!what.is_permission() || self.may_decide(&msg, kept.choice != "d"));
+        let (may, by) = match &msg {
+            None => (kept.operator.is_some(), kept.operator),
+            Some(msg) => {
+                let may = self.hub.admits(msg)
+                    && (!what.is_permission() || self.may_decide(msg, kept.choice != "d"));
+                let source = msg.source();
+                (may, source.user_name.clone().or(source.user_id.clone()))
+            }
+        };
         let command = what.picked(&kept.choice).filter(|_| may);
-        let source = msg.source();
-        let by = source.user_name.clone().or(source.user_id.clone());
         let by = by.unwrap_or_default();
         let Some(command) = command else {
             let target = turn.target.clone();
@@ -168,7 +190,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let outcome = outcome(&command, &by);
         let Some(turn) = &mut self.turn else { return };
         let mut asked = turn.questions.remove(at);
-        asked.stands = msg.incoming.pressed.and_then(|pressed| pressed.message_id);
+        let pressed = msg.and_then(|msg| msg.incoming.pressed);
+        asked.stands = pressed.and_then(|pressed| pressed.message_id);
         self.resolve(asked, command, &outcome, None).await;
     }
 
@@ -319,7 +342,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 }
 
-fn put(stored: &StoredQuestion) -> Option<Put> {
+pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<Put> {
     serde_json::from_value(stored.question.asked.clone()).ok()
 }
 

@@ -40,6 +40,7 @@ use crate::spine::{Extra, Ledger};
 use begin::Preparing;
 pub(super) use command::offers;
 use earlier::Held;
+pub(super) use earlier::{kept_for_operator, put};
 use news::Turn;
 pub(super) use quick::offers as quick_offers;
 use slash::Slash;

@@ -51,16 +51,59 @@ fn markdown() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
+/// Blocks in blocks, as deep as models put them: each level is indented by what it stands in.
+fn nested() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        markdown(),
+        prop::sample::select(vec![
+            "plain _it_ **b**",
+            "# Head `c`",
+            "```py\nx > 1 `y`\n```",
+            "    indented > code",
+            "| a | b |\n|---|---|\n| > 1 | 2 |",
+            "> said",
+            "[**b** `c` _i_](http://x.test/(a))",
+            "one\n\ntwo > three",
+            "---",
+            "",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    leaf.prop_recursive(5, 24, 3, |inner| {
+        let mark = prop::sample::select(vec!["> ", "- ", "1. ", "* [ ] ", "> > ", "- > ", "> - "]);
+        (mark, prop::collection::vec(inner, 1..3)).prop_map(|(mark, blocks)| {
+            let mut out = String::new();
+            for block in blocks {
+                for (at, line) in block.lines().enumerate() {
+                    // Quotes are marked on every line, lists on the first.
+                    let begin = match (mark, at) {
+                        (mark, 0) => mark.to_owned(),
+                        ("> " | "> > ", _) => mark.to_owned(),
+                        ("> - ", _) => ">   ".to_owned(),
+                        ("- > ", _) => "  > ".to_owned(),
+                        (mark, _) => " ".repeat(mark.len()),
+                    };
+                    out.push_str(&begin);
+                    out.push_str(line);
+                    out.push('\n');
+                }
+                out.push('\n');
+            }
+            out
+        })
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 64,
+        cases: 192,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     /// Whatever a model writes, Telegram reads what we make of it, whole and in pieces.
     #[test]
-    fn telegram_reads_what_is_made_of_any_markdown(text in markdown()) {
+    fn telegram_reads_what_is_made_of_any_markdown(text in prop_oneof![markdown(), nested()]) {
         let platform = small();
         for (markup, mode) in [(Markup::TelegramV2, "MarkdownV2"), (Markup::TelegramHtml, "HTML")] {
             for piece in pieces(&text, &platform).into_iter().chain([text.clone()]) {

@@ -161,6 +161,24 @@ async fn a_webhook_of_another_time_is_removed_and_what_waits_is_kept() {
     running.stop().await.unwrap();
 }
 
+/// Polls do not wait for anything that is only good to know.
+#[tokio::test]
+async fn polls_begin_and_go_on_without_word_of_webhooks() {
+    for fault in [
+        Fault::Error(500, "Internal Server Error".to_owned()),
+        Fault::Hang,
+    ] {
+        let telegram = telegram_with_people();
+        telegram.fault_always("getWebhookInfo", fault);
+        telegram.set_webhook("http://127.0.0.1:9/old");
+        telegram.say(Says::text(ADA, "hello"));
+        let mut running = Running::start(&telegram, &json!({}));
+        assert_eq!(soon(running.next()).await.text, "hello");
+        assert_eq!(telegram.webhook(), "");
+        running.stop().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_revoked_token_is_hopeless() {
     let telegram = telegram_with_people();

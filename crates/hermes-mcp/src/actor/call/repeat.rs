@@ -48,6 +48,9 @@ impl Attempt<'_> {
         if failure.class != FailureClass::Cancelled {
             self.shared.call_went_wrong(&failure);
         }
+        if failure.class == FailureClass::Throttled {
+            self.shared.queue().throttled(self.round);
+        }
         if repeats && self.repeats_at_once(live, &failure) {
             self.count(&failure);
             return Ok(());

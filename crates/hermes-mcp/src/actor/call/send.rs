@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_core::{BoxFuture, task};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::shared::{InFlight, LiveLink};
 use super::{Attempt, cancelled};
 use crate::behalf::Slot;
+use crate::call_queue::CallPermit;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::link::Call;
 use crate::op::OpOutput;
@@ -31,7 +32,7 @@ impl Attempt<'_> {
     pub(super) async fn send(
         &mut self,
         live: &Arc<LiveLink>,
-        held: (OwnedSemaphorePermit, InFlight),
+        held: (CallPermit, InFlight),
     ) -> Result<OpOutput, McpFailure> {
         if self.options.cancel.is_cancelled() {
             return Err(cancelled(Certainty::NotSent));

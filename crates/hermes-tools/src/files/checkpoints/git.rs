@@ -70,6 +70,12 @@ impl Store {
     }
 }
 
+/// Fails where there is no git.
+pub(super) async fn require() -> Result<(), CheckpointError> {
+    let args = ["--version"];
+    run(bare(&args), &args, None, TIMEOUT).await.map(drop)
+}
+
 /// `git init`, which takes no work tree.
 pub(super) async fn init(store: &Path) -> Result<(), CheckpointError> {
     let dir = store.display().to_string();

@@ -27,6 +27,8 @@ pub struct Restored {
     pub removed: Vec<String>,
     /// Whether the state before going back was kept as a snapshot of its own.
     pub saved: bool,
+    /// Repositories inside the project that the snapshot does not have the files of: they stay as they are.
+    pub untouched: Vec<String>,
 }
 
 impl Checkpoints {
@@ -101,6 +103,7 @@ impl Checkpoints {
         let tree = store.git(&["rev-parse", "--verify", &tree]).await?;
         let reason = format!("before going back to {}", checkpoint.short_hash);
         let saved = self.take_locked(&dir, &reason).await?;
+        let (tree, untouched) = Self::without_links(&store, tree).await?;
         let mut removed = Vec::new();
         if let Some(file) = &file {
             let spec = format!(":(literal,top){file}");
@@ -135,7 +138,51 @@ impl Checkpoints {
             file,
             removed,
             saved,
+            untouched,
         })
+    }
+
+    /// A tree in which repositories inside the project are as they are now, where the snapshot only knows their
+    /// commit, as older ones and those of the original do. Going to such a tree would remove their files.
+    async fn without_links(
+        store: &Store,
+        tree: String,
+    ) -> Result<(String, Vec<String>), CheckpointError> {
+        let listed = store.git(&["ls-tree", "-r", "-z", &tree]).await?;
+        let links: Vec<String> = listed
+            .split('\0')
+            .filter_map(|row| row.split_once('\t'))
+            .filter(|(about, _)| about.starts_with("160000 "))
+            .map(|(_, path)| path.to_owned())
+            .collect();
+        if links.is_empty() {
+            return Ok((tree, links));
+        }
+        let aside = store.index.with_extension("back");
+        let made = async {
+            let git = |args: Vec<String>, input: Option<Vec<u8>>| {
+                let aside = &aside;
+                async move {
+                    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                    store.git_with(&args, input.as_deref(), aside, 1).await
+                }
+            };
+            let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+            git(words(&["read-tree", &tree]), None).await?;
+            for link in &links {
+                let path = format!("{link}\0").into_bytes();
+                let forget = words(&["update-index", "--force-remove", "-z", "--stdin"]);
+                git(forget, Some(path)).await?;
+                let below = format!(":(literal,top){link}/");
+                let now = store.git(&["ls-files", "-s", "-z", "--", &below]).await?;
+                let info = words(&["update-index", "-z", "--index-info"]);
+                git(info, Some(now.into_bytes())).await?;
+            }
+            git(words(&["write-tree"]), None).await
+        }
+        .await;
+        let _ = std::fs::remove_file(&aside);
+        Ok((made?, links))
     }
 
     /// The tree of the project as it is now, without moving the index of its snapshots.

@@ -135,7 +135,12 @@ impl Checkpoints {
                 command: "survey".to_owned(),
                 message: error.to_string(),
             })?;
-        let Some(oversize) = survey else {
+        let Some(Survey {
+            oversize,
+            nested,
+            nested_files,
+        }) = survey
+        else {
             return Err(CheckpointError::Unsuitable {
                 dir: store.work_tree.clone(),
                 why: "it has more than 50000 files",
@@ -165,12 +170,17 @@ impl Checkpoints {
             "--pathspec-file-nul",
         ];
         store.git_with(&add, Some(&paths), index, 2).await?;
+        if !nested.is_empty() {
+            open_nested(store, index, &nested, &nested_files).await?;
+        }
         store.git_with(&["write-tree"], None, index, 1).await
     }
 
     /// The snapshots of the project around `path`, newest first.
     pub async fn list(&self, path: &Path) -> Result<Vec<Checkpoint>, CheckpointError> {
         let dir = self.project(path)?;
+        // Without it nothing is taken and nothing can be listed, which is not the same as none.
+        git::require().await?;
         let store = Store::of(&self.inner.base, &dir);
         if !store.dir.join("HEAD").exists() || store.resolve(&store.git_ref).await.is_none() {
             return Ok(Vec::new());
@@ -238,8 +248,58 @@ fn io_error(path: &Path, source: io::Error) -> CheckpointError {
     }
 }
 
-/// Files over the cap, relative to `dir`; `None` when there are too many files at all.
-fn survey(dir: &Path, cap: u64) -> Option<Vec<PathBuf>> {
+/// Puts the files of repositories inside the project into the index: git itself would note only which commit they
+/// stand at.
+async fn open_nested(
+    store: &Store,
+    index: &Path,
+    nested: &[PathBuf],
+    files: &[PathBuf],
+) -> Result<(), CheckpointError> {
+    let forget = ["update-index", "--force-remove", "-z", "--stdin"];
+    let links = joined(nested);
+    store.git_with(&forget, Some(&links), index, 1).await?;
+    // Told by its exit code when it has nothing to say.
+    let check = ["check-ignore", "-z", "--no-index", "--stdin"];
+    let ignored = store
+        .git_with(&check, Some(&joined(files)), index, 1)
+        .await
+        .unwrap_or_default();
+    let ignored: std::collections::HashSet<&str> = ignored.split('\0').collect();
+    let kept: Vec<PathBuf> = files
+        .iter()
+        .filter(|path| path.to_str().is_none_or(|path| !ignored.contains(path)))
+        .cloned()
+        .collect();
+    let add = ["update-index", "--add", "-z", "--stdin"];
+    store.git_with(&add, Some(&joined(&kept)), index, 2).await?;
+    Ok(())
+}
+
+/// As git reads lists of paths.
+fn joined(paths: &[PathBuf]) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut bytes = Vec::new();
+    for path in paths {
+        bytes.extend_from_slice(path.as_os_str().as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// What a project consists of, relative to it.
+#[derive(Default)]
+struct Survey {
+    /// Files over the cap.
+    oversize: Vec<PathBuf>,
+    /// Repositories inside the project: submodules, clones.
+    nested: Vec<PathBuf>,
+    /// Their files, those over the cap left out.
+    nested_files: Vec<PathBuf>,
+}
+
+/// `None` when there are too many files at all.
+fn survey(dir: &Path, cap: u64) -> Option<Survey> {
     let skipped = |name: &str| {
         EXCLUDES
             .iter()
@@ -256,9 +316,24 @@ fn survey(dir: &Path, cap: u64) -> Option<Vec<PathBuf>> {
                 && entry.file_name().to_str().is_some_and(skipped))
         })
         .build();
-    let (mut count, mut oversize) = (0, Vec::new());
+    let (mut count, mut survey) = (0, Survey::default());
     for entry in walk.flatten() {
-        if entry.file_type().is_none_or(|kind| !kind.is_file()) {
+        let Ok(path) = entry.path().strip_prefix(dir) else {
+            continue;
+        };
+        let kind = entry.file_type();
+        if kind.is_some_and(|kind| kind.is_dir()) {
+            // A submodule has a file there, a clone a directory.
+            if entry.depth() > 0 && entry.path().join(".git").exists() {
+                survey.nested.push(path.to_owned());
+            }
+            continue;
+        }
+        let inside = survey.nested.iter().any(|nested| path.starts_with(nested));
+        if kind.is_some_and(|kind| kind.is_symlink()) && inside {
+            survey.nested_files.push(path.to_owned());
+        }
+        if kind.is_none_or(|kind| !kind.is_file()) {
             continue;
         }
         count += 1;
@@ -266,11 +341,13 @@ fn survey(dir: &Path, cap: u64) -> Option<Vec<PathBuf>> {
             return None;
         }
         let large = cap > 0 && entry.metadata().is_ok_and(|meta| meta.len() > cap);
-        if large && let Ok(path) = entry.path().strip_prefix(dir) {
-            oversize.push(path.to_owned());
+        if large {
+            survey.oversize.push(path.to_owned());
+        } else if inside && entry.file_name() != ".git" {
+            survey.nested_files.push(path.to_owned());
         }
     }
-    Some(oversize)
+    Some(survey)
 }
 
 fn one_line(reason: &str) -> String {

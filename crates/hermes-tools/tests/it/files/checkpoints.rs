@@ -274,3 +274,52 @@ print(json.dumps({'seen': seen, 'took': took}))
     ours.restore(&dir, "2", None).await.unwrap();
     assert_eq!(std::fs::read_to_string(dir.join("a.txt")).unwrap(), "one\n");
 }
+
+/// A repository inside the project, as a submodule or a clone is.
+fn nested(bench: &Bench, name: &str) {
+    let run = |args: &[&str]| {
+        let output = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@t"])
+            .args(args)
+            .current_dir(bench.path(name))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    bench.put(&format!("{name}/in.txt"), "one\n");
+    bench.put(&format!("{name}/.gitignore"), "*.tmp\n");
+    run(&["init", "-q", "."]);
+    run(&["add", "."]);
+    run(&["commit", "-qm", "x"]);
+}
+
+#[tokio::test]
+async fn files_of_a_repository_inside_the_project_go_back_too() {
+    let mut bench = bench();
+    nested(&bench, "sub");
+    let head = bench.text("sub/.git/HEAD");
+    bench.put("sub/no.tmp", "ignored\n");
+    let dir = bench.path("");
+    bench.write("sub/in.txt", "two\n").await;
+    bench.turn(2);
+    bench.write("sub/new.txt", "later\n").await;
+    bench.write("top.txt", "t\n").await;
+    let restored = bench
+        .deps
+        .checkpoints
+        .restore(&dir, "2", None)
+        .await
+        .unwrap();
+    assert_eq!(bench.text("sub/in.txt"), "one\n");
+    assert!(!bench.path("sub/new.txt").exists() && !bench.path("top.txt").exists());
+    assert_eq!(bench.text("sub/no.tmp"), "ignored\n");
+    assert_eq!(bench.text("sub/.git/HEAD"), head);
+    assert_eq!(restored.untouched, Vec::<String>::new());
+    let back = bench
+        .deps
+        .checkpoints
+        .restore(&dir, "1", None)
+        .await
+        .unwrap();
+    assert_eq!(bench.text("sub/new.txt"), "later\n", "{back:?}");
+}

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use hermes_config::Home;
+use hermes_gateway::control::{self, ControlRequest};
 use serde_json::{Value, json};
 
 use super::conversations::Conversations;
 use super::events;
 use crate::commands::Context;
 
-const NO_GATEWAY: &str =
-    "no gateway is running, so nothing can be sent and no permission is waiting";
-
 /// What the tools work on.
 pub(super) struct Desk {
     conversations: Conversations,
+    home: Home,
     /// Messages up to this row were there before us.
     base: i64,
 }
@@ -25,6 +25,7 @@ impl Desk {
         let base = events::newest(&conversations).await.unwrap_or(0);
         Self {
             conversations,
+            home: cx.home.clone(),
             base,
         }
     }
@@ -74,12 +75,38 @@ impl Desk {
                     None => json!({"event": null, "reason": "timeout"}),
                 })
             }
-            "messages_send" | "permissions_respond" => Err(NO_GATEWAY.to_owned()),
-            "permissions_list_open" => Ok(json!({"count": 0, "approvals": [], "note": NO_GATEWAY})),
+            "messages_send" => {
+                let target = args.needed("target")?.to_owned();
+                let message = args.needed("message")?.to_owned();
+                self.gateway(ControlRequest::Send { target, message }).await
+            }
+            "permissions_list_open" => match self.gateway(ControlRequest::Permissions).await {
+                // Without a gateway no turn of a chat can wait.
+                Err(why) if why.contains(NO_GATEWAY) => {
+                    Ok(json!({"count": 0, "approvals": [], "note": why}))
+                }
+                answer => answer,
+            },
+            "permissions_respond" => {
+                let id = args.needed("id")?.to_owned();
+                let decision = args.needed("decision")?.to_owned();
+                self.gateway(ControlRequest::Decide { id, decision }).await
+            }
             other => Err(format!("no tool {other:?}")),
         }
     }
 }
+
+impl Desk {
+    /// Asks the gateway that runs on this home.
+    async fn gateway(&self, request: ControlRequest) -> Result<Value, String> {
+        let answer = control::ask(self.home.root(), request).await;
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+/// How an answer without a gateway begins.
+const NO_GATEWAY: &str = "no gateway is running";
 
 struct Arguments<'a>(&'a Value);
 
@@ -154,7 +181,7 @@ pub(super) fn listing() -> Vec<Value> {
         tool(
             "messages_send",
             "Sends a message to a chat of a platform. Needs a running gateway.",
-            &json!({"target": text("platform:chat, as channels_list gives it"), "message": text("What to send")}),
+            &json!({"target": text("platform:chat, as channels_list gives it, or a platform alone for its home channel"), "message": text("What to send")}),
             &["target", "message"],
         ),
         tool(
@@ -165,7 +192,7 @@ pub(super) fn listing() -> Vec<Value> {
         ),
         tool(
             "permissions_list_open",
-            "Lists actions that wait for a person's permission.",
+            "Lists actions in chats that wait for a person's permission.",
             &json!({}),
             &[],
         ),

@@ -1,0 +1,335 @@
+//! Which fields a request may have. A field that is accepted means what OpenAI says it means, or cannot
+//! change the answer; everything else is refused by name, so that no client believes in a setting that
+//! nobody reads.
+
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::input::Body;
+
+/// What becomes of a field.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// It is read.
+    Read,
+    /// It is about bookkeeping at OpenAI: the answer is the same without it.
+    Inert,
+    /// Only what the agent does anyway can be asked for; the text says what to do instead.
+    Only(fn(&Value) -> bool, &'static str),
+}
+
+type Table = &'static [(&'static str, Rule)];
+
+const SETTINGS: &str =
+    "the agent makes several model calls per answer, with the settings of config.yaml";
+const TOOLS: &str = "tools run on the server and are those of its configuration";
+const PLAIN: &str = "answers are plain text";
+
+/// Of everything that makes the agent say something.
+const COMMON: Table = &[
+    ("model", Rule::Read),
+    ("session_id", Rule::Read),
+    ("session_key", Rule::Read),
+    ("metadata", Rule::Inert),
+    ("user", Rule::Inert),
+    ("safety_identifier", Rule::Inert),
+    ("prompt_cache_key", Rule::Inert),
+    ("prompt_cache_retention", Rule::Inert),
+    ("service_tier", Rule::Inert),
+    ("temperature", Rule::Only(is_one, SETTINGS)),
+    ("top_p", Rule::Only(is_one, SETTINGS)),
+    ("top_logprobs", Rule::Only(is_zero, SETTINGS)),
+    ("parallel_tool_calls", Rule::Only(is_true, TOOLS)),
+    ("tools", Rule::Only(is_empty, TOOLS)),
+    ("tool_choice", Rule::Only(is_auto, TOOLS)),
+    (
+        "background",
+        Rule::Only(
+            is_false,
+            "use POST /v1/runs for a turn that goes on by itself",
+        ),
+    ),
+];
+
+const CHAT: Table = &[
+    ("messages", Rule::Read),
+    ("stream", Rule::Read),
+    ("stream_options", Rule::Read),
+    ("store", Rule::Inert),
+    ("prediction", Rule::Inert),
+    (
+        "n",
+        Rule::Only(is_one, "send the request again for another answer"),
+    ),
+    ("frequency_penalty", Rule::Only(is_zero, SETTINGS)),
+    ("presence_penalty", Rule::Only(is_zero, SETTINGS)),
+    ("logprobs", Rule::Only(is_false, SETTINGS)),
+    ("logit_bias", Rule::Only(is_empty, SETTINGS)),
+    ("functions", Rule::Only(is_empty, TOOLS)),
+    ("function_call", Rule::Only(is_auto, TOOLS)),
+    ("modalities", Rule::Only(is_text_only, PLAIN)),
+    ("response_format", Rule::Only(is_text_format, PLAIN)),
+    ("stop", Rule::Only(is_empty, SETTINGS)),
+];
+
+const RESPONSES: Table = &[
+    ("input", Rule::Read),
+    ("instructions", Rule::Read),
+    ("previous_response_id", Rule::Read),
+    ("conversation", Rule::Read),
+    ("conversation_history", Rule::Read),
+    ("stream", Rule::Read),
+    ("store", Rule::Read),
+    (
+        "truncation",
+        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+    ),
+    ("stream_options", Rule::Inert),
+    ("include", Rule::Only(is_empty, PLAIN)),
+    ("text", Rule::Only(is_text_settings, PLAIN)),
+];
+
+/// Like responses, but nothing is streamed or stored by choice.
+const RUNS: Table = &[
+    ("input", Rule::Read),
+    ("instructions", Rule::Read),
+    ("previous_response_id", Rule::Read),
+    ("conversation", Rule::Read),
+    ("conversation_history", Rule::Read),
+    (
+        "truncation",
+        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+    ),
+    ("store", Rule::Inert),
+    (
+        "stream",
+        Rule::Only(is_false, "follow GET /v1/runs/{id}/events"),
+    ),
+];
+
+const TALK: Table = &[
+    ("message", Rule::Read),
+    ("input", Rule::Read),
+    ("system_message", Rule::Read),
+    ("instructions", Rule::Read),
+    ("stream", Rule::Only(is_false, "use …/chat/stream")),
+];
+
+const TALK_STREAM: Table = &[
+    ("message", Rule::Read),
+    ("input", Rule::Read),
+    ("system_message", Rule::Read),
+    ("instructions", Rule::Read),
+    ("stream", Rule::Only(is_true, "use …/chat")),
+];
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Endpoint {
+    Chat,
+    Responses,
+    Runs,
+    /// Talking in a stored session.
+    Talk,
+    /// The same, streamed.
+    TalkStream,
+}
+
+impl Endpoint {
+    fn own(self) -> Table {
+        match self {
+            Self::Chat => CHAT,
+            Self::Responses => RESPONSES,
+            Self::Runs => RUNS,
+            Self::Talk => TALK,
+            Self::TalkStream => TALK_STREAM,
+        }
+    }
+
+    fn rule(self, field: &str) -> Option<Rule> {
+        let find = |table: Table| table.iter().find(|(name, _)| *name == field);
+        find(self.own())
+            .or_else(|| find(COMMON))
+            .map(|(_, rule)| *rule)
+    }
+
+    /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
+    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<(), ApiError> {
+        for (field, value) in &body.0 {
+            // Null means that nothing is wanted, everywhere.
+            if value.is_null() || ignored.iter().any(|name| name == field || name == "*") {
+                continue;
+            }
+            match self.rule(field) {
+                Some(Rule::Read | Rule::Inert) => {}
+                Some(Rule::Only(is_usual, _)) if is_usual(value) => {}
+                Some(Rule::Only(_, instead)) => {
+                    return Err(refused(
+                        field,
+                        "unsupported_parameter",
+                        &format!("'{field}' cannot be chosen here: {instead}"),
+                    ));
+                }
+                None => {
+                    let text = format!("'{field}' is not known here, so it would have no effect");
+                    return Err(refused(field, "unknown_parameter", &text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(field: &str, code: &'static str, text: &str) -> ApiError {
+    let message = format!(
+        "{text}. Leave it out; a client that cannot is served when api_server.ignore_fields in \
+         config.yaml names the field"
+    );
+    ApiError::bad(message).param(field).code(code)
+}
+
+#[expect(clippy::float_cmp, reason = "the very number that clients send")]
+fn is_one(value: &Value) -> bool {
+    value.as_f64() == Some(1.0)
+}
+
+#[expect(clippy::float_cmp, reason = "the very number that clients send")]
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn is_true(value: &Value) -> bool {
+    value == true
+}
+
+fn is_false(value: &Value) -> bool {
+    value == false
+}
+
+fn is_auto(value: &Value) -> bool {
+    value == "auto"
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_truncation(value: &Value) -> bool {
+    value == "auto" || value == "disabled"
+}
+
+fn is_text_only(value: &Value) -> bool {
+    value
+        .as_array()
+        .is_some_and(|list| list.iter().all(|one| one == "text"))
+}
+
+fn is_text_format(value: &Value) -> bool {
+    value.get("type").is_some_and(|kind| kind == "text")
+}
+
+/// `text` of the responses format: a format and how much is said.
+fn is_text_settings(value: &Value) -> bool {
+    let Value::Object(settings) = value else {
+        return false;
+    };
+    settings.iter().all(|(name, value)| match name.as_str() {
+        _ if value.is_null() => true,
+        "format" => is_text_format(value),
+        "verbosity" => value == "medium",
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn check(endpoint: Endpoint, body: &Value) -> Result<(), Value> {
+        let body = Body(body.as_object().unwrap().clone());
+        endpoint
+            .check(&body, &["tolerated".to_owned()])
+            .map_err(|error| error.to_json()["error"].clone())
+    }
+
+    #[test]
+    fn what_the_agent_does_anyway_may_be_asked_for() {
+        let body = json!({
+            "messages": [], "n": 1, "temperature": 1, "top_p": 1.0, "stop": [], "tools": [],
+            "tool_choice": "auto", "response_format": {"type": "text"}, "presence_penalty": 0,
+            "logprobs": false, "max_tokens": null, "user": "u", "metadata": {"a": "b"},
+            "background": false, "tolerated": 7, "modalities": ["text"],
+        });
+        assert_eq!(check(Endpoint::Chat, &body), Ok(()));
+        let body = json!({
+            "input": "x", "truncation": "auto", "include": [], "background": false,
+            "text": {"format": {"type": "text"}, "verbosity": null}, "max_output_tokens": null,
+        });
+        assert_eq!(check(Endpoint::Responses, &body), Ok(()));
+    }
+
+    #[test]
+    fn everything_else_is_refused_by_its_name() {
+        let chat = [
+            ("n", json!(2)),
+            ("stop", json!("END")),
+            ("stop", json!(["a"])),
+            ("max_tokens", json!(5)),
+            ("max_completion_tokens", json!(5)),
+            ("temperature", json!(0)),
+            ("top_p", json!(0.5)),
+            ("seed", json!(1)),
+            ("logit_bias", json!({"50256": -100})),
+            ("tools", json!([{"type": "function"}])),
+            ("tool_choice", json!("required")),
+            ("response_format", json!({"type": "json_object"})),
+            ("reasoning_effort", json!("high")),
+            ("background", json!(true)),
+            ("max_tokns", json!(5)),
+        ];
+        for (field, value) in chat {
+            let error = check(Endpoint::Chat, &json!({field: value, "messages": []})).unwrap_err();
+            assert_eq!(error["param"], field);
+            assert_eq!(error["type"], "invalid_request_error");
+            assert!(
+                error["message"].as_str().unwrap().contains(field),
+                "{error}"
+            );
+        }
+        let others = [
+            ("background", json!(true)),
+            ("max_output_tokens", json!(5)),
+            ("max_tool_calls", json!(1)),
+            ("reasoning", json!({"effort": "low"})),
+            ("prompt", json!({"id": "p"})),
+            ("truncation", json!("middle")),
+            ("include", json!(["reasoning.encrypted_content"])),
+            ("text", json!({"format": {"type": "json_schema"}})),
+        ];
+        for (field, value) in others {
+            let body = json!({field: value, "input": "x"});
+            assert!(check(Endpoint::Responses, &body).is_err(), "{field}");
+        }
+    }
+
+    proptest! {
+        /// No name that is not in a table passes, whatever it is set to.
+        #[test]
+        fn unknown_names_never_pass(name in "[a-z_]{1,20}", value in 0_i32..3) {
+            for endpoint in [Endpoint::Chat, Endpoint::Responses, Endpoint::Runs, Endpoint::Talk] {
+                let known = endpoint.rule(&name).is_some();
+                let body = Map::from_iter([(name.clone(), json!(value))]);
+                let passed = endpoint.check(&Body(body), &[]).is_ok();
+                prop_assert!(known || !passed);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! How other programs of the same home reach a running gateway: one JSON object per line, over loopback, with a
+//! token that stands in a file which only the owner can read and no sandboxed command sees.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::fs::write_atomic;
+use hermes_core::task;
+use hermes_store::db::delivery::{Delivery, Target};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::bytes::{hex, same};
+use crate::gateway::{Gateway, Posting, Voice};
+use crate::spine::Ledger;
+use crate::turn::Decision;
+
+const FILE: &str = "gateway_control.json";
+/// Longest request and answer.
+const LONGEST: u64 = 1 << 20;
+/// Requests at once.
+const REQUESTS: usize = 16;
+/// For the request to come, and for a client to take the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a gateway may take: a message waits for the turn of its chat to end.
+const ANSWER: Duration = Duration::from_mins(3);
+
+/// Where the gateway of a home listens, and the proof that one may ask.
+#[derive(Clone, Serialize, Deserialize)]
+struct Address {
+    port: u16,
+    token: String,
+    pid: u32,
+}
+
+/// What is asked of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum ControlRequest {
+    /// A message to a chat; `target` as `send_message` takes it.
+    Send { target: String, message: String },
+    /// Permissions that turns wait for.
+    Permissions,
+    /// `allow-once`, `allow-always` or `deny`.
+    Decide { id: String, decision: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    token: String,
+    #[serde(flatten)]
+    request: ControlRequest,
+}
+
+/// Why a gateway gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error("no gateway is running on this home: hermes gateway start")]
+    NoGateway,
+    /// It said so.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the gateway cannot be asked: {0}")]
+    Broken(String),
+}
+
+/// Asks the gateway of a home.
+pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlError> {
+    let text = match tokio::fs::read(home.join(FILE)).await {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(ControlError::NoGateway);
+        }
+        Err(error) => return Err(ControlError::Broken(format!("{FILE}: {error}"))),
+    };
+    // A gateway that is just being started writes it whole.
+    let address: Address = serde_json::from_slice(&text)
+        .map_err(|error| ControlError::Broken(format!("{FILE}: {error}")))?;
+    let asking = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", address.port)).await?;
+        let envelope = Envelope {
+            token: address.token,
+            request,
+        };
+        let mut line = serde_json::to_vec(&envelope)?;
+        line.push(b'\n');
+        stream.write_all(&line).await?;
+        let mut answer = Vec::new();
+        stream.take(LONGEST).read_to_end(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = match tokio::time::timeout(ANSWER, asking).await {
+        Ok(Ok(answer)) => answer,
+        // It was killed, and the file is all that is left of it.
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            return Err(ControlError::NoGateway);
+        }
+        Ok(Err(error)) => return Err(ControlError::Broken(error.to_string())),
+        Err(_) => return Err(ControlError::Broken("it does not answer".to_owned())),
+    };
+    let mut answer: Value = serde_json::from_slice(&answer)
+        .map_err(|error| ControlError::Broken(format!("its answer is unreadable: {error}")))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(why) => Err(ControlError::Refused(why.to_owned())),
+        None => Ok(answer["ok"].take()),
+    }
+}
+
+/// The side of the gateway. Its address is known to others from here on, until it is dropped.
+pub struct Control {
+    listener: TcpListener,
+    token: String,
+    path: std::path::PathBuf,
+}
+
+impl Control {
+    pub async fn bind(home: &Path) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let token = hex(&rand::random::<[u8; 32]>());
+        let address = Address {
+            port: listener.local_addr()?.port(),
+            token: token.clone(),
+            pid: std::process::id(),
+        };
+        let path = home.join(FILE);
+        // Never with the rights of a file that somebody else left there.
+        let _ = std::fs::remove_file(&path);
+        write_atomic(&path, &serde_json::to_vec(&address)?, 0o600)?;
+        Ok(Self {
+            listener,
+            token,
+            path,
+        })
+    }
+
+    /// Until cancelled; what is being answered then is answered.
+    pub async fn serve(self, gateway: Gateway<Delivery>, cancel: CancellationToken) {
+        let room = Arc::new(Semaphore::new(REQUESTS));
+        let tasks = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = cancel.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!("control: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            // One too many is let go: whoever has no token must not keep others out for long.
+            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                continue;
+            };
+            let (gateway, token) = (gateway.clone(), self.token.clone());
+            let answering = async move {
+                let _permit = permit;
+                if let Err(error) = answer(stream, &token, &gateway).await {
+                    tracing::debug!("control: {error}");
+                }
+            };
+            drop(task::spawn(
+                "control request",
+                tasks.track_future(answering),
+            ));
+        }
+        tasks.close();
+        let _ = tokio::time::timeout(PATIENCE, tasks.wait()).await;
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Another gateway may have taken the place.
+        let ours = std::fs::read(&self.path)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Address>(&text).ok())
+            .is_some_and(|address| address.token == self.token);
+        if ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+async fn answer(
+    stream: TcpStream,
+    token: &str,
+    gateway: &Gateway<Delivery>,
+) -> Result<(), std::io::Error> {
+    let (input, mut output) = stream.into_split();
+    let mut line = Vec::new();
+    let mut input = BufReader::new(input.take(LONGEST));
+    let read = input.read_until(b'\n', &mut line);
+    tokio::time::timeout(PATIENCE, read).await??;
+    let answer = match serde_json::from_slice::<Envelope>(&line) {
+        // Nothing is said to whoever cannot prove anything.
+        Ok(envelope) if !same(envelope.token.as_bytes(), token.as_bytes()) => return Ok(()),
+        Err(_) => return Ok(()),
+        Ok(envelope) => match carry_out(envelope.request, gateway).await {
+            Ok(value) => json!({ "ok": value }),
+            Err(why) => json!({ "error": why }),
+        },
+    };
+    let bytes = serde_json::to_vec(&answer)?;
+    tokio::time::timeout(PATIENCE, output.write_all(&bytes)).await??;
+    output.shutdown().await
+}
+
+async fn carry_out<L: Ledger + Clone + 'static>(
+    request: ControlRequest,
+    gateway: &Gateway<L>,
+) -> Result<Value, String> {
+    match request {
+        ControlRequest::Send { target, message } => send(&target, message, gateway).await,
+        ControlRequest::Permissions => {
+            let open = gateway.open_permissions().await;
+            let open = open.map_err(|error| error.to_string())?;
+            let approvals: Vec<Value> = open
+                .iter()
+                .map(|one| {
+                    json!({
+                        "id": one.id,
+                        "tool": one.tool,
+                        "text": one.text,
+                        "session_key": one.session_key,
+                        "target": shown(&one.target),
+                        "expires_at": one.expires_at,
+                        "decisions": ["allow-once", "allow-always", "deny"],
+                    })
+                })
+                .collect();
+            Ok(json!({"count": approvals.len(), "approvals": approvals}))
+        }
+        ControlRequest::Decide { id, decision } => {
+            let wanted = match decision.as_str() {
+                "allow-once" => Decision::AllowOnce,
+                "allow-always" => Decision::AllowAlways,
+                "deny" => Decision::Deny,
+                other => {
+                    return Err(format!(
+                        "{other:?} is no decision: allow-once, allow-always or deny"
+                    ));
+                }
+            };
+            let by = "a program on the gateway's machine";
+            let decided = gateway.decide_permission(&id, wanted, by).await;
+            let decided = decided.map_err(|error| error.to_string())?;
+            Ok(json!({"resolved": true, "id": id, "decision": decision, "tool": decided.tool}))
+        }
+    }
+}
+
+async fn send<L: Ledger + Clone + 'static>(
+    target: &str,
+    message: String,
+    gateway: &Gateway<L>,
+) -> Result<Value, String> {
+    if message.trim().is_empty() {
+        return Err("the message is empty".to_owned());
+    }
+    let post = gateway.post();
+    let found = post.target(target, None);
+    let target = found.map_err(|error| error.to_string())?;
+    let posting = Posting {
+        id: format!("control-{:016x}", rand::random::<u64>()),
+        target: target.clone(),
+        text: message,
+        // A program's words may be a stranger's: they name no files of this machine.
+        files: false,
+        mirror: Some(Voice::Assistant),
+    };
+    let chunks = post.send(posting).await;
+    let chunks = chunks.map_err(|error| error.to_string())?;
+    // Stored: it is delivered whatever happens, but perhaps not yet.
+    Ok(json!({"success": true, "target": shown(&target), "messages": chunks}))
+}
+
+/// As it is named to `send_message`.
+fn shown(target: &Target) -> String {
+    let thread = target.thread_id.as_ref().map(|id| format!(":{id}"));
+    format!(
+        "{}:{}{}",
+        target.platform,
+        target.chat_id,
+        thread.unwrap_or_default()
+    )
+}

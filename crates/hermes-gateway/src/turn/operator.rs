@@ -1,0 +1,98 @@
+//! What the owner of the machine can see and decide without a chat: permissions that turns wait for.
+
+use hermes_core::store::StoreError;
+use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
+
+use super::Hub;
+use super::chat::{kept_for_operator, put};
+use crate::spine::Ledger;
+
+/// A permission that a turn waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenPermission {
+    pub id: String,
+    /// The tool that asks.
+    pub tool: String,
+    /// What is shown in the chat.
+    pub text: String,
+    pub session_key: String,
+    pub target: Target,
+    /// Seconds since the epoch.
+    pub expires_at: f64,
+    /// It can be allowed for ever.
+    pub lasting: bool,
+}
+
+/// What the owner decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    AllowOnce,
+    /// For ever where that is offered, else for the session.
+    AllowAlways,
+    Deny,
+}
+
+/// Why a decision does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum DecisionError {
+    #[error(
+        "no permission {0:?} is waiting: it was decided, its time is over, or its turn has ended"
+    )]
+    NotOpen(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<L: Ledger + Clone> Hub<L> {
+    /// Oldest first.
+    pub(crate) async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
+        let mut open = Vec::new();
+        for id in self.asked_ids() {
+            let stored = self.ledger.question(&id).await?;
+            open.extend(stored.and_then(|stored| self.waiting_permission(stored)));
+        }
+        open.sort_by(|one, other| one.expires_at.total_cmp(&other.expires_at));
+        Ok(open)
+    }
+
+    fn waiting_permission(&self, stored: StoredQuestion) -> Option<OpenPermission> {
+        let put = put(&stored).filter(|put| put.permission)?;
+        let in_time = stored.question.expires_at > self.clock.epoch_seconds();
+        (stored.state == QuestionState::Open && in_time).then(|| OpenPermission {
+            tool: put.from,
+            text: put.text,
+            lasting: put.choices.iter().any(|choice| choice == "a"),
+            id: stored.question.id,
+            session_key: stored.question.session_key,
+            target: stored.question.target,
+            expires_at: stored.question.expires_at,
+        })
+    }
+
+    /// Stores the decision as a press is stored, and tells the turn. `by`: who decided, for the chat.
+    pub(crate) async fn decide_permission(
+        &self,
+        id: &str,
+        decision: Decision,
+        by: &str,
+    ) -> Result<OpenPermission, DecisionError> {
+        let not_open = || DecisionError::NotOpen(id.to_owned());
+        let stored = self.ledger.question(id).await?;
+        let open = stored
+            .filter(|_| self.is_asked(id))
+            .and_then(|stored| self.waiting_permission(stored))
+            .ok_or_else(not_open)?;
+        let choice = match decision {
+            Decision::AllowOnce => "o",
+            Decision::AllowAlways if open.lasting => "a",
+            Decision::AllowAlways => "s",
+            Decision::Deny => "d",
+        };
+        let kept = kept_for_operator(choice, by);
+        if !self.ledger.answer_question(id, &kept).await? {
+            return Err(not_open());
+        }
+        self.ring(id);
+        Ok(open)
+    }
+}
