@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use hermes_core::message::{
-    AssistantMessage, Content, FinishReason, Message, Part, ToolMessage, UserMessage,
+    AssistantMessage, Content, FinishReason, INTERRUPTED, Message, Part, ToolMessage, UserMessage,
 };
 
 use crate::log::{Item, Origin, Synthetic};
@@ -186,7 +186,8 @@ impl<'a> View<'a> {
             self.caps.reasoning && issuer.as_ref().is_none_or(|id| *id == self.caps.provider)
         };
         let foreign = message.blobs.iter().any(|blob| !own(&blob.issuer));
-        let unwanted = !self.caps.reasoning && message.reasoning.is_some();
+        let sealed = message.tool_calls.iter().any(|call| call.extra.is_some());
+        let unwanted = !self.caps.reasoning && (message.reasoning.is_some() || sealed);
         if !foreign && !unwanted {
             return None;
         }
@@ -203,6 +204,11 @@ impl<'a> View<'a> {
             .collect();
         if self.caps.reasoning {
             fitted.reasoning.clone_from(&message.reasoning);
+        } else {
+            // Signatures of calls are reasoning, too.
+            for call in &mut fitted.tool_calls {
+                call.extra = None;
+            }
         }
         Some(fitted)
     }
@@ -246,10 +252,11 @@ fn parts_of(content: &Content) -> Vec<Part> {
 
 fn merge_assistant(before: &mut AssistantMessage, now: &AssistantMessage) {
     // An answer that was cut goes on in the middle of a word.
-    let cut = matches!(
-        before.finish,
-        Some(FinishReason::Length | FinishReason::Cut | FinishReason::Incomplete)
-    );
+    let cut = match &before.finish {
+        Some(FinishReason::Length | FinishReason::Cut | FinishReason::Incomplete) => true,
+        Some(FinishReason::Other(why)) => why != INTERRUPTED,
+        _ => false,
+    };
     if !cut && !before.text.is_empty() && !now.text.is_empty() {
         before.text.push_str("\n\n");
     }
@@ -264,6 +271,9 @@ fn merge_assistant(before: &mut AssistantMessage, now: &AssistantMessage) {
                 none.clone_from(more);
             }
         }
+    }
+    if before.written_by != now.written_by {
+        before.written_by = None;
     }
     before.tool_calls.clone_from(&now.tool_calls);
     before.finish.clone_from(&now.finish);

@@ -54,6 +54,9 @@ pub fn item(item: &Item) -> usize {
                 + optional(message.reasoning.as_deref())
                 + calls.sum::<usize>()
                 + blobs.sum::<usize>()
+                + message.written_by.as_ref().map_or(0, |by| {
+                    size_of_val(&**by) + text(&by.provider) + text(&by.model)
+                })
         }
         Message::Tool(tool) => {
             text(&tool.call_id)

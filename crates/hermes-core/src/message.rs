@@ -29,7 +29,20 @@ pub struct AssistantMessage {
     pub finish: Option<FinishReason>,
     /// Provider blocks kept byte for byte (signed reasoning and the like).
     pub blobs: Vec<WireBlob>,
+    /// The model it came from, where that is known: sealed reasoning goes back to no other.
+    pub written_by: Option<Box<WrittenBy>>,
 }
+
+/// A model at a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WrittenBy {
+    /// Provider id.
+    pub provider: String,
+    pub model: String,
+}
+
+/// The finish reason of an answer that the person stopped.
+pub const INTERRUPTED: &str = "interrupted";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolMessage {
@@ -247,6 +260,12 @@ impl FinishReason {
         }
     }
 
+    /// Whether the answer ended before its end: the stream broke, or the provider gave a reason that
+    /// is not known to be a good one.
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Self::Cut | Self::Other(_))
+    }
+
     pub fn parse(text: &str) -> Self {
         match text {
             "stop" => Self::Stop,
@@ -282,6 +301,10 @@ pub enum BlobKind {
     ResponsesMessage,
     /// `reasoning_content`, where it differs from the streamed reasoning.
     ReasoningContent,
+    /// The order of the output items of the responses format, where it is not the usual one:
+    /// `r`, `m` and `c` for the next reasoning item, message item and call. No column of the
+    /// original's.
+    ResponsesOrder,
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ pub struct Usage {
     pub output: u64,
     pub cache_read: u64,
     pub cache_write: u64,
+    /// The part of `cache_write` that is kept for an hour, which costs more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_hour: u64,
     pub reasoning: u64,
     /// The price the provider itself reported for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,12 +30,36 @@ impl Usage {
         self.output += other.output;
         self.cache_read += other.cache_read;
         self.cache_write += other.cache_write;
+        self.cache_write_hour += other.cache_write_hour;
         self.reasoning += other.reasoning;
         self.reported_cost_usd = match (self.reported_cost_usd, other.reported_cost_usd) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+fn is_zero(figure: &u64) -> bool {
+    *figure == 0
+}
+
+/// What writing an hour's cache costs, as a multiple of the input's price. Who bills cache writes at
+/// all bills these at that rate.
+const HOUR_RATE: f64 = 2.0;
+
+/// Dollars for what was written to the cache.
+fn cache_writes(usage: &Usage, prices: &Prices) -> f64 {
+    let hour = usage.cache_write_hour.min(usage.cache_write);
+    let rest = usage.cache_write - hour;
+    let price = prices.cache_write.unwrap_or(prices.input);
+    let hour_price = prices
+        .cache_write
+        .map_or(prices.input, |_| prices.input * HOUR_RATE);
+    (rest as f64 * price + hour as f64 * hour_price) / 1e6
 }
 
 /// US dollars per million tokens.
@@ -83,10 +110,7 @@ impl Cost {
             let usd = per_million(usage.input, prices.input)
                 + per_million(usage.output, prices.output)
                 + per_million(usage.cache_read, prices.cache_read.unwrap_or(prices.input))
-                + per_million(
-                    usage.cache_write,
-                    prices.cache_write.unwrap_or(prices.input),
-                );
+                + cache_writes(usage, prices);
             return Self::Estimated {
                 usd,
                 source: prices.source,
@@ -129,6 +153,23 @@ mod tests {
             Cost::of(&usage, Some(&prices), false),
             Cost::Actual { usd: 0.5 }
         );
+    }
+
+    #[test]
+    fn an_hour_in_the_cache_costs_more_than_five_minutes() {
+        let prices = Prices {
+            input: 4.0,
+            output: 20.0,
+            cache_read: Some(0.4),
+            cache_write: Some(5.0),
+            source: PriceSource::OfficialDocsSnapshot,
+        };
+        let usage = Usage {
+            cache_write: 1_000_000,
+            cache_write_hour: 500_000,
+            ..Usage::default()
+        };
+        assert_eq!(Cost::of(&usage, Some(&prices), false).usd(), Some(6.5));
     }
 
     #[test]

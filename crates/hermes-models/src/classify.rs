@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod fixtures;
 mod limits;
+mod overflow;
 mod report;
 mod retry;
 mod rules;
@@ -20,6 +21,16 @@ use serde_json::Value;
 pub use report::Report;
 pub use transport::{Transport, TransportKind};
 
+pub(crate) use limits::output_cap;
+
+/// An error as its words and its JSON, for who looks for names in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorAnswer<'a> {
+    /// Lower case.
+    pub(crate) text: &'a str,
+    pub(crate) json: &'a Value,
+}
+
 /// What is known about the call that failed. Some errors say nothing, and only its size hints
 /// at the cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +39,8 @@ pub struct Situation {
     pub prompt_tokens: u32,
     /// The window of the model; 0: unknown.
     pub context_length: u32,
+    /// Tokens that are asked for the answer; 0: unknown.
+    pub answer_tokens: u32,
     /// The model thinks for minutes; a lost connection then says nothing about size.
     pub slow_reasoner: bool,
 }
@@ -37,6 +50,13 @@ impl Situation {
     fn fills(&self, percent: u64) -> bool {
         self.context_length > 0
             && u64::from(self.prompt_tokens) * 100 > u64::from(self.context_length) * percent
+    }
+
+    /// Whether the size of the call alone explains a refusal: the prompt is near the window or over
+    /// it, or leaves no room for the answer that is asked for.
+    fn is_near_the_window(&self) -> bool {
+        let asked = u64::from(self.prompt_tokens) + u64::from(self.answer_tokens);
+        self.fills(70) || (self.fills(45) && asked > u64::from(self.context_length))
     }
 }
 
@@ -51,6 +71,31 @@ pub struct Verdict {
     pub retry_after: Option<Duration>,
     /// Window or output cap in tokens, by class.
     pub limit: Option<u32>,
+    /// The window, where an error of another class states it.
+    pub window: Option<u32>,
+    /// The report that was judged.
+    pub report: Report,
+}
+
+impl Verdict {
+    /// The error, if one of our own optional fields may be its cause.
+    pub(crate) fn about_a_field(&self) -> Option<ErrorAnswer<'_>> {
+        let open = matches!(
+            self.class,
+            ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ToolContentRejected
+        ) || matches!(
+            self.rule,
+            "output cap" | "reasoning echo" | "by size" | "bare 400, large prompt" | "404 other"
+        );
+        let wrong_request = self
+            .report
+            .status
+            .is_none_or(|status| matches!(status, 400 | 404 | 405 | 409 | 415 | 422 | 500..=502));
+        (open && wrong_request).then_some(ErrorAnswer {
+            text: &self.report.text,
+            json: &self.report.json,
+        })
+    }
 }
 
 /// Judges an error answer. `headers` yields a header by its lower-case name.
@@ -62,24 +107,26 @@ pub fn answer(
     now: DateTime<Utc>,
 ) -> Verdict {
     let report = Report::read(status, body);
-    judge(&report, headers, situation, now)
+    judge(report, headers, situation, now)
 }
 
 /// Judges an error object inside a successful answer.
 pub fn inline(error: &Value, situation: &Situation, now: DateTime<Utc>) -> Verdict {
     let report = Report::from_json(None, error);
-    judge(&report, &|_| None, situation, now)
+    judge(report, &|_| None, situation, now)
 }
 
 fn judge(
-    report: &Report,
+    mut report: Report,
     headers: &dyn Fn(&str) -> Option<String>,
     situation: &Situation,
     now: DateTime<Utc>,
 ) -> Verdict {
-    let rule = rules::first_match(report, situation);
+    report.comes_back = retry::stated(headers, &report, now).is_some();
+    let rule = rules::first_match(&report, situation);
+    let window = limits::window(&report.text);
     let limit = match rule.class {
-        ErrorClass::ContextOverflow => limits::window(&report.text),
+        ErrorClass::ContextOverflow => window,
         ErrorClass::OutputCap => limits::output_cap(&report.text),
         ErrorClass::LongContextTier => Some(200_000),
         _ => None,
@@ -92,7 +139,7 @@ fn judge(
             | ErrorClass::Server
             | ErrorClass::Billing
     )
-    .then(|| retry::after(headers, report, now))
+    .then(|| retry::after(headers, &report, now))
     .flatten();
     Verdict {
         rule: rule.name,
@@ -100,5 +147,7 @@ fn judge(
         message: report.shown(),
         retry_after,
         limit,
+        window: window.filter(|_| rule.name == "answer does not fit"),
+        report,
     }
 }

@@ -3,10 +3,12 @@
 //! Nothing is sent before the stream is polled, and bytes are read only as events are pulled.
 //! Dropping the stream, or cancelling, ends the request at once.
 
+mod images;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod timeouts;
+mod unpack;
 mod wire;
 
 use std::sync::Arc;
@@ -21,8 +23,10 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use crate::classify::{Situation, Transport, TransportKind, Verdict};
-use crate::codec::{self, AnswerReader, Decoder};
-use crate::quirks::{AuthStyle, Quirks};
+use crate::codec::{self, AnswerReader, Decoder, Encoded};
+use crate::context::ContextBook;
+use crate::optional::{self, FieldBook, FieldRules};
+use crate::quirks::{AuthStyle, Quirks, ReasoningEcho};
 
 pub use timeouts::PhaseTimeouts;
 use wire::{Outgoing, Wire};
@@ -42,6 +46,10 @@ pub struct ClientParts {
     pub http: reqwest::Client,
     pub timeouts: PhaseTimeouts,
     pub clock: Arc<dyn Clock>,
+    /// What endpoints refused before.
+    pub fields: Arc<FieldBook>,
+    /// Takes windows that errors state by the way. `None`: they are not kept.
+    pub windows: Option<Arc<ContextBook>>,
 }
 
 /// A model behind one route, spoken to over HTTP.
@@ -56,6 +64,8 @@ struct Shared {
     credential: Option<SecretString>,
     timeouts: PhaseTimeouts,
     clock: Arc<dyn Clock>,
+    fields: Arc<FieldBook>,
+    windows: Option<Arc<ContextBook>>,
     wire: Box<dyn Wire>,
 }
 
@@ -74,6 +84,8 @@ impl HttpModelClient {
                 credential: parts.credential,
                 timeouts: parts.timeouts,
                 clock: parts.clock,
+                fields: parts.fields,
+                windows: parts.windows,
                 wire,
             }),
         }
@@ -100,13 +112,48 @@ impl ModelClient for HttpModelClient {
 }
 
 impl Shared {
+    /// What is known of the endpoint from its refusals.
+    fn known_rules(&self) -> FieldRules {
+        self.fields.recall(&self.route, self.clock.now())
+    }
+
+    /// Keeps what made a call succeed, and says so in the log.
+    fn learn(&self, rules: &FieldRules) {
+        for rule in rules.iter() {
+            tracing::warn!(
+                provider = self.route.provider,
+                model = self.route.model,
+                "the provider refused a field of the request; from now on {}",
+                rule.describe()
+            );
+        }
+        self.fields.learn(&self.route, rules, self.clock.now());
+    }
+
+    /// The request as JSON, as this endpoint takes it.
+    fn encoded(&self, request: &ModelRequest, rules: &FieldRules) -> Result<Encoded, ModelError> {
+        let failed = |error: serde_json::Error| {
+            let message = format!("the request cannot be encoded: {error}");
+            self.error(ErrorClass::Format, message)
+        };
+        let demanded;
+        let quirks = if rules.requires(optional::REASONING_CONTENT) {
+            demanded = Quirks {
+                echo: ReasoningEcho::Required,
+                ..self.quirks.clone()
+            };
+            &demanded
+        } else {
+            &self.quirks
+        };
+        let limit = images::ImageLimit::of(rules);
+        let request = images::fit(request, limit);
+        let encoded = codec::encode(&request, quirks, &self.route, &self.info).map_err(failed)?;
+        rules.apply(encoded).map_err(failed)
+    }
+
     /// The request in the form that is sent.
-    fn outgoing(&self, request: &ModelRequest) -> Result<Outgoing, ModelError> {
-        let encoded =
-            codec::encode(request, &self.quirks, &self.route, &self.info).map_err(|error| {
-                let message = format!("the request cannot be encoded: {error}");
-                self.error(ErrorClass::Format, message)
-            })?;
+    fn outgoing(&self, encoded: &Encoded) -> Result<Outgoing, ModelError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &encoded.headers {
             let (Ok(name), Ok(value)) = (
@@ -123,7 +170,7 @@ impl Shared {
         Ok(Outgoing {
             url: codec::endpoint(&self.route.base_url, self.quirks.format),
             headers,
-            body: encoded.body,
+            body: encoded.body.clone().into(),
         })
     }
 
@@ -159,6 +206,10 @@ impl Shared {
         Situation {
             prompt_tokens: u32::try_from(estimate(request)).unwrap_or(u32::MAX),
             context_length: self.info.context_length,
+            answer_tokens: request
+                .max_tokens
+                .or(self.quirks.max_tokens.default)
+                .unwrap_or(0),
             slow_reasoner: timeouts::is_slow_reasoner(&self.route.model),
         }
     }
@@ -176,6 +227,10 @@ impl Shared {
     }
 
     fn judged(&self, verdict: Verdict, status: Option<u16>) -> ModelError {
+        if let (Some(book), Some(window)) = (&self.windows, verdict.window) {
+            let assumed = self.info.context_length;
+            book.learn_limit(&self.route.model, &self.route.base_url, assumed, window);
+        }
         ModelError {
             status,
             retry_after: verdict.retry_after,

@@ -98,8 +98,9 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The blob of that kind, if this provider may have it back. A blob without issuer was
-    /// vouched for by whoever built the request.
+    /// The blob of that kind, if this model may have it back. A blob without issuer was vouched for
+    /// by whoever built the request. Plain text may go to any model of its provider; what is sealed
+    /// or signed only to the one that made it.
     fn own_blob(&self, message: &'a AssistantMessage, kind: BlobKind) -> Option<&'a Value> {
         let own = |blob: &&WireBlob| {
             blob.kind == kind
@@ -108,7 +109,31 @@ impl<'a> Scope<'a> {
                     .as_ref()
                     .is_none_or(|issuer| *issuer == self.route.provider)
         };
+        let plain = kind == BlobKind::ReasoningContent;
+        if !plain && !self.is_own_model(message) {
+            return None;
+        }
         message.blobs.iter().find(own).map(|blob| &blob.value)
+    }
+
+    /// Whether the model of this route wrote the message, as far as anybody knows.
+    fn is_own_model(&self, message: &AssistantMessage) -> bool {
+        message.written_by.as_ref().is_none_or(|by| {
+            by.provider == self.route.provider && by.model.eq_ignore_ascii_case(&self.route.model)
+        })
+    }
+
+    /// Whether a model of this provider wrote it, as far as anybody knows.
+    fn is_own_provider(&self, message: &AssistantMessage) -> bool {
+        let own = |id: &str| id == self.route.provider;
+        if let Some(by) = &message.written_by {
+            return own(&by.provider);
+        }
+        let mut issuers = message
+            .blobs
+            .iter()
+            .filter_map(|blob| blob.issuer.as_deref());
+        issuers.all(own)
     }
 
     /// Whether images may go out at all.
@@ -188,7 +213,7 @@ impl Decoder {
             self.done();
             return Ok(Vec::new());
         }
-        let value: Value = serde_json::from_str(data).map_err(|error| {
+        let value: Value = json::lenient(data).map_err(|error| {
             WireFault::Malformed(format!(
                 "an event of the stream is not JSON ({error}): {}",
                 json::clip(data, 200)

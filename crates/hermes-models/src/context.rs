@@ -110,6 +110,10 @@ impl ContextBook {
             return *known;
         }
         let probe = blocking_probe(question);
+        // Once the model runs, its window is known: asked again then.
+        if probe.is_some_and(|probe| probe.unsettled) {
+            return probe;
+        }
         if let Some(tokens) = probe.and_then(|probe| probe.context_length) {
             self.learn(question.model, question.base_url, tokens);
         }

@@ -12,6 +12,7 @@
 //! | [`client`] | the model client: one streaming path, a limit per phase |
 //! | [`codec`] | the three wire formats, without network |
 //! | [`classify`] | what a failed call means |
+//! | [`optional`] | fields that an endpoint refused, and what is sent instead |
 //! | [`quirks`] | how endpoints differ, as data |
 //! | [`http`] | the one factory of HTTP clients |
 //! | [`sse`] | server-sent events from bytes |
@@ -25,6 +26,7 @@ pub mod credentials;
 pub mod http;
 pub mod live;
 pub mod local;
+pub mod optional;
 pub mod providers;
 pub mod quirks;
 pub mod router;

@@ -5,6 +5,8 @@
 
 mod model;
 
+use std::collections::BTreeSet;
+
 use hermes_core::model::{ReasoningEffort, WireFormat};
 use serde_json::{Map, Value};
 
@@ -19,6 +21,9 @@ pub struct Quirks {
     pub headers: Vec<(String, String)>,
     /// Merged into the body last: the user's and the provider's own fields.
     pub extra_body: Map<String, Value>,
+    /// Fields of the body that the config sets. An endpoint that refuses one of them is not given
+    /// way to: the person asked for it.
+    pub set_by_person: BTreeSet<String>,
     pub max_tokens: MaxTokens,
     pub temperature: TemperaturePolicy,
     pub reasoning: ReasoningShape,
@@ -46,6 +51,8 @@ pub struct Quirks {
     pub tool_ids: ToolIds,
     /// `extra_content` of tool calls (Gemini thought signatures) travels back.
     pub thought_signatures: bool,
+    /// A step whose first call has no such signature is refused (Gemini 3).
+    pub needs_signatures: bool,
     /// Tool results carry the tool's `name`: Gemini refuses them without, and the templates of
     /// some local models print it.
     pub tool_result_names: bool,
@@ -71,6 +78,7 @@ impl Quirks {
             },
             headers: Vec::new(),
             extra_body: Map::new(),
+            set_by_person: BTreeSet::new(),
             max_tokens: MaxTokens {
                 key: if format == WireFormat::Responses {
                     MaxTokensKey::MaxOutputTokens
@@ -101,6 +109,7 @@ impl Quirks {
                 ToolIds::Any
             },
             thought_signatures: false,
+            needs_signatures: false,
             tool_result_names: chat,
             provider_preferences: None,
             ollama_num_ctx: None,
@@ -224,6 +233,8 @@ pub enum ReasoningEcho {
     Required,
     /// Never: the server answers 4xx.
     Forbidden,
+    /// On the assistant messages whose reasoning is known (GLM).
+    WhereKnown,
     /// Only as the issuer's own `reasoning_details`.
     Optional,
 }

@@ -121,6 +121,14 @@ async fn attempt(
             "the summary was filtered",
         ));
     }
+    // Half a summary would replace the conversation as if it were a whole one.
+    if message.finish.as_ref().is_none_or(FinishReason::is_cut) {
+        return Err(failure(
+            client,
+            ErrorClass::BadResponse,
+            "the summary was cut off",
+        ));
+    }
     let (shown, _) = scrub::scrub(&message.text);
     let summary = redact::secrets(shown.trim()).into_owned();
     if summary.is_empty() {

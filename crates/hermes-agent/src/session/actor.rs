@@ -9,7 +9,7 @@ use hermes_core::event::{
     AgentCommand, AgentEvent, NoticeLevel, Setting, TurnExit, TurnSummary, UserInput,
 };
 use hermes_core::ids::{RowId, SessionId, TurnId};
-use hermes_core::message::Message;
+use hermes_core::message::{Message, WrittenBy};
 use hermes_core::model::{ErrorClass, ModelClient, RouteError};
 use hermes_core::store::{NewSession, SessionUpdate, StoreError, StoredSession};
 use hermes_core::task;
@@ -654,16 +654,7 @@ fn resume(
     mut session: StoredSession,
     cwd: PathBuf,
 ) -> Conversation {
-    // The store does not say who issued a block: it was the provider of the session.
-    for item in &mut session.items {
-        if let Message::Assistant(message) = &mut item.message {
-            for blob in &mut message.blobs {
-                if blob.issuer.is_none() {
-                    blob.issuer.clone_from(&session.billing_provider);
-                }
-            }
-        }
-    }
+    name_writers(&mut session);
     let taint = taint(deps);
     if outside::read_before(&session.items) {
         taint.mark();
@@ -687,6 +678,33 @@ fn resume(
         told_day: None,
         taint,
         hints,
+    }
+}
+
+/// Rows of the original do not say which model wrote them: it was the session's, as far as that is
+/// known.
+fn name_writers(session: &mut StoredSession) {
+    let of_session = session
+        .billing_provider
+        .as_ref()
+        .zip(session.model.as_ref())
+        .map(|(provider, model)| WrittenBy {
+            provider: provider.clone(),
+            model: model.clone(),
+        });
+    for item in &mut session.items {
+        let Message::Assistant(message) = &mut item.message else {
+            continue;
+        };
+        if message.written_by.is_none() {
+            message.written_by = of_session.clone().map(Box::new);
+        }
+        let issuer = message.written_by.as_ref().map(|by| by.provider.clone());
+        for blob in &mut message.blobs {
+            if blob.issuer.is_none() {
+                blob.issuer = issuer.clone().or_else(|| session.billing_provider.clone());
+            }
+        }
     }
 }
 

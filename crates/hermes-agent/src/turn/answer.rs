@@ -1,7 +1,7 @@
 //! Acts on the judgement of an answer.
 
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
-use hermes_core::message::{AssistantMessage, FinishReason, Message};
+use hermes_core::message::{AssistantMessage, FinishReason, INTERRUPTED, Message};
 use hermes_core::model::{ErrorClass, ModelError, WireFormat};
 use hermes_core::usage::Usage;
 
@@ -237,7 +237,7 @@ impl Turn<'_> {
             message.tool_calls.clear();
             // Signed blocks of an answer that did not end are not valid.
             message.blobs.clear();
-            message.finish = Some(FinishReason::Other("interrupted".into()));
+            message.finish = Some(FinishReason::Other(INTERRUPTED.into()));
             self.parts = self.keep(message).await?;
         }
         Err(TurnExit::Interrupted)

@@ -88,7 +88,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
     match message.finish {
         Some(FinishReason::Length) if facts.small => Verdict::LongEnough,
         Some(FinishReason::Length) => go_on(facts, false),
-        Some(FinishReason::Cut) | None => go_on(facts, true),
+        Some(FinishReason::Cut | FinishReason::Other(_)) | None => go_on(facts, true),
         Some(FinishReason::Incomplete) if facts.strikes.incomplete < INCOMPLETES => {
             Verdict::Continue { cut: false }
         }
@@ -131,7 +131,11 @@ fn go_on(facts: &Facts<'_>, cut: bool) -> Verdict {
 
 fn judge_calls(facts: &Facts<'_>) -> Verdict {
     let calls = &facts.message.tool_calls;
-    let cut = matches!(facts.message.finish, Some(FinishReason::Cut) | None);
+    let cut = facts
+        .message
+        .finish
+        .as_ref()
+        .is_none_or(FinishReason::is_cut);
     // Of a stream that broke, only calls that are visibly complete count.
     let whole = |text: &str| {
         !text.trim().is_empty() && matches!(Arguments::read(text), Arguments::Exact(_))
@@ -292,10 +296,6 @@ mod tests {
     #[test]
     fn plain_answers_and_complete_calls_pass() {
         assert_eq!(first(&text("hi", FinishReason::Stop)), Verdict::Answer);
-        assert_eq!(
-            first(&text("hi", FinishReason::Other("7".into()))),
-            Verdict::Answer
-        );
         assert_eq!(first(&call("{}", FinishReason::Stop)), Verdict::Tools);
         assert_eq!(first(&call("", FinishReason::ToolCalls)), Verdict::Tools);
         assert_eq!(
@@ -310,6 +310,18 @@ mod tests {
         assert_eq!(first(&cut), Verdict::Continue { cut: false });
         let broken = text("half", FinishReason::Cut);
         assert_eq!(first(&broken), Verdict::Continue { cut: true });
+        // A reason that is not known to be good is none.
+        for word in [
+            "error",
+            "network_error",
+            "insufficient_system_resource",
+            "7",
+        ] {
+            let ended = text("half", FinishReason::Other(word.into()));
+            assert_eq!(first(&ended), Verdict::Continue { cut: true }, "{word}");
+            let call = call(r#"{"a":"#, FinishReason::Other(word.into()));
+            assert_eq!(first(&call), Verdict::SmallerSteps, "{word}");
+        }
         let strikes = Strikes {
             continued: 4,
             ..Strikes::default()

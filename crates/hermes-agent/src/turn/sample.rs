@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use hermes_core::event::{AgentEvent, NoticeLevel};
-use hermes_core::message::{AssistantMessage, FinishReason};
+use hermes_core::message::{AssistantMessage, FinishReason, WrittenBy};
 use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelEvent, ModelRequest,
 };
@@ -73,6 +73,11 @@ pub(super) async fn sample(
     if message.finish.is_none() {
         message.finish = Some(FinishReason::Cut);
     }
+    let route = client.route();
+    message.written_by = Some(Box::new(WrittenBy {
+        provider: route.provider.clone(),
+        model: route.model.clone(),
+    }));
     if matches!(
         message.finish,
         Some(FinishReason::Stop | FinishReason::ToolCalls)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hermes_agent::session::SessionStart;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_config::schema::{Config, Fallback, Secret};
@@ -19,15 +20,15 @@ use serde_json::json;
 
 use crate::support::{FakeTool, Running, Setup};
 
-struct Rig {
-    home: tempfile::TempDir,
-    server: ModelServer,
-    store: Store,
-    config: Config,
+pub(crate) struct Rig {
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) server: ModelServer,
+    pub(crate) store: Store,
+    pub(crate) config: Config,
 }
 
 impl Rig {
-    fn new(format: &str) -> Self {
+    pub(crate) fn new(format: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let server = ModelServer::start();
         let clock = Arc::new(ManualClock::default());
@@ -47,7 +48,25 @@ impl Rig {
         }
     }
 
-    fn start(&self) -> Running {
+    pub(crate) fn start(&self) -> Running {
+        self.start_at(None)
+    }
+
+    /// The stored conversation, in a program that starts anew.
+    pub(crate) async fn resume(&self) -> Running {
+        let session = self
+            .store
+            .load(&SessionId::from("s1"))
+            .await
+            .unwrap()
+            .unwrap();
+        self.start_at(Some(SessionStart::Resume {
+            session: Box::new(session),
+            cwd: "/nowhere".into(),
+        }))
+    }
+
+    fn start_at(&self, start: Option<SessionStart>) -> Running {
         let router = Router::new(
             RouterDeps {
                 config: Arc::new(self.config.clone()),
@@ -70,17 +89,18 @@ impl Rig {
         });
         let mut setup = Setup::new([]).tool(add).store(Arc::new(self.store.clone()));
         setup.other_router = Some(Arc::new(router));
+        setup.start = start;
         setup.start()
     }
 
-    async fn rows(&self) -> Vec<Message> {
+    pub(crate) async fn rows(&self) -> Vec<Message> {
         let id = SessionId::from("s1");
         let stored = self.store.load(&id).await.unwrap().unwrap();
         stored.items.into_iter().map(|item| item.message).collect()
     }
 }
 
-const FORMATS: [&str; 3] = ["chat_completions", "anthropic_messages", "codex_responses"];
+pub(crate) const FORMATS: [&str; 3] = ["chat_completions", "anthropic_messages", "codex_responses"];
 
 #[tokio::test]
 async fn a_turn_with_parallel_tools_in_every_format() {
@@ -147,7 +167,7 @@ async fn each_request_begins_with_the_one_before() {
 }
 
 /// Messages without cache marks, which move with the end of the conversation.
-fn plain(messages: Vec<serde_json::Value>) -> Vec<serde_json::Value> {
+pub(crate) fn plain(messages: Vec<serde_json::Value>) -> Vec<serde_json::Value> {
     fn strip(value: &mut serde_json::Value) {
         match value {
             serde_json::Value::Object(map) => {

@@ -15,6 +15,7 @@ mod joining;
 mod outside;
 mod questions;
 mod recovery;
+mod replay;
 mod sessions;
 mod snapshots;
 mod subagents;

@@ -12,6 +12,7 @@ use super::{Situation, Verdict, answer, inline, rules::RULES};
 const LARGE: Situation = Situation {
     prompt_tokens: 90_000,
     context_length: 100_000,
+    answer_tokens: 0,
     slow_reasoner: false,
 };
 
@@ -26,6 +27,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "thinking signature",
         400,
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.3.content.0: Invalid `signature` in `thinking` block"}}"#,
+    ),
+    (
+        "thought signature",
+        400,
+        r#"{"error":{"code":400,"message":"Function call is missing a thought_signature in functionCall parts.","status":"INVALID_ARGUMENT"}}"#,
     ),
     (
         "encrypted reasoning",
@@ -93,9 +99,19 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"This account has no permission for the project."}}"#,
     ),
     (
+        "400 key",
+        400,
+        r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]"#,
+    ),
+    (
+        "402 comes back",
+        402,
+        r#"{"error":{"message":"Out of tokens for now.","retry_after":30}}"#,
+    ),
+    (
         "402 usage limit",
         402,
-        r#"{"error":{"message":"Weekly usage limit reached, try again in 5 minutes."}}"#,
+        r#"{"error":{"message":"Weekly usage limit reached; the window resets on Monday."}}"#,
     ),
     (
         "402",
@@ -133,6 +149,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"You ran past your quota.","code":"insufficient_quota"}}"#,
     ),
     (
+        "429 no credit",
+        429,
+        r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details."}}"#,
+    ),
+    (
         "429 overloaded",
         429,
         r#"{"error":{"code":"1305","message":"Many people use this model now; come back later."}}"#,
@@ -146,6 +167,16 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "429",
         429,
         r#"{"error":{"message":"Rate limit reached for requests per minute.","code":"rate_limit_exceeded"}}"#,
+    ),
+    (
+        "498",
+        498,
+        r#"{"error":{"message":"Flex tier capacity exceeded."}}"#,
+    ),
+    (
+        "unreadable call",
+        400,
+        r#"{"error":{"message":"Failed to call a function. Please adjust your prompt.","code":"tool_use_failed","failed_generation":"<function=x"}}"#,
     ),
     (
         "parameter",
@@ -183,6 +214,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"code":500,"message":"the request exceeds the available context size (8192 tokens), try increasing it"}}"#,
     ),
     (
+        "overflow words",
+        400,
+        r#"{"code":"InvalidParameter","message":"Range of input length should be [1, 30720]"}"#,
+    ),
+    (
         "400 model",
         400,
         r#"{"error":{"message":"acme/none is not a valid model ID","code":400}}"#,
@@ -201,6 +237,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "bare 400, large prompt",
         400,
         r#"{"error":{"message":"Error"}}"#,
+    ),
+    (
+        "by size",
+        400,
+        r#"{"error":{"message":"The server could not make sense of this one at all."}}"#,
     ),
     ("408", 408, ""),
     ("gateway timeout", 504, "upstream did not answer"),
@@ -230,6 +271,16 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"No credits left.","type":"billing_error"}}"#,
     ),
     (
+        "no credit",
+        0,
+        r#"{"error":{"message":"Please top up your account."}}"#,
+    ),
+    (
+        "comes back",
+        0,
+        r#"{"error":{"message":"Out of credits, try again in 20s."}}"#,
+    ),
+    (
         "rate limit",
         0,
         r#"{"error":{"message":"Slow down.","code":"rate_limit_exceeded"}}"#,
@@ -243,6 +294,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "key",
         0,
         r#"{"type":"error","error":{"type":"authentication_error","message":"bad key"}}"#,
+    ),
+    (
+        "key text",
+        0,
+        r#"{"error":{"message":"Incorrect API key provided"}}"#,
     ),
     (
         "model",
@@ -279,7 +335,7 @@ fn judge(status: u16, body: &str, situation: &Situation) -> Verdict {
 fn every_row_has_one_fixture_and_decides_it() {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (name, status, body) in FIXTURES {
-        let situation = if name.starts_with("bare") {
+        let situation = if name.starts_with("bare") || *name == "by size" {
             LARGE
         } else {
             Situation::default()
@@ -334,6 +390,71 @@ fn stated_limits_are_taken() {
         (silent.class, silent.limit),
         (ErrorClass::ContextOverflow, None)
     );
+}
+
+/// What vendors answer when the free tier's minute is used up: money is mentioned, a time too.
+#[test]
+fn who_says_when_to_come_back_means_a_rate() {
+    let gemini = r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details. Please retry in 2.5s.","status":"RESOURCE_EXHAUSTED"}}]"#;
+    let delayed = r#"{"error":{"code":429,"message":"Insufficient balance or no resource package.","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"2.5s"}]}}"#;
+    for body in [gemini, delayed] {
+        let verdict = judge(429, body, &Situation::default());
+        assert_eq!(verdict.class, ErrorClass::RateLimit, "{body}");
+        assert_eq!(
+            verdict.retry_after.map(|wait| wait.as_millis()),
+            Some(2_500)
+        );
+    }
+    let header = |name: &str| (name == "retry-after").then(|| "3".to_owned());
+    let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+    let body = br#"{"error":{"message":"Payment required: out of credits"}}"#;
+    let verdict = answer(Some(429), &header, body, &Situation::default(), now);
+    assert_eq!(verdict.class, ErrorClass::RateLimit);
+    // A code that can mean nothing else is believed.
+    let coded = br#"{"error":{"message":"No.","code":"insufficient_quota"}}"#;
+    let verdict = answer(Some(429), &header, coded, &Situation::default(), now);
+    assert_eq!(verdict.class, ErrorClass::Billing);
+}
+
+/// A refusal that says nothing we know, of a call that is near the window or over it.
+#[test]
+fn size_alone_means_overflow() {
+    let body =
+        r#"{"error":{"message":"InternalError.Algo: this cannot be processed, sorry for that"}}"#;
+    let class = |prompt_tokens, answer_tokens| {
+        let situation = Situation {
+            prompt_tokens,
+            answer_tokens,
+            context_length: 100_000,
+            slow_reasoner: false,
+        };
+        judge(400, body, &situation).class
+    };
+    assert_eq!(class(75_000, 0), ErrorClass::ContextOverflow);
+    assert_eq!(class(150_000, 0), ErrorClass::ContextOverflow);
+    assert_eq!(class(60_000, 64_000), ErrorClass::ContextOverflow);
+    assert_eq!(class(60_000, 8_000), ErrorClass::Format);
+    assert_eq!(class(10_000, 99_000), ErrorClass::Format);
+}
+
+#[test]
+fn a_prompt_that_leaves_no_room_is_too_large_and_one_that_does_is_not() {
+    let said = |input: u32| {
+        format!(
+            r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: {input} + 32000 > 200000, decrease input length or `max_tokens` and try again"}}}}"#
+        )
+    };
+    let full = judge(400, &said(199_000), &Situation::default());
+    assert_eq!(
+        (full.class, full.limit),
+        (ErrorClass::ContextOverflow, Some(200_000))
+    );
+    let fits = judge(400, &said(150_000), &Situation::default());
+    assert_eq!(
+        (fits.class, fits.limit),
+        (ErrorClass::OutputCap, Some(50_000))
+    );
+    assert_eq!(fits.window, Some(200_000));
 }
 
 #[test]

@@ -28,7 +28,12 @@ static WINDOW: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"n_ctx[^\d]{0,12}{N}",
         r"slot context: *{N}",
         r"maximum prompt length is {N}",
-        r"\[1, *{N}\]",
+        r"\[ *\d+ *, *{N} *\]",
+        r"\d *\+ *\d[\d,_]* *> *{N}",
+        r"must be (?:<=|less than(?: or equal to)?|at most) *{N}",
+        r"must have (?:less|fewer) than {N}",
+        r"max_seq_len[^\d]{0,6}{N}",
+        r"(?:max size|limit is|limit of|configured limit of|maximum (?:allowed )?length)[^\d]{0,6}{N}",
     ])
 });
 
@@ -47,7 +52,7 @@ static OUTPUT: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 static REQUESTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"{N} (?:tokens )?(?:in|from) (?:the |your )?(?:messages|input|prompt)|(?:has|with|contains) (?:at least )?{N} input tokens|prompt contains (?:at least )?{N}",
+        r"{N} (?:tokens )?(?:in|from) (?:the |your )?(?:messages|input|prompt)|(?:has|with|contains) (?:at least )?{N} input tokens|prompt contains (?:at least )?{N}|{N} *\+ *\d[\d,_]* *> *\d|given: *{N} `?inputs`? tokens",
     )
 });
 
@@ -57,13 +62,22 @@ pub(super) fn window(text: &str) -> Option<u32> {
 }
 
 /// The largest answer that the text allows: stated, or what the window leaves beside the prompt.
-pub(super) fn output_cap(text: &str) -> Option<u32> {
+pub(crate) fn output_cap(text: &str) -> Option<u32> {
     first(&OUTPUT, text).or_else(|| room(text))
+}
+
+/// Whether a shorter answer would do: the window leaves a good part of itself beside the prompt.
+/// Else the prompt must become smaller.
+pub(super) fn leaves_room(text: &str) -> bool {
+    match (room(text), window(text)) {
+        (Some(room), Some(window)) => u64::from(room) * 8 >= u64::from(window),
+        _ => false,
+    }
 }
 
 /// What the window leaves for the answer, where window and prompt are both stated and the
 /// prompt itself fits.
-pub(super) fn room(text: &str) -> Option<u32> {
+fn room(text: &str) -> Option<u32> {
     let window = window(text)?;
     let captures = REQUESTED.as_ref()?.captures(text)?;
     let prompt = captures.iter().skip(1).flatten().next()?;
@@ -90,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(WINDOW.len(), 11);
+        assert_eq!(WINDOW.len(), 16);
         assert_eq!(OUTPUT.len(), 7);
         assert!(REQUESTED.is_some());
     }
@@ -112,6 +126,24 @@ mod tests {
             ),
             ("longer than the max_model_len of 32768", Some(32_768)),
             ("maximum prompt length is 262144 but", Some(262_144)),
+            (
+                "input length and `max_tokens` exceed context limit: 199000 + 32000 > 200000, decrease",
+                Some(200_000),
+            ),
+            ("range of input length should be [1, 30720]", Some(30_720)),
+            (
+                "`inputs` tokens + `max_new_tokens` must be <= 8193. given",
+                Some(8193),
+            ),
+            ("`inputs` must have less than 4096 tokens", Some(4096)),
+            (
+                "(40000) must be less than max_seq_len (32768).",
+                Some(32_768),
+            ),
+            (
+                "exceed the configured limit of 272000 tokens",
+                Some(272_000),
+            ),
             ("too many tokens", None),
             ("context window is 4", None),
         ];

@@ -7,6 +7,19 @@ use crate::codec::clip;
 /// Longest message that is shown.
 const SHOWN_CHARS: usize = 500;
 
+/// Where errors keep their text.
+const MESSAGE_KEYS: &[&str] = &[
+    "message",
+    "detail",
+    "msg",
+    "error_description",
+    "error_msg",
+    "status_msg",
+    "errorMessage",
+    "description",
+    "title",
+];
+
 /// How deep errors may be wrapped into each other.
 const MAX_DEPTH: usize = 8;
 
@@ -23,6 +36,10 @@ pub struct Report {
     pub upstream: bool,
     /// Seconds that the body says to wait.
     pub wait: Option<String>,
+    /// The answer says when to come back: set by whoever read its headers.
+    pub comes_back: bool,
+    /// The error as it came.
+    pub json: Value,
 }
 
 impl Report {
@@ -45,6 +62,7 @@ impl Report {
     pub fn from_json(status: Option<u16>, body: &Value) -> Self {
         let mut report = Self {
             status,
+            json: body.clone(),
             ..Self::default()
         };
         report.collect(body, 0);
@@ -59,7 +77,11 @@ impl Report {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let shown = clip(&said, SHOWN_CHARS);
+        let mut shown = clip(&said, SHOWN_CHARS);
+        // An error whose message stands in no usual place still says something.
+        if shown.is_empty() && !self.json.is_null() {
+            shown = clip(&self.json.to_string(), SHOWN_CHARS);
+        }
         if shown.is_empty() {
             return match self.status {
                 Some(_) => "the provider gave no reason".to_owned(),
@@ -85,18 +107,27 @@ impl Report {
                 .for_each(|item| self.collect(item, depth + 1)),
             Value::String(text) => self.say(text, depth),
             Value::Object(fields) => {
-                for key in ["code", "type", "status", "error_code"] {
+                for key in [
+                    "code",
+                    "type",
+                    "status",
+                    "error_code",
+                    "reason",
+                    "status_code",
+                ] {
                     self.code(fields.get(key));
                 }
-                if let Some(message) = ["message", "detail", "msg", "error_description"]
-                    .iter()
-                    .find_map(|key| fields.get(*key))
-                {
+                if let Some(message) = MESSAGE_KEYS.iter().find_map(|key| fields.get(*key)) {
                     self.collect(message, depth + 1);
                 }
-                for key in ["error", "errors"] {
+                for key in ["error", "errors", "base_resp"] {
                     if let Some(inner) = fields.get(key).filter(|inner| !inner.is_null()) {
                         self.collect(inner, depth + 1);
+                    }
+                }
+                for key in ["retry_after", "retryAfter", "retry_after_seconds"] {
+                    if let Some(seconds) = fields.get(key).and_then(Value::as_f64) {
+                        self.wait = Some(format!("{seconds}s"));
                     }
                 }
                 if let Some(metadata) = fields.get("metadata").filter(|m| m.is_object()) {
@@ -111,6 +142,7 @@ impl Report {
                     if let Some(delay) = detail.get("retryDelay").and_then(Value::as_str) {
                         self.wait = Some(delay.to_owned());
                     }
+                    self.code(detail.get("reason"));
                 }
             }
             _ => {}

@@ -27,7 +27,23 @@ static IN_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// When to try again, as far as the answer says so or its counters let us know.
 pub(super) fn after(
+    headers: &dyn Fn(&str) -> Option<String>,
+    report: &Report,
+    now: DateTime<Utc>,
+) -> Option<Duration> {
+    stated(headers, report, now).or_else(|| {
+        RESET_HEADERS
+            .iter()
+            .filter_map(|name| reset(&headers(name)?, now))
+            .max()
+            .filter(|wait| *wait <= LONGEST)
+    })
+}
+
+/// When to try again, where the answer says so outright.
+pub(super) fn stated(
     headers: &dyn Fn(&str) -> Option<String>,
     report: &Report,
     now: DateTime<Utc>,
@@ -39,12 +55,6 @@ pub(super) fn after(
         .or_else(|| retry_after(&headers("retry-after")?, now))
         .or_else(|| span(report.wait.as_deref()?))
         .or_else(|| in_text(&report.text))
-        .or_else(|| {
-            RESET_HEADERS
-                .iter()
-                .filter_map(|name| reset(&headers(name)?, now))
-                .max()
-        })
         .filter(|wait| *wait <= LONGEST)
 }
 

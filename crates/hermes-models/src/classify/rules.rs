@@ -3,7 +3,7 @@
 
 use hermes_core::model::ErrorClass;
 
-use super::{Report, Situation, limits};
+use super::{Report, Situation, limits, overflow};
 
 pub(super) struct Rule {
     pub(super) name: &'static str,
@@ -124,6 +124,43 @@ const BILLING: &[&str] = &[
     "balance_depleted",
     "spending limit",
     "key limit exceeded",
+];
+const KEY_CODES: &[&str] = &[
+    "authentication_error",
+    "invalid_api_key",
+    "api_key_invalid",
+    "invalidapikey",
+    "invalid_authentication",
+    "invalid_authentication_error",
+    "invalid_key",
+    "expired_api_key",
+    "api_key_expired",
+    "unauthenticated",
+    "missing_api_key",
+];
+const KEY: &[&str] = &[
+    "api key not valid",
+    "api key is not valid",
+    "invalid api key",
+    "invalid api-key",
+    "invalid_api_key",
+    "incorrect api key",
+    "wrong api key",
+    "api key invalid",
+    "api key is invalid",
+    "api key expired",
+    "api key has expired",
+    "api key is expired",
+    "api key not found",
+    "api_key_invalid",
+    "invalid x-api-key",
+    "invalid token",
+    "invalid access token",
+    "invalid bearer token",
+    "invalid authentication",
+    "authentication failed",
+    "no api key",
+    "please pass a valid api key",
 ];
 const RATE: &[&str] = &[
     "rate limit",
@@ -251,13 +288,22 @@ pub(super) const RULES: &[Rule] = &[
             "must remain",
             "must start with",
             "expected `thinking`",
+            "cannot be `thinking`",
+            "final block",
         ]),
+    Rule::new("thought signature", ErrorClass::ReasoningRejected)
+        .status(&[400, 422])
+        .any(&["thought_signature", "thoughtsignature", "thought signature"]),
     Rule::new("encrypted reasoning", ErrorClass::ReasoningRejected)
         .codes(&["invalid_encrypted_content"])
         .any(&[
             "invalid_encrypted_content",
-            "could not decrypt",
+            "decrypt",
             "encrypted content for item",
+            "encrypted content could not",
+            "without its required following item",
+            "without its required 'reasoning'",
+            "item with id 'rs_",
         ]),
     Rule::new("reasoning echo", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
@@ -327,6 +373,13 @@ pub(super) const RULES: &[Rule] = &[
         .codes(BILLING_CODES)
         .any(BILLING),
     Rule::new("403", ErrorClass::Auth).status(&[403]),
+    Rule::new("400 key", ErrorClass::Auth)
+        .status(&[400, 422])
+        .codes(KEY_CODES)
+        .any(KEY),
+    Rule::new("402 comes back", ErrorClass::RateLimit)
+        .status(&[402])
+        .check(|report, _| report.comes_back),
     Rule::new("402 usage limit", ErrorClass::RateLimit)
         .status(&[402])
         .any(&["usage limit", "quota", "limit exceeded"])
@@ -360,8 +413,12 @@ pub(super) const RULES: &[Rule] = &[
     // Too much at once.
     Rule::new("429 quota", ErrorClass::Billing)
         .status(&[429])
-        .codes(&["insufficient_quota"])
-        .any(&["check your plan and billing", "insufficient balance"]),
+        .codes(BILLING_CODES),
+    // Free tiers mention money in every answer. Who says when to come back means a rate.
+    Rule::new("429 no credit", ErrorClass::Billing)
+        .status(&[429])
+        .any(BILLING)
+        .check(|report, _| !report.comes_back),
     Rule::new("429 overloaded", ErrorClass::Overloaded)
         .status(&[429])
         .codes(&["1305", "overloaded_error"])
@@ -371,6 +428,22 @@ pub(super) const RULES: &[Rule] = &[
         .any(&["provider returned error"])
         .check(|report, _| report.upstream),
     Rule::new("429", ErrorClass::RateLimit).status(&[429]),
+    Rule::new("498", ErrorClass::Overloaded).status(&[498]),
+    // The model wrote a call that its server cannot read: another attempt writes another one.
+    Rule::new("unreadable call", ErrorClass::BadResponse)
+        .within(400, 422)
+        .codes(&[
+            "tool_use_failed",
+            "output_parse_failed",
+            "json_validate_failed",
+        ])
+        .any(&[
+            "tool_use_failed",
+            "failed to call a function",
+            "output_parse_failed",
+            "model generated output that could not be parsed",
+            "tool call validation failed",
+        ]),
     // What the request itself caused: parameters before sizes.
     Rule::new("parameter", ErrorClass::Format)
         .within(400, 502)
@@ -394,9 +467,19 @@ pub(super) const RULES: &[Rule] = &[
         ])
         .check(|report, _| report.text.contains("max_") || report.text.contains("completion")),
     Rule::new("answer does not fit", ErrorClass::OutputCap)
-        .any(&["in the completion", "max_tokens"])
-        .also(&["maximum context length"])
-        .check(|report, _| limits::room(&report.text).is_some()),
+        .any(&[
+            "the completion",
+            "max_tokens",
+            "max_new_tokens",
+            "max_completion_tokens",
+        ])
+        .also(&[
+            "context length",
+            "context limit",
+            "context window",
+            "must be <=",
+        ])
+        .check(|report, _| limits::leaves_room(&report.text)),
     Rule::new("overflow code", ErrorClass::ContextOverflow).codes(&[
         "context_length_exceeded",
         "max_tokens_exceeded",
@@ -405,6 +488,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("overflow text", ErrorClass::ContextOverflow)
         .any(OVERFLOW)
         .check(|report, _| report.status != Some(404) && !is_rate(report)),
+    Rule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
+        !matches!(report.status, Some(404 | 405))
+            && !is_rate(report)
+            && overflow::is_said(&report.text)
+    }),
     Rule::new("400 model", ErrorClass::ModelNotFound)
         .within(400, 422)
         .codes(&["model_not_found", "model_not_available", "invalid_model"])
@@ -419,6 +507,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
         .status(&[400])
         .check(|report, situation| report.message.chars().count() < 30 && situation.fills(40)),
+    Rule::new("by size", ErrorClass::ContextOverflow)
+        .status(&[400, 422])
+        .check(|_, situation| situation.is_near_the_window()),
     // Trouble on the other side.
     Rule::new("408", ErrorClass::Timeout).status(&[408]),
     Rule::new("gateway timeout", ErrorClass::Timeout).status(&[504, 522, 524]),
@@ -429,28 +520,34 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("overloaded", ErrorClass::Overloaded)
         .codes(&["overloaded_error", "server_is_overloaded", "slow_down"])
         .any(OVERLOADED),
-    Rule::new("quota", ErrorClass::Billing)
-        .codes(BILLING_CODES)
-        .any(BILLING),
+    Rule::new("quota", ErrorClass::Billing).codes(BILLING_CODES),
+    Rule::new("no credit", ErrorClass::Billing)
+        .any(BILLING)
+        .check(|report, _| !report.comes_back),
     Rule::new("rate limit", ErrorClass::RateLimit)
         .codes(RATE_CODES)
         .any(RATE),
+    Rule::new("comes back", ErrorClass::RateLimit)
+        .any(BILLING)
+        .check(|report, _| report.comes_back),
     Rule::new("payload", ErrorClass::PayloadTooLarge)
         .codes(&["request_too_large"])
         .any(&["request entity too large", "payload too large"]),
     Rule::new("key", ErrorClass::Auth)
         .codes(&[
-            "authentication_error",
             "permission_error",
+            "authentication_error",
             "invalid_api_key",
+            "api_key_invalid",
+            "unauthenticated",
         ])
         .any(&[
-            "invalid api key",
             "unauthorized",
             "token expired",
             "token revoked",
             "access denied",
         ]),
+    Rule::new("key text", ErrorClass::Auth).any(KEY),
     Rule::new("model", ErrorClass::ModelNotFound)
         .codes(&["not_found_error", "model_not_found"])
         .any(MISSING_MODEL),

@@ -17,8 +17,12 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::timeouts::PhaseTimeouts;
 use super::wire::Answer;
-use crate::classify::{self, Situation, Transport};
-use crate::codec::{AnswerReader, WireFault};
+use crate::classify::{self, Situation, Transport, Verdict};
+use crate::codec::{AnswerReader, Encoded, WireFault};
+use crate::optional::{self, FieldRules};
+
+/// How often a call gives way to refused fields. Each refusal must name another one.
+const MAX_CONCESSIONS: u32 = 6;
 
 /// Most of an error answer that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -39,14 +43,19 @@ pub(super) fn start(
     cancel: CancellationToken,
 ) -> ModelStream {
     let call = Call {
+        known: shared.known_rules(),
         frame: Frame {
             situation: shared.situation(&request),
             shared,
             cancel,
         },
+        request: Box::new(request),
+        tried: FieldRules::default(),
+        concessions: 0,
+        sent: None,
         ready: VecDeque::new(),
         content: false,
-        phase: Phase::Idle(Box::new(request)),
+        phase: Phase::Idle,
     };
     Box::pin(stream::unfold(call, |mut call| async move {
         let item = call.next().await?;
@@ -56,6 +65,14 @@ pub(super) fn start(
 
 struct Call {
     frame: Frame,
+    request: Box<ModelRequest>,
+    /// What was known of the endpoint before this call.
+    known: FieldRules,
+    /// What this call tries after refusals; kept once it succeeds.
+    tried: FieldRules,
+    concessions: u32,
+    /// The request that went out last.
+    sent: Option<Encoded>,
     ready: VecDeque<Item>,
     /// Text, reasoning or a call was handed out.
     content: bool,
@@ -63,7 +80,7 @@ struct Call {
 }
 
 enum Phase {
-    Idle(Box<ModelRequest>),
+    Idle,
     Reading(Box<Reading>),
     Over,
 }
@@ -102,20 +119,79 @@ impl Call {
             }
             match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
-                Phase::Idle(request) => {
-                    let limits = self
-                        .frame
-                        .shared
-                        .timeouts
-                        .for_prompt(self.frame.situation.prompt_tokens);
-                    match self.frame.open(&request, limits).await {
-                        Ok(reading) => self.phase = Phase::Reading(Box::new(reading)),
-                        Err(error) => self.fail(error),
-                    }
-                }
+                Phase::Idle => self.send().await,
                 Phase::Reading(reading) => self.read(reading).await,
             }
         }
+    }
+
+    /// Sends the request, as the endpoint is known to take it.
+    async fn send(&mut self) {
+        let mut rules = self.known.clone();
+        rules.extend(&self.tried);
+        let mut limits = self
+            .frame
+            .shared
+            .timeouts
+            .for_prompt(self.frame.situation.prompt_tokens);
+        if rules.drops("stream") {
+            // The answer then comes in one piece, when it is complete.
+            limits.first_byte = limits.total;
+            limits.idle = limits.total;
+        }
+        let encoded = match self.frame.shared.encoded(&self.request, &rules) {
+            Ok(encoded) => encoded,
+            Err(error) => return self.fail(error),
+        };
+        let opened = self.frame.open(&self.request, &encoded, limits).await;
+        self.sent = Some(encoded);
+        match opened {
+            Ok(reading) => self.phase = Phase::Reading(Box::new(reading)),
+            Err(Refused::Final(error)) => self.fail(*error),
+            Err(Refused::Judged(verdict, status)) => self.refused(*verdict, status),
+        }
+    }
+
+    /// The endpoint refused the call: gives way where it names a field that is not needed.
+    fn refused(&mut self, verdict: Verdict, status: Option<u16>) {
+        if !self.content && self.concessions < MAX_CONCESSIONS && self.gives_way(&verdict) {
+            self.concessions += 1;
+            self.ready.clear();
+            self.phase = Phase::Idle;
+            return;
+        }
+        let error = self.frame.shared.judged(verdict, status);
+        self.fail(error);
+    }
+
+    fn gives_way(&mut self, verdict: &Verdict) -> bool {
+        let Some(sent) = &self.sent else {
+            return false;
+        };
+        let rules = if verdict.class == ErrorClass::ImageTooLarge {
+            super::images::smaller(
+                &verdict.report.text,
+                &self.request,
+                &self.known,
+                &self.tried,
+            )
+        } else if let Some(error) = verdict.about_a_field() {
+            optional::refused(&error, sent, &self.frame.shared.quirks.set_by_person)
+        } else {
+            Vec::new()
+        };
+        let mut changed = false;
+        for rule in rules {
+            tracing::info!(
+                model = self.frame.shared.route.model,
+                said = verdict.message,
+                "refused; trying again: {}",
+                rule.describe()
+            );
+            let new = !self.known.iter().any(|known| *known == rule);
+            changed |= self.tried.add(rule) && new;
+        }
+        changed
     }
 
     /// Ends the call with an error. What was ready but not taken is dropped when cancelled.
@@ -219,23 +295,28 @@ impl Call {
     }
 
     fn take(&mut self, events: Vec<ModelEvent>) {
+        if !self.tried.is_empty() && events.iter().any(is_progress) {
+            let rules = std::mem::take(&mut self.tried);
+            self.frame.shared.learn(&rules);
+            self.known.extend(&rules);
+        }
         self.content |= events.iter().any(is_content);
         self.ready.extend(events.into_iter().map(Ok));
     }
 
     fn fault(&mut self, fault: WireFault) {
-        let error = match fault {
+        match fault {
             WireFault::Provider(value) => {
                 let now = self.frame.shared.clock.now();
                 let verdict = classify::inline(&value, &self.frame.situation, now);
-                self.frame.shared.judged(verdict, None)
+                self.refused(verdict, None);
             }
             WireFault::Malformed(message) => {
                 let message = hermes_core::redact::secrets(&message).into_owned();
-                self.frame.shared.error(ErrorClass::BadResponse, message)
+                let error = self.frame.shared.error(ErrorClass::BadResponse, message);
+                self.fail(error);
             }
-        };
-        self.fail(error);
+        }
     }
 }
 
@@ -263,18 +344,19 @@ impl Frame {
     async fn open(
         &self,
         request: &ModelRequest,
+        encoded: &Encoded,
         limits: PhaseTimeouts,
-    ) -> Result<Reading, ModelError> {
-        let outgoing = self.shared.outgoing(request)?;
+    ) -> Result<Reading, Refused> {
+        let outgoing = self.shared.outgoing(encoded)?;
         let start = Instant::now();
         let end = start + limits.total;
         let first_byte = start + limits.first_byte;
         let sending = self.shared.wire.send(outgoing);
         let answer = match self.guard(first_byte.min(end), sending).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(failure)) => return Err(self.shared.broken(&failure, &self.situation)),
-            Err(Stop::Cancelled) => return Err(self.cancelled()),
-            Err(Stop::Late) => return Err(self.late("no answer", limits.first_byte)),
+            Ok(Err(failure)) => return Err(self.shared.broken(&failure, &self.situation).into()),
+            Err(Stop::Cancelled) => return Err(self.cancelled().into()),
+            Err(Stop::Late) => return Err(self.late("no answer", limits.first_byte).into()),
         };
         if !(200..300).contains(&answer.status) {
             return Err(self.refused(answer).await);
@@ -284,7 +366,8 @@ impl Frame {
             // A portal or the wrong address: asking again would get the same page.
             let message = "the answer is a web page, not a model's; is the base URL right, and is \
                            the network open?";
-            return Err(self.shared.error(ErrorClass::Format, message.to_owned()));
+            let error = self.shared.error(ErrorClass::Format, message.to_owned());
+            return Err(error.into());
         }
         Ok(Reading {
             body: answer.body,
@@ -296,7 +379,7 @@ impl Frame {
     }
 
     /// The error that an answer without success means.
-    async fn refused(&self, mut answer: Answer) -> ModelError {
+    async fn refused(&self, mut answer: Answer) -> Refused {
         let status = answer.status;
         if (300..400).contains(&status) {
             let target = header(&answer.headers, "location").unwrap_or_default();
@@ -306,7 +389,7 @@ impl Frame {
             );
             let mut error = self.shared.error(ErrorClass::Format, message);
             error.status = Some(status);
-            return error;
+            return error.into();
         }
         let mut body = Vec::new();
         let deadline = Instant::now() + ERROR_BODY_TIME;
@@ -314,7 +397,7 @@ impl Frame {
             // What has arrived must do when the rest does not come.
             match self.guard(deadline, answer.body.next()).await {
                 Ok(Some(Ok(chunk))) => body.extend_from_slice(&chunk),
-                Err(Stop::Cancelled) => return self.cancelled(),
+                Err(Stop::Cancelled) => return self.cancelled().into(),
                 Ok(Some(Err(_)) | None) | Err(Stop::Late) => break,
             }
         }
@@ -323,8 +406,27 @@ impl Frame {
         let now = self.shared.clock.now();
         let verdict = classify::answer(Some(status), &headers, &body, &self.situation, now);
         tracing::debug!(status, rule = verdict.rule, "the provider refused the call");
-        self.shared.judged(verdict, Some(status))
+        Refused::Judged(Box::new(verdict), Some(status))
     }
+}
+
+/// Why no answer began.
+enum Refused {
+    /// Nothing about the request can help.
+    Final(Box<ModelError>),
+    /// The provider answered with an error, and its status.
+    Judged(Box<Verdict>, Option<u16>),
+}
+
+impl From<ModelError> for Refused {
+    fn from(error: ModelError) -> Self {
+        Self::Final(Box::new(error))
+    }
+}
+
+/// Whether an event shows that the request was accepted.
+fn is_progress(event: &ModelEvent) -> bool {
+    !matches!(event, ModelEvent::Preparing(_) | ModelEvent::Started)
 }
 
 fn is_content(event: &ModelEvent) -> bool {

@@ -117,6 +117,8 @@ fn client(sample: &Sample, wire: FakeWire) -> HttpModelClient {
             .unwrap(),
         timeouts: PhaseTimeouts::for_model(false, "m"),
         clock: Arc::new(SystemClock),
+        fields: Arc::default(),
+        windows: None,
     };
     HttpModelClient::with_wire(parts, Box::new(wire))
 }

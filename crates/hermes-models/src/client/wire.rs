@@ -11,7 +11,7 @@ use crate::classify::Transport;
 pub(super) struct Outgoing {
     pub(super) url: String,
     pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
 }
 
 pub(super) struct Answer {
@@ -44,8 +44,14 @@ impl Wire for reqwest::Client {
 }
 
 fn body(response: reqwest::Response) -> BoxStream<'static, Result<Bytes, Transport>> {
-    response
+    let encoding = response
+        .headers()
+        .get(reqwest::header::CONTENT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let chunks = response
         .bytes_stream()
         .map(|chunk| chunk.map_err(|error| Transport::of(&error)))
-        .boxed()
+        .boxed();
+    super::unpack::unpacked(chunks, encoding.as_deref())
 }

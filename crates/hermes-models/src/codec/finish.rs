@@ -19,27 +19,45 @@ pub(super) fn read(value: Option<&Value>) -> Option<FinishReason> {
 /// Numbers are those of Google's enumeration, which servers in front of Gemini pass on.
 fn numbered(number: u64) -> FinishReason {
     match number {
-        0 | 1 => FinishReason::Stop,
+        1 => FinishReason::Stop,
         2 => FinishReason::Length,
-        3 | 4 | 6 | 7 | 8 => FinishReason::ContentFilter,
+        3 | 4 | 6 | 7 | 8 | 11 => FinishReason::ContentFilter,
         other => FinishReason::Other(other.to_string()),
     }
 }
 
+/// Only words that are known to mean a good end mean one. Any other word stays as it is, and counts
+/// as an answer that was cut: `error`, `network_error`, `insufficient_system_resource`, `abort`, ….
 fn parse(text: &str) -> FinishReason {
-    match text.to_ascii_lowercase().as_str() {
-        "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" | "completed" => {
-            FinishReason::Stop
-        }
-        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+    let word = text.to_ascii_lowercase();
+    let word = word.strip_prefix("finish_reason_").unwrap_or(&word);
+    match word {
+        "stop" | "stopped" | "end_turn" | "end_of_turn" | "stop_sequence" | "stop_sequences"
+        | "stop_token" | "eos" | "eos_token" | "eos_found" | "end" | "complete" | "completed"
+        | "finish" | "finished" | "normal" | "success" | "done" => FinishReason::Stop,
+        "tool_calls" | "tool_call" | "tool_use" | "tool" | "function_call" | "function_calls"
+        | "function" => FinishReason::ToolCalls,
         "length"
         | "max_tokens"
         | "model_length"
         | "max_output_tokens"
+        | "max_length"
+        | "token_limit"
+        | "context_length"
+        | "context_length_exceeded"
         | "model_context_window_exceeded" => FinishReason::Length,
-        "content_filter" | "refusal" | "safety" | "sensitive" => FinishReason::ContentFilter,
+        "content_filter"
+        | "content_filtered"
+        | "refusal"
+        | "safety"
+        | "sensitive"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "guardrail_intervened" => FinishReason::ContentFilter,
         "incomplete" | "pause_turn" => FinishReason::Incomplete,
-        _ => FinishReason::parse(text),
+        _ => FinishReason::Other(text.to_owned()),
     }
 }
 

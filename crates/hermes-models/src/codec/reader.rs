@@ -3,7 +3,7 @@
 use hermes_core::model::ModelEvent;
 use serde_json::Value;
 
-use super::json::clip;
+use super::json::{clip, lenient};
 use super::{Decoder, WireFault};
 use crate::sse::SseParser;
 
@@ -79,7 +79,7 @@ impl AnswerReader {
         match self.shape {
             Shape::Unknown(_) => {}
             Shape::Object(held) => {
-                let value: Value = serde_json::from_slice(&held).map_err(|error| {
+                let value: Value = lenient(&String::from_utf8_lossy(&held)).map_err(|error| {
                     let shown = clip(&String::from_utf8_lossy(&held), 200);
                     WireFault::Malformed(format!("the answer is not JSON ({error}): {shown}"))
                 })?;

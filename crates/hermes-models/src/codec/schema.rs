@@ -68,7 +68,7 @@ pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
             Cow::Owned(Value::Object(node))
         }
         SchemaDialect::Gemini => {
-            let mut node = gemini(node);
+            let mut node = gemini(&resolved(node, node, &mut Vec::new()));
             node.entry("type").or_insert_with(|| "object".into());
             Cow::Owned(Value::Object(node))
         }
@@ -111,8 +111,147 @@ fn grammar(node: &Node) -> Node {
     node
 }
 
+/// How deep references are followed.
+const MAX_REFERENCES: usize = 12;
+
+/// A copy of `node` with the schemas that it refers to in their places. A reference to itself ends
+/// as an object of any shape.
+fn resolved(node: &Node, root: &Node, passed: &mut Vec<String>) -> Node {
+    let mut node = node.clone();
+    if let Some(Value::String(name)) = node.shift_remove("$ref") {
+        let target = name
+            .strip_prefix('#')
+            .and_then(|pointer| follow(root, pointer));
+        let again = passed.contains(&name) || passed.len() >= MAX_REFERENCES;
+        match target.filter(|_| !again) {
+            Some(target) => {
+                passed.push(name);
+                let target = resolved(&target, root, passed);
+                passed.pop();
+                // What stands beside the reference is more special.
+                for (key, value) in target {
+                    node.entry(key).or_insert(value);
+                }
+            }
+            None => {
+                node.entry("type").or_insert_with(|| "object".into());
+            }
+        }
+    }
+    let mut each = |value: &mut Value| {
+        if let Value::Object(child) = value {
+            *child = resolved(child, root, passed);
+        }
+    };
+    for (key, value) in &mut node {
+        match value {
+            // Definitions are copied where they are needed.
+            Value::Object(named) if key == "properties" => named.values_mut().for_each(&mut each),
+            Value::Array(items) if LISTED.contains(&key.as_str()) => {
+                items.iter_mut().for_each(&mut each);
+            }
+            Value::Object(_) if NESTED.contains(&key.as_str()) => each(value),
+            _ => {}
+        }
+    }
+    node
+}
+
+fn follow(root: &Node, pointer: &str) -> Option<Node> {
+    let mut parts = pointer.trim_start_matches('/').split('/');
+    let first = root.get(parts.next()?)?;
+    let found = parts.try_fold(first, |value, part| {
+        value.get(part.replace("~1", "/").replace("~0", "~"))
+    })?;
+    found.as_object().cloned()
+}
+
+/// Says what Gemini has no word for in the words that it has.
+fn in_gemini_words(node: &mut Node) {
+    if let Some(Value::Array(all)) = node.shift_remove("allOf") {
+        for part in all {
+            merge(node, part);
+        }
+    }
+    if let Some(branches) = node.shift_remove("oneOf") {
+        node.entry("anyOf").or_insert(branches);
+    }
+    if let Some(only) = node.shift_remove("const") {
+        let kind = kind_of(&only);
+        if let Some(kind) = kind {
+            node.entry("type").or_insert_with(|| kind.into());
+        }
+        if only.is_string() {
+            node.entry("enum").or_insert_with(|| json!([only]));
+        }
+    }
+    if let Some(Value::Array(kinds)) = node.get("type").cloned() {
+        let real: Vec<&Value> = kinds.iter().filter(|kind| *kind != "null").collect();
+        if real.len() < kinds.len() {
+            node.insert("nullable".into(), true.into());
+        }
+        let first = real
+            .first()
+            .map_or_else(|| "string".into(), |kind| (*kind).clone());
+        node.insert("type".into(), first);
+    }
+    if let Some(Value::Array(branches)) = node.get("anyOf").cloned() {
+        let is_null = |branch: &Value| branch.get("type").and_then(Value::as_str) == Some("null");
+        let real: Vec<Value> = branches
+            .iter()
+            .filter(|one| !is_null(one))
+            .cloned()
+            .collect();
+        if real.len() < branches.len() {
+            node.insert("nullable".into(), true.into());
+        }
+        if let [Value::Object(only)] = real.as_slice() {
+            node.shift_remove("anyOf");
+            for (key, value) in only {
+                node.entry(key.as_str()).or_insert_with(|| value.clone());
+            }
+        } else {
+            node.insert("anyOf".into(), real.into());
+        }
+    }
+    if !node.contains_key("type")
+        && let Some(kind) = node.get("enum").and_then(|list| kind_of(list.get(0)?))
+    {
+        node.insert("type".into(), kind.into());
+    }
+}
+
+fn merge(node: &mut Node, part: Value) {
+    let Value::Object(part) = part else {
+        return;
+    };
+    for (key, value) in part {
+        match (node.get_mut(&key), value) {
+            (Some(Value::Object(mine)), Value::Object(more)) => mine.extend(more),
+            (Some(Value::Array(mine)), Value::Array(more)) => mine.extend(more),
+            (Some(_), _) => {}
+            (None, value) => {
+                node.insert(key, value);
+            }
+        }
+    }
+}
+
+fn kind_of(value: &Value) -> Option<&'static str> {
+    Some(match value {
+        Value::String(_) => "string",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::Null => return None,
+    })
+}
+
 fn gemini(node: &Node) -> Node {
     let mut node = map_children(node, gemini);
+    in_gemini_words(&mut node);
     node.retain(|key, _| GEMINI.contains(&key.as_str()));
     let texts_only = |list: &Value| {
         list.as_array()
@@ -257,10 +396,53 @@ mod tests {
         let schema = adapt(&wild, SchemaDialect::Gemini);
         assert_eq!(schema.get("$schema"), None);
         assert_eq!(schema.get("additionalProperties"), None);
-        assert_eq!(schema["properties"]["pick"], json!({}));
+        assert_eq!(schema["properties"]["pick"], json!({"type": "integer"}));
+        assert_eq!(schema["properties"]["deep"]["type"], "object");
+        assert_eq!(schema["properties"]["deep"]["nullable"], true);
         assert_eq!(schema["properties"]["deep"]["required"], json!(["x"]));
         // A property may be called like a keyword that is not known.
         assert_eq!(schema["properties"]["format"]["format"], "date");
+    }
+
+    /// Every property keeps a type, however the schema spells it.
+    #[test]
+    fn gemini_gets_types_from_what_it_does_not_know() {
+        let wild = json!({
+            "type": "object",
+            "$defs": {
+                "Colour": {"type": "string", "enum": ["red", "blue"]},
+                "Tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}}},
+            },
+            "properties": {
+                "colour": {"$ref": "#/$defs/Colour", "description": "which"},
+                "tree": {"$ref": "#/$defs/Tree"},
+                "one": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+                "fixed": {"const": "on"},
+                "count": {"const": 3},
+                "both": {"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "string"}}}]},
+                "maybe": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+                "listed": {"type": "array", "items": {"$ref": "#/$defs/Colour"}},
+                "lost": {"$ref": "https://elsewhere.test/x.json"},
+            },
+        });
+        let schema = adapt(&wild, SchemaDialect::Gemini);
+        let at = |name: &str| &schema["properties"][name];
+        assert_eq!(
+            *at("colour"),
+            json!({"description": "which", "type": "string", "enum": ["red", "blue"]})
+        );
+        assert_eq!(at("tree")["properties"]["left"]["type"], "object");
+        assert_eq!(at("one")["anyOf"][1]["type"], "integer");
+        assert_eq!(*at("fixed"), json!({"type": "string", "enum": ["on"]}));
+        assert_eq!(*at("count"), json!({"type": "integer"}));
+        assert_eq!(at("both")["properties"]["b"]["type"], "string");
+        assert_eq!(*at("maybe"), json!({"nullable": true, "type": "number"}));
+        assert_eq!(at("listed")["items"]["enum"][0], "red");
+        assert_eq!(at("lost")["type"], "object");
+        let text = schema.to_string();
+        for word in ["$ref", "$defs", "oneOf", "allOf", "const"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
     }
 
     #[test]

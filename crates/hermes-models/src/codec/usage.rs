@@ -26,14 +26,26 @@ pub(super) fn chat(report: &Value) -> Usage {
         .get("completion_tokens_details")
         .and_then(|details| count(details, "reasoning_tokens"))
         .unwrap_or(0);
+    let thought = uncounted(report, prompt, output, cache_read + cache_write)
+        .unwrap_or(if reasoning > output { reasoning } else { 0 });
+    let output = output.saturating_add(thought);
     Usage {
         input: prompt.saturating_sub(cache_read + cache_write),
         output,
         cache_read,
         cache_write,
-        reasoning: reasoning.min(output),
+        reasoning: reasoning.max(thought).min(output),
         reported_cost_usd: cost(report),
+        ..Usage::default()
     }
+}
+
+/// Gemini counts its thoughts in the total alone. They are billed as output.
+fn uncounted(report: &Value, prompt: u64, output: u64, cached: u64) -> Option<u64> {
+    let total = count(report, "total_tokens")?;
+    let rest = total.checked_sub(prompt.saturating_add(output))?;
+    // Servers that count cached tokens apart have them in the total, too.
+    (rest > 0 && rest != cached).then_some(rest)
 }
 
 /// Responses: `input_tokens` includes what came from the cache.
@@ -55,6 +67,7 @@ pub(super) fn responses(report: &Value) -> Usage {
         cache_write,
         reasoning: reasoning.min(output),
         reported_cost_usd: cost(report),
+        ..Usage::default()
     }
 }
 
@@ -70,6 +83,10 @@ pub(super) fn anthropic(usage: &mut Usage, report: &Value) {
     take(&mut usage.output, "output_tokens");
     take(&mut usage.cache_read, "cache_read_input_tokens");
     take(&mut usage.cache_write, "cache_creation_input_tokens");
+    let hour = report.get("cache_creation");
+    if let Some(tokens) = hour.and_then(|by_age| count(by_age, "ephemeral_1h_input_tokens")) {
+        usage.cache_write_hour = tokens.min(usage.cache_write);
+    }
     if let Some(cost) = cost(report) {
         usage.reported_cost_usd = Some(cost);
     }
@@ -132,6 +149,18 @@ mod tests {
     }
 
     #[test]
+    fn thoughts_that_only_the_total_counts_are_output() {
+        let report = json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 170});
+        let usage = chat(&report);
+        assert_eq!((usage.output, usage.reasoning), (70, 50));
+        let apart = json!({
+            "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 160,
+            "cache_read_input_tokens": 40,
+        });
+        assert_eq!(chat(&apart).output, 20);
+    }
+
+    #[test]
     fn deepseek_names_its_cache_hits_otherwise() {
         let report = json!({
             "prompt_tokens": 50, "completion_tokens": 5,
@@ -183,5 +212,11 @@ mod tests {
         );
         assert_eq!(usage.prompt_tokens(), 100);
         assert_eq!(usage.output, 42);
+        let hours = json!({
+            "cache_creation_input_tokens": 30,
+            "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+        });
+        anthropic(&mut usage, &hours);
+        assert_eq!((usage.cache_write, usage.cache_write_hour), (30, 20));
     }
 }

@@ -22,6 +22,8 @@ pub struct Probe {
     pub context_length: Option<u32>,
     pub images: Option<bool>,
     pub tools: Option<bool>,
+    /// The window may turn out smaller: the model is not loaded yet.
+    pub unsettled: bool,
 }
 
 /// A server that answered.
@@ -136,19 +138,60 @@ async fn ollama(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Opt
         .post(&url)
         .json_body(&json!({"model": model, "name": model}));
     let shown = answer(&url, authorize(request, endpoint)).await.ok()?;
-    Some(ollama_show(&shown))
+    let mut probe = ollama_show(&shown);
+    // The compatible interface takes no window: what the server allocates is what there is, and
+    // only a model that runs has its window allocated.
+    if configured_window(&shown).is_none() {
+        let url = format!("{}/api/ps", root(&endpoint.base_url));
+        let running = get(http, &url, Some(endpoint)).await.ok();
+        match running.as_ref().and_then(|list| allocated(list, model)) {
+            Some(tokens) => {
+                if probe.context_length.is_some_and(|trained| tokens < trained) {
+                    tracing::warn!(
+                        model,
+                        tokens,
+                        "Ollama gives this model less room than it was trained for; set OLLAMA_CONTEXT_LENGTH for the server, or num_ctx in a model file"
+                    );
+                }
+                probe.context_length = Some(tokens);
+            }
+            None => probe.unsettled = true,
+        }
+    }
+    Some(probe)
+}
+
+/// The window of a model that runs (`/api/ps`).
+fn allocated(list: &Value, model: &str) -> Option<u32> {
+    let plain = |name: &str| {
+        name.strip_suffix(":latest")
+            .unwrap_or(name)
+            .to_ascii_lowercase()
+    };
+    let wanted = plain(model);
+    let models = list.get("models")?.as_array()?;
+    let is_it = |row: &&Value| {
+        ["model", "name"].iter().any(|key| {
+            row.get(key)
+                .and_then(Value::as_str)
+                .is_some_and(|name| plain(name) == wanted)
+        })
+    };
+    let tokens = models.iter().find(is_it)?.get("context_length")?.as_u64()?;
+    u32::try_from(tokens).ok().filter(|tokens| *tokens > 0)
+}
+
+/// `num_ctx` of the model file.
+fn configured_window(shown: &Value) -> Option<u32> {
+    let text = shown.get("parameters").and_then(Value::as_str)?;
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("num_ctx"))
+        .find_map(|rest| rest.trim().parse().ok())
 }
 
 /// `num_ctx` of the model file is what the server allocates; the trained window comes second.
 fn ollama_show(shown: &Value) -> Probe {
-    let configured = shown
-        .get("parameters")
-        .and_then(Value::as_str)
-        .and_then(|text| {
-            text.lines()
-                .filter_map(|line| line.trim().strip_prefix("num_ctx"))
-                .find_map(|rest| rest.trim().parse::<u32>().ok())
-        });
+    let configured = configured_window(shown);
     let trained = shown
         .get("model_info")
         .and_then(Value::as_object)
@@ -164,6 +207,7 @@ fn ollama_show(shown: &Value) -> Probe {
         context_length: configured.or(trained),
         images: can("vision"),
         tools: can("tools"),
+        unsettled: false,
     }
 }
 
@@ -213,6 +257,7 @@ fn llamacpp_props(props: &Value) -> Option<Probe> {
         context_length,
         images: props.pointer("/modalities/vision").and_then(Value::as_bool),
         tools: None,
+        unsettled: false,
     })
 }
 
@@ -256,6 +301,7 @@ fn in_list(body: &Value, model: &str) -> Option<Probe> {
         context_length: Some(tokens),
         images: row.images,
         tools: row.tools,
+        unsettled: false,
     })
 }
 
@@ -285,6 +331,12 @@ mod tests {
         let plain = json!({"model_info": {"general.name": "x", "qwen3.context_length": 40960}});
         assert_eq!(ollama_show(&plain).context_length, Some(40_960));
         assert_eq!(ollama_show(&plain).tools, None);
+        let running = json!({"models": [
+            {"name": "other:latest", "context_length": 1},
+            {"name": "qwen3:latest", "model": "qwen3:latest", "context_length": 4096},
+        ]});
+        assert_eq!(allocated(&running, "qwen3"), Some(4096));
+        assert_eq!(allocated(&running, "llama"), None);
     }
 
     #[test]

@@ -45,9 +45,11 @@ pub fn quirks(provider: &str, base_url: &str, model: &str, format: WireFormat) -
 }
 
 fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quirks {
-    // An own entry that points at a known host behaves like that host's provider.
+    // An own entry that points at a known host behaves like that host's provider; what speaks
+    // OpenAI's format elsewhere is anybody's server.
     let id = match provider_by_host(base_url) {
         Some(id) => id,
+        None if provider == "openai-api" => "custom",
         None => provider,
     };
     match id {
@@ -64,6 +66,7 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
                 levels: if is_glm_5_2(model) { HIGH_OR_MAX } else { &[] },
                 exclusive: false,
             });
+            quirks.echo = ReasoningEcho::WhereKnown;
         }
         "kimi-coding" | "kimi-coding-cn" => kimi(&mut quirks),
         "openai-api" => {
@@ -92,6 +95,8 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
         }
         "mistral" | "groq" | "cerebras" | "sambanova" => {
             quirks.echo = ReasoningEcho::Forbidden;
+            // Mistral sends the usage unasked and refuses the question.
+            quirks.stream_usage = id != "mistral";
             if model.to_ascii_lowercase().contains("gpt-oss") {
                 quirks.reasoning = ReasoningShape::Effort {
                     levels: LOW_TO_HIGH,
@@ -109,7 +114,7 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
             set(&mut quirks, "reasoning_split", json!(true));
         }
         local::PROVIDER => quirks.max_tokens.default = Some(built_in_limit(model)),
-        _ if is_own_endpoint(provider) => own_endpoint(&mut quirks, provider, base_url),
+        _ if is_own_endpoint(id) => own_endpoint(&mut quirks, id, base_url),
         _ => {}
     }
     quirks

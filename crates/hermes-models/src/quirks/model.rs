@@ -24,6 +24,12 @@ const CLAUDE_BUDGET: &[&str] = &[
     "haiku-4-20",
 ];
 
+/// Claude families that know neither thinking between calls nor streamed arguments.
+const CLAUDE_WITHOUT_BETAS: &[&str] = &["claude-1", "claude-2", "claude-3", "claude-instant"];
+
+const ANTHROPIC_BETAS: &str =
+    "interleaved-thinking-2025-05-14,fine-grained-tool-streaming-2025-05-14";
+
 /// Claude families with adaptive thinking that know no `xhigh` and still take sampling parameters.
 const CLAUDE_FIRST_ADAPTIVE: &[&str] = &["-4-6"];
 
@@ -37,6 +43,7 @@ impl Quirks {
         self.developer_role |= self.format == WireFormat::ChatCompletions
             && (model.has("gpt-5") || model.has("codex"));
         self.thought_signatures |= model.has("gemini") || model.has("gemma");
+        self.needs_signatures |= model.has("gemini-3") && host.ends_with("googleapis.com");
         if model.is_kimi() && self.schema == SchemaDialect::Standard {
             self.schema = SchemaDialect::Moonshot;
         }
@@ -50,9 +57,28 @@ impl Quirks {
         self.refine_cache(&model, &route.provider, &host);
         self.refine_reasoning(&model);
         if self.format == WireFormat::AnthropicMessages {
-            self.thinking = thinking_replay(&model, &host);
+            let vendor =
+                host == "api.anthropic.com" || (route.provider == "anthropic" && model.is_claude());
+            self.thinking = if vendor {
+                ThinkingReplay::Signed
+            } else {
+                thinking_replay(&model, &host)
+            };
+            if vendor && model.is_claude() && !model.has_any(CLAUDE_WITHOUT_BETAS) {
+                self.ask_for_betas();
+            }
         }
         self
+    }
+
+    /// Thinking between calls, and arguments of calls as they are written. Models that do both
+    /// anyway ignore the header.
+    fn ask_for_betas(&mut self) {
+        let name = "anthropic-beta";
+        if !self.headers.iter().any(|(known, _)| known == name) {
+            self.headers
+                .push((name.to_owned(), ANTHROPIC_BETAS.to_owned()));
+        }
     }
 
     fn refine_echo(&mut self, model: &Name, provider: &str, host: &str) {
@@ -130,9 +156,7 @@ impl Quirks {
 }
 
 fn thinking_replay(model: &Name, host: &str) -> ThinkingReplay {
-    if host == "api.anthropic.com" {
-        ThinkingReplay::Signed
-    } else if model.is_kimi() || host.ends_with("kimi.com") || host.ends_with("moonshot.ai") {
+    if model.is_kimi() || host.ends_with("kimi.com") || host.ends_with("moonshot.ai") {
         ThinkingReplay::All
     } else if model.has("deepseek") || host.ends_with("deepseek.com") {
         ThinkingReplay::Unsigned
@@ -278,6 +302,11 @@ mod tests {
             assert_eq!(quirks.temperature, temperature, "{model}");
             assert_eq!(quirks.cache, CacheLayout::AnthropicNative, "{model}");
             assert_eq!(quirks.thinking, ThinkingReplay::Signed, "{model}");
+            let betas = quirks
+                .headers
+                .iter()
+                .find(|(name, _)| name == "anthropic-beta");
+            assert_eq!(betas.is_some(), !model.starts_with("claude-3"), "{model}");
         }
     }
 

@@ -231,11 +231,13 @@ impl Router {
         if let Some(own) = &target.own {
             headers.extend(own.headers.iter().cloned());
             for (key, value) in &own.extra_body {
+                quirks.set_by_person.insert(key.clone());
                 quirks.extra_body.insert(key.clone(), value.clone());
             }
         }
         headers.extend(target.extras.headers.iter().cloned());
         for (key, value) in &target.extras.body {
+            quirks.set_by_person.insert(key.clone());
             quirks.extra_body.insert(key.clone(), value.clone());
         }
         for (name, value) in headers {

@@ -33,6 +33,8 @@ impl Router {
             http: self.http.get(target)?,
             timeouts: self.timeouts(&info, &route.model, limits(target, within)),
             clock: Arc::clone(&self.deps.clock),
+            fields: Arc::clone(&self.fields),
+            windows: Some(Arc::clone(&self.book)),
             route: route.clone(),
             info,
         };

@@ -30,6 +30,7 @@ use secrecy::SecretString;
 use crate::context::ContextBook;
 use crate::credentials::store::AuthStore;
 use crate::credentials::{Credential, Failure};
+use crate::optional::FieldBook;
 use crate::providers::custom::{CustomProviders, set};
 use crate::providers::{Auth, endpoint};
 use resolve::Resolver;
@@ -71,6 +72,7 @@ pub struct Router {
     custom: CustomProviders,
     store: AuthStore,
     book: Arc<ContextBook>,
+    fields: Arc<FieldBook>,
     http: build::Clients,
     built_in: built_in::BuiltIn,
     known: known::Book,
@@ -84,6 +86,7 @@ impl Router {
             custom: CustomProviders::read(&deps.config),
             store: AuthStore::new(&deps.home),
             book: Arc::new(ContextBook::new(&deps.home)),
+            fields: Arc::new(FieldBook::new(&deps.home)),
             http: build::Clients::new(&deps.config, &deps.env),
             built_in: built_in::BuiltIn::default(),
             known: known::Book::default(),

@@ -413,11 +413,22 @@ impl<'a> Resolver<'a> {
             && found
                 .builtin
                 .is_none_or(|p| p.format != WireFormat::Responses);
+        // The responses format is spoken by few; a server that somebody points a variable at speaks
+        // chat completions.
+        let of_provider = found.builtin.map(|builtin| {
+            let elsewhere = builtin.format == WireFormat::Responses
+                && !endpoint::accepts_key_of(base_url, builtin);
+            if elsewhere {
+                WireFormat::ChatCompletions
+            } else {
+                builtin.format
+            }
+        });
         Ok(own
             .and_then(|own| own.format)
             .or(chosen.filter(|_| !left_behind))
             .or(implied)
-            .or(found.builtin.map(|builtin| builtin.format))
+            .or(of_provider)
             .unwrap_or(WireFormat::ChatCompletions))
     }
 

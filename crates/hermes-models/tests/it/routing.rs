@@ -108,14 +108,40 @@ async fn every_provider_speaks_its_format_with_its_key() {
         assert_eq!(requests.len(), 1, "{}", provider.id);
         let request = &requests[0];
         let format = match provider.format {
-            hermes_core::model::WireFormat::ChatCompletions => Format::Chat,
             hermes_core::model::WireFormat::AnthropicMessages => Format::Anthropic,
-            hermes_core::model::WireFormat::Responses => Format::Responses,
+            // The address is another than the provider's own: where that speaks the responses
+            // format, a compatible server does not.
+            hermes_core::model::WireFormat::ChatCompletions
+            | hermes_core::model::WireFormat::Responses => Format::Chat,
         };
         assert_eq!(request.format(), Some(format), "{}", provider.id);
         assert_eq!(request.api_key(), Some("sk-test-key"), "{}", provider.id);
         assert_eq!(request.model(), "some-model", "{}", provider.id);
         assert!(request.streams());
+    }
+}
+
+#[tokio::test]
+async fn a_compatible_server_is_spoken_to_in_chat_completions_unless_told_otherwise() {
+    for (api_mode, format) in [("", Format::Chat), ("codex_responses", Format::Responses)] {
+        let server = ModelServer::start();
+        server.push_default(Reply::text("pong"));
+        let mut rig = Rig::new()
+            .var("OPENAI_API_KEY", "sk-test-key")
+            .var("OPENAI_BASE_URL", &server.base_url());
+        rig.config.model.context_length = Some(100_000);
+        rig.config.model.provider = "openai-api".into();
+        rig.config.model.default = "gpt-5.4".into();
+        rig.config.model.api_mode = api_mode.into();
+        let client = rig.router().primary().unwrap();
+        assert_eq!(ask(&client).await.unwrap(), "pong", "{api_mode}");
+        let request = server.last_request();
+        assert_eq!(request.format(), Some(format), "{api_mode}");
+        assert_eq!(
+            request.body.get("max_completion_tokens"),
+            None,
+            "{api_mode}"
+        );
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod connection;
 mod faults;
+mod fields;
 mod formats;
 
 use std::sync::Arc;
@@ -55,6 +56,8 @@ fn parts(base_url: &str, format: WireFormat) -> ClientParts {
         http: http::client(&HttpSettings::default()).unwrap(),
         timeouts: PhaseTimeouts::for_model(false, "m"),
         clock: Arc::new(SystemClock),
+        fields: Arc::default(),
+        windows: None,
     }
 }
 

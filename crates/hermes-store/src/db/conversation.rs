@@ -13,6 +13,7 @@ use super::connection::Fault;
 use super::encode::{MESSAGE_COLUMNS, decode_message, lenient_text};
 use super::layout::Layout;
 use super::lineage;
+use super::writers;
 
 /// Reads the session `id`, or the one that it was compressed into.
 pub(crate) fn load(
@@ -111,6 +112,7 @@ fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<Stored
         "SELECT {} FROM messages m WHERE m.session_id = ?1 AND m.active = 1 ORDER BY m.id",
         columns.join(", ")
     );
+    let mut writers = writers::of_session(conn, id)?;
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query([id])?;
     let mut items: Vec<StoredItem> = Vec::new();
@@ -119,6 +121,11 @@ fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<Stored
         let Some(mut message) = decode_message(row)? else {
             continue;
         };
+        if let Message::Assistant(assistant) = &mut message
+            && let Some(note) = writers.remove(&row.get::<_, i64>("id")?)
+        {
+            note.restore(assistant);
+        }
         clean(&mut message);
         if is_review_harness(&message) {
             skip_answer = true;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::connection::Fault;
 use super::layout::Layout;
 use super::pyjson;
+use super::writers::WriterNote;
 
 /// Marks content that is not plain text. NUL cannot occur in text, so it cannot be mistaken.
 pub(crate) const JSON_MARK: &str = "\0json:";
@@ -38,6 +39,8 @@ pub(crate) struct MessageRow {
     pub api_content: Option<String>,
     /// Not a column: what the message adds to `tool_call_count`.
     pub calls: i64,
+    /// Not a column: who wrote it, in a table of its own.
+    pub writer: Option<WriterNote>,
 }
 
 impl MessageRow {
@@ -66,6 +69,7 @@ impl MessageRow {
     }
 
     fn fill_assistant(&mut self, message: &AssistantMessage) {
+        self.writer = WriterNote::of(message);
         self.content = Some(encode_text(&message.text));
         self.finish_reason = message.finish.as_ref().map(|why| why.as_str().to_owned());
         self.reasoning.clone_from(&message.reasoning);
@@ -135,7 +139,11 @@ impl MessageRow {
         );
         conn.prepare_cached(&sql)?
             .execute(rusqlite::params_from_iter(values))?;
-        Ok(conn.last_insert_rowid())
+        let row = conn.last_insert_rowid();
+        if let Some(writer) = &self.writer {
+            writer.insert(conn, session, row)?;
+        }
+        Ok(row)
     }
 }
 
@@ -346,6 +354,7 @@ fn decode_assistant(
         tool_calls,
         finish: lenient_text(row, "finish_reason")?.map(|why| FinishReason::parse(&why)),
         blobs,
+        written_by: None,
     })
 }
 

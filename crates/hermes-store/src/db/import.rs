@@ -244,6 +244,7 @@ fn message_row(message: &Value, now: f64) -> Result<MessageRow, String> {
         None => 0,
     };
     Ok(MessageRow {
+        writer: None,
         content: content(map.get("content")),
         tool_call_id: text(map, "tool_call_id")?,
         tool_calls: calls.as_ref().map(pyjson::dumps),

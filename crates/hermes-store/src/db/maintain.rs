@@ -182,6 +182,7 @@ pub(crate) fn delete_rows(conn: &Connection, layout: &Layout, ids: &[String]) ->
     let mut session = conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?;
     for id in ids {
         messages.execute([id])?;
+        super::writers::forget(conn, id)?;
         if layout.has("session_model_usage") {
             conn.prepare_cached("DELETE FROM session_model_usage WHERE session_id = ?1")?
                 .execute([id])?;

@@ -31,6 +31,7 @@ mod titles;
 mod upgrade;
 mod usage;
 mod writer;
+mod writers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -385,6 +385,16 @@ impl Reply {
         self.edit(|answer| answer.blocks.insert(0, block))
     }
 
+    /// Thinks again after what there is.
+    #[must_use]
+    pub fn and_reasoning(self, text: &str, signature: Option<&str>) -> Self {
+        let block = Block::Reasoning {
+            deltas: vec![text.to_owned()],
+            signature: signature.map(str::to_owned),
+        };
+        self.edit(|answer| answer.blocks.push(block))
+    }
+
     /// Says more text after what there is.
     #[must_use]
     pub fn and_text(self, text: &str) -> Self {

@@ -70,6 +70,11 @@ pub(super) fn blocks<'a>(
         out.insert(at, Block::text(plain));
     }
     out.extend(calls.into_iter().flatten());
+    // What a thought led to may be gone: a call that was there twice. A message may not end with
+    // a thought.
+    while out.last().is_some_and(Block::is_thinking) {
+        out.pop();
+    }
     out
 }
 

@@ -231,7 +231,7 @@ impl Decoder {
             None => FinishReason::Cut,
         };
         let thought = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted(_));
-        if reason != FinishReason::Cut && self.blocks.values().any(thought) {
+        if !reason.is_cut() && self.blocks.values().any(thought) {
             let blocks: Vec<Value> = self.blocks.values().filter_map(Block::keep).collect();
             out.push(ModelEvent::Blob(WireBlob {
                 kind: BlobKind::ReasoningDetails,

@@ -42,6 +42,13 @@ struct Slot {
     announced: bool,
 }
 
+/// Where a piece of a call stands among those of its chunk.
+#[derive(Clone, Copy)]
+struct Place {
+    position: usize,
+    alone: bool,
+}
+
 impl Decoder {
     pub(in crate::codec) fn new(issuer: &str, echo: ReasoningEcho, salt: usize) -> Self {
         Self {
@@ -120,11 +127,13 @@ impl Decoder {
             self.refused = true;
             self.text(refusal, out);
         }
-        for (position, call) in list(delta, "tool_calls").iter().enumerate() {
-            self.call(call, position, out);
+        let calls = list(delta, "tool_calls");
+        for (position, call) in calls.iter().enumerate() {
+            let alone = calls.len() == 1;
+            self.call(call, Place { position, alone }, out);
         }
         if let Some(function) = delta.get("function_call").filter(|call| call.is_object()) {
-            let slot = self.slot(Some(0), None, function);
+            let slot = self.slot(self.by_index.get(&0).copied(), Some(0), None, function);
             self.fill(slot, None, function, None, out);
         }
     }
@@ -171,33 +180,47 @@ impl Decoder {
     fn think(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
         if !text.is_empty() {
             self.content = true;
-            if self.echo == ReasoningEcho::Required {
+            if matches!(
+                self.echo,
+                ReasoningEcho::Required | ReasoningEcho::WhereKnown
+            ) {
                 self.reasoning.push_str(text);
             }
             out.push(ModelEvent::Reasoning(text.to_owned()));
         }
     }
 
-    fn call(&mut self, call: &Value, position: usize, out: &mut Vec<ModelEvent>) {
+    fn call(&mut self, call: &Value, place: Place, out: &mut Vec<ModelEvent>) {
         let function = call.get("function").unwrap_or(call);
         let call_id = id(call, "id");
-        let index = call.get("index").and_then(Value::as_u64);
-        let index = index.or_else(|| call_id.is_none().then_some(position as u64));
-        let slot = self.slot(index, call_id.as_deref(), function);
+        let index = call.get("index").and_then(|index| {
+            let number = index.as_u64();
+            number.or_else(|| index.as_str()?.parse().ok())
+        });
+        let present = match (index, call_id.as_deref()) {
+            (Some(index), _) => self.by_index.get(&index).copied(),
+            // Without an index the id says which call is meant.
+            (None, Some(id)) => self
+                .slots
+                .iter()
+                .position(|slot| slot.id.as_deref() == Some(id)),
+            // With neither, a piece goes on with the call before, or with the one in its place.
+            (None, None) if place.alone => self.slots.len().checked_sub(1),
+            (None, None) => (place.position < self.slots.len()).then_some(place.position),
+        };
+        let slot = self.slot(present, index, call_id.as_deref(), function);
         let extra = call.get("extra_content").filter(|extra| !extra.is_null());
         self.fill(slot, call_id, function, extra, out);
     }
 
     /// The slot that a piece of a call belongs to.
-    fn slot(&mut self, index: Option<u64>, call_id: Option<&str>, function: &Value) -> usize {
-        let present = match index {
-            Some(index) => self.by_index.get(&index).copied(),
-            // Without an index the id says which call is meant.
-            None => self
-                .slots
-                .iter()
-                .position(|slot| slot.id.as_deref() == call_id),
-        };
+    fn slot(
+        &mut self,
+        present: Option<usize>,
+        index: Option<u64>,
+        call_id: Option<&str>,
+        function: &Value,
+    ) -> usize {
         if let Some(slot) = present
             && !self.slots[slot].is_followed_by(call_id, function)
         {
@@ -270,7 +293,7 @@ impl Decoder {
             None => FinishReason::Cut,
         };
         // Reasoning of an answer that was cut is not complete, and so not replayed.
-        if reason != FinishReason::Cut {
+        if !reason.is_cut() {
             let mut blob = |kind, value| {
                 out.push(ModelEvent::Blob(WireBlob {
                     kind,
@@ -302,12 +325,12 @@ impl Slot {
         }
         match (self.id.as_deref(), call_id) {
             (Some(mine), Some(other)) => mine != other,
-            // No ids at all: a second complete set of arguments is a second call.
-            (None, None) => {
+            // No id: a second complete set of arguments is a second call.
+            (_, None) => {
                 arguments(function).trim_start().starts_with('{')
                     && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
             }
-            _ => false,
+            (None, Some(_)) => false,
         }
     }
 

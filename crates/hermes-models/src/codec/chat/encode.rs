@@ -1,5 +1,7 @@
 //! Requests of the chat completions format.
 
+use std::borrow::Cow;
+
 use hermes_core::message::{
     AssistantMessage, BlobKind, Message as LogMessage, ToolMessage, UserMessage,
 };
@@ -125,24 +127,50 @@ fn assistant<'a>(
             extra_content: call
                 .extra
                 .as_ref()
-                .filter(|_| scope.quirks.thought_signatures),
+                .filter(|_| scope.quirks.thought_signatures && scope.is_own_model(message))
+                .map(Cow::Borrowed),
         })
         .collect();
+    sign_first_call(&mut out, scope);
     match scope.quirks.echo {
-        ReasoningEcho::Required => out.reasoning_content = Some(echo(message, scope)),
+        ReasoningEcho::Required => {
+            out.reasoning_content = Some(echo(message, scope).unwrap_or(" "));
+        }
+        ReasoningEcho::WhereKnown => out.reasoning_content = echo(message, scope),
         ReasoningEcho::Optional => out.reasoning_details = details(message, scope),
         ReasoningEcho::Forbidden => {}
     }
     out
 }
 
-/// The reasoning to send back where the server insists on some.
-fn echo<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> &'a str {
-    scope
+/// Gemini 3 refuses a step whose first call has no signature. For calls of another model Google
+/// names a word that stands for one.
+fn sign_first_call(out: &mut Message<'_>, scope: &Scope<'_>) {
+    if !scope.quirks.needs_signatures
+        || out
+            .tool_calls
+            .iter()
+            .any(|call| call.extra_content.is_some())
+    {
+        return;
+    }
+    if let Some(first) = out.tool_calls.first_mut() {
+        let word = json!({ "google": { "thought_signature": "skip_thought_signature_validator" } });
+        first.extra_content = Some(Cow::Owned(word));
+    }
+}
+
+/// The reasoning to send back, byte for byte as it came. A blob of its own is kept only where it
+/// differs from the reasoning that was shown.
+fn echo<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<&'a str> {
+    let kept = scope
         .own_blob(message, BlobKind::ReasoningContent)
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty())
-        .unwrap_or(" ")
+        .and_then(Value::as_str);
+    let shown = message
+        .reasoning
+        .as_deref()
+        .filter(|_| scope.is_own_provider(message));
+    kept.or(shown).filter(|text| !text.is_empty())
 }
 
 /// The issuer's own `reasoning_details`; blocks of other formats share the place and stay out.

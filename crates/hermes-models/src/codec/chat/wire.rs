@@ -81,7 +81,7 @@ pub(super) struct Call<'a> {
     pub(super) kind: &'static str,
     pub(super) function: CalledFunction<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) extra_content: Option<&'a Value>,
+    pub(super) extra_content: Option<Cow<'a, Value>>,
 }
 
 #[derive(Serialize)]

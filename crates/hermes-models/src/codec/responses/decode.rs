@@ -22,11 +22,22 @@ pub(in crate::codec) struct Decoder {
     streamed: Vec<u64>,
     reasoning: Vec<Value>,
     messages: Vec<Value>,
+    /// Complete items by their place in the output, in the order in which they were completed.
+    order: Vec<(u64, Output)>,
     thought: bool,
     items: usize,
     finish: Option<FinishReason>,
     refused: bool,
     any: bool,
+}
+
+/// What an item of the output is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Output {
+    Reasoning,
+    Message,
+    /// With its slot.
+    Call(usize),
 }
 
 #[derive(Debug)]
@@ -47,6 +58,7 @@ impl Decoder {
             streamed: Vec::new(),
             reasoning: Vec::new(),
             messages: Vec::new(),
+            order: Vec::new(),
             thought: false,
             items: 0,
             finish: None,
@@ -150,8 +162,8 @@ impl Decoder {
                 Some("incomplete"),
                 Some(why @ (FinishReason::Length | FinishReason::ContentFilter)),
             ) => why,
-            (Some("incomplete" | "in_progress" | "queued"), _) => FinishReason::Incomplete,
-            _ => FinishReason::Stop,
+            (Some("completed") | None, _) => FinishReason::Stop,
+            (Some(_), _) => FinishReason::Incomplete,
         });
         Ok(())
     }
@@ -224,6 +236,7 @@ impl Decoder {
 
     /// A complete item of the output.
     fn item(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) {
+        let place = index.unwrap_or(self.items as u64);
         self.items += 1;
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") => {
@@ -231,8 +244,10 @@ impl Decoder {
                 let known = known.or_else(|| self.by_index.get(&index?).copied());
                 let slot = known.unwrap_or_else(|| self.call(item, index, out));
                 self.complete(slot, item, out);
+                self.order.push((place, Output::Call(slot)));
             }
             Some("reasoning") => {
+                self.order.push((place, Output::Reasoning));
                 if !self.thought {
                     let parts = list(item, "summary").iter().chain(list(item, "content"));
                     let texts: Vec<&str> = parts.filter_map(|part| text(part, "text")).collect();
@@ -241,6 +256,7 @@ impl Decoder {
                 self.reasoning.push(item.clone());
             }
             Some("message") => {
+                self.order.push((place, Output::Message));
                 let streamed = index.is_some_and(|index| self.streamed.contains(&index));
                 for part in list(item, "content") {
                     let refusal = text(part, "refusal");
@@ -257,11 +273,38 @@ impl Decoder {
         }
     }
 
-    pub(in crate::codec) fn finish(self) -> Vec<ModelEvent> {
+    /// The order of the output in words, where it is not reasoning, then messages, then calls.
+    fn unusual_order(&mut self) -> Option<String> {
+        self.order.sort_by_key(|(place, _)| *place);
+        let rank = |item: &Output| match item {
+            Output::Reasoning => 0,
+            Output::Message => 1,
+            Output::Call(_) => 2,
+        };
+        if self.order.is_sorted_by_key(|(_, item)| rank(item)) {
+            return None;
+        }
+        let words: Vec<String> = self
+            .order
+            .iter()
+            .map(|(_, item)| match item {
+                Output::Reasoning => "r".to_owned(),
+                Output::Message => "m".to_owned(),
+                Output::Call(slot) => {
+                    let id = self.calls.get(*slot).and_then(|call| call.id.as_deref());
+                    format!("c:{}", id.unwrap_or_default())
+                }
+            })
+            .collect();
+        Some(words.join(" "))
+    }
+
+    pub(in crate::codec) fn finish(mut self) -> Vec<ModelEvent> {
         let mut out = Vec::new();
         if !self.any {
             return out;
         }
+        let order = self.unusual_order();
         for (slot, call) in self.calls.iter().enumerate() {
             if call.id.is_none() {
                 let arguments = call.arguments.trim();
@@ -281,7 +324,7 @@ impl Decoder {
             Some(reason) => finish::settle(reason, !self.calls.is_empty()),
             None => FinishReason::Cut,
         };
-        if reason != FinishReason::Cut {
+        if !reason.is_cut() {
             // Plain text says as much as one message item, unless that has a phase.
             let phased = self
                 .messages
@@ -303,6 +346,13 @@ impl Decoder {
                         value: items.into(),
                     }));
                 }
+            }
+            if let Some(order) = order {
+                out.push(ModelEvent::Blob(WireBlob {
+                    kind: BlobKind::ResponsesOrder,
+                    issuer: Some(self.issuer.clone()),
+                    value: order.into(),
+                }));
             }
         }
         out.push(ModelEvent::Finished(reason));

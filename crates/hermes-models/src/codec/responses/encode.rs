@@ -1,5 +1,7 @@
 //! Requests of the responses format.
 
+use std::collections::VecDeque;
+
 use hermes_core::message::{AssistantMessage, BlobKind, Message as LogMessage, ToolMessage};
 use hermes_core::model::ToolChoice;
 use serde_json::{Map, Value, json};
@@ -104,31 +106,61 @@ fn assistant<'a>(
     scope: &Scope<'a>,
     out: &mut Vec<Item<'a>>,
 ) {
-    let reasoning: Vec<Item<'a>> = blob_items(message, BlobKind::ResponsesReasoning, scope)
-        .iter()
-        .filter_map(reasoning_item)
-        .collect();
-    let has_reasoning = !reasoning.is_empty();
-    out.extend(reasoning);
-    let before = out.len();
+    let mut reasoning: VecDeque<Option<Item<'a>>> =
+        blob_items(message, BlobKind::ResponsesReasoning, scope)
+            .iter()
+            .map(reasoning_item)
+            .collect();
+    let has_reasoning = reasoning.iter().any(Option::is_some);
     let said = blob_items(message, BlobKind::ResponsesMessage, scope);
-    out.extend(said.iter().filter_map(message_item));
+    let mut said: VecDeque<Item<'a>> = said.iter().filter_map(message_item).collect();
     let plain = message.text.trim();
     // A reasoning item must be followed by what it led to.
     let dangling = has_reasoning && message.tool_calls.is_empty();
-    if out.len() == before && (!plain.is_empty() || dangling) {
-        out.push(Item::Message {
+    if said.is_empty() && (!plain.is_empty() || dangling) {
+        said.push_back(Item::Message {
             role: "assistant",
             content: vec![Part::OutputText { text: plain.into() }],
             phase: None,
         });
     }
     let calls = message.tool_calls.iter().zip(ids.of_calls(message));
-    out.extend(calls.map(|(call, call_id)| Item::FunctionCall {
-        call_id,
-        name: &call.name,
-        arguments: canonical::arguments(&call.arguments),
-    }));
+    let mut calls: Vec<(&str, Item<'a>)> = calls
+        .map(|(call, call_id)| {
+            let item = Item::FunctionCall {
+                call_id,
+                name: &call.name,
+                arguments: canonical::arguments(&call.arguments),
+            };
+            (call.id.as_str(), item)
+        })
+        .collect();
+    let start = out.len();
+    let order = scope.own_blob(message, BlobKind::ResponsesOrder);
+    for word in order.and_then(Value::as_str).unwrap_or_default().split(' ') {
+        match word.split_once(':') {
+            Some(("c", id)) => {
+                if let Some(at) = calls.iter().position(|(known, _)| *known == id) {
+                    out.push(calls.remove(at).1);
+                }
+            }
+            None if word == "r" => out.extend(reasoning.pop_front().flatten()),
+            None if word == "m" => out.extend(said.pop_front()),
+            _ => {}
+        }
+    }
+    // What has no place in that order goes where it usually stands.
+    out.extend(reasoning.into_iter().flatten());
+    out.extend(said);
+    out.extend(calls.into_iter().map(|(_, item)| item));
+    drop_idle_reasoning(out, start);
+}
+
+/// Takes reasoning away that nothing follows: its call may have been one too many.
+fn drop_idle_reasoning(out: &mut Vec<Item<'_>>, start: usize) {
+    while out.len() > start && matches!(out.last(), Some(Item::Verbatim(_))) {
+        out.pop();
+    }
 }
 
 /// The items of a blob: an array, or one item alone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::ids::{RowId, SessionId};
 use hermes_core::message::{
     AssistantMessage, BlobKind, Content, FinishReason, Message, Part, ToolCall, ToolMessage,
-    UserMessage, WireBlob,
+    UserMessage, WireBlob, WrittenBy,
 };
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{
@@ -57,6 +57,28 @@ async fn a_conversation_comes_back_as_it_was() {
                 issuer: None,
                 value: json!([{"type": "thinking", "signature": "sig=="}]),
             }],
+            written_by: None,
+        }),
+        Message::Assistant(AssistantMessage {
+            text: "sealed".to_owned(),
+            finish: Some(FinishReason::Stop),
+            blobs: vec![
+                WireBlob {
+                    kind: BlobKind::ResponsesReasoning,
+                    issuer: Some("openai-api".to_owned()),
+                    value: json!([{"type": "reasoning", "encrypted_content": "zz"}]),
+                },
+                WireBlob {
+                    kind: BlobKind::ResponsesOrder,
+                    issuer: Some("openai-api".to_owned()),
+                    value: json!("m r c:call_1"),
+                },
+            ],
+            written_by: Some(Box::new(WrittenBy {
+                provider: "openai-api".to_owned(),
+                model: "gpt-5.4".to_owned(),
+            })),
+            ..AssistantMessage::default()
         }),
         Message::Tool(ToolMessage {
             call_id: "call_1".to_owned(),
@@ -342,6 +364,7 @@ fn usage(model: &str, provider: &str, task: &str, cost: Cost) -> SessionUpdate {
         },
         task: task.to_owned(),
         usage: Usage {
+            cache_write_hour: 0,
             input: 100,
             output: 10,
             cache_read: 5,
@@ -549,12 +572,20 @@ fn any_message() -> impl Strategy<Value = Message> {
                     arguments,
                     ..ToolCall::default()
                 };
+                // Who wrote a plain text is asked by nobody, and not kept.
+                let written_by = reasoning.as_ref().map(|word| {
+                    Box::new(WrittenBy {
+                        provider: "p".to_owned(),
+                        model: word.clone(),
+                    })
+                });
                 Message::Assistant(AssistantMessage {
                     text,
                     reasoning,
                     tool_calls: arguments.into_iter().enumerate().map(call).collect(),
                     finish: Some(FinishReason::Stop),
                     blobs: Vec::new(),
+                    written_by,
                 })
             }),
         text.prop_map(|text| Message::Tool(ToolMessage {

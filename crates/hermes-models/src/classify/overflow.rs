@@ -1,0 +1,143 @@
+//! Whether a text says that the prompt is too large. Every vendor words it differently, so what
+//! counts is that a size of the prompt and an excess are named together, and nothing else whose
+//! size could be meant. Texts are only a hint: a refused call near the window counts without one.
+
+/// What of the prompt can be too large.
+const SIZES: &[&str] = &[
+    "context",
+    "prompt",
+    "input length",
+    "length of input",
+    "input is",
+    "input was",
+    "inputs",
+    "your input",
+    "the input",
+    "input token",
+    "input validation",
+    "tokens",
+    "token count",
+    "token limit",
+    "max_seq_len",
+    "sequence length",
+    "message tokens",
+    "messages",
+    "conversation",
+    "history",
+    "\u{8f93}\u{5165}",
+    "\u{4e0a}\u{4e0b}\u{6587}",
+    "\u{957f}\u{5ea6}",
+];
+
+/// How too much is said.
+const EXCESS: &[&str] = &[
+    "exceed",
+    "too long",
+    "too large",
+    "too many",
+    "too big",
+    "longer than",
+    "larger than",
+    "greater than",
+    "more than",
+    "over the max",
+    "over the limit",
+    "must be <=",
+    "must be less than",
+    "must have less than",
+    "should be less than",
+    "cannot be more",
+    "should be [",
+    "reduce the length",
+    "shorten",
+    "decrease input",
+    "does not fit",
+    "doesn't fit",
+    "not enough room",
+    "out of range",
+    "limit reached",
+    "limit_reached",
+    "truncat",
+    "overflow",
+    "\u{8d85}",
+    "\u{8fc7}\u{957f}",
+    "\u{592a}\u{957f}",
+];
+
+/// What else can be too large, or too many.
+const OTHER: &[&str] = &[
+    "image",
+    "file",
+    "tools",
+    "tool name",
+    "function name",
+    "description",
+    "schema",
+    "per minute",
+    "per day",
+    "per hour",
+    "rate limit",
+    "rate_limit",
+    "requests",
+    "quota",
+    "stop sequence",
+    "metadata",
+    "header",
+    "tool_call_id",
+    "call_id",
+    "cache_control",
+    "temperature",
+    "top_p",
+];
+
+pub(super) fn is_said(text: &str) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    says(SIZES) && says(EXCESS) && !says(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vendors_say_it_in_many_words() {
+        for text in [
+            "input length and `max_tokens` exceed context limit: 199000 + 32000 > 200000",
+            "range of input length should be [1, 30720]",
+            "`inputs` tokens + `max_new_tokens` must be <= 8193. given: 9000 `inputs` tokens",
+            "input validation error: `inputs` must have less than 4096 tokens. given: 5000",
+            "prompt exceeds max length",
+            "length of prompt_tokens (40000) must be less than max_seq_len (32768).",
+            "prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+            "input is too long for requested model.",
+            "the input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "total tokens of image and text exceed max message tokens"
+                .replace("image and ", "")
+                .as_str(),
+            "the decoder prompt (length 40000) is longer than the maximum model length of 32768.",
+            "input tokens exceed the configured limit of 272000 tokens.",
+            "context window exceeds limit (2013)",
+            "the number of tokens to keep from the initial prompt is greater than the context length",
+            "the length of input messages is over the max",
+            "\u{8f93}\u{5165}\u{8fc7}\u{957f}",
+            "tokens_limit_reached: request body too large for model. max size: 8000 tokens.",
+            "the conversation is too long, please start a new one",
+        ] {
+            assert!(is_said(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_things_can_be_too_large() {
+        for text in [
+            "array too long: tools has 200 entries, at most 128",
+            "image exceeds 5 mb",
+            "tokens per minute exceeded",
+            "temperature must be less than 2",
+            "tools.0.description: string too long",
+            "messages: roles must alternate",
+        ] {
+            assert!(!is_said(text), "{text}");
+        }
+    }
+}

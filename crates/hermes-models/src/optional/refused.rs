@@ -1,0 +1,375 @@
+//! From a refusal to the field that it is about, and what to do with that field.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::{FieldChange, FieldRule, HEADERS, REASONING_CONTENT, error_names, ladder};
+use crate::classify::{ErrorAnswer, output_cap};
+use crate::codec::Encoded;
+
+/// The conversation itself, without which there is no request.
+const ESSENTIAL: &[&str] = &[
+    "model",
+    "messages",
+    "input",
+    "instructions",
+    "system",
+    "tools",
+];
+
+/// Fields inside the conversation and the tools that are wishes, too. What stands there under
+/// another name is content.
+const INSIDE: &[&str] = &[
+    "messages.*.name",
+    REASONING_CONTENT,
+    "messages.*.reasoning_details",
+    "messages.*.content.*.cache_control.ttl",
+    "messages.*.content.*.cache_control",
+    "messages.*.content.*.image_url.detail",
+    "messages.*.tool_calls.*.extra_content",
+    "system.*.cache_control.ttl",
+    "system.*.cache_control",
+    "tools.*.cache_control.ttl",
+    "tools.*.cache_control",
+    "tools.*.eager_input_streaming",
+    "tools.*.strict",
+    "input.*.phase",
+    "input.*.content.*.detail",
+];
+
+/// The role of the system prompt, where it is not `system`.
+const ROLE: &str = "messages.*.role";
+
+/// Names of the answer's limit.
+const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// Only the names of these headers are looked for; the others are not ours to change.
+const HEADER_LISTS: &[&str] = &["anthropic-beta"];
+
+const MAX_DEPTH: usize = 4;
+
+/// Something of a request that could be left out.
+#[derive(Debug)]
+struct Wish<'a> {
+    path: String,
+    value: &'a Value,
+}
+
+/// The rules that make the request acceptable. Empty: the refusal is about something else.
+///
+/// `fixed`: top-level fields that the person set. They stay, and the error is shown.
+pub(crate) fn refused(
+    refusal: &ErrorAnswer<'_>,
+    sent: &Encoded,
+    fixed: &BTreeSet<String>,
+) -> Vec<FieldRule> {
+    let Ok(body) = serde_json::from_slice::<Value>(&sent.body) else {
+        return Vec::new();
+    };
+    if let Some(rule) = refused_header(refusal.text, &sent.headers) {
+        return vec![rule];
+    }
+    if is_missing(refusal.text) {
+        return required(refusal.text, &body);
+    }
+    let mut wishes = wishes(&body, fixed);
+    // Every message has a role; only this one is a wish.
+    if !refusal.text.contains("developer") {
+        wishes.retain(|wish| wish.path != ROLE);
+    }
+    let Some(wish) = best(refusal, &wishes) else {
+        return Vec::new();
+    };
+    let change = change(refusal, wish, &body);
+    let mut rules: Vec<FieldRule> = alike(&wish.path, &wishes)
+        .into_iter()
+        .map(|path| FieldRule::new(path, change.clone()))
+        .collect();
+    // Without a stream its options are refused as well.
+    if wish.path == "stream" && body.get("stream_options").is_some() {
+        rules.push(FieldRule::new("stream_options", FieldChange::Drop));
+    }
+    rules
+}
+
+/// The other places of a field that stands in several.
+fn alike<'a>(path: &'a str, wishes: &'a [Wish<'_>]) -> Vec<&'a str> {
+    let Some(at) = path.find("cache_control") else {
+        return vec![path];
+    };
+    let tail = &path[at..];
+    wishes
+        .iter()
+        .map(|wish| wish.path.as_str())
+        .filter(|other| other.ends_with(tail))
+        .collect()
+}
+
+fn wishes<'a>(body: &'a Value, fixed: &BTreeSet<String>) -> Vec<Wish<'a>> {
+    let mut out = Vec::new();
+    for (name, value) in body.as_object().into_iter().flatten() {
+        if !ESSENTIAL.contains(&name.as_str()) && !fixed.contains(name) {
+            collect(name.clone(), value, 0, &mut out);
+        }
+    }
+    for path in INSIDE {
+        let segments: Vec<&str> = path.split('.').collect();
+        if let Some(value) = first(body, &segments) {
+            let path = (*path).to_owned();
+            out.push(Wish { path, value });
+        }
+    }
+    // A role of its own for the system prompt.
+    if let Some(value) = body.pointer("/messages/0/role")
+        && value == "developer"
+    {
+        let path = ROLE.to_owned();
+        out.push(Wish { path, value });
+    }
+    out
+}
+
+fn collect<'a>(path: String, value: &'a Value, depth: usize, out: &mut Vec<Wish<'a>>) {
+    if depth < MAX_DEPTH {
+        for (name, inner) in value.as_object().into_iter().flatten() {
+            collect(format!("{path}.{name}"), inner, depth + 1, out);
+        }
+    }
+    out.push(Wish { path, value });
+}
+
+/// The first value at `path`.
+fn first<'a>(node: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    match path {
+        [] => Some(node),
+        ["*", rest @ ..] => node.as_array()?.iter().find_map(|item| first(item, rest)),
+        [key, rest @ ..] => first(node.get(key)?, rest),
+    }
+}
+
+/// The wish that the error names most plainly.
+fn best<'a, 'b>(refusal: &ErrorAnswer<'_>, wishes: &'a [Wish<'b>]) -> Option<&'a Wish<'b>> {
+    let stated = error_names::stated(refusal.json);
+    let score = |wish: &Wish<'_>| {
+        let outright = stated
+            .iter()
+            .map(|path| match_stated(path, &wish.path))
+            .max()
+            .unwrap_or(0);
+        let said = error_names::mentioned(refusal.text, &wish.path);
+        let meant = said_by_value(refusal.text, wish);
+        outright.max(said).max(meant)
+    };
+    wishes
+        .iter()
+        .map(|wish| (score(wish), wish))
+        .filter(|(score, _)| *score > 0)
+        .max_by_key(|(score, wish)| (*score, wish.path.len()))
+        .map(|(_, wish)| wish)
+}
+
+/// How well a path that the error states fits the path of a wish.
+fn match_stated(stated: &str, path: &str) -> u32 {
+    let length = u32::try_from(path.len()).unwrap_or(0).min(40);
+    let plain = path.to_ascii_lowercase();
+    if stated == plain {
+        return 300 + length;
+    }
+    // Our SDK-shaped fields are unpacked by servers: `extra_body.google.x` is `google.x` there.
+    if plain.ends_with(&format!(".{stated}")) && !path.contains('*') {
+        return 240 + length;
+    }
+    let joined = |text: &str| text.replace(['.', '_', '-'], "");
+    if !path.contains('*') && joined(stated) == joined(&plain) {
+        return 250 + length;
+    }
+    if stated.starts_with(&format!("{plain}.")) {
+        return 200 + length;
+    }
+    0
+}
+
+/// A refused value without the name of its field: `unsupported value 'xhigh'`.
+fn said_by_value(text: &str, wish: &Wish<'_>) -> u32 {
+    let Some(value) = wish.value.as_str().filter(|value| value.len() > 2) else {
+        return 0;
+    };
+    let value = value.to_ascii_lowercase();
+    let quoted = ['\'', '"', '`'].iter().any(|quote| {
+        let needle = format!("{quote}{value}{quote}");
+        text.contains(&needle)
+    });
+    match (quoted, ladder::is_ladder(&wish.path)) {
+        (true, true) => 30,
+        (true, false) if text.contains("value") => 20,
+        _ => 0,
+    }
+}
+
+/// Whether something is missed rather than refused.
+fn is_missing(text: &str) -> bool {
+    [
+        "missing",
+        "must be passed back",
+        "must be provided",
+        "field required",
+        "is required",
+        "must be included",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
+        && ![
+            "organization",
+            "not permitted",
+            "not supported",
+            "unsupported",
+            "unknown parameter",
+        ]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+/// Servers that want the reasoning of earlier answers back say so when it is not there.
+fn required(text: &str, body: &Value) -> Vec<FieldRule> {
+    let segments: Vec<&str> = REASONING_CONTENT.split('.').collect();
+    let absent = first(body, &segments).is_none() && body.get("messages").is_some();
+    if absent && text.contains("reasoning_content") {
+        return vec![FieldRule::new(REASONING_CONTENT, FieldChange::Require)];
+    }
+    Vec::new()
+}
+
+fn refused_header(text: &str, headers: &[(String, String)]) -> Option<FieldRule> {
+    headers
+        .iter()
+        .filter(|(name, _)| HEADER_LISTS.contains(&name.as_str()))
+        .find_map(|(name, list)| {
+            let path = format!("{HEADERS}{name}");
+            let value = list
+                .split(',')
+                .map(str::trim)
+                .find(|value| !value.is_empty() && text.contains(&value.to_ascii_lowercase()));
+            match value {
+                Some(value) => Some(FieldRule {
+                    field: path,
+                    change: FieldChange::NotValue {
+                        value: value.to_owned(),
+                        instead: Vec::new(),
+                    },
+                }),
+                None if text.contains(name.as_str()) => Some(FieldRule {
+                    field: path,
+                    change: FieldChange::Drop,
+                }),
+                None => None,
+            }
+        })
+}
+
+fn change(refusal: &ErrorAnswer<'_>, wish: &Wish<'_>, body: &Value) -> FieldChange {
+    let leaf = wish.path.rsplit('.').next().unwrap_or(&wish.path);
+    if let Some(sent) = wish.value.as_u64() {
+        return lower(refusal.text, leaf, sent, body);
+    }
+    let Some(value) = wish.value.as_str() else {
+        return FieldChange::Drop;
+    };
+    if wish.path == ROLE {
+        return FieldChange::NotValue {
+            value: value.to_owned(),
+            instead: vec!["system".to_owned()],
+        };
+    }
+    if ladder::is_ladder(&wish.path) && is_about_value(refusal, value) {
+        return FieldChange::NotValue {
+            value: value.to_owned(),
+            instead: listed(refusal.text, value),
+        };
+    }
+    FieldChange::Drop
+}
+
+/// Whether the value is refused, not the field.
+fn is_about_value(refusal: &ErrorAnswer<'_>, value: &str) -> bool {
+    error_names::has_word(refusal.text, value)
+        || !listed(refusal.text, value).is_empty()
+        || ["unsupported_value", "invalid_value", "invalid_enum_value"]
+            .iter()
+            .any(|code| refusal.text.contains(code))
+}
+
+/// The levels that the text lists as taken.
+fn listed(text: &str, refused: &str) -> Vec<String> {
+    const MARKS: &[&str] = &[
+        "supported values",
+        "supported:",
+        "supports:",
+        "supported are",
+        "allowed",
+        "valid values",
+        "valid options",
+        "one of",
+        "expected",
+        "must be",
+        "should be",
+        "choose",
+        "available",
+        "accepted",
+        "supports only",
+        "only supports",
+        "use ",
+        "either",
+        "permitted",
+    ];
+    let from = MARKS.iter().filter_map(|mark| text.rfind(mark)).min();
+    let Some(rest) = from.map(|from| &text[from..]) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = Vec::new();
+    for word in rest.split(|c: char| !c.is_ascii_alphanumeric()) {
+        if ladder::rank(word).is_some() && word != refused && !names.iter().any(|n| n == word) {
+            names.push(word.to_owned());
+        }
+    }
+    names
+}
+
+static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d[\d,_]*").ok());
+
+/// A number that was refused: under another name, lowered to what is stated, or left out.
+fn lower(text: &str, leaf: &str, sent: u64, body: &Value) -> FieldChange {
+    if LIMITS.contains(&leaf) {
+        let other = LIMITS
+            .iter()
+            .find(|name| **name != leaf && error_names::has_word(text, name));
+        if let Some(other) = other
+            && body.get(other).is_none()
+        {
+            return FieldChange::Rename {
+                to: (*other).to_owned(),
+            };
+        }
+    }
+    let stated = output_cap(text).map(u64::from).or_else(|| {
+        let mut numbers: Vec<u64> = NUMBER
+            .as_ref()?
+            .find_iter(text)
+            .filter_map(|found| found.as_str().replace([',', '_'], "").parse().ok())
+            .filter(|number| *number < sent && *number >= 16)
+            .collect();
+        numbers.sort_unstable();
+        numbers.pop()
+    });
+    let bounded = LIMITS.contains(&leaf) || leaf.ends_with("_tokens") || leaf == "num_ctx";
+    match stated.filter(|limit| bounded && *limit < sent) {
+        Some(limit) => FieldChange::AtMost { limit },
+        // The format demands this one.
+        None if leaf == "max_tokens" && body.get("system").is_some() && sent > 1_024 => {
+            FieldChange::AtMost { limit: sent / 2 }
+        }
+        None => FieldChange::Drop,
+    }
+}
