@@ -37,6 +37,9 @@ pub struct AgentSettings {
     pub directory_hints: bool,
     /// What `~` means in the arguments of tools.
     pub user_home: Option<PathBuf>,
+    /// Whether an answer is kept while it grows, so that a crash loses little of it. For front ends
+    /// that do not begin a turn again by themselves.
+    pub keep_unfinished: bool,
     /// How long `Close` waits for background work.
     pub close_grace: Duration,
     /// Shared with the session that delegated to this one. `None`: its own.
@@ -46,6 +49,7 @@ pub struct AgentSettings {
 impl Default for AgentSettings {
     fn default() -> Self {
         Self {
+            keep_unfinished: false,
             max_turns: 90,
             max_cost_usd: None,
             api_max_retries: 3,

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         .is_some_and(|arg| arg == "--version" || arg == "-V")
         && plain.next().is_none()
     {
-        let out = Output::detect(args::ColorChoice::Never, false);
+        let out = Output::detect(args::ColorChoice::Never, false, true);
         return finish(
             out,
             out.line(commands::version::line()).map_err(Failure::from),
@@ -44,16 +44,23 @@ fn main() -> ExitCode {
         Ok(false) => {}
         Ok(true) => return Exit::Ok.into(),
         Err(failure) => {
-            return finish(Output::detect(args::ColorChoice::Auto, false), Err(failure));
+            return finish(
+                Output::detect(args::ColorChoice::Auto, false, false),
+                Err(failure),
+            );
         }
     }
     match args::parse(std::env::args_os()) {
         Ok(cli) => {
-            let quiet = turn_args(&cli).quiet;
-            let out = Output::detect(cli.global.color, quiet);
+            let turn = turn_args(&cli);
+            let plain = turn.plain || cli.turn.plain;
+            let out = Output::detect(cli.global.color, turn.quiet, plain);
             finish(out, run(cli, out))
         }
-        Err(failure) => finish(Output::detect(args::ColorChoice::Auto, false), Err(failure)),
+        Err(failure) => finish(
+            Output::detect(args::ColorChoice::Auto, false, false),
+            Err(failure),
+        ),
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Output {
     pub(crate) stderr_tty: bool,
     pub(crate) color: bool,
     pub(crate) quiet: bool,
+    /// No sequence of ours goes to the terminal: `--plain`, or one that understands none.
+    pub(crate) plain: bool,
 }
 
 #[expect(
@@ -23,11 +25,14 @@ pub(crate) struct Output {
     reason = "whoever writes must hold the streams, even where no setting matters"
 )]
 impl Output {
-    pub(crate) fn detect(choice: ColorChoice, quiet: bool) -> Self {
+    /// `plain`: lines without colour and without control sequences were asked for.
+    pub(crate) fn detect(choice: ColorChoice, quiet: bool, plain: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let stdout_tty = io::stdout().is_terminal();
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let term = std::env::var_os("TERM").unwrap_or_default();
+        let dumb = term == "dumb" || term.is_empty();
         let color = match choice {
+            _ if plain => false,
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto if set("NO_COLOR") => false,
@@ -40,6 +45,7 @@ impl Output {
             stderr_tty: io::stderr().is_terminal(),
             color,
             quiet,
+            plain: plain || dumb,
         }
     }
 
@@ -104,10 +110,15 @@ impl Output {
         }
     }
 
+    /// Whether a line can take the place of the one before: see [`Self::transient`].
+    pub(crate) fn replaces_lines(self) -> bool {
+        self.stderr_tty && !self.plain
+    }
+
     /// A remark that the next one replaces, on a terminal; an empty one takes it away. Silenced by
     /// `--quiet`, and while somebody else owns the terminal.
     pub(crate) fn transient(self, text: &str) {
-        if !self.quiet && held().is_none() {
+        if !self.quiet && !self.plain && held().is_none() {
             // Nowhere is left to complain if stderr is gone.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
         }

@@ -604,6 +604,8 @@ fn agent_settings(
     settings.titles &= mode != Mode::Oneshot && !place.untitled;
     settings.directory_hints = !args.ignore_rules && !args.safe_mode;
     settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
+    // A gateway takes up turns that broke by itself, and answers anew.
+    settings.keep_unfinished = !cx.is_gateway;
     settings
 }
 

@@ -166,6 +166,13 @@ pub enum SessionUpdate {
     Restore {
         rows: Vec<RowId>,
     },
+    /// What the model has said so far of an answer that goes on. It takes the place of what was said
+    /// before, and gives way to the next row that is appended; after a crash it stays. `None`: none
+    /// is kept.
+    Unfinished {
+        text: Option<String>,
+        at: f64,
+    },
     /// The text that really went over the wire for the newest user row.
     WireText {
         row: RowId,

@@ -151,12 +151,27 @@ impl Terminal {
         self.press(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
+    /// Another size. Rows that have no place any more go to the scrollback from the top, as at a real
+    /// terminal; its lines are not broken anew.
     pub fn resize(&mut self, columns: u16, rows: u16) {
-        self.shared
-            .lock()
-            .parser
+        let mut seen = self.shared.lock();
+        let screen = seen.parser.screen();
+        let (height, _) = screen.size();
+        let (row, column) = screen.cursor_position();
+        let over = (row + 1).saturating_sub(rows);
+        if over > 0 && !screen.alternate_screen() {
+            let scroll = format!(
+                "\x1b[{height};1H{}\x1b[{};{}H",
+                "\n".repeat(over.into()),
+                row + 1 - over,
+                column + 1
+            );
+            seen.parser.process(scroll.as_bytes());
+        }
+        seen.parser
             .screen_mut()
             .set_size(cells(rows), cells(columns));
+        drop(seen);
         self.master
             .resize(size(columns, rows))
             .expect("another size");

@@ -17,6 +17,7 @@ pub(crate) mod outside;
 mod recovery;
 mod result;
 mod sample;
+mod unfinished;
 mod words;
 
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ use crate::told;
 use judge::Strikes;
 use recovery::Failures;
 use sample::{Sampled, sample};
+use unfinished::Keeper;
 
 /// What a turn shares with its session.
 #[derive(Clone)]
@@ -115,6 +117,8 @@ pub(crate) struct Turn<'a> {
     tools_tokens: u64,
     warned_blind_cap: bool,
     warned_blocked: bool,
+    /// A part of an answer may be stored that nothing has taken the place of.
+    unfinished: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -135,6 +139,7 @@ impl<'a> Turn<'a> {
             failed_writes: BTreeMap::new(),
             warned_blind_cap: false,
             warned_blocked: false,
+            unfinished: false,
             owed: None,
             passes: 0,
             tools_tokens: 0,
@@ -322,14 +327,16 @@ impl<'a> Turn<'a> {
         let raw = self.raw_tokens();
         let request = self.request();
         let goes_on = !self.parts.is_empty();
+        let mut keeper = Keeper::new(&self.scope.deps, &self.conv.id);
         let sampled = sample(
             &self.conv.client,
             request,
-            goes_on,
+            (goes_on, &mut keeper),
             &self.scope.cancel,
             &self.scope.events,
         )
         .await;
+        self.unfinished |= keeper.has_kept();
         self.record_usage(raw, sampled.usage, sampled.error.is_some())
             .await?;
         if self.scope.cancel.is_cancelled() {
@@ -434,6 +441,14 @@ impl<'a> Turn<'a> {
         }
         if let Err(store_failed) = self.settle().await {
             exit = store_failed;
+        }
+        if self.unfinished {
+            // What was thrown away is not to come back.
+            let at = self.now();
+            let none = self.update(SessionUpdate::Unfinished { text: None, at });
+            if let Err(exit) = none.await {
+                tracing::warn!(?exit, "an unfinished answer was not taken away");
+            }
         }
         if !self.failed_writes.is_empty() {
             let list: Vec<String> = self

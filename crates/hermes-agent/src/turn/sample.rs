@@ -13,6 +13,7 @@ use hermes_core::usage::Usage;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::unfinished::Keeper;
 use crate::events::EventSink;
 use crate::scrub::{Piece, Scrubber};
 
@@ -31,7 +32,7 @@ pub(super) struct Sampled {
 pub(super) async fn sample(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
-    goes_on: bool,
+    (goes_on, keeper): (bool, &mut Keeper<'_>),
     cancel: &CancellationToken,
     events: &EventSink,
 ) -> Sampled {
@@ -49,6 +50,10 @@ pub(super) async fn sample(
                 error = Some(cancelled(client));
                 break;
             }
+            () = keeper.due() => {
+                keeper.keep(answer.collector.text()).await;
+                continue;
+            }
             next = stream.next() => next,
         };
         match next {
@@ -57,6 +62,7 @@ pub(super) async fn sample(
                 // Nothing follows it, even if the connection stays open.
                 let last = matches!(event, ModelEvent::Finished(_));
                 answer.take(event).await;
+                keeper.grew(answer.collector.text().len());
                 if last {
                     break;
                 }

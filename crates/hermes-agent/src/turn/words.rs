@@ -13,6 +13,8 @@ pub(super) const INCOMPLETE: &str = "Your answer ended before it was complete. G
 pub(super) const DO_IT: &str = "You said what you are about to do, but did nothing. Do it now with your tools; answer when it is done.";
 pub(super) const BUDGET_GONE: &str = "The limit of steps for this request is reached: no more tools can be called. Say what was done, what was found, and what remains to be done.";
 pub(super) const STOPPED: &str = "[The user stopped this turn here.]";
+pub(super) const UNFINISHED: &str =
+    "[This answer was cut off here: Hermes ended before it was finished.]";
 pub(super) const SKIPPED_STOP: &str = "Not run: the user stopped the turn.";
 pub(super) const SKIPPED_LATE: &str =
     "Not run: the calls before it took all the time. Make fewer calls at once.";

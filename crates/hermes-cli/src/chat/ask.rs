@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
@@ -38,20 +39,30 @@ impl Asked {
 }
 
 /// The question that is on the screen, and those that wait behind it.
-#[derive(Default)]
 pub(super) struct Questions {
     waiting: VecDeque<Asked>,
     open: Option<Open>,
+    /// After how long an approval is denied; `None`: it waits.
+    limit: Option<Duration>,
 }
 
 struct Open {
     id: String,
+    is_approval: bool,
     /// Tells the reader that nobody wants to know any more.
     over: Arc<AtomicBool>,
     answer: oneshot::Receiver<Option<AgentCommand>>,
 }
 
 impl Questions {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            open: None,
+            limit,
+        }
+    }
+
     /// Takes note of an event.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
@@ -78,7 +89,13 @@ impl Questions {
             && !open.over.swap(true, Ordering::AcqRel)
         {
             // What comes next does not go behind the question.
-            let _ = io::stderr().write_all(b"\n");
+            let why = match self.limit {
+                Some(limit) if open.is_approval => {
+                    format!("\n  not answered within {} s: denied\n", limit.as_secs())
+                }
+                _ => "\n  no longer asked\n".to_owned(),
+            };
+            let _ = io::stderr().write_all(why.as_bytes());
         }
     }
 
@@ -95,7 +112,7 @@ impl Questions {
         loop {
             if self.open.is_none() {
                 match self.waiting.pop_front() {
-                    Some(asked) => self.open = Some(open(asked)),
+                    Some(asked) => self.open = Some(open(asked, self.limit)),
                     None => std::future::pending().await,
                 }
             }
@@ -121,10 +138,11 @@ impl Questions {
 }
 
 /// Puts it on the screen; a thread of its own reads the keys.
-fn open(asked: Asked) -> Open {
+fn open(asked: Asked, limit: Option<Duration>) -> Open {
     let over = Arc::new(AtomicBool::new(false));
     let (sender, answer) = oneshot::channel();
     let id = asked.id().to_owned();
+    let is_approval = matches!(asked, Asked::Approval(_));
     let mut terminal = Terminal(Arc::clone(&over));
     std::thread::spawn(move || {
         let mut err = io::stderr();
@@ -137,7 +155,12 @@ fn open(asked: Asked) -> Open {
                     answer,
                 }),
             Asked::Approval(request) => {
-                forget_keys();
+                forget_keys(&mut err);
+                if let Some(limit) = limit {
+                    // The bell, because it denies itself.
+                    let limit = limit.as_secs();
+                    let _ = write!(err, "\x07\n  (denied in {limit} s without an answer)");
+                }
                 approve::ask(&request, || terminal.line(), &mut err).map(|verdict| {
                     AgentCommand::Answer {
                         verdict,
@@ -149,7 +172,12 @@ fn open(asked: Asked) -> Open {
         // The chat may have ended meanwhile.
         let _ = sender.send(command);
     });
-    Open { id, over, answer }
+    Open {
+        id,
+        is_approval,
+        over,
+        answer,
+    }
 }
 
 /// Where answers are typed. `None`: there are no more, or nobody wants them.
@@ -159,10 +187,30 @@ trait Lines {
 
 struct Terminal(Arc<AtomicBool>);
 
-/// Keys that were pressed before the question came do not answer it.
-fn forget_keys() {
+/// Keys that were pressed before the question came do not answer it, and are said not to.
+fn forget_keys(err: &mut dyn Write) {
+    let stdin = io::stdin();
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // Bounded: what comes for ever is not typed ahead.
+    for _ in 0..64 {
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        let mut line = String::new();
+        let typed = matches!(poll(&mut ready, Some(&at_once)), Ok(1..))
+            && matches!(stdin.lock().read_line(&mut line), Ok(1..));
+        if !typed {
+            break;
+        }
+        let _ = write!(
+            err,
+            "\n  (typed before this question and not taken: {})",
+            harmless(line.trim_end())
+        );
+    }
     // Where stdin is no terminal, nobody types ahead.
-    let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+    let _ = tcflush(stdin, QueueSelector::IFlush);
 }
 
 impl Lines for Terminal {

@@ -6,6 +6,7 @@ mod background;
 pub(crate) mod conversation;
 pub(crate) mod host;
 mod images;
+mod lines;
 mod oneshot;
 mod render;
 mod repl;
@@ -102,8 +103,7 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
 
 /// Whether this terminal can show the full interface, and nobody asked for plain lines.
 fn draws(request: &Request, cx: &Context) -> bool {
-    let capable = !matches!(std::env::var("TERM").as_deref(), Ok("dumb" | "") | Err(_));
-    capable && cx.out.stdin_tty && cx.out.stdout_tty && !request.turn.plain
+    cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain && !request.turn.plain
 }
 
 fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {

@@ -30,7 +30,10 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     let images = images::load(&args.image)?;
     let (chat, mut events) = Chat::open(args, cx, mode).await?;
     images::warn_if_unseen(&images, &chat, cx);
-    let mut renderer = Renderer::new(cx.out, args.format(), args.verbose, chat.id.clone());
+    // `-z` is for programs that want the answer alone.
+    let streams = !question.closes && !args.quiet;
+    let shown = (args.verbose, streams);
+    let mut renderer = Renderer::new(cx.out, args.format(), shown, chat.id.clone());
     let input = UserInput {
         text: question.text,
         images,

@@ -37,6 +37,8 @@ pub(super) struct Renderer {
 enum Style {
     /// Text appears as it is written; for a person at a terminal.
     Live,
+    /// The same for a program: the text as it is.
+    Piped,
     /// Only the answer, once it is final.
     Final,
     Json,
@@ -44,14 +46,16 @@ enum Style {
 }
 
 impl Renderer {
+    /// `streams`: text is shown as it comes also where no terminal is.
     pub(super) fn new(
         out: Output,
         format: OutputFormat,
-        verbose: bool,
+        (verbose, streams): (bool, bool),
         session: SessionId,
     ) -> Self {
         let style = match format {
             OutputFormat::Text if out.stdout_tty => Style::Live,
+            OutputFormat::Text if streams && !out.quiet => Style::Piped,
             OutputFormat::Text => Style::Final,
             OutputFormat::Json => Style::Json,
             OutputFormat::StreamJson => Style::StreamJson,
@@ -74,8 +78,12 @@ impl Renderer {
     pub(super) fn live(out: Output, verbose: bool, session: SessionId) -> Self {
         Self {
             style: Style::Live,
-            ..Self::new(out, OutputFormat::Text, verbose, session)
+            ..Self::new(out, OutputFormat::Text, (verbose, true), session)
         }
+    }
+
+    fn streams(&self) -> bool {
+        matches!(self.style, Style::Live | Style::Piped)
     }
 
     /// The route of the turn, once it has started.
@@ -90,7 +98,7 @@ impl Renderer {
             }
             _ => {}
         }
-        if self.verbose && matches!(self.style, Style::Final | Style::Json) {
+        if self.verbose && matches!(self.style, Style::Final | Style::Piped | Style::Json) {
             self.gather_thoughts(&event.event);
         }
         match self.style {
@@ -99,7 +107,7 @@ impl Renderer {
                 self.remark(&event.event);
                 Ok(())
             }
-            Style::Live | Style::Final => self.text(&event.event),
+            Style::Live | Style::Piped | Style::Final => self.text(&event.event),
         }
     }
 
@@ -122,11 +130,15 @@ impl Renderer {
 
     fn text(&mut self, event: &AgentEvent) -> io::Result<()> {
         match event {
-            AgentEvent::TextDelta { text } if self.style == Style::Live => {
+            AgentEvent::TextDelta { text } if self.streams() => {
                 if self.thinking {
                     self.end_line()?;
                 }
-                self.out.piece(&harmless(text))?;
+                if self.style == Style::Live {
+                    self.out.piece(&harmless(text))?;
+                } else {
+                    self.out.piece(text)?;
+                }
                 self.streamed = true;
                 self.open_line = !text.ends_with('\n');
             }

@@ -1,26 +1,19 @@
-//! The line chat: a prompt, streaming answers, history, Ctrl+C to interrupt.
-
-use std::path::PathBuf;
+//! The line chat: a prompt, streaming answers, Ctrl+C to interrupt; no sequence for the terminal.
 
 use hermes_agent::events::EventReceiver;
 use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
-use hermes_core::slash::COMMANDS;
 use hermes_tui::port::{Effect, Said, Saying, Show};
-use rustyline::error::ReadlineError;
-use rustyline::history::FileHistory;
-use rustyline::{CompletionType, Config, Context as LineContext, Editor, ExternalPrinter};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::ask::Questions;
 use super::conversation::{Conversation, Surface, Then};
+use super::lines::{Line, Lines};
 use super::render::Renderer;
 use super::{images, replay, verbs};
 use crate::args::TurnArgs;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
-
-const HISTORY_LINES: usize = 2000;
 
 /// The state of a line chat.
 struct Repl<'a> {
@@ -47,6 +40,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
         return Err(ended());
     };
     let chat = &conversation.chat;
+    let limit = cx.approval_limit();
     let renderer = Renderer::live(cx.out, conversation.args.verbose, chat.id.clone());
     cx.out.line(cx.out.dim(&chat.banner()))?;
     images::warn_if_unseen(&conversation.images, chat, cx);
@@ -61,14 +55,13 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
         later,
         renderer,
         interrupts: signal(SignalKind::interrupt())?,
-        questions: Questions::default(),
+        questions: Questions::new(limit),
     };
     if repl.conversation.chat.used {
         repl.say_where_we_are().await?;
     }
-    let mut lines = Lines::open(cx.home.join("cache/line-history"));
+    let mut lines = Lines::open(cx.out)?;
     let talked = repl.converse(&mut lines).await;
-    lines.save();
     let Repl {
         conversation,
         events,
@@ -115,14 +108,13 @@ impl Repl<'_> {
                 biased;
                 line = lines.read(&mut self.interrupts) => line?,
                 event = self.events.recv() => {
+                    lines.pause()?;
                     self.unasked(event).await?;
-                    lines.draw_again();
                     continue;
                 }
                 Some(effect) = self.later.recv() => {
-                    self.clear_prompt()?;
+                    lines.pause()?;
                     self.show(effect)?;
-                    lines.draw_again();
                     continue;
                 }
             };
@@ -143,23 +135,12 @@ impl Repl<'_> {
         }
     }
 
-    /// What comes now does not go behind the prompt.
-    fn clear_prompt(&self) -> Outcome {
-        let clear = if self.cx.out.stdout_tty {
-            "\r\x1b[K"
-        } else {
-            ""
-        };
-        Ok(self.cx.out.piece(clear)?)
-    }
-
     /// Something happens while the person writes: a background process has news, or subagents
     /// report. A turn that begins by itself is shown to its end.
     async fn unasked(&mut self, event: Option<Sequenced>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
         };
-        self.clear_prompt()?;
         self.event(&event)?;
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
             let why = "work in the background has reported; going on with it";
@@ -345,143 +326,4 @@ impl Repl<'_> {
 
 fn ended() -> Failure {
     Failure::failed("the session ended unexpectedly; see logs/errors.log")
-}
-
-enum Line {
-    Text(String),
-    Interrupted,
-    End,
-}
-
-/// Reads lines with editing and history, off the async threads.
-struct Lines {
-    /// `None` while a line is read.
-    editor: Option<SlashEditor>,
-    reading: Option<oneshot::Receiver<(SlashEditor, Result<String, ReadlineError>)>>,
-    history: PathBuf,
-    /// Writes above the line that is being edited; `None` where there is no terminal.
-    above: Option<Box<dyn ExternalPrinter + Send>>,
-}
-
-impl Lines {
-    fn open(history: PathBuf) -> Self {
-        let config = Config::builder()
-            .max_history_size(HISTORY_LINES)
-            .map(|builder| builder.completion_type(CompletionType::List).build());
-        let mut above: Option<Box<dyn ExternalPrinter + Send>> = None;
-        let editor = config.and_then(Editor::with_config).ok().map(|mut editor| {
-            editor.set_helper(Some(SlashHelper));
-            above = editor
-                .create_external_printer()
-                .ok()
-                .map(|printer| Box::new(printer) as _);
-            // No history yet is the usual case at first.
-            let _ = editor.load_history(&history);
-            editor
-        });
-        Self {
-            editor,
-            reading: None,
-            history,
-            above,
-        }
-    }
-
-    /// Shows the prompt and what is written of the line once more.
-    fn draw_again(&mut self) {
-        if let (Some(above), Some(_)) = (&mut self.above, &self.reading) {
-            // What cannot be drawn comes with the next key.
-            let _ = above.print(String::new());
-        }
-    }
-
-    /// The next line. The editor takes Ctrl+C as a key where it can; on a terminal that it cannot
-    /// drive, the signal comes and the line goes on being read.
-    async fn read(&mut self, interrupts: &mut Signal) -> Result<Line, Failure> {
-        if let Some(editor) = self.editor.take() {
-            let (sender, reading) = oneshot::channel();
-            // A thread of its own: the process can leave while it waits for a key.
-            std::thread::spawn(move || sender.send(read_lines(editor)).is_ok());
-            self.reading = Some(reading);
-        }
-        let Some(reading) = &mut self.reading else {
-            return Err(Failure::failed(
-                "no line editor for this terminal; use hermes -z \"…\"",
-            ));
-        };
-        let done = tokio::select! {
-            done = reading => done,
-            _ = interrupts.recv() => return Ok(Line::Interrupted),
-        };
-        let (editor, result) = done.map_err(|error| Failure::failed(error.to_string()))?;
-        self.editor = Some(editor);
-        match result {
-            Ok(text) => Ok(Line::Text(text)),
-            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
-            Err(ReadlineError::Eof) => Ok(Line::End),
-            Err(error) => Err(Failure::failed(format!("reading the terminal: {error}"))),
-        }
-    }
-
-    fn save(&mut self) {
-        if let Some(editor) = &mut self.editor {
-            if let Some(dir) = self.history.parent() {
-                let _ = std::fs::create_dir_all(dir);
-            }
-            if let Err(error) = editor.save_history(&self.history) {
-                tracing::warn!("the line history was not saved: {error}");
-            }
-        }
-    }
-}
-
-type SlashEditor = Editor<SlashHelper, FileHistory>;
-
-/// One message: a line, or several when each but the last ends with a backslash.
-fn read_lines(mut editor: SlashEditor) -> (SlashEditor, Result<String, ReadlineError>) {
-    let mut text = String::new();
-    loop {
-        let prompt = if text.is_empty() { "> " } else { "  " };
-        match editor.readline(prompt) {
-            Ok(line) => {
-                let Some(part) = line.strip_suffix('\\') else {
-                    text.push_str(&line);
-                    break;
-                };
-                text.push_str(part);
-                text.push('\n');
-            }
-            Err(error) => return (editor, Err(error)),
-        }
-    }
-    if !text.trim().is_empty() {
-        // History is a convenience; a line that cannot be added is still asked.
-        let _ = editor.add_history_entry(&text);
-    }
-    (editor, Ok(text))
-}
-
-/// Completes slash commands with Tab.
-#[derive(rustyline::Helper, rustyline::Highlighter, rustyline::Hinter, rustyline::Validator)]
-struct SlashHelper;
-
-impl rustyline::completion::Completer for SlashHelper {
-    type Candidate = String;
-
-    fn complete(
-        &self,
-        line: &str,
-        pos: usize,
-        _: &LineContext<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
-        let Some(typed) = line.get(..pos).and_then(|head| head.strip_prefix('/')) else {
-            return Ok((0, Vec::new()));
-        };
-        let names = COMMANDS
-            .iter()
-            .filter(|command| command.surfaces.line)
-            .map(|command| command.name)
-            .filter(|name| name.starts_with(typed));
-        Ok((1, names.map(|name| format!("{name} ")).collect()))
-    }
 }

@@ -78,6 +78,15 @@ impl Context {
         })
     }
 
+    /// After how long an approval that nobody answers is denied: as config.yaml says. `None`: it
+    /// waits, because a person who is asked has no reason to hurry.
+    pub(crate) fn approval_limit(&self) -> Option<std::time::Duration> {
+        let loaded = self.load_config().ok()?;
+        loaded.file_tree.get("approvals")?.get("timeout")?;
+        let seconds = loaded.config.approvals.timeout;
+        (seconds > 0).then(|| std::time::Duration::from_secs(seconds))
+    }
+
     /// The variables that this process and what it starts have.
     pub(crate) fn process(&self) -> ProcessEnv {
         let process = ProcessEnv::current();

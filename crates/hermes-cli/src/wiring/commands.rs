@@ -121,13 +121,15 @@ impl Commands {
         });
         let mut settings = TerminalSettings::from_config(config, &cx.env);
         settings.inside_gateway |= cx.is_gateway;
+        let mut policy = PolicyConfig::from_config(&cx.home, config);
+        // Chats have a limit of their own, `approvals.gateway_timeout`.
+        policy.timeout = cx.approval_limit().filter(|_| !cx.is_gateway);
         Ok(Self {
             environment,
             sandbox,
             workspaces,
             processes,
-            gate: Gate::new(PolicyConfig::from_config(&cx.home, config))
-                .with_judge(Arc::new(judge(config, router))),
+            gate: Gate::new(policy).with_judge(Arc::new(judge(config, router))),
             ledger: FileLedger::new(),
             checkpoints: Checkpoints::from_config(&cx.home, config, Arc::new(SystemClock)),
             declared,

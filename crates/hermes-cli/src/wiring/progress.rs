@@ -32,7 +32,7 @@ pub(crate) async fn during<T>(
             _ = ticks.tick() => {}
         }
         if let Some(text) = line(&awaited(), begun.elapsed()) {
-            if out.stderr_tty {
+            if out.replaces_lines() {
                 out.transient(&text);
             } else if !shown {
                 out.remark(text);
@@ -40,7 +40,7 @@ pub(crate) async fn during<T>(
             shown = true;
         }
     };
-    if shown && out.stderr_tty {
+    if shown && out.replaces_lines() {
         out.transient("");
     }
     done

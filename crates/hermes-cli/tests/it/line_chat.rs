@@ -12,8 +12,8 @@ use pretty_assertions::assert_eq;
 
 use crate::Setup;
 
-/// What the line editor sends when it begins to read.
-const READY: &str = "\x1b[?2004h";
+/// What is written when a line is waited for.
+const READY: &str = "\n> ";
 /// Far beyond what anything here takes: a hang fails instead of hanging.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -223,7 +223,7 @@ fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
     // The question after it is asked, not taken for interrupted.
     terminal.press("what is it?\r");
     terminal.wait_for("the answer", 1);
-    terminal.wait_for("> ", 2);
+    terminal.wait_for("> ", 3);
     terminal.press("\x03");
     terminal.wait_for("(Ctrl+C again to leave)", 2);
     terminal.press("\x03");
@@ -301,4 +301,63 @@ fn an_answer_cannot_drive_the_terminal() {
     let shown = screen.matches("␛]52;c;cm0gLXJm␇done").count();
     assert_eq!(shown, 2, "{screen:?}");
     assert!(!screen.contains("\x1b]52"), "{screen:?}");
+}
+
+/// A session with everything that is usually coloured, drawn over or asked.
+fn plain_session(term: &str, flags: &str, test: &str) -> Option<String> {
+    let setup = Setup::new();
+    let fence = "# Title\n\n```rust\nfn main() {}\n```\n**bold**, \x1b[31mred\x1b[0m";
+    setup.server.push(Reply::tool_call(
+        "c",
+        "terminal",
+        &serde_json::json!({"command": "git push --force"}),
+    ));
+    setup
+        .server
+        .push_default(Reply::text(fence).reasoning("let me see"));
+    let mut terminal = Terminal::open_with(&setup.home, test, term, flags)?;
+    terminal.type_line("well?");
+    terminal.wait_for("[n] ", 1);
+    terminal.press("n\r");
+    for line in ["/help", "/model", "/nosuch", "/usage", "/quit"] {
+        terminal.type_line(line);
+    }
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("fn main"), "{screen}");
+    Some(screen)
+}
+
+#[test]
+fn plain_means_no_escape_sequence_at_all() {
+    for (term, flags) in [
+        ("xterm-256color", "--plain"),
+        ("xterm-256color", "--plain --color always -v"),
+        ("dumb", ""),
+        ("dumb", "-v"),
+    ] {
+        let Some(screen) = plain_session(term, flags, "line_chat::plain_means_no_escape") else {
+            return;
+        };
+        assert!(!screen.contains('\x1b'), "{term} {flags}: {screen:?}");
+    }
+}
+
+#[test]
+fn a_paste_is_one_message() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a table"));
+    let Some(mut terminal) = Terminal::open(&setup.home, "line_chat::a_paste_is_one_message")
+    else {
+        return;
+    };
+    terminal.type_line("name\tsize\rboat\t12\rship\t90");
+    terminal.wait_for("3 lines came at once", 1);
+    terminal.press("\r");
+    terminal.wait_for("a table", 1);
+    terminal.type_line("/quit");
+    let (code, screen) = terminal.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    let sent = setup.server.last_request();
+    assert_eq!(sent.last_user_text(), "name\tsize\nboat\t12\nship\t90");
 }

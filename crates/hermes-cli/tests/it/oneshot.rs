@@ -1,6 +1,8 @@
 //! Whole turns through the binary: tools, formats, usage, failures on the way.
 
-use hermes_testkit::model_server::{Reply, ReplyUsage};
+use std::io::Read as _;
+
+use hermes_testkit::model_server::{Gate, Reply, ReplyUsage};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -230,4 +232,40 @@ fn an_image_the_model_cannot_see_is_told_and_can_be_allowed() {
     let done = setup.run(ask).ok();
     assert_eq!(done.stderr, "");
     assert!(setup.server.last_request().body_text().contains("R0lG"));
+}
+
+#[test]
+fn a_query_streams_into_a_pipe_and_oneshot_waits_for_the_end() {
+    for (args, streams) in [
+        (vec!["chat", "-q", "hi"], true),
+        (vec!["chat", "-q", "hi", "--quiet"], false),
+        (vec!["-z", "hi"], false),
+    ] {
+        let setup = Setup::new();
+        let gate = Gate::new();
+        let reply = Reply::text_deltas(["first \x1b[1m", "second"]);
+        setup.server.push(reply.hold_at(2, &gate));
+        let mut child = setup.program(args.clone()).spawn();
+        let mut out = child.stdout.take().unwrap();
+        let mut seen = Vec::new();
+        if streams {
+            // Before the rest is let go: a program gets it as it is.
+            while seen.len() < 10 {
+                let mut bytes = [0; 64];
+                let count = out.read(&mut bytes).unwrap();
+                assert!(count > 0, "{args:?}");
+                seen.extend_from_slice(&bytes[..count]);
+            }
+        } else {
+            setup.server.block_until(|progress| progress.requests > 0);
+        }
+        gate.release();
+        out.read_to_end(&mut seen).unwrap();
+        assert_eq!(
+            String::from_utf8(seen).unwrap(),
+            "first \x1b[1msecond\n",
+            "{args:?}"
+        );
+        assert!(child.wait().unwrap().success());
+    }
 }

@@ -146,6 +146,8 @@ section! {
     struct Approvals {
         /// `smart`, `manual` or `off`.
         mode: Word = "smart".into(),
+        /// Seconds until an approval at a terminal is taken for a no. The default is the original's
+        /// and means nothing here: only what the file says counts, and 0 is for ever.
         timeout: u64 = 60,
         cron_mode: Word = "deny".into(),
         /// Command patterns that are always refused.

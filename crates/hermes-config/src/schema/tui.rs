@@ -83,8 +83,10 @@ impl Tui {
         self.screen.as_deref() == Some("full")
     }
 
+    /// Old rows are erased and printed anew for another width. Only where it was asked for: what the
+    /// shell had printed before goes with them.
     pub fn reflows(&self) -> bool {
-        self.reflow.as_deref() != Some("off")
+        self.reflow.as_deref() == Some("full")
     }
 
     pub fn animates(&self) -> bool {
@@ -129,7 +131,7 @@ mod tests {
     fn a_default_of_the_original_is_not_a_wish() {
         let (tui, _) = read(&json!({}));
         assert_eq!(tui, Tui::default());
-        assert!(!tui.fills_the_screen() && tui.reflows() && tui.animates());
+        assert!(!tui.fills_the_screen() && !tui.reflows() && tui.animates());
     }
 
     #[test]

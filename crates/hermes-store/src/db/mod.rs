@@ -28,13 +28,15 @@ mod schema;
 pub mod search;
 mod session_store;
 mod titles;
+mod unfinished;
 mod upgrade;
 mod usage;
 mod writer;
 mod writers;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hermes_core::clock::{Clock, Rng, SystemRng};
@@ -72,6 +74,8 @@ struct Inner {
     /// `None`: opened for reading only.
     writer: Option<Writer>,
     readers: Readers,
+    /// Rows of answers that this process writes just now, by session.
+    unfinished: Mutex<HashMap<String, i64>>,
 }
 
 /// How to open; the defaults suit everything but tests.
@@ -127,6 +131,7 @@ impl Store {
                 layout: Arc::new(layout),
                 writer: Some(writer),
                 readers,
+                unfinished: Mutex::default(),
             }),
         })
     }
@@ -156,6 +161,7 @@ impl Store {
                 layout: Arc::new(layout),
                 writer: None,
                 readers,
+                unfinished: Mutex::default(),
             }),
         })
     }
@@ -219,6 +225,22 @@ impl Store {
         self.writer()?
             .transaction(what, move |conn| work(conn, &layout))
             .await
+    }
+
+    /// The row of the session's answer that grows just now.
+    fn unfinished(&self, session: &str) -> Option<i64> {
+        let rows = self.inner.unfinished.lock();
+        let rows = rows.unwrap_or_else(PoisonError::into_inner);
+        rows.get(session).copied()
+    }
+
+    fn set_unfinished(&self, session: &str, row: Option<i64>) {
+        let rows = self.inner.unfinished.lock();
+        let mut rows = rows.unwrap_or_else(PoisonError::into_inner);
+        match row {
+            Some(row) => rows.insert(session.to_owned(), row),
+            None => rows.remove(session),
+        };
     }
 
     pub(crate) fn writer(&self) -> Result<&Writer, StoreError> {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use super::connection::Fault;
 use super::encode::MessageRow;
 use super::layout::Layout;
-use super::{Store, conversation, lineage, pyjson, titles, usage};
+use super::{Store, conversation, lineage, pyjson, titles, unfinished, usage};
 
 impl SessionStore for Store {
     fn begin(&self, session: NewSession) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -50,10 +50,16 @@ impl SessionStore for Store {
         let id = id.as_str().to_owned();
         Box::pin(async move {
             let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
-            self.write("appending messages", move |conn, layout| {
-                append(conn, layout, &id, &rows)
-            })
-            .await
+            let unfinished = self.unfinished(&id);
+            let session = id.clone();
+            let ids = self
+                .write("appending messages", move |conn, layout| {
+                    unfinished::remove(conn, unfinished)?;
+                    append(conn, layout, &session, &rows)
+                })
+                .await?;
+            self.set_unfinished(&id, None);
+            Ok(ids)
         })
     }
 
@@ -66,12 +72,18 @@ impl SessionStore for Store {
         let id = id.as_str().to_owned();
         Box::pin(async move {
             let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
-            self.write("appending an answer", move |conn, layout| {
-                let ids = append(conn, layout, &id, &rows)?;
-                usage::record(conn, layout, &id, &usage)?;
-                Ok(ids)
-            })
-            .await
+            let unfinished = self.unfinished(&id);
+            let session = id.clone();
+            let ids = self
+                .write("appending an answer", move |conn, layout| {
+                    unfinished::remove(conn, unfinished)?;
+                    let ids = append(conn, layout, &session, &rows)?;
+                    usage::record(conn, layout, &session, &usage)?;
+                    Ok(ids)
+                })
+                .await?;
+            self.set_unfinished(&id, None);
+            Ok(ids)
         })
     }
 
@@ -143,9 +155,15 @@ impl SessionStore for Store {
         update: SessionUpdate,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let id = id.as_str().to_owned();
-        Box::pin(self.write("updating a session", move |conn, layout| {
-            apply(conn, layout, &id, &update)
-        }))
+        Box::pin(async move {
+            if let SessionUpdate::Unfinished { text, at } = update {
+                return unfinished::keep(self, id, text, at).await;
+            }
+            self.write("updating a session", move |conn, layout| {
+                apply(conn, layout, &id, &update)
+            })
+            .await
+        })
     }
 
     fn set_title<'a>(
@@ -184,7 +202,7 @@ fn check_id(session: &NewSession) -> Result<&SessionId, StoreError> {
 }
 
 /// Appends to where the conversation goes on.
-fn append(
+pub(super) fn append(
     conn: &Connection,
     layout: &Layout,
     id: &str,
@@ -363,6 +381,8 @@ fn apply(
             }
             return Ok(());
         }
+        // It is kept by [`unfinished::keep`], which knows the row before.
+        SessionUpdate::Unfinished { .. } => return Ok(()),
         SessionUpdate::WireText { row, text } => conn
             .prepare_cached(
                 "UPDATE messages SET api_content = ?3

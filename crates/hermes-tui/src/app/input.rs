@@ -6,7 +6,7 @@ use hermes_core::event::AgentCommand;
 use hermes_core::slash::{Parsed, Verb, parse};
 
 use super::state::{AGAIN, App, Wish};
-use crate::cells::NoticeCell;
+use crate::cells::{NoticeCell, UserCell};
 use crate::composer::{ComposerOutcome, Submission, SubmissionKind};
 use crate::input::Input;
 use crate::keys::{Action, Area, Code, Key};
@@ -259,6 +259,18 @@ impl App {
         }
     }
 
+    /// A command stands in the transcript, before what it says. What becomes a message is shown as one.
+    pub(super) fn echo(&mut self, line: &str) {
+        let message = matches!(
+            parse(line),
+            Parsed::Command(command, rest)
+                if matches!(command.verb, Verb::Queue | Verb::Steer) && !rest.is_empty()
+        );
+        if !message {
+            self.say(UserCell::command(line));
+        }
+    }
+
     /// A line that begins with a slash. What is about this screen alone is done here.
     pub(super) fn slash(&mut self, line: &str, now: Instant) {
         if let Parsed::Command(command, rest) = parse(line) {
@@ -319,6 +331,10 @@ impl App {
     pub fn tick(&mut self, now: Instant) {
         let outcome = self.prompts.tick(now);
         self.prompted(outcome, now);
+        if self.prompts.last_call(now) {
+            let why = "hermes: an approval is about to be denied".to_owned();
+            self.wish(Wish::Call(why));
+        }
         self.overlay_due(now);
         self.keep_draft(now);
         if self.hint.as_ref().is_some_and(|(_, until)| *until <= now) {

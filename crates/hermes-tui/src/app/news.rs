@@ -10,7 +10,7 @@ use crate::cells::{AssistantCell, FooterCell, NoticeCell, SaidCell, from_event};
 use crate::keys::Action;
 use crate::panel::PanelView;
 use crate::port::{Effect, News, Panel, Show};
-use crate::prompt::Asked;
+use crate::prompt::{self, Asked};
 use crate::theme::Theme;
 
 impl App {
@@ -69,14 +69,16 @@ impl App {
             AgentEvent::ApprovalNeeded { request } => {
                 let why = format!("approval needed for {}", request.tool);
                 self.transcript.tool_asks(&request, now);
-                self.asks(Asked::Approval(request), &why);
+                self.asks(Asked::Approval(request), &why, now);
             }
             AgentEvent::QuestionAsked { question } => {
                 let why = format!("{} asks", question.from);
-                self.asks(Asked::Question(question), &why);
+                self.asks(Asked::Question(question), &why, now);
             }
             AgentEvent::QuestionClosed { question } => {
-                self.prompts.withdraw(&question);
+                if let Some(told) = self.prompts.withdraw(&question) {
+                    self.transcript.push_before_tools(NoticeCell::warning(told));
+                }
                 self.transcript.tool_answered(&question, now);
                 self.title();
             }
@@ -240,10 +242,17 @@ impl App {
         self.transcript.push(FooterCell::new(summary));
     }
 
-    fn asks(&mut self, asked: Asked, why: &str) {
-        self.prompts.ask(asked);
+    fn asks(&mut self, asked: Asked, why: &str, now: Instant) {
+        let recent = self.typed.is_some_and(|at| now < at + prompt::guard::QUIET);
+        self.prompts
+            .ask(asked, recent && !self.composer.is_empty(), now);
         self.wish(Wish::Drain);
-        self.call(why);
+        if self.prompts.is_limited() {
+            // It denies itself: whoever is near is called in any case.
+            self.wish(Wish::Call(format!("hermes: {why}")));
+        } else {
+            self.call(why);
+        }
         self.title();
     }
 

@@ -1,6 +1,7 @@
 //! What the interface is started with, and how it ends.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hermes_config::schema::Tui;
 use hermes_core::event::TurnExit;
@@ -45,6 +46,8 @@ pub struct Options {
     pub notices: Vec<String>,
     /// Why a turn ended as it did, and what helps. `None`: nothing is to be said.
     pub explain: fn(&TurnExit, Option<&Route>) -> Option<Explanation>,
+    /// After how long an approval that nobody answers is denied; `None`: it waits.
+    pub approval_limit: Option<Duration>,
     /// Whether a rule that a person edited may be stored for a request.
     pub check_rule: CheckRule,
 }
@@ -69,6 +72,7 @@ impl Options {
             timestamps: false,
             notices: Vec::new(),
             explain: |_, _| None,
+            approval_limit: None,
             check_rule: |request, rule| match &request.rule {
                 Some(offered) if offered.0 == rule => Ok(offered.clone()),
                 _ => Err("this rule cannot be changed".to_owned()),

@@ -124,6 +124,7 @@ impl App {
             }
             PaletteOutcome::Run(line) => {
                 self.close_overlay();
+                self.echo(&line);
                 self.slash(&line, now);
             }
             PaletteOutcome::Draft(text) => {

@@ -29,7 +29,10 @@ impl App {
     /// Enter.
     pub(super) fn entered(&mut self, submission: Submission, now: Instant) {
         match submission.kind {
-            SubmissionKind::Slash => self.slash(&submission.text, now),
+            SubmissionKind::Slash => {
+                self.echo(&submission.text);
+                self.slash(&submission.text, now);
+            }
             SubmissionKind::Shell => {
                 self.errand(format!("!{}", submission.text), now);
                 self.ask(Ask::Shell(submission.text));

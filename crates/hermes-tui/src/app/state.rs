@@ -172,7 +172,7 @@ impl App {
             route: None,
             transcript: Transcript::default(),
             composer,
-            prompts: Prompts::new(options.check_rule),
+            prompts: Prompts::new(options.check_rule, options.approval_limit),
             overlay: None,
             queue: Queue::default(),
             busy,

@@ -12,6 +12,8 @@ use crate::width;
 pub struct UserCell {
     text: String,
     steered: bool,
+    /// It was a command, not a message.
+    command: bool,
     stamp: Option<String>,
 }
 
@@ -20,7 +22,16 @@ impl UserCell {
         Self {
             text: text.into(),
             steered: false,
+            command: false,
             stamp: None,
+        }
+    }
+
+    /// A line that was for the program and not for the model.
+    pub fn command(text: impl Into<String>) -> Self {
+        Self {
+            command: true,
+            ..Self::new(text)
         }
     }
 
@@ -49,7 +60,8 @@ impl Cell for UserCell {
         let theme = cx.theme;
         let sign = format!("{} ", theme.glyphs().prompt);
         let sign = Span::styled(sign, theme.style(Role::User));
-        let mut rows = paragraphs(&self.text, theme.style(Role::User), width, &sign);
+        let role = if self.command { Role::Dim } else { Role::User };
+        let mut rows = paragraphs(&self.text, theme.style(role), width, &sign);
         let mut notes = Vec::new();
         if self.steered {
             notes.push("on the way");

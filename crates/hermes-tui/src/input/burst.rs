@@ -1,4 +1,5 @@
-//! Pastes that a terminal does not mark: text that comes faster than fingers. Pure: it is told the time.
+//! Pastes that a terminal does not mark: text that comes faster than fingers, or several lines that
+//! come in one piece. Pure: it is told the time, and what came together.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const PART: usize = 1 << 20;
 /// Finds pastes among keys.
 #[derive(Debug, Default)]
 pub struct Burst {
+    /// The terminal marks pastes: time says nothing any more. What came in one piece still does,
+    /// because a multiplexer or a program may write to the terminal without the marks.
     off: bool,
     last: Option<Instant>,
     /// Text keys in a row that came as fast as a machine types.
@@ -31,6 +34,42 @@ impl Burst {
         self.off = true;
     }
 
+    /// Takes inputs that were read in one piece at `now`; what is decided goes to `out`.
+    pub fn feed_all(&mut self, inputs: Vec<Input>, now: Instant, out: &mut Vec<Input>) {
+        let mut rest = inputs.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            // Whoever presses Enter may type on before it is read; nothing is pasted by that.
+            let enter = char_of(&first) == Some('\n') && self.held.is_empty();
+            if char_of(&first).is_none() || enter {
+                self.feed(first, now, out);
+                continue;
+            }
+            let mut run = vec![first];
+            while let Some(next) = rest.next_if(|next| char_of(next).is_some()) {
+                run.push(next);
+            }
+            let text: String = run.iter().filter_map(char_of).collect();
+            if nobody_types(&text) {
+                self.expire(now, out);
+                self.hold(&text, now, out);
+            } else {
+                for input in run {
+                    self.feed(input, now, out);
+                }
+            }
+        }
+    }
+
+    /// Text that is certainly pasted.
+    fn hold(&mut self, text: &str, now: Instant, out: &mut Vec<Input>) {
+        self.held.push_str(text);
+        self.last = Some(now);
+        self.run = RUN;
+        if self.held.len() >= PART {
+            out.push(Input::Paste(std::mem::take(&mut self.held)));
+        }
+    }
+
     /// Takes an input that came at `now`; what is decided goes to `out`.
     pub fn feed(&mut self, input: Input, now: Instant, out: &mut Vec<Input>) {
         self.expire(now, out);
@@ -41,7 +80,8 @@ impl Burst {
             return;
         };
         match text_of(key) {
-            Some(ch) if !self.off => self.text(key, ch, now, out),
+            // The rest of a paste may come in pieces of its own.
+            Some(ch) if !self.off || !self.held.is_empty() => self.text(key, ch, now, out),
             _ => {
                 self.flush(out);
                 self.last = None;
@@ -95,6 +135,23 @@ impl Burst {
             out.push(Input::Paste(std::mem::take(&mut self.held)));
         }
     }
+}
+
+fn char_of(input: &Input) -> Option<char> {
+    match input {
+        Input::Key(key) => text_of(*key),
+        _ => None,
+    }
+}
+
+/// Whether a text that came in one piece cannot have been typed: something stands behind a line
+/// break, or a tab stands within it. Fingers that are waited for by a slow line may bring a word and
+/// its Enter at once, no more.
+fn nobody_types(text: &str) -> bool {
+    let lines = text.trim_end_matches('\n');
+    let breaks = lines.contains('\n') || text.len() > lines.len() + 1 && !lines.is_empty();
+    let tab = lines.contains('\t') && lines.chars().any(|ch| ch != '\t');
+    breaks || tab
 }
 
 /// What a key would be in a pasted text.
@@ -210,6 +267,66 @@ mod tests {
                 &[(0, "a"), (0, "b"), (0, "c"), (0, "d"), (0, "enter")]
             ),
             ["a", "b", "c", "d", "enter"]
+        );
+    }
+
+    /// Feeds pieces, each so many milliseconds after the one before, then waits.
+    fn pieces(off: bool, pieces: &[(u64, &str)]) -> Vec<String> {
+        let mut burst = Burst::default();
+        let mut out = Vec::new();
+        if off {
+            burst.turn_off(&mut out);
+        }
+        let mut now = Instant::now();
+        for (gap, piece) in pieces {
+            now += Duration::from_millis(*gap);
+            burst.expire(now, &mut out);
+            let keys = piece.chars().map(|ch| match ch {
+                '\n' => Key::plain(Code::Enter),
+                '\t' => Key::plain(Code::Tab),
+                ch => Key::char(ch),
+            });
+            burst.feed_all(keys.map(Input::Key).collect(), now, &mut out);
+        }
+        burst.expire(now + QUIET, &mut out);
+        let tell = |input: &Input| match input {
+            Input::Key(key) => key.to_string(),
+            Input::Paste(text) => format!("paste {text:?}"),
+            other => format!("{other:?}"),
+        };
+        out.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn lines_that_come_in_one_piece_are_a_paste_whatever_the_terminal_says() {
+        for off in [false, true] {
+            for text in ["a\nb", "a\tb\nc\td\n", "a\nb\n", "a\n\n", "a\tb", "\ta\n"] {
+                assert_eq!(
+                    pieces(off, &[(0, text)]),
+                    [format!("paste {text:?}")],
+                    "{off}"
+                );
+            }
+            // The rest of it comes later, and ends with a line break.
+            assert_eq!(
+                pieces(off, &[(0, "a\tb\nc"), (20, "d\n"), (20, "\n")]),
+                ["paste \"a\\tb\\ncd\\n\\n\""]
+            );
+        }
+    }
+
+    #[test]
+    fn a_word_and_its_enter_may_come_in_one_piece() {
+        assert_eq!(pieces(true, &[(0, "hi\n")]), ["h", "i", "enter"]);
+        assert_eq!(pieces(true, &[(0, "\n")]), ["enter"]);
+        assert_eq!(pieces(true, &[(0, "\t")]), ["tab"]);
+        // The Enter of one message, and the next one behind it.
+        assert_eq!(pieces(true, &[(0, "\nhi")]), ["enter", "h", "i"]);
+        assert_eq!(pieces(true, &[(0, "\na\nb")]), ["enter", "paste \"a\\nb\""]);
+        // A paste is over after a pause: what follows is typed.
+        assert_eq!(
+            pieces(true, &[(0, "a\nb"), (60, "\n")]),
+            ["paste \"a\\nb\"", "enter"]
         );
     }
 

@@ -17,6 +17,8 @@ use super::{Burst, Decoder, Input, Report};
 const QUEUE: usize = 1024;
 /// So long after an escape nothing more belongs to it.
 const ESCAPE: Duration = Duration::from_millis(30);
+/// Pieces of a paste that are read together; the rest follows as more of the same paste.
+const PIECES: usize = 16;
 /// The thread answers at once; this is for one that cannot.
 const PATIENCE: Duration = Duration::from_millis(5);
 const TRIES: u32 = 100;
@@ -256,15 +258,21 @@ impl<T: AsFd> Reader<T> {
     /// Reads what is there. `false`: nothing will come any more.
     fn read(&mut self) -> Result<bool, Ended> {
         let mut bytes = [0; 16384];
-        let count = match rustix::io::read(&self.terminal, &mut bytes[..]) {
-            Ok(0) => return Ok(false),
-            Ok(count) => count,
-            Err(Errno::INTR | Errno::AGAIN) => return Ok(true),
-            Err(_) => return Ok(false),
-        };
-        let now = Instant::now();
         let mut inputs = Vec::new();
-        self.decoder.feed(&bytes[..count], &mut inputs);
+        // A terminal hands out a long paste in pieces: what is there at once belongs together.
+        for piece in 0..PIECES {
+            if piece > 0 && !self.wait(Some(&timespec(Duration::ZERO)))?.0 {
+                break;
+            }
+            match rustix::io::read(&self.terminal, &mut bytes[..]) {
+                Ok(count) if count > 0 => self.decoder.feed(&bytes[..count], &mut inputs),
+                Err(Errno::INTR | Errno::AGAIN) => break,
+                // Nothing more will come; what came before is told first.
+                _ if piece == 0 => return Ok(false),
+                _ => break,
+            }
+        }
+        let now = Instant::now();
         self.escape = self.decoder.is_open().then(|| now + ESCAPE);
         self.sort(inputs, now);
         self.deliver()?;
@@ -272,12 +280,12 @@ impl<T: AsFd> Reader<T> {
     }
 
     fn sort(&mut self, inputs: Vec<Input>, now: Instant) {
-        for input in inputs {
-            if matches!(input, Input::Paste(_) | Input::Report(Report::Pastes)) {
-                self.burst.turn_off(&mut self.out);
-            }
-            self.burst.feed(input, now, &mut self.out);
+        let marks =
+            |input: &Input| matches!(input, Input::Paste(_) | Input::Report(Report::Pastes));
+        if inputs.iter().any(marks) {
+            self.burst.turn_off(&mut self.out);
         }
+        self.burst.feed_all(inputs, now, &mut self.out);
     }
 
     fn settle(&mut self, now: Instant) {

@@ -12,6 +12,9 @@ use crate::keys::{Code, Key};
 /// of a sentence is no answer.
 pub const SETTLE: Duration = Duration::from_millis(250);
 
+/// What becomes of a paste that nothing here can take.
+pub(super) const PASTED: &str = "a paste is no answer; it is in your draft";
+
 /// Whether an edited rule may be stored for the request. The error says what is wanted.
 pub type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
 
@@ -25,6 +28,8 @@ pub struct ApprovalPrompt {
     pub(super) problem: Option<String>,
     settling: Option<Settling>,
     check: CheckRule,
+    /// When it is taken for a no.
+    pub(super) expires: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,7 +78,14 @@ impl ApprovalPrompt {
             problem: None,
             settling: None,
             check,
+            expires: None,
         }
+    }
+
+    /// The same with the moment at which it is taken for a no.
+    pub fn expiring(mut self, at: Option<Instant>) -> Self {
+        self.expires = at;
+        self
     }
 
     pub fn key(&mut self, key: Key, now: Instant) -> Step<Verdict> {
@@ -103,8 +115,9 @@ impl ApprovalPrompt {
             return Step::Redraw;
         }
         if !self.guard.is_open(now) {
-            self.guard.typed(now);
-            return for_the_draft(vec![key]);
+            let (step, problem) = self.guard.early(key, now);
+            self.problem = problem;
+            return step;
         }
         if let Some(settling) = self.settling.take() {
             // Enter behind a letter is a habit, anything else is a sentence.
@@ -113,7 +126,7 @@ impl ApprovalPrompt {
                 return Step::Nothing;
             }
             self.guard.typed(now);
-            return for_the_draft(vec![settling.key, key]);
+            return self.no_answer(&format!("{}{}", settling.key.shown(), key.shown()));
         }
         let settle = |verdict| Settling {
             key,
@@ -139,13 +152,24 @@ impl ApprovalPrompt {
             }
             Some(_) => {
                 self.guard.typed(now);
-                return for_the_draft(vec![key]);
+                return self.no_answer(&key.shown());
             }
             None if matches!(key.code, Code::Enter | Code::Esc) => {
                 return Step::Answer(Verdict::Deny { why: None });
             }
-            None => return Step::Nothing,
+            None => return self.no_answer(&key.shown()),
         }
+        Step::Redraw
+    }
+
+    /// A key that means nothing here is said to mean nothing.
+    fn no_answer(&mut self, typed: &str) -> Step<Verdict> {
+        let letters = match (&self.stage, &self.request.rule) {
+            (Stage::Rule { .. }, _) => "a, e or Esc",
+            (_, Some(_)) => "y, s, a, n or e",
+            (_, None) => "y, s, n or e",
+        };
+        self.problem = Some(format!("{typed} is no answer and was not taken: {letters}"));
         Step::Redraw
     }
 
@@ -164,13 +188,13 @@ impl ApprovalPrompt {
                 };
                 Step::Redraw
             }
-            // A sentence that began with an a.
+            // A sentence that began with an a, or a second a that came too soon.
             (Some(_), _) => {
                 self.stage = Stage::Choose;
                 self.guard.typed(now);
-                Step::Draft(vec![Key::char('a'), key])
+                self.no_answer(&format!("a{}", key.shown()))
             }
-            _ => Step::Nothing,
+            _ => self.no_answer(&key.shown()),
         }
     }
 
@@ -215,6 +239,7 @@ impl ApprovalPrompt {
             Stage::Choose | Stage::Rule { .. } => {
                 self.stage = Stage::Choose;
                 self.guard.typed(now);
+                self.problem = Some(PASTED.to_owned());
                 false
             }
             Stage::EditRule { line, .. } | Stage::Why { line } => {
@@ -261,19 +286,6 @@ impl ApprovalPrompt {
         self.settling
             .as_ref()
             .map(|settling| settling.since + SETTLE)
-    }
-}
-
-/// What edits a draft; Enter and Esc do not.
-fn for_the_draft(keys: Vec<Key>) -> Step<Verdict> {
-    let keys: Vec<Key> = keys
-        .into_iter()
-        .filter(|key| key.text().is_some() || key.code == Code::Backspace)
-        .collect();
-    if keys.is_empty() {
-        Step::Redraw
-    } else {
-        Step::Draft(keys)
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::approval::Step;
+use crate::keys::{Code, Key};
+
 /// How long nothing may have been typed, and the prompt must have been on the screen, before a key
 /// counts.
 pub const QUIET: Duration = Duration::from_secs(1);
@@ -11,9 +14,37 @@ pub const QUIET: Duration = Duration::from_secs(1);
 pub struct Guard {
     /// `None`: it is not on the screen yet.
     opens: Option<Instant>,
+    /// A message was being written when the prompt came: until there is a pause, keys are its.
+    writing: bool,
 }
 
 impl Guard {
+    /// For a prompt that comes while the person writes a message.
+    pub fn amid_writing(writing: bool) -> Self {
+        Self {
+            opens: None,
+            writing,
+        }
+    }
+
+    /// A key that came too early to answer. What was typed before the prompt could be seen, or goes
+    /// on with a message, is for the draft; anything else is refused, and the person is told.
+    pub fn early<T>(&mut self, key: Key, now: Instant) -> (Step<T>, Option<String>) {
+        let unseen = self.opens.is_none();
+        self.typed(now);
+        if !unseen && !self.writing {
+            let told = format!("{} came too soon and was not taken", key.shown());
+            return (Step::Redraw, Some(told));
+        }
+        // Enter and Esc edit no draft.
+        if key.text().is_some() || key.code == Code::Backspace {
+            let told = (!unseen).then(|| "what you type goes to your draft".to_owned());
+            (Step::Draft(vec![key]), told)
+        } else {
+            (Step::Redraw, None)
+        }
+    }
+
     /// The prompt is on the screen.
     pub fn seen(&mut self, now: Instant) {
         self.opens.get_or_insert(now + QUIET);
@@ -31,6 +62,8 @@ impl Guard {
     /// A key came that was not meant for the prompt: the person types on.
     pub fn typed(&mut self, now: Instant) {
         if let Some(opens) = &mut self.opens {
+            // After a pause nobody writes on.
+            self.writing &= now < *opens;
             *opens = (*opens).max(now + QUIET);
         }
     }

@@ -1,7 +1,8 @@
 //! Approvals and questions: they take the place of the composer, one after another.
 //!
 //! Nothing is answered by keys that were meant for something else: see [`guard`] and
-//! [`approval::SETTLE`]. What was typed too early goes to the draft.
+//! [`approval::SETTLE`]. A key that is not taken is said to be so; only what goes on with a message
+//! that was being written goes to the draft.
 
 pub mod approval;
 pub mod guard;
@@ -28,6 +29,8 @@ pub(crate) const CLARIFY: &str = "clarify";
 const TOLD: usize = 72;
 /// How often the time until keys count is shown anew.
 const COUNTDOWN: Duration = Duration::from_millis(200);
+/// So long before an approval is taken for a no the person is called once more.
+const LAST_CALL: Duration = Duration::from_secs(10);
 
 /// What a person can be asked.
 #[derive(Clone, Debug)]
@@ -51,14 +54,35 @@ enum Open {
     Question(QuestionPrompt),
 }
 
+impl Open {
+    fn into_asked(self) -> Asked {
+        match self {
+            Self::Approval(prompt) => Asked::Approval(prompt.request),
+            Self::Question(prompt) => Asked::Question(prompt.question),
+        }
+    }
+}
+
 /// What is asked now, and what waits behind it.
 #[derive(Clone, Debug)]
 pub struct Prompts {
     open: Option<Open>,
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<Waiting>,
     /// Of this row of questions, for "2 of 3".
     answered: usize,
     check: CheckRule,
+    /// How long an approval waits; `None`: for ever.
+    limit: Option<Duration>,
+    /// The request whose last call is over.
+    called: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    asked: Asked,
+    expires: Option<Instant>,
+    /// A message was being written when it came.
+    writing: bool,
 }
 
 /// What is to be done after a key.
@@ -81,13 +105,35 @@ pub struct Decision {
 }
 
 impl Prompts {
-    pub fn new(check: CheckRule) -> Self {
+    /// `limit`: how long an approval waits.
+    pub fn new(check: CheckRule, limit: Option<Duration>) -> Self {
         Self {
             open: None,
             waiting: VecDeque::new(),
             answered: 0,
             check,
+            limit,
+            called: None,
         }
+    }
+
+    /// Whether an approval that nobody answers is taken for a no.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Whether the person is to be called now, because the open approval is about to expire.
+    pub fn last_call(&mut self, now: Instant) -> bool {
+        let Some(Open::Approval(prompt)) = &self.open else {
+            return false;
+        };
+        let due = prompt.expires.is_some_and(|at| now + LAST_CALL >= at);
+        let id = &prompt.request.id;
+        if !due || self.called.as_ref() == Some(id) {
+            return false;
+        }
+        self.called = Some(id.clone());
+        true
     }
 
     pub fn is_open(&self) -> bool {
@@ -99,20 +145,46 @@ impl Prompts {
         matches!(self.open, Some(Open::Approval(_)))
     }
 
-    pub fn ask(&mut self, asked: Asked) {
-        self.waiting.push_back(asked);
+    /// `writing`: a message is being written.
+    pub fn ask(&mut self, asked: Asked, writing: bool, now: Instant) {
+        let limit = match asked {
+            Asked::Approval(_) => self.limit,
+            Asked::Question(_) => None,
+        };
+        self.waiting.push_back(Waiting {
+            asked,
+            expires: limit.map(|limit| now + limit),
+            writing,
+        });
         if self.open.is_none() {
             self.next();
         }
     }
 
-    /// Nobody wants to know any more.
-    pub fn withdraw(&mut self, id: &str) {
-        self.waiting.retain(|asked| asked.id() != id);
-        if self.open_id() == Some(id) {
-            self.answered += 1;
-            self.next();
-        }
+    /// Nobody wants to know any more. Says what becomes of an approval that was still open.
+    pub fn withdraw(&mut self, id: &str) -> Option<String> {
+        let at = self
+            .waiting
+            .iter()
+            .position(|waiting| waiting.asked.id() == id);
+        let gone = match at.and_then(|at| self.waiting.remove(at)) {
+            Some(waiting) => Some(waiting.asked),
+            None if self.open_id() == Some(id) => {
+                let gone = self.open.take().map(Open::into_asked);
+                self.answered += 1;
+                self.next();
+                gone
+            }
+            None => None,
+        };
+        let Some(Asked::Approval(request)) = gone else {
+            return None;
+        };
+        let why = match self.limit {
+            Some(limit) => format!("not answered within {} s: denied", limit.as_secs()),
+            None => "no longer asked".to_owned(),
+        };
+        Some(format!("{why}  ({})", about(&request)))
     }
 
     fn open_id(&self) -> Option<&str> {
@@ -147,12 +219,16 @@ impl Prompts {
     }
 
     fn next(&mut self) {
-        let guard = Guard::default();
-        self.open = self.waiting.pop_front().map(|asked| match asked {
-            Asked::Approval(request) => {
-                Open::Approval(ApprovalPrompt::new(request, guard, self.check))
+        // Whoever answers one prompt after another writes no message.
+        let first = self.answered == 0;
+        self.open = self.waiting.pop_front().map(|waiting| {
+            let guard = Guard::amid_writing(waiting.writing && first);
+            match waiting.asked {
+                Asked::Approval(request) => Open::Approval(
+                    ApprovalPrompt::new(request, guard, self.check).expiring(waiting.expires),
+                ),
+                Asked::Question(question) => Open::Question(QuestionPrompt::new(question, guard)),
             }
-            Asked::Question(question) => Open::Question(QuestionPrompt::new(question, guard)),
         });
         if self.open.is_none() {
             self.answered = 0;
@@ -214,15 +290,26 @@ impl Prompts {
 
     /// When the prompt looks different or does something by itself. `None`: never.
     pub fn wakes(&self, now: Instant, animated: bool) -> Option<Instant> {
-        let (guard, settles) = match self.open.as_ref()? {
-            Open::Approval(prompt) => (prompt.guard(), prompt.settles()),
-            Open::Question(prompt) => (prompt.guard, None),
+        let (guard, settles, expires) = match self.open.as_ref()? {
+            Open::Approval(prompt) => (prompt.guard(), prompt.settles(), prompt.expires),
+            Open::Question(prompt) => (prompt.guard, None, None),
         };
+        // The countdown: whenever another second has begun.
+        let second = expires.and_then(|at| {
+            let left = at.checked_duration_since(now)?;
+            let part = Duration::from_nanos(u64::from(left.subsec_nanos()));
+            let step = if part.is_zero() {
+                Duration::from_secs(1)
+            } else {
+                part
+            };
+            (!left.is_zero()).then(|| now + step.min(left))
+        });
         let opens = guard.left(now).map(|left| {
             let step = if animated { left.min(COUNTDOWN) } else { left };
             now + step
         });
-        settles.into_iter().chain(opens).min()
+        settles.into_iter().chain(opens).chain(second).min()
     }
 }
 
@@ -236,17 +323,19 @@ fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
     };
     Decision {
         denied: matches!(verdict, Verdict::Deny { .. }),
-        told: format!(
-            "{told}  ({}: {})",
-            request.tool,
-            // The whole of it stood in the prompt and stands in what the tool shows.
-            width::truncate_with(&width::visible(first_line(&request.action)), TOLD, "…")
-        ),
+        told: format!("{told}  ({})", about(request)),
         command: AgentCommand::Answer {
             request: request.id.clone(),
             verdict,
         },
     }
+}
+
+/// Tool and action in a line. The whole of it stood in the prompt and stands in what the tool shows.
+fn about(request: &ApprovalRequest) -> String {
+    let action = width::visible(first_line(&request.action));
+    let action = width::truncate_with(&action, TOLD, "…");
+    format!("{}: {action}", request.tool)
 }
 
 fn answered(question: &Question, answer: Answer) -> Decision {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use serde_json::{Map, Value};
 
-use super::approval::Step;
+use super::approval::{PASTED, Step};
 use super::guard::Guard;
 use super::line::LineEdit;
 use crate::keys::{Code, Key};
@@ -79,12 +79,9 @@ impl QuestionPrompt {
 
     pub fn key(&mut self, key: Key, now: Instant) -> Step<Answer> {
         if !self.guard.is_open(now) {
-            self.guard.typed(now);
-            return if key.text().is_some() || key.code == Code::Backspace {
-                Step::Draft(vec![key])
-            } else {
-                Step::Redraw
-            };
+            let (step, problem) = self.guard.early(key, now);
+            self.problem = problem;
+            return step;
         }
         self.problem = None;
         if key.code == Code::Esc {
@@ -108,11 +105,13 @@ impl QuestionPrompt {
                 (Some('n' | 'N'), _) | (_, Code::Enter) => {
                     Step::Answer(Answer::Declined { why: None })
                 }
-                (Some(_), _) => {
+                _ => {
                     self.guard.typed(now);
-                    Step::Draft(vec![key])
+                    self.complain(&format!(
+                        "{} is no answer and was not taken: y or n",
+                        key.shown()
+                    ))
                 }
-                _ => Step::Nothing,
             },
         }
     }
@@ -187,6 +186,7 @@ impl QuestionPrompt {
     pub fn paste(&mut self, text: &str, now: Instant) -> bool {
         if !self.guard.is_open(now) {
             self.guard.typed(now);
+            self.problem = Some(PASTED.to_owned());
             return false;
         }
         let line = match &mut self.entry {
@@ -207,7 +207,9 @@ impl QuestionPrompt {
             }
             Entry::Visit => None,
         };
-        line.map(|line| line.insert(text)).is_some()
+        let taken = line.map(|line| line.insert(text)).is_some();
+        self.problem = (!taken).then(|| PASTED.to_owned());
+        taken
     }
 }
 

@@ -333,7 +333,13 @@ fn tenths(left: Duration) -> String {
 fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
     let request = &prompt.request;
     let tool = width::visible(&request.tool).into_owned();
-    let facts: Vec<String> = place.into_iter().chain([tool]).collect();
+    let expires = prompt.expires.map(|at| {
+        let left = at.saturating_duration_since(look.now);
+        // Rounded up: it never says zero while there is time.
+        let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        format!("denied in {seconds} s")
+    });
+    let facts: Vec<String> = expires.into_iter().chain(place).chain([tool]).collect();
     let sign = if request.tool == "terminal" {
         "  $ "
     } else {

@@ -24,7 +24,8 @@ pub struct Look {
     pub links: bool,
     /// Inside tmux: sequences for the terminal outside must be wrapped.
     pub tmux: bool,
-    /// The terminal breaks its lines anew when its width changes, as nearly all do.
+    /// The terminal is known to break its lines anew when its width changes. One that is wrongly taken
+    /// for such a terminal would lose rows, one that is not recognised keeps a piece of an old frame.
     pub rewraps: bool,
 }
 
@@ -38,7 +39,7 @@ impl Look {
             depth: depth(&term, &get),
             links: !bare && get("STY").is_none() && shows_links(&term, &get),
             tmux: get("TMUX").is_some(),
-            rewraps: !bare && (get("XTERM_VERSION").is_none() || get("TMUX").is_some()),
+            rewraps: !bare && rewraps(&term, &get),
         }
     }
 
@@ -54,6 +55,34 @@ impl Look {
             ..self
         }
     }
+}
+
+fn rewraps(term: &str, get: &impl Fn(&str) -> Option<String>) -> bool {
+    let named = [
+        "TMUX",
+        "VTE_VERSION",
+        "KONSOLE_VERSION",
+        "KITTY_WINDOW_ID",
+        "WEZTERM_PANE",
+        "ALACRITTY_WINDOW_ID",
+        "GHOSTTY_RESOURCES_DIR",
+        "WT_SESSION",
+        "TERM_PROGRAM",
+    ];
+    let kinds = [
+        "tmux",
+        "kitty",
+        "foot",
+        "alacritty",
+        "ghostty",
+        "wezterm",
+        "contour",
+    ];
+    // A variable of the terminal in which an xterm was started says nothing about that.
+    let outside = get("XTERM_VERSION").is_some() && get("TMUX").is_none();
+    !outside
+        && (named.iter().any(|name| get(name).is_some())
+            || kinds.iter().any(|kind| term.contains(kind)))
 }
 
 /// Whether the terminal is known to make text into links. Elsewhere addresses are written out: one
@@ -236,6 +265,9 @@ mod tests {
         assert!(!tmux("3.3a").links && tmux("3.4").links && tmux("4.0").links);
         assert!(look(&[("TERM", "tmux-256color"), ("TMUX", "/tmp/x")]).tmux);
         assert!(!look(&[("TERM", "xterm"), ("XTERM_VERSION", "XTerm(390)")]).rewraps);
+        assert!(!look(&[("TERM", "xterm-256color")]).rewraps, "nobody knows");
+        assert!(look(&[("TERM", "xterm-256color"), ("VTE_VERSION", "7600")]).rewraps);
+        assert!(look(&[("TERM", "xterm-kitty")]).rewraps);
     }
 
     #[test]

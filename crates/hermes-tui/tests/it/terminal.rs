@@ -183,10 +183,19 @@ async fn a_terminal_that_hangs_up_is_closed() {
 async fn a_paste_without_marks_is_a_paste() {
     let (mut typing, mut inputs) = reader();
     typing.write_all(b"ls -l\rrm x\r").unwrap();
-    for name in ["l", "s", "space"] {
-        assert_eq!(inputs.next().await, key(name));
-    }
-    assert_eq!(inputs.next().await, Input::Paste("-l\nrm x\n".to_owned()));
+    assert_eq!(
+        inputs.next().await,
+        Input::Paste("ls -l\nrm x\n".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn lines_in_one_piece_are_a_paste_where_pastes_are_marked_too() {
+    let (mut typing, mut inputs) = reader();
+    typing.write_all(b"\x1b[?2004;2$y").unwrap();
+    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
+    typing.write_all(b"a\tb\rc\td\r").unwrap();
+    assert_eq!(inputs.next().await, Input::Paste("a\tb\nc\td\n".to_owned()));
 }
 
 #[tokio::test]

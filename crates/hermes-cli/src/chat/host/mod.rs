@@ -101,6 +101,7 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Op
         timestamps: conversation.shown.timestamps,
         notices,
         explain: explained,
+        approval_limit: cx.approval_limit(),
         check_rule: approve::edited,
         ..Options::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
     })

@@ -60,6 +60,70 @@ fn what_was_written_and_said_survives_a_kill() {
     drop(terminal);
 }
 
+#[test]
+fn half_an_answer_survives_a_kill_and_says_that_it_is_half() {
+    let setup = Setup::new();
+    let gate = Gate::new();
+    let reply = Reply::text_deltas(["the first half, ", "and the second"]);
+    setup.server.push(reply.hold_at(2, &gate));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "tell me all");
+    terminal.wait_for("the first half");
+    // It is stored a moment after it was shown.
+    let stored = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let export = setup.run(["sessions", "export", "-"]);
+        export.stdout.contains("the first half")
+    });
+    assert!(stored, "nothing was kept");
+    terminal.signal(Signal::KILL);
+    terminal.end();
+    drop(terminal);
+    gate.release();
+    // The full interface, the line chat and the lists show it, and what the model is sent is whole.
+    setup.server.push_default(Reply::text("the second half"));
+    let mut terminal = at(&setup.home).args(["-c"]).start();
+    ready(&terminal);
+    terminal.wait_for("the first half,");
+    terminal.wait_for("This answer was cut off here");
+    say(&mut terminal, "go on");
+    terminal.wait_for("the second half");
+    assert_eq!(quit(terminal).0, 0);
+    let sent = setup.server.last_request();
+    assert_eq!(sent.last_user_text(), "go on");
+    let sent = sent.body_text();
+    assert!(sent.contains("the first half,"), "{sent}");
+    let export = setup.run(["sessions", "export", "-"]).ok().stdout;
+    assert_eq!(export.matches("the first half,").count(), 1, "{export}");
+    assert!(export.contains("was cut off here"), "{export}");
+}
+
+#[test]
+fn an_answer_that_ends_is_stored_once() {
+    let setup = Setup::new();
+    let gate = Gate::new();
+    let reply = Reply::text_deltas(["the first half, ", "and the second"]);
+    setup.server.push(reply.hold_at(2, &gate));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "tell me all");
+    terminal.wait_for("the first half");
+    let stored = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let export = setup.run(["sessions", "export", "-"]);
+        export.stdout.contains("the first half")
+    });
+    assert!(stored, "nothing was kept");
+    gate.release();
+    terminal.wait_for("and the second");
+    terminal.wait_for(" out");
+    assert_eq!(quit(terminal).0, 0);
+    let export = setup.run(["sessions", "export", "-"]).ok().stdout;
+    assert_eq!(export.matches("the first half,").count(), 1, "{export}");
+    assert!(!export.contains("was cut off here"), "{export}");
+    let listed = setup.run(["sessions", "list", "--json"]).ok().json();
+    assert_eq!(listed[0]["message_count"], 2, "{listed}");
+}
+
 fn wait_for_draft(setup: &Setup, text: &str) {
     let dir = setup.home.join("cache/tui");
     let kept = (0..200).any(|_| {

@@ -1,6 +1,7 @@
 //! Small screens, no colours, odd texts, much text, pastes and resizes.
 
 use hermes_testkit::model_server::{Call, Gate, Reply};
+use hermes_testkit::terminal::AtTerminal;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -72,6 +73,46 @@ fn resizing_while_it_streams_loses_and_doubles_nothing() {
             terminal.scrollback()
         );
     }
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn a_resize_leaves_what_the_shell_had_printed() {
+    let setup = Setup::new();
+    setup
+        .server
+        .push_default(Reply::text("an answer of some words"));
+    let shell = format!(
+        "for n in $(seq 100 160); do echo shell line $n; done; exec {}",
+        env!("CARGO_BIN_EXE_hermes")
+    );
+    let mut terminal = AtTerminal::new("/bin/sh", &setup.home)
+        .args(["-c", &shell])
+        .size(90, 24)
+        .start();
+    ready(&terminal);
+    say(&mut terminal, "well?");
+    terminal.wait_for(" out");
+    for (columns, rows) in [(60, 24), (120, 24), (80, 12), (100, 40), (90, 24)] {
+        terminal.resize(columns, rows);
+        terminal.wait_quiet(std::time::Duration::from_millis(200));
+    }
+    // What draws everything anew leaves it alone, too.
+    terminal.press("\x0c");
+    terminal.wait_quiet(std::time::Duration::from_millis(200));
+    say(&mut terminal, "/redraw");
+    terminal.wait_quiet(std::time::Duration::from_millis(200));
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    assert!(
+        !written.contains("\x1b[3J"),
+        "the scrollback is the shell's"
+    );
+    assert!(!written.contains("\x1bc"), "no reset");
+    for number in 100..=160 {
+        let line = format!("shell line {number}");
+        assert_eq!(times(&terminal, &line), 1, "{:#?}", terminal.scrollback());
+    }
+    assert_eq!(times(&terminal, "an answer of some words"), 1);
     assert_eq!(quit(terminal).0, 0);
 }
 

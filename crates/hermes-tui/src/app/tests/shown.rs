@@ -4,7 +4,7 @@ use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, TurnE
 use pretty_assertions::assert_eq;
 
 use super::{App, Appearance, Bench, Composer, Options, Setup, summary};
-use crate::port::{Effect, Entry, News, Show};
+use crate::port::{Effect, Entry, News, Said, Saying, Show};
 
 fn tool(bench: &mut Bench, id: &str) {
     bench.event(AgentEvent::ToolStarted {
@@ -22,6 +22,28 @@ fn finished(bench: &mut Bench, id: &str) {
         preview: format!("result of {id}"),
         millis: 1_200,
     });
+}
+
+#[test]
+fn a_command_stands_in_the_transcript_before_what_it_says() {
+    let mut bench = Bench::new();
+    bench.write("/usage");
+    bench.press("enter");
+    assert_eq!(bench.count("› /usage"), 1, "{:#?}", bench.printed);
+    bench.news(News::Effect(Effect::Say(Said {
+        kind: Saying::Plain,
+        text: "nothing was used".to_owned(),
+    })));
+    let at = |words: &str| bench.printed.iter().position(|row| row.contains(words));
+    assert!(
+        at("› /usage") < at("nothing was used"),
+        "{:#?}",
+        bench.printed
+    );
+    // A message in the form of a command is shown as the message.
+    bench.write("/queue hello");
+    bench.press("enter");
+    assert_eq!(bench.count("/queue"), 0, "{:#?}", bench.printed);
 }
 
 #[test]

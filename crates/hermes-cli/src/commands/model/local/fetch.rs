@@ -175,7 +175,7 @@ impl<'a> Bar<'a> {
 
     fn bytes(&self, done: u64, total: Option<u64>) {
         let mut shown = self.shown();
-        let terminal = self.out.stderr_tty;
+        let terminal = self.out.replaces_lines();
         let parts = if terminal { 200 } else { 10 };
         let step = match total.filter(|total| *total > 0) {
             Some(total) => done.min(total) * parts / total,
@@ -194,10 +194,9 @@ impl<'a> Bar<'a> {
         if self.out.quiet {
             return;
         }
-        if self.out.stderr_tty {
+        if self.out.replaces_lines() {
             self.shown().open = true;
-            // Nowhere is left to complain if stderr is gone.
-            let _ = write!(std::io::stderr().lock(), "\r  {text}\x1b[K");
+            self.out.transient(&format!("  {text}"));
         } else {
             self.out.remark(format!("  {text}"));
         }

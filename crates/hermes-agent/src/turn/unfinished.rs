@@ -1,0 +1,88 @@
+//! Keeps an answer while it grows: whatever ends the process, most of it is there afterwards.
+
+use std::time::Duration;
+
+use hermes_core::ids::SessionId;
+use hermes_core::store::SessionUpdate;
+use tokio::time::{Instant, sleep_until};
+
+use super::words;
+use crate::session::SessionDeps;
+
+/// An answer that is complete within this is stored once.
+const FIRST: Duration = Duration::from_millis(200);
+/// Between two times that it is stored.
+const AGAIN: Duration = Duration::from_secs(1);
+/// A longer text is stored less often: so many bytes a second at most.
+const BYTES_PER_SECOND: usize = 256 * 1024;
+
+pub(super) struct Keeper<'a> {
+    deps: &'a SessionDeps,
+    session: &'a SessionId,
+    /// Bytes of the text that are stored.
+    kept: usize,
+    /// When the text is to be stored; `None`: nothing is new.
+    due: Option<Instant>,
+    last: Option<Instant>,
+    /// Storing is off, or has failed: the answer itself is more important.
+    off: bool,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(deps: &'a SessionDeps, session: &'a SessionId) -> Self {
+        Self {
+            deps,
+            session,
+            kept: 0,
+            due: None,
+            last: None,
+            off: !deps.settings.keep_unfinished,
+        }
+    }
+
+    pub(super) fn has_kept(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// The text has so many bytes now.
+    pub(super) fn grew(&mut self, bytes: usize) {
+        if self.off || bytes == self.kept || self.due.is_some() {
+            return;
+        }
+        let slow = Duration::from_secs((bytes / BYTES_PER_SECOND) as u64);
+        self.due = Some(match self.last {
+            None => Instant::now() + FIRST,
+            Some(last) => last + AGAIN.max(slow),
+        });
+    }
+
+    /// Waits until the text is to be stored.
+    pub(super) async fn due(&self) {
+        match self.due {
+            Some(due) => sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) async fn keep(&mut self, text: &str) {
+        self.due = None;
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        let update = SessionUpdate::Unfinished {
+            text: Some(format!("{text}\n\n{}", words::UNFINISHED)),
+            at: self.deps.clock.epoch_seconds(),
+        };
+        match self.deps.store.update(self.session, update).await {
+            Ok(()) => {
+                self.kept = text.len();
+                self.last = Some(Instant::now());
+            }
+            Err(error) => {
+                tracing::warn!("an answer is not kept while it grows: {error}");
+                self.off = true;
+            }
+        }
+    }
+}

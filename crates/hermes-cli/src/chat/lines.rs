@@ -1,0 +1,336 @@
+//! Lines for the line chat, edited by the terminal itself: nothing is written that moves the cursor
+//! or changes its modes, so that a screen reader, a log and the plainest terminal can follow.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead as _, PipeReader, PipeWriter, Read as _, Write as _};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use hermes_core::slash::{Parsed, parse};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// Lines that may wait for the chat.
+const QUEUE: usize = 64;
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// What the person did at the prompt.
+pub(super) enum Line {
+    Text(String),
+    Interrupted,
+    End,
+}
+
+enum Typed {
+    Line {
+        text: String,
+        /// The next line is there already.
+        more: bool,
+    },
+    End,
+    Failed(String),
+}
+
+/// Reads lines off the async threads.
+pub(super) struct Lines {
+    out: Output,
+    typed: mpsc::Receiver<Typed>,
+    shared: Arc<Shared>,
+    wake: PipeWriter,
+    /// The prompt is the last thing on the screen.
+    prompted: bool,
+    /// Lines that came at once and have not all been read.
+    burst: Vec<String>,
+    /// A paste that waits for Enter.
+    pasted: Vec<String>,
+    /// Lines that are taken one after another.
+    ready: VecDeque<String>,
+    /// Lines before this one that ended with a backslash.
+    begun: String,
+}
+
+/// Whether the reader may read: questions of a turn read the terminal themselves.
+#[derive(Default)]
+struct Shared {
+    may_read: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.may_read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    pub(super) fn open(out: Output) -> Result<Self, Failure> {
+        let (send, typed) = mpsc::channel(QUEUE);
+        let (woken, wake) = io::pipe()?;
+        let shared = Arc::new(Shared::default());
+        let reader = Reader {
+            shared: Arc::clone(&shared),
+            woken,
+            send,
+        };
+        // A thread of its own: the process can leave while it waits for a key.
+        std::thread::Builder::new()
+            .name("lines".to_owned())
+            .spawn(move || reader.run())?;
+        Ok(Self {
+            out,
+            typed,
+            shared,
+            wake,
+            prompted: false,
+            burst: Vec::new(),
+            pasted: Vec::new(),
+            ready: VecDeque::new(),
+            begun: String::new(),
+        })
+    }
+
+    /// Something else is about to be written, or to be read: it begins on a line of its own.
+    pub(super) fn pause(&mut self) -> io::Result<()> {
+        *self.shared.lock() = false;
+        // The reader looks at the flag; a pipe that is full wakes it just as well.
+        let _ = self.wake.write(&[0]);
+        if std::mem::take(&mut self.prompted) {
+            self.show("\n")?;
+        }
+        Ok(())
+    }
+
+    fn show(&self, text: &str) -> io::Result<()> {
+        if self.out.stdout_tty {
+            self.out.piece(text)
+        } else {
+            let mut err = io::stderr().lock();
+            err.write_all(text.as_bytes())?;
+            err.flush()
+        }
+    }
+
+    fn prompt(&mut self) -> io::Result<()> {
+        if self.prompted || !self.burst.is_empty() {
+            return Ok(());
+        }
+        self.prompted = true;
+        self.show(if self.begun.is_empty() { "> " } else { "  " })
+    }
+
+    /// The next message. May be dropped and called again without losing one.
+    pub(super) async fn read(&mut self, interrupts: &mut Signal) -> Result<Line, Failure> {
+        loop {
+            if let Some(text) = self.ready.pop_front() {
+                return self.message(text);
+            }
+            self.prompt()?;
+            *self.shared.lock() = true;
+            self.shared.changed.notify_all();
+            let typed = tokio::select! {
+                typed = self.typed.recv() => typed,
+                _ = interrupts.recv() => {
+                    self.prompted = false;
+                    self.begun.clear();
+                    if self.pasted.is_empty() {
+                        return Ok(Line::Interrupted);
+                    }
+                    self.pasted.clear();
+                    self.out.remark("(the pasted lines are dropped)");
+                    continue;
+                }
+            };
+            match typed {
+                Some(Typed::Line { text, more }) => {
+                    self.prompted = false;
+                    if let Some(text) = self.line(text, more) {
+                        return self.message(text);
+                    }
+                }
+                Some(Typed::Failed(why)) => return Err(Failure::failed(why)),
+                Some(Typed::End) | None => {
+                    let mut left = std::mem::take(&mut self.burst);
+                    left.append(&mut self.pasted);
+                    if left.is_empty() {
+                        return Ok(Line::End);
+                    }
+                    return self.message(left.join("\n"));
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, text: String) -> Result<Line, Failure> {
+        self.pause()?;
+        Ok(Line::Text(text))
+    }
+
+    /// A line was read. `Some`: a message is complete.
+    fn line(&mut self, text: String, more: bool) -> Option<String> {
+        if !self.pasted.is_empty() && self.burst.is_empty() && !more {
+            let mut all = std::mem::take(&mut self.pasted);
+            // The end of the paste had no line break of its own.
+            all.extend(Some(text).filter(|text| !text.is_empty()));
+            return Some(all.join("\n"));
+        }
+        self.burst.push(text);
+        if more {
+            return None;
+        }
+        let mut burst = std::mem::take(&mut self.burst);
+        if burst.len() == 1 && self.pasted.is_empty() {
+            return burst.pop().and_then(|text| self.continued(&text));
+        }
+        // Commands are typed ahead, or come from a script; they are not pasted.
+        if burst.iter().any(|line| is_command(line)) && self.pasted.is_empty() {
+            self.ready.extend(burst);
+            return self.ready.pop_front();
+        }
+        self.pasted.append(&mut burst);
+        self.out.remark(format!(
+            "({} lines came at once: Enter sends them as one message, Ctrl+C drops them)",
+            self.pasted.len()
+        ));
+        None
+    }
+
+    /// A backslash at the end goes on in the next line.
+    fn continued(&mut self, text: &str) -> Option<String> {
+        if let Some(part) = text.strip_suffix('\\') {
+            self.begun.push_str(part);
+            self.begun.push('\n');
+            return None;
+        }
+        let mut whole = std::mem::take(&mut self.begun);
+        whole.push_str(text);
+        Some(whole)
+    }
+}
+
+fn is_command(line: &str) -> bool {
+    matches!(parse(line.trim()), Parsed::Command(..))
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    woken: PipeReader,
+    send: mpsc::Sender<Typed>,
+}
+
+impl Reader {
+    fn run(mut self) {
+        while let Some(typed) = self.next() {
+            let last = !matches!(typed, Typed::Line { .. });
+            if self.send.blocking_send(typed).is_err() || last {
+                return;
+            }
+        }
+    }
+
+    /// The next line; `None`: nobody wants it.
+    fn next(&mut self) -> Option<Typed> {
+        let stdin = io::stdin();
+        loop {
+            let mut may_read = self.shared.lock();
+            while !*may_read {
+                may_read = self
+                    .shared
+                    .changed
+                    .wait(may_read)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(may_read);
+            let mut fds = [
+                PollFd::new(&stdin, PollFlags::IN),
+                PollFd::new(&self.woken, PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => {
+                    return Some(Typed::Failed(format!(
+                        "the terminal cannot be read: {error}"
+                    )));
+                }
+            }
+            let typed = !fds[0].revents().is_empty();
+            let woken = !fds[1].revents().is_empty();
+            if woken {
+                let mut bytes = [0; 64];
+                // What it says does not matter.
+                let _ = self.woken.read(&mut bytes);
+            }
+            if typed && *self.shared.lock() {
+                return Some(read_line(&stdin));
+            }
+        }
+    }
+}
+
+fn read_line(stdin: &io::Stdin) -> Typed {
+    let mut bytes = Vec::new();
+    match stdin.lock().read_until(b'\n', &mut bytes) {
+        // The other side of the terminal is gone, or Ctrl+D was pressed.
+        Ok(0) | Err(_) => return Typed::End,
+        Ok(_) => {}
+    }
+    let mut fds = [PollFd::new(stdin, PollFlags::IN)];
+    let more = matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(1..));
+    let text = String::from_utf8_lossy(&bytes);
+    Typed::Line {
+        text: text.trim_end_matches(['\n', '\r']).to_owned(),
+        more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::ColorChoice;
+
+    /// What becomes of lines, each with whether the next one was there already.
+    fn messages(typed: &[(&str, bool)]) -> Vec<String> {
+        let mut lines = Lines::open(Output::detect(ColorChoice::Never, true, true)).unwrap();
+        let mut all = Vec::new();
+        for (text, more) in typed {
+            all.extend(lines.line((*text).to_owned(), *more));
+            all.extend(lines.ready.drain(..));
+        }
+        all
+    }
+
+    #[test]
+    fn lines_that_come_at_once_are_one_message() {
+        assert_eq!(messages(&[("one", false), ("two", false)]), ["one", "two"]);
+        let paste = [("a\tb", true), ("c\td", false)];
+        assert_eq!(messages(&paste), [] as [&str; 0], "nothing goes by itself");
+        let sent = [&paste[..], &[("", false)]].concat();
+        assert_eq!(messages(&sent), ["a\tb\nc\td"]);
+        let ended = [&paste[..], &[("the end", false)]].concat();
+        assert_eq!(messages(&ended), ["a\tb\nc\td\nthe end"]);
+    }
+
+    #[test]
+    fn commands_are_typed_ahead() {
+        assert_eq!(
+            messages(&[("hello", true), ("/quit", false)]),
+            ["hello", "/quit"]
+        );
+        assert_eq!(
+            messages(&[("/etc/hosts", true), ("x", false)]),
+            [] as [&str; 0]
+        );
+    }
+
+    #[test]
+    fn a_backslash_goes_on() {
+        assert_eq!(messages(&[("one\\", false), ("two", false)]), ["one\ntwo"]);
+    }
+}
