@@ -16,6 +16,7 @@
 //! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
 //! | [`redact`] | hiding secrets in text |
+//! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
 //! | [`task`] | the one way to start a background task |
@@ -31,6 +32,7 @@ pub mod ids;
 pub mod image;
 pub mod message;
 pub mod model;
+pub mod private;
 pub mod redact;
 pub mod slash;
 pub mod store;

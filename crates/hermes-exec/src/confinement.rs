@@ -54,7 +54,36 @@ pub struct Launch {
 pub struct Ahead {
     /// The same for commands with the same limits.
     pub helper: Launch,
+    /// What the helper has set up for all its commands: one that was started for another is of no use.
+    pub room: Vec<u8>,
     pub order: Vec<u8>,
+}
+
+/// What is looked after when a command has ended: files that it made and that would run later, without
+/// limits.
+#[derive(Default)]
+pub struct Watch(Option<Box<dyn Fn() -> Vec<PathBuf> + Send + Sync>>);
+
+impl Watch {
+    pub fn new(put_aside: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(put_aside)))
+    }
+
+    /// Puts them aside, and says what was done in words for whoever ran the command.
+    pub fn end(&self) -> Option<String> {
+        let moved = self.0.as_ref().map(|act| act()).unwrap_or_default();
+        let names: Vec<String> = moved
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "[hermes: {} would run later without limits and was renamed to *{}; ask the person to put it in place]\n",
+                names.join(", "),
+                hermes_core::private::PUT_ASIDE,
+            )
+        })
+    }
 }
 
 /// Puts a program into its limits. Every program, confined or not, gets a session of its own
@@ -71,6 +100,11 @@ pub trait Confine: Send + Sync {
         _confinement: &Confinement,
     ) -> Result<Option<Ahead>, ExecError> {
         Ok(None)
+    }
+
+    /// What must not have appeared when a command with these limits ends.
+    fn watch(&self, _confinement: &Confinement) -> Watch {
+        Watch::default()
     }
 
     /// One line for people: how commands are confined here.

@@ -10,12 +10,14 @@
 //! | [`local`] | this machine |
 //! | [`ssh`], [`container`] | another machine, a container: both over `remote`, which needs only bash there |
 //! | [`sandbox`] | what confines commands on this machine |
+//! | [`git`] | git on repositories that confined commands can write to |
 //! | [`process`] | background processes: registry, notifications, survival of a restart |
 
 pub mod backend;
 pub mod confinement;
 pub mod container;
 pub mod environment;
+pub mod git;
 pub mod local;
 pub mod output;
 pub mod process;
@@ -26,7 +28,7 @@ pub mod shell;
 pub mod ssh;
 pub mod workspace;
 
-pub use confinement::{Ahead, Confine, Confinement, Launch};
+pub use confinement::{Ahead, Confine, Confinement, Launch, Watch};
 pub use environment::{
     Background, BackgroundRecord, Chunk, Environment, EnvironmentInfo, Exec, ExecError, Exit,
     FileKind, FileStat, Files, Finished, ShellState, Sink, Start, Stdin, Stream, WriteOptions,

@@ -118,6 +118,11 @@ section! {
         sandbox_writable: Vec<String> = Vec::new(),
         /// Files and directories that confined commands cannot read, besides the secrets of the home.
         sandbox_unreadable: Vec<String> = Vec::new(),
+        /// Private files and directories of the person (keys, credentials, histories) that confined commands
+        /// and the file tools may read all the same.
+        sandbox_readable: Vec<String> = Vec::new(),
+        /// Sockets of other programs, or directories of such, that confined commands may connect to.
+        sandbox_sockets: Vec<String> = Vec::new(),
         /// Processes a person's confined commands may bring the account to; 0: no limit.
         sandbox_max_processes: u64 = 8192,
         /// Megabytes of memory for each confined process; 0: three quarters of the machine's.

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use super::family::{self, Family};
 use super::pty;
 use super::source::{Source, Terminal, watched, write_terminal};
-use crate::confinement::Launch;
+use crate::confinement::{Launch, Watch};
 use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit};
 use crate::shell::quote_path;
 
@@ -31,6 +31,8 @@ use crate::shell::quote_path;
 const MAX_LOG: u64 = 16 << 20;
 const KEEP_LOG: u64 = 1 << 20;
 const LOG_LOOK: Duration = Duration::from_secs(30);
+/// How often it is looked whether a process made what would run later.
+const LATER_LOOK: Duration = Duration::from_secs(1);
 /// After the end of a process, for the rest of its output.
 const DRAIN: Duration = Duration::from_millis(300);
 /// A program that does not read its input is not waited for longer.
@@ -123,6 +125,7 @@ pub(super) fn start(
     place: Place,
     id: &str,
     pty: bool,
+    watch: Watch,
 ) -> Result<LocalBackground, ExecError> {
     let could_not = || ExecError::io("the command could not be started");
     let log = place.open_log()?;
@@ -161,6 +164,7 @@ pub(super) fn start(
         place,
     };
     let keeping = log.try_clone().map_err(could_not())?;
+    let notes = log.try_clone().map_err(could_not())?;
     let name = format!("process {id}");
     task::spawn(&name, async move {
         let copying = copy_terminal(terminal, log);
@@ -173,8 +177,11 @@ pub(super) fn start(
                 status = child.wait() => break status,
                 () = &mut copying, if !copied => copied = true,
                 never = &mut keeping => match never {},
+                // What would run later does not wait for the end of a process that may have none.
+                () = tokio::time::sleep(LATER_LOOK) => note(&watch, &notes),
             }
         };
+        note(&watch, &notes);
         if !copied {
             // the last words; a grandchild that keeps the terminal open is not waited for
             let _ = tokio::time::timeout(DRAIN, copying).await;
@@ -193,6 +200,14 @@ pub(super) fn start(
         ended.send_replace(End::Over(exit));
     });
     Ok(background)
+}
+
+/// Puts aside what would run later; the log says so.
+fn note(watch: &Watch, mut log: &File) {
+    if let Some(words) = watch.end() {
+        // A log that cannot be written to has lost more than this.
+        let _ = log.write_all(words.as_bytes());
+    }
 }
 
 /// Finds it again by its number and start time.

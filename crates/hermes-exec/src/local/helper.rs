@@ -14,7 +14,7 @@ use rustix::net::{
     shutdown,
 };
 use rustix::process::Pid;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::Mutex;
@@ -29,13 +29,17 @@ const KEPT: Duration = Duration::from_mins(1);
 /// One that takes longer to start a command does not work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// At most one of them waits.
+/// So many wait at most: one for each workspace that is in use.
+const MAX_WAITING: usize = 4;
+
+/// A few of them wait.
 #[derive(Default)]
 pub(super) struct Helpers(Arc<Mutex<Slot>>);
 
 #[derive(Default)]
 struct Slot {
-    waiting: Option<Waiting>,
+    /// The one that was used last comes last.
+    waiting: Vec<Waiting>,
     /// Somebody sees to it that it does not wait for ever.
     watched: bool,
     /// Nothing more is started.
@@ -45,8 +49,15 @@ struct Slot {
 /// A helper that waits for commands.
 struct Waiting {
     launch: Launch,
-    socket: UnixStream,
+    room: Vec<u8>,
+    line: Arc<Line>,
     used: Instant,
+}
+
+/// The way to a helper. It ends its commands when nobody is left at this end: whoever waits for one of them
+/// holds the line.
+pub(super) struct Line {
+    socket: UnixStream,
     /// It is killed when it is let go.
     _process: Child,
 }
@@ -74,29 +85,33 @@ impl Helpers {
     pub(super) async fn close(&self) {
         let mut slot = self.0.lock().await;
         slot.closed = true;
-        slot.waiting = None;
+        slot.waiting.clear();
     }
 }
 
 async fn start(slot: &Arc<Mutex<Slot>>, ahead: &Ahead, ends: &Ends) -> io::Result<Option<Leader>> {
     let mut held = slot.lock().await;
-    let waiting = held.waiting.take();
-    let mut helper = match waiting.filter(|helper| helper.launch == ahead.helper) {
-        Some(helper) => helper,
-        None => Waiting::start(&ahead.helper)?,
+    let fits = |helper: &Waiting| helper.launch == ahead.helper && helper.room == ahead.room;
+    let mut helper = match held.waiting.iter().position(fits) {
+        Some(at) => held.waiting.remove(at),
+        None => Waiting::start(ahead)?,
     };
     let Some(pid) = helper.order(&ahead.order, ends).await else {
         return Ok(None);
     };
     helper.used = Instant::now();
+    let line = helper.line.clone();
     if !held.closed {
-        held.waiting = Some(helper);
+        if held.waiting.len() >= MAX_WAITING {
+            held.waiting.remove(0);
+        }
+        held.waiting.push(helper);
         if !std::mem::replace(&mut held.watched, true) {
             task::spawn("helper of commands", watch(Arc::downgrade(slot)));
         }
     }
     drop(held);
-    Leader::copied(pid).map(Some)
+    Leader::copied(pid, line).map(Some)
 }
 
 /// Lets go of a helper that nobody needs.
@@ -108,32 +123,35 @@ async fn watch(slot: Weak<Mutex<Slot>>) {
             return;
         };
         let mut slot = slot.lock().await;
-        match &slot.waiting {
-            Some(helper) if helper.used + KEPT > Instant::now() => until = helper.used + KEPT,
-            _ => {
-                slot.waiting = None;
-                slot.watched = false;
-                return;
-            }
-        }
+        slot.waiting
+            .retain(|helper| helper.used + KEPT > Instant::now());
+        let Some(helper) = slot.waiting.first() else {
+            slot.watched = false;
+            return;
+        };
+        until = helper.used + KEPT;
     }
 }
 
 impl Waiting {
-    fn start(launch: &Launch) -> io::Result<Self> {
+    fn start(ahead: &Ahead) -> io::Result<Self> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
-        let mut command = super::command(launch);
+        let mut command = super::command(&ahead.helper);
         command
             .stdin(OwnedFd::from(far))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        Ok(Self {
-            launch: launch.clone(),
+        let line = Line {
             socket: UnixStream::from_std(near)?,
-            used: Instant::now(),
             _process: command.spawn()?,
+        };
+        Ok(Self {
+            launch: ahead.helper.clone(),
+            room: ahead.room.clone(),
+            line: Arc::new(line),
+            used: Instant::now(),
         })
     }
 
@@ -152,12 +170,24 @@ impl Waiting {
     }
 
     async fn ask(&mut self, order: &[u8], ends: &Ends) -> io::Result<i32> {
-        let socket = &self.socket;
-        let sent = socket
+        let socket = &self.line.socket;
+        let mut sent = socket
             .async_io(Interest::WRITABLE, || send(socket, order, ends.all()))
             .await?;
-        self.socket.write_all(&order[sent..]).await?;
-        self.socket.read_i32_le().await
+        while sent < order.len() {
+            socket.writable().await?;
+            sent += would_block(socket.try_write(&order[sent..]))?;
+        }
+        let mut answer = [0; 4];
+        let mut received = 0;
+        while received < answer.len() {
+            socket.readable().await?;
+            match socket.try_read(&mut answer[received..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => received += would_block(read)?,
+            }
+        }
+        Ok(i32::from_le_bytes(answer))
     }
 
     /// From now on it cannot answer, and what cannot does not run; it may just have answered.
@@ -165,12 +195,21 @@ impl Waiting {
         tracing::warn!("the helper of commands does not answer");
         let mut answer = [0; 4];
         // Asked of the kernel itself: what the runtime knows may be older.
-        let read = shutdown(&self.socket, Shutdown::Read)
-            .and_then(|()| recv(&self.socket, &mut answer, RecvFlags::DONTWAIT));
+        let socket = &self.line.socket;
+        let read = shutdown(socket, Shutdown::Read)
+            .and_then(|()| recv(socket, &mut answer, RecvFlags::DONTWAIT));
         match read {
             Ok((_, 4)) => i32::from_le_bytes(answer),
             _ => 0,
         }
+    }
+}
+
+/// Nothing yet is no error.
+fn would_block(moved: io::Result<usize>) -> io::Result<usize> {
+    match moved {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        moved => moved,
     }
 }
 

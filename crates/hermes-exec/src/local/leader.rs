@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hermes_core::task;
 use rustix::process::{
@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Child;
 
+use super::helper::Line;
 use super::source::watched;
 
 pub(super) enum Leader {
@@ -28,6 +29,8 @@ pub(super) struct Copied {
     /// Can be read when it has ended. `None`: nobody waits for it any more.
     end: Option<AsyncFd<OwnedFd>>,
     status: Option<ExitStatus>,
+    /// Whoever started it ends it when nobody holds this.
+    line: Arc<Line>,
 }
 
 /// Whether this kernel tells of the end of a process that somebody else started.
@@ -38,11 +41,12 @@ pub(super) fn can_watch() -> bool {
 
 impl Leader {
     /// A child that a helper of ours made. It is killed when it cannot be watched.
-    pub(super) fn copied(pid: Pid) -> io::Result<Self> {
+    pub(super) fn copied(pid: Pid, line: Arc<Line>) -> io::Result<Self> {
         let mut copied = Copied {
             pid,
             end: None,
             status: None,
+            line,
         };
         // It is not reaped by anybody else: the number is still its own.
         let fd = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
@@ -101,9 +105,11 @@ impl Drop for Copied {
         let _ = kill_process(pid, Signal::KILL);
         match (self.end.take(), tokio::runtime::Handle::try_current()) {
             (Some(end), Ok(_)) => {
+                let line = self.line.clone();
                 task::spawn("end of a command", async move {
                     // There is nothing more to do for one that was lost.
                     let _ = ended(pid, &end).await;
+                    drop(line);
                 });
             }
             // It was killed: this takes no time.

@@ -208,7 +208,9 @@ impl LocalEnvironment {
             timeout: command.timeout,
             cancel: command.cancel,
             grace: self.settings.grace,
+            may_leave: !confinement.is_off(),
         };
+        let watch = self.confine.watch(&confinement);
         let streams = run::Streams {
             stdin: command.stdin,
             pty: command.pty,
@@ -216,7 +218,11 @@ impl LocalEnvironment {
         };
         let exit = self
             .follow(launch, &mark, (streams, &confinement), limits, sink)
-            .await?;
+            .await;
+        if let Some(words) = watch.end() {
+            sink.push(Stream::Err, words.as_bytes());
+        }
+        let exit = exit?;
         let state = read_capped(&report).and_then(|bytes| shell::read_report(&bytes));
         Ok(Finished { exit, state })
     }
@@ -272,7 +278,8 @@ impl LocalEnvironment {
         let launch = self.launch(program, variables, &command.cwd, command.pty);
         let confinement = command.confinement.with_writable(place.dir());
         let launch = self.confine.wrap(launch, &confinement)?;
-        let started = background::start(&launch, place, &command.id, command.pty)?;
+        let watch = self.confine.watch(&confinement);
+        let started = background::start(&launch, place, &command.id, command.pty, watch)?;
         Ok(Box::new(started))
     }
 }

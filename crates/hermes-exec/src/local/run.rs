@@ -28,6 +28,8 @@ pub(super) struct Limits {
     pub(super) timeout: Duration,
     pub(super) cancel: CancellationToken,
     pub(super) grace: Duration,
+    /// What it leaves behind ends by itself: the kernel sees to it.
+    pub(super) may_leave: bool,
 }
 
 pub(super) struct Streams {
@@ -199,6 +201,9 @@ impl Running {
         };
         match stop {
             Stop::Ended(status) => {
+                if !limits.may_leave {
+                    self.end(Duration::ZERO, sink).await;
+                }
                 self.drain(DRAIN, sink).await;
                 Ok(exit(status))
             }

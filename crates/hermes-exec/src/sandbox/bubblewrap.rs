@@ -60,6 +60,7 @@ pub(super) fn wrap(
     spec.terminal = false;
     // In there is a table of processes of its own.
     spec.guard.clear();
+    spec.is_covered = true;
     let mut args = flags(&files, &launch.cwd, spec.network);
     args.push("--".into());
     args.push(helper.into());
@@ -101,41 +102,20 @@ fn flags(files: &Files, cwd: &Path, network: bool) -> Vec<OsString> {
     for path in &files.writable {
         bind("--bind", path);
     }
-    for path in read_only(files) {
-        bind("--ro-bind", &path);
+    for path in &files.read_only {
+        bind("--ro-bind", path);
     }
     for private in &files.private {
         cover_home(private, files, &mut args);
     }
-    for path in &files.unreadable {
+    for path in files.unreadable.iter().chain(&files.hidden) {
         cover(path, &mut args);
+    }
+    for path in files.readable.iter().filter(|path| path.exists()) {
+        args.extend(["--ro-bind".into(), path.into(), path.into()]);
     }
     args.extend(["--chdir".into(), cwd.into()]);
     args
-}
-
-/// Below writable places: what runs by itself later, or opens doors.
-fn read_only(files: &Files) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    for place in &files.writable {
-        for name in [".git/hooks", ".git/config", ".hermes", ".agents"] {
-            paths.push(place.join(name));
-        }
-        if files.user_home.as_deref() == Some(place) {
-            let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-            paths.extend(
-                entries
-                    .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
-                    .map(|entry| entry.path())
-                    .filter(|path| !files.writable.iter().any(|other| other.starts_with(path))),
-            );
-        }
-    }
-    // Bubblewrap refuses to bind over a link; where it leads is bound where it lies.
-    paths.retain(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink()));
-    paths.sort();
-    paths.dedup();
-    paths
 }
 
 /// An empty directory over the home, what is shared shown in it again.

@@ -12,7 +12,6 @@ use std::process::{Command, ExitCode};
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
-use super::rules::Files;
 use super::spec::Spec;
 
 /// Before the limits: what they are for comes later, over standard input.
@@ -56,10 +55,7 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Option<Command>, 
     command.args(args);
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     begin(spec.session, spec.terminal)?;
-    if let Some(files) = &spec.files {
-        restrict(files, spec.network)?;
-    }
-    filter(&spec)?;
+    restrict(&spec)?;
     Ok(Some(command))
 }
 
@@ -67,36 +63,50 @@ fn read_spec(json: &OsString) -> Result<Spec, String> {
     serde_json::from_slice(json.as_encoded_bytes()).map_err(|error| error.to_string())
 }
 
-/// Waits for commands, in the limits that do not depend on them. Each is a copy of this process, which
-/// returns here with what it is to become; the helper itself returns only when it is no longer needed.
+/// Waits for commands. Each is a copy of this process, which returns here with what it is to become; the
+/// helper itself returns only when it is no longer needed, and takes the commands that still run with it.
 #[cfg(target_os = "linux")]
 fn wait(spec: &Spec) -> Result<Option<Command>, String> {
     use super::fork::{Side, sibling};
     use super::order::{Letter, answer};
     use super::prepared::Prepared;
+    use super::room::{Room, Running};
 
     // Not in the session of whoever started us: what is typed there is not for us.
     let _ = setsid();
     // No command may stop whoever starts the next.
     let mut spec = spec.clone();
     spec.guard.push(std::process::id());
-    let spec = &spec;
-    filter(spec)?;
     let socket = std::io::stdin();
-    let lost = |error: std::io::Error| format!("no order: {error}");
     let mut rules = Prepared::default();
-    while let Some(letter) = Letter::receive(&socket).map_err(lost)? {
-        rules.renew(&letter.files, spec.network);
-        match sibling() {
-            Ok(Side::Helper) => {}
+    let mut room: Option<Room> = None;
+    let mut running = Running::default();
+    // Whoever is gone cannot be told, whether it left in order or was killed.
+    while let Ok(Some(letter)) = Letter::receive(&socket) {
+        let room = match &mut room {
+            Some(room) => room,
+            none => none.insert(Room::make(&spec, &letter.files)?),
+        };
+        // Rooms cannot be rebuilt; whoever asks for another starts another helper.
+        let side = if room.is_for(&letter.files) {
+            rules.renew(&letter.files, spec.network, room.is_covered());
+            sibling(room.has_own_processes())
+        } else {
+            Err(std::io::ErrorKind::InvalidInput.into())
+        };
+        match side {
+            Ok(Side::Helper(sibling)) => running.add(sibling),
             Ok(Side::Copy) => {
                 // One that nobody knows of must not run.
-                answer(&socket, rustix::process::getpid().as_raw_nonzero().get()).map_err(lost)?;
-                return become_it(spec, letter, rules).map(Some);
+                answer(&socket, room.own_number()?)
+                    .map_err(|error| format!("no order: {error}"))?;
+                return become_it(&spec, letter, rules, room).map(Some);
             }
-            Err(_) => answer(&socket, 0).map_err(lost)?,
+            Err(_) if answer(&socket, 0).is_ok() => {}
+            Err(_) => break,
         }
     }
+    running.end(room.as_ref());
     Ok(None)
 }
 
@@ -105,17 +115,22 @@ fn wait(_spec: &Spec) -> Result<Option<Command>, String> {
     Err("no helper waits on this system".to_owned())
 }
 
-/// What the command may do with files, and the command.
+/// What the command may do, and the command.
 #[cfg(target_os = "linux")]
 fn become_it(
     spec: &Spec,
     letter: super::order::Letter,
     rules: super::prepared::Prepared,
+    room: &super::room::Room,
 ) -> Result<Command, String> {
     let order = letter.open().map_err(|error| format!("order: {error}"))?;
     begin(spec.session, order.terminal)?;
+    room.show_processes()?;
     std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
-    rules.enforce()?;
+    room.limit(spec)?;
+    rules.enforce(room.own_table())?;
+    room.filter()?;
+    room.stay_as_first()?;
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear();
     command.envs(order.env.iter().map(|(name, value)| (name, value)));
@@ -145,41 +160,29 @@ fn adopt() {
 #[cfg(not(target_os = "linux"))]
 fn adopt() {}
 
+/// All limits of a command that no helper waits for. It shares the table of processes: what it starts may
+/// outlive us, which is what such commands are for.
 #[cfg(target_os = "linux")]
-fn restrict(files: &Files, network: bool) -> Result<(), String> {
+fn restrict(spec: &Spec) -> Result<(), String> {
     use super::kernel::{enforce, ruleset};
+    use super::room::Room;
 
-    // Without covers the rules permit less, never more.
-    let rules = if files.needs_covers() {
-        let files = files.clone().cover().unwrap_or_else(|(files, _)| files);
-        files.permissions().rules
-    } else {
-        files.permissions().rules
-    };
-    enforce(ruleset(&rules, network)?)
-}
-
-/// Resources and system calls; nothing can be mounted afterwards.
-#[cfg(target_os = "linux")]
-fn filter(spec: &Spec) -> Result<(), String> {
-    use super::{kernel, seccomp};
-
-    if spec.seccomp {
-        kernel::limit(spec.limits)?;
-        kernel::drop_capabilities()?;
-        seccomp::install(spec.network, &spec.guard)?;
+    let room = Room::shared(spec)?;
+    room.limit(spec)?;
+    if let Some(files) = spec.files.clone() {
+        let files = if room.is_covered() {
+            files.covered()
+        } else {
+            files.uncovered()
+        };
+        enforce(ruleset(&files.permissions().rules, spec.network)?)?;
     }
-    Ok(())
+    room.filter()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrict(_files: &Files, _network: bool) -> Result<(), String> {
-    Err("there is no sandbox for this system".to_owned())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn filter(spec: &Spec) -> Result<(), String> {
-    if spec.seccomp {
+fn restrict(spec: &Spec) -> Result<(), String> {
+    if spec.seccomp || spec.files.is_some() {
         return Err("there is no sandbox for this system".to_owned());
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! The kernel's part: Landlock rules, resource limits, capabilities.
 
+use std::path::Path;
+
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
@@ -30,7 +32,7 @@ pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, S
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(handled)
         .map_err(text)?
-        .scope(Scope::AbstractUnixSocket)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .map_err(text)?;
     if !network {
         ruleset = ruleset
@@ -58,6 +60,17 @@ pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, S
             .map_err(text)?;
     }
     Ok(created)
+}
+
+/// The rules with one more directory to read.
+pub(super) fn permit_reading(
+    ruleset: RulesetCreated,
+    dir: &Path,
+) -> Result<RulesetCreated, String> {
+    let fd = PathFd::new(dir).map_err(|error| error.to_string())?;
+    ruleset
+        .add_rule(PathBeneath::new(fd, rights(Access::Read)))
+        .map_err(|error| error.to_string())
 }
 
 /// Restricts this process, for good.

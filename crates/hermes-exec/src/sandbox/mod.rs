@@ -19,17 +19,22 @@ mod fork;
 #[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(target_os = "linux")]
-mod masks;
-#[cfg(target_os = "linux")]
 mod order;
 mod places;
 #[cfg(target_os = "linux")]
 mod prepared;
+mod protect;
+#[cfg(target_os = "linux")]
+mod room;
 mod rules;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod seen;
+mod sockets;
 mod spec;
+mod survey;
+#[cfg(target_os = "linux")]
+mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -44,7 +49,7 @@ use spec::Spec;
 
 #[cfg(target_os = "linux")]
 use crate::confinement::Ahead;
-use crate::confinement::{Confine, Confinement, Launch};
+use crate::confinement::{Confine, Confinement, Launch, Watch};
 use crate::environment::ExecError;
 
 /// The first argument that makes our program a helper which confines itself.
@@ -150,6 +155,10 @@ pub struct Settings {
     pub network: bool,
     pub writable: Vec<PathBuf>,
     pub unreadable: Vec<PathBuf>,
+    /// Private files and directories that a person has opened for commands and file tools.
+    pub readable: Vec<PathBuf>,
+    /// Sockets, or directories of such, that commands may connect to.
+    pub sockets: Vec<PathBuf>,
     pub limits: Limits,
     /// Our homes: only what is no secret can be read in them, nothing written.
     pub homes: Vec<PathBuf>,
@@ -176,6 +185,8 @@ impl Settings {
             network: terminal.sandbox_network,
             writable: expand(&terminal.sandbox_writable),
             unreadable: expand(&terminal.sandbox_unreadable),
+            readable: expand(&terminal.sandbox_readable),
+            sockets: expand(&terminal.sandbox_sockets),
             limits: Limits {
                 processes: terminal.sandbox_max_processes,
                 memory: terminal.sandbox_max_memory_mb.saturating_mul(1 << 20),
@@ -196,6 +207,7 @@ pub struct Sandbox {
     bwrap: Option<PathBuf>,
     private: Vec<Private>,
     known: places::Known,
+    protection: protect::Protection,
 }
 
 impl Sandbox {
@@ -257,6 +269,7 @@ impl Sandbox {
             bwrap,
             private,
             known: places::Known::default(),
+            protection: protect::Protection::default(),
         }
     }
 
@@ -270,9 +283,12 @@ impl Sandbox {
             return Confinement::Off;
         }
         let places = places::writable(cwd, &self.settings, &self.known);
+        let named = self.settings.unreadable.iter();
+        let mut unreadable: Vec<PathBuf> = named.map(|path| places::canonical(path)).collect();
+        unreadable.extend(self.protection.personal(&self.settings));
         Confinement::Workspace {
             writable: places,
-            unreadable: self.settings.unreadable.clone(),
+            unreadable,
             network: self.settings.network,
         }
     }
@@ -311,12 +327,18 @@ impl Sandbox {
             spec.network = *network;
             spec.limits = self.settings.limits.resolved();
             spec.guard = vec![std::process::id()];
-            spec.files = Some(rules::Files {
+            let unreadable = places::resolved(unreadable, &self.private);
+            let kept = self.protection.kept(&self.settings, writable, &unreadable);
+            let files = rules::Files {
                 writable: writable.clone(),
-                unreadable: places::resolved(unreadable, &self.private),
+                unreadable,
                 private: self.private.clone(),
                 user_home: self.settings.user_home.clone(),
-            });
+                read_only: kept.read_only,
+                hidden: kept.hidden,
+                readable: self.settings.readable.clone(),
+            };
+            spec.files = Some(files.condensed());
         }
         spec
     }
@@ -348,21 +370,32 @@ impl Confine for Sandbox {
         // The helper gets no environment that could change what it does.
         let mut spec = self.spec(&mut Launch::default(), confinement);
         let files = spec.files.take();
-        // Covers are made before system calls are filtered: not by a helper that waits.
-        if files.as_ref().is_some_and(rules::Files::needs_covers) {
-            return Ok(None);
-        }
         let helper = Launch {
             program: self.helper().into(),
             args: spec.waiting(),
             cwd: "/".into(),
             ..Launch::default()
         };
+        let (mut room, order) = order::Order::new(launch.clone()).bytes(files.as_ref());
+        // A view is of the files that were there: others of the same names need another.
+        if let Some(files) = &files {
+            room.extend(files.identities());
+        }
         Ok(Some(Ahead {
             helper,
-            order: order::Order::new(launch.clone())
-                .bytes(files.map(rules::Files::condensed).as_ref()),
+            room,
+            order,
         }))
+    }
+
+    fn watch(&self, confinement: &Confinement) -> Watch {
+        match confinement {
+            Confinement::Workspace { writable, .. } if self.enforces() => {
+                let awaited = protect::Awaited::of(&self.settings, writable);
+                Watch::new(move || awaited.put_aside())
+            }
+            _ => Watch::default(),
+        }
     }
 
     fn posture(&self) -> String {

@@ -42,14 +42,15 @@ impl Order {
         }
     }
 
-    /// To be sent; `None`: it may do with files what it wants.
-    pub(super) fn bytes(&self, files: Option<&Files>) -> Vec<u8> {
+    /// The rules by themselves, and all that is to be sent. `None`: it may do with files what it wants.
+    pub(super) fn bytes(&self, files: Option<&Files>) -> (Vec<u8>, Vec<u8>) {
         // Structures of strings, numbers and lists cannot fail to be written. Nothing at all would not
         // be taken for "no rules": those are said.
         let files = serde_json::to_vec(&files).unwrap_or_default();
         let json = serde_json::to_vec(self).unwrap_or_default();
         let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
-        [lengths.as_flattened(), &files, &json].concat()
+        let all = [lengths.as_flattened(), &files, &json].concat();
+        (files, all)
     }
 }
 

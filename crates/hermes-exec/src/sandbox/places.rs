@@ -35,7 +35,7 @@ const SHARED: &[&str] = &[
 
 /// Caches of common tools, relative to the person's directory. None of them is on a search path for
 /// programs.
-const CACHES: &[&str] = &[
+pub(super) const CACHES: &[&str] = &[
     ".cache",
     ".cargo/registry",
     ".cargo/git",
@@ -139,6 +139,13 @@ pub(super) fn writable(cwd: &Path, settings: &Settings, known: &Known) -> Vec<Pa
     places
 }
 
+/// Whether a place is a temporary directory, which everybody shares.
+pub(super) fn is_temporary(place: &Path) -> bool {
+    let named = std::env::var_os("TMPDIR");
+    ["/tmp", "/var/tmp"].map(Path::new).contains(&place)
+        || named.is_some_and(|named| place == canonical(Path::new(&named)))
+}
+
 /// The project around `cwd`: the nearest directory with a `.git`, else `cwd`. A directory that holds
 /// everybody's (or everything) is nobody's workspace.
 pub(super) fn workspace(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
@@ -158,9 +165,10 @@ fn above(dir: &Path, home: &Path) -> bool {
     home != dir && home.starts_with(dir)
 }
 
-/// What cannot be read: what was named, and where links in our homes lead that are not shared.
+/// What cannot be read: what was named (without links in it), and where links in our homes lead that are not
+/// shared.
 pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = unreadable.iter().map(|path| canonical(path)).collect();
+    let mut paths = unreadable.to_vec();
     for home in private {
         let Ok(entries) = std::fs::read_dir(&home.dir) else {
             continue;

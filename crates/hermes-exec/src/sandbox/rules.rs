@@ -38,6 +38,12 @@ pub(super) struct Files {
     /// The person's directory. When it is itself writable, its hidden entries (keys, shell start
     /// files) are not.
     pub(super) user_home: Option<PathBuf>,
+    /// Below writable places, and not written all the same.
+    pub(super) read_only: Vec<PathBuf>,
+    /// Covered in a view of the command's own. Where there is none, unreadable as far as rules can say so.
+    pub(super) hidden: Vec<PathBuf>,
+    /// Below what is unreadable, and read all the same.
+    pub(super) readable: Vec<PathBuf>,
 }
 
 /// The same for the way to the helper: a path need not be text.
@@ -47,6 +53,9 @@ struct Wire {
     unreadable: Vec<Bytes>,
     private: Vec<(Bytes, Vec<String>)>,
     user_home: Option<Bytes>,
+    read_only: Vec<Bytes>,
+    hidden: Vec<Bytes>,
+    readable: Vec<Bytes>,
 }
 
 impl From<Files> for Wire {
@@ -60,6 +69,9 @@ impl From<Files> for Wire {
                 .map(|private| (bytes(private.dir), private.shared))
                 .collect(),
             user_home: files.user_home.map(bytes),
+            read_only: files.read_only.into_iter().map(bytes).collect(),
+            hidden: files.hidden.into_iter().map(bytes).collect(),
+            readable: files.readable.into_iter().map(bytes).collect(),
         }
     }
 }
@@ -78,6 +90,9 @@ impl From<Wire> for Files {
                 })
                 .collect(),
             user_home: wire.user_home.map(path),
+            read_only: wire.read_only.into_iter().map(path).collect(),
+            hidden: wire.hidden.into_iter().map(path).collect(),
+            readable: wire.readable.into_iter().map(path).collect(),
         }
     }
 }
@@ -112,6 +127,16 @@ impl Files {
             seen: vec![Seen::listed(Path::new("/dev"))],
         };
         self.grant(Path::new("/"), true, Access::Read, &mut all);
+        for path in &self.readable {
+            all.seen.push(Seen::place(path));
+            if let Ok(metadata) = path.metadata() {
+                all.rules.push(Rule {
+                    path: path.clone(),
+                    access: Access::Read,
+                    is_dir: metadata.is_dir(),
+                });
+            }
+        }
         for place in &self.writable {
             all.seen.push(Seen::place(place));
             if let Ok(metadata) = place.metadata() {
@@ -130,17 +155,68 @@ impl Files {
         all
     }
 
-    /// Without writable places below others, where nothing is hidden below any of them.
+    /// Without writable places below others, which differ from call to call. Those below the person's
+    /// directory stay: they are writable where it is not.
     pub(super) fn condensed(mut self) -> Self {
         let all = self.writable.clone();
-        let within = |place: &Path, outer: &Path| place != outer && place.starts_with(outer);
+        let home = self.user_home.clone();
+        let is_wide = |outer: &Path| home.as_ref().is_some_and(|home| home.starts_with(outer));
+        let within = |place: &Path, outer: &Path| {
+            place != outer && place.starts_with(outer) && !is_wide(outer)
+        };
         self.writable
             .retain(|place| !all.iter().any(|outer| within(place, outer)));
         self
     }
 
+    /// What lies at the paths that a view is made of.
+    pub(super) fn identities(&self) -> Vec<u8> {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let paths = self
+            .writable
+            .iter()
+            .chain(&self.read_only)
+            .chain(&self.hidden);
+        paths
+            .flat_map(|path| {
+                let found = path.symlink_metadata();
+                let (dev, ino) = found.map_or((0, 0), |data| (data.dev(), data.ino()));
+                [dev.to_le_bytes(), ino.to_le_bytes()].into_iter().flatten()
+            })
+            .collect()
+    }
+
+    pub(super) fn is_below_writable(&self, path: &Path) -> bool {
+        self.writable.iter().any(|place| path.starts_with(place))
+    }
+
+    /// What is left for the kernel's rules where a view of the command's own covers the rest.
+    pub(super) fn covered(mut self) -> Self {
+        let writable = std::mem::take(&mut self.writable);
+        let below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
+        self.private.retain(|private| !below(&private.dir));
+        self.unreadable.retain(|path| !below(path));
+        self.user_home = None;
+        self.read_only.clear();
+        self.hidden.clear();
+        self.writable = writable;
+        self
+    }
+
+    /// The same where there is no such view: the rules leave out more than they would have to.
+    pub(super) fn uncovered(mut self) -> Self {
+        let hidden = std::mem::take(&mut self.hidden);
+        self.unreadable.extend(hidden);
+        self
+    }
+
     fn grant(&self, path: &Path, is_dir: bool, access: Access, all: &mut Permissions) {
-        if path == Path::new("/dev") || self.unreadable.iter().any(|hidden| hidden == path) {
+        let is_kept = || self.read_only.iter().any(|kept| kept == path);
+        if path == Path::new("/dev")
+            || self.unreadable.iter().any(|hidden| hidden == path)
+            || (access == Access::Write && is_kept())
+        {
             return;
         }
         if !is_dir || !self.must_descend(path, access) {
@@ -199,9 +275,10 @@ impl Files {
                 .any(|private| private.dir.starts_with(dir))
             || devices.starts_with(dir)
             || (access == Access::Write
-                && self
-                    .user_home
-                    .as_ref()
-                    .is_some_and(|home| home.starts_with(dir)))
+                && (self.read_only.iter().any(|kept| kept.starts_with(dir))
+                    || self
+                        .user_home
+                        .as_ref()
+                        .is_some_and(|home| home.starts_with(dir))))
     }
 }

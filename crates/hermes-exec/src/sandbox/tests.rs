@@ -12,6 +12,8 @@ fn settings(choice: Choice) -> Settings {
         network: true,
         writable: Vec::new(),
         unreadable: Vec::new(),
+        readable: Vec::new(),
+        sockets: Vec::new(),
         limits: Limits::default(),
         homes: Vec::new(),
         user_home: None,
@@ -137,6 +139,7 @@ fn everything_but_the_secrets_is_spelled_out() {
             Private::of(&path.join("u/.hermes/profiles/p")),
         ],
         user_home: Some(path.join("u")),
+        ..Files::default()
     };
     assert_eq!(
         granted(&files, Access::Read, &path),
@@ -160,6 +163,7 @@ fn a_home_as_workspace_keeps_its_hidden_entries() {
         unreadable: vec![path.join("u/notes")],
         private: vec![Private::of(&path.join("u/.hermes"))],
         user_home: Some(path.join("u")),
+        ..Files::default()
     };
     assert_eq!(granted(&files, Access::Write, &path), set(&["u/project"]));
 }

@@ -3,7 +3,9 @@
 mod attacks;
 pub(crate) mod confined;
 mod container;
+mod escapes;
 mod rig;
+mod run_later;
 mod ssh;
 
 /// One test for each behaviour of the contract, in the place that `$place` makes.

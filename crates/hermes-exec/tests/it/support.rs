@@ -26,6 +26,8 @@ pub(crate) fn unconfined() -> Arc<Sandbox> {
         network: true,
         writable: Vec::new(),
         unreadable: Vec::new(),
+        readable: Vec::new(),
+        sockets: Vec::new(),
         limits: Limits::default(),
         homes: Vec::new(),
         user_home: None,

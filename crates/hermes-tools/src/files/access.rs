@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::ids::SessionId;
+use hermes_core::private::{runs_later, runs_later_in_home};
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::{Confinement, ExecError};
@@ -78,7 +79,7 @@ impl Shared {
                 }
             }
             let inside = roots.iter().any(|root| self.covers(root, path));
-            let hooks = path.components().any(|part| part.as_os_str() == ".git");
+            let hooks = self.runs_later(path, &roots);
             if (!inside || hooks) && !self.access.is_open(&cx.session, path) {
                 outside.push((*path, hooks && inside));
             }
@@ -121,6 +122,29 @@ impl Shared {
         path.starts_with(root)
             && (!path.starts_with(person) || root.starts_with(person))
             && (self.guard.home_of(path)).is_none_or(|home| root.starts_with(home))
+    }
+
+    /// Whether what lies at `path` is run by a person's shell, editor or git, later and without limits.
+    fn runs_later(&self, path: &Path, roots: &[PathBuf]) -> bool {
+        let around = roots.iter().filter(|root| path.starts_with(root));
+        let below = around.filter_map(|root| path.strip_prefix(root).ok());
+        let in_project = below
+            .max_by_key(|below| below.as_os_str().len())
+            .unwrap_or(path)
+            .to_string_lossy();
+        let person = self.guard.user_dir();
+        let first = path
+            .strip_prefix(person)
+            .ok()
+            .and_then(|below| below.components().next());
+        let in_home = first.is_some_and(|first| {
+            let place = person.join(first);
+            let is_project = roots
+                .iter()
+                .any(|root| root.starts_with(&place) && path.starts_with(root));
+            !is_project && runs_later_in_home(&first.as_os_str().to_string_lossy())
+        });
+        runs_later(&in_project) || in_home
     }
 
     /// Directories that may be changed without asking.

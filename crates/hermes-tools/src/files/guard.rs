@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use hermes_config::home::Home;
+use hermes_core::private::{SYSTEM, is_env_file, is_personal};
 
 use secrets::{
-    DENIED_DIRS, DENIED_FILES, ENV_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, KEY_NAMES,
-    LASTING_DIRS, LASTING_FILE, PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES,
-    SYSTEM_DIRS, SYSTEM_FILES, SYSTEM_SECRETS,
+    DENIED_DIRS, DENIED_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, LASTING_DIRS, LASTING_FILE,
+    PROCESS_FILES, SCOPED_AREAS, SECRET_DIRS, SECRET_FILES, SYSTEM_DIRS, SYSTEM_FILES,
 };
 
 /// The rules of one home.
@@ -24,10 +24,12 @@ pub(super) struct Guard {
     user_dir: PathBuf,
     /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
     safe_roots: Vec<PathBuf>,
+    /// Private files that a person has opened (`terminal.sandbox_readable`).
+    readable: Vec<PathBuf>,
 }
 
 impl Guard {
-    pub(super) fn new(home: &Home, safe_roots: &[PathBuf]) -> Self {
+    pub(super) fn new(home: &Home, safe_roots: &[PathBuf], readable: &[PathBuf]) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| normal(path));
         let mut homes: Vec<PathBuf> = Vec::new();
         for root in [home.root(), home.profiles_root()] {
@@ -41,6 +43,7 @@ impl Guard {
             profiles_root: real(home.profiles_root()),
             user_dir: real(&home.expand_user("~")),
             safe_roots: safe_roots.iter().map(|root| real(root)).collect(),
+            readable: readable.iter().map(|path| real(path)).collect(),
         }
     }
 
@@ -80,13 +83,16 @@ impl Guard {
         if self.is_home_secret(path) {
             return Some("it holds credentials of Hermes; they are used by its tools, never shown");
         }
-        if ENV_FILES.contains(&name.as_str()) {
+        if self.readable.iter().any(|open| path.starts_with(open)) {
+            return None;
+        }
+        if is_env_file(&name) {
             return Some(
                 "such files hold credentials; read .env.example, or ask the person for what you need",
             );
         }
         let host_key = path.starts_with("/etc/ssh") && name.ends_with("_key");
-        if host_key || SYSTEM_SECRETS.iter().any(|secret| path.starts_with(secret)) {
+        if host_key || SYSTEM.iter().any(|secret| path.starts_with(secret)) {
             return Some("it holds credentials of the system");
         }
         let in_ssh = path.parent().is_some_and(|dir| dir.ends_with(".ssh"));
@@ -95,9 +101,11 @@ impl Guard {
         }
         let below_user = path
             .strip_prefix(&self.user_dir)
-            .map(Path::to_string_lossy)
-            .is_ok_and(|below| KEY_NAMES.contains(&&*below));
-        below_user.then_some("it holds credentials")
+            .is_ok_and(|below| is_personal(&below.to_string_lossy()));
+        below_user.then_some(
+            "it is private (keys, credentials, sessions or what was typed); the person can open it with \
+             terminal.sandbox_readable",
+        )
     }
 
     /// The same for a path as it was given: links in it are judged by whoever follows them.

@@ -71,6 +71,8 @@ pub struct FileDeps {
     pub images: bool,
     /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
     pub safe_roots: Vec<PathBuf>,
+    /// Private files that a person has opened (`terminal.sandbox_readable`).
+    pub readable: Vec<PathBuf>,
     /// What the model was shown already; empty it when a conversation is compacted.
     pub memory: ReadMemory,
 }
@@ -98,6 +100,9 @@ impl FileDeps {
             confining: Arc::new(|_| Confinement::Off),
             images: false,
             safe_roots: Vec::new(),
+            readable: (config.terminal.sandbox_readable.iter())
+                .map(|path| home.expand_user(path))
+                .collect(),
             memory: ReadMemory::default(),
         }
     }
@@ -126,7 +131,8 @@ struct Shared {
 impl Shared {
     fn new(deps: FileDeps) -> Self {
         let (home, safe_roots) = (deps.home.clone(), deps.safe_roots.clone());
-        let guard = move || Arc::new(Guard::new(&home, &safe_roots));
+        let readable = deps.readable.clone();
+        let guard = move || Arc::new(Guard::new(&home, &safe_roots, &readable));
         Self {
             disk: Disk::of(&deps.environment),
             guard: LazyLock::new(Box::new(guard)),

@@ -226,20 +226,25 @@ impl Terminal {
     ) -> Result<Map<String, Value>, ToolOutcome> {
         let deps = &self.shared.deps;
         let exports = workspace.exports.clone();
-        let first = self
-            .once(call, &cwd, exports.clone(), confinement.clone(), cx)
-            .await?;
-        let (finished, mut text, outside) = match self.blocked(&first, &confinement) {
-            Some(what) => match self.outside(call, &cwd, &what, cx).await {
-                Ok(note) => {
-                    let (finished, text) =
-                        self.once(call, &cwd, exports, Confinement::Off, cx).await?;
-                    (finished, text, Outside::Ran(note))
+        let (finished, mut text, outside) =
+            if let Some(note) = self.let_out_before(call, &cwd, &confinement, cx) {
+                let (finished, text) = self.once(call, &cwd, exports, Confinement::Off, cx).await?;
+                (finished, text, Outside::Ran(note))
+            } else {
+                let limits = confinement.clone();
+                let first = self.once(call, &cwd, exports.clone(), limits, cx).await?;
+                match self.blocked(&first, &confinement) {
+                    Some(what) => match self.outside(call, &cwd, &what, cx).await {
+                        Ok(note) => {
+                            let off = Confinement::Off;
+                            let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
+                            (finished, text, Outside::Ran(note))
+                        }
+                        Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
+                    },
+                    None => (first.0, first.1, Outside::No),
                 }
-                Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
-            },
-            None => (first.0, first.1, Outside::No),
-        };
+            };
         let exit = finished.exit;
         if let Some(mut state) = finished.state {
             if call.workdir.is_some() {
@@ -323,6 +328,30 @@ impl Terminal {
             .flatten()
     }
 
+    /// Whether the command runs outside the sandbox from its beginning. What was allowed beforehand is not
+    /// tried inside first: what it did until it was stopped would be done twice.
+    fn let_out_before(
+        &self,
+        call: &Call,
+        cwd: &Path,
+        confinement: &Confinement,
+        cx: &ToolContext,
+    ) -> Option<&'static str> {
+        if confinement.is_off() {
+            return None;
+        }
+        let key = (cx.session.clone(), cwd.to_owned(), call.command.clone());
+        let is_allowed = self.shared.let_out().contains(&key);
+        let class = self
+            .shared
+            .deps
+            .gate
+            .assess(&self.request(call, cwd, confinement, cx))
+            .class;
+        let leaves = class == Class::Ask && cx.approver.presence() == Presence::Standing;
+        ((is_allowed || leaves) && class != Class::Forbidden).then_some(APPROVED_BEFORE)
+    }
+
     /// Whether the person lets the command run outside the sandbox; else, why it does not.
     async fn outside(
         &self,
@@ -337,8 +366,11 @@ impl Terminal {
             return Err("It may not run outside.".to_owned());
         }
         match cx.approver.presence() {
+            // Nobody looks on who could say whether it may do again what it has done.
             Presence::Standing => {
-                return Ok(APPROVED_BEFORE);
+                let key = (cx.session.clone(), cwd.to_owned(), call.command.clone());
+                self.shared.let_out().insert(key);
+                return Err(AGAIN.to_owned());
             }
             Presence::Nobody => {
                 return Err("Nobody is here to let it run outside.".to_owned());
@@ -346,9 +378,6 @@ impl Terminal {
             Presence::Person => {}
         }
         let key = (cx.session.clone(), cwd.to_owned(), call.command.clone());
-        if self.shared.let_out().contains(&key) {
-            return Ok(LET_OUT);
-        }
         let mut reasons = vec![format!(
             "the sandbox stopped it: {what}; run it once more from its beginning, unconfined?"
         )];
@@ -453,7 +482,8 @@ impl Terminal {
     }
 }
 
-const APPROVED_BEFORE: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as was approved beforehand.";
+const APPROVED_BEFORE: &str = "It ran outside the sandbox, as was approved beforehand.";
+const AGAIN: &str = "It was not run again: a part of it may have been done. Undo or leave out that part, or call exactly this command once more; then it runs outside the sandbox, as was approved beforehand.";
 const LET_OUT: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
 
 /// What became of the way around the sandbox.

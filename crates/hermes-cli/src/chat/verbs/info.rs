@@ -1,10 +1,10 @@
 //! What is known: help, status, usage, who and where, what changed.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::Stdio;
 
 use hermes_core::slash;
+use hermes_exec::git::ForeignRepository;
 use hermes_tui::keys::Keymap;
 use hermes_tui::port::{Effect, Entry, Page, Saying};
 use tokio::process::Command;
@@ -270,13 +270,25 @@ pub(super) async fn paste(conversation: &mut Conversation) -> Result<Told, Failu
 /// What changed in the project, by git.
 pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
     let here = &conversation.chat.cwd;
-    let mut args = vec!["diff", "--no-ext-diff", "--no-color"];
-    match rest {
-        "" => args.push("HEAD"),
-        "staged" | "--staged" => args.push("--staged"),
-        path => args.extend(["HEAD", "--", path]),
-    }
-    let text = git(here, &args).await?;
+    let failed = |error: std::io::Error| Failure::failed(format!("git: {error}"));
+    // Its settings may have been written by a command in the sandbox: none of them counts here.
+    let own = conversation.cx.home.cache_dir().join("exec");
+    let Some(repository) = ForeignRepository::around(here, &own)
+        .await
+        .map_err(failed)?
+    else {
+        let text = format!("git: {} is in no repository", here.display());
+        return Err(Failure::failed(text));
+    };
+    let (is_staged, path) = match rest {
+        "" => (false, None),
+        "staged" | "--staged" => (true, None),
+        path => (false, Some(path)),
+    };
+    let text = repository
+        .diff(here, is_staged, path)
+        .await
+        .map_err(failed)?;
     if text.trim().is_empty() {
         return Ok(Told::info("nothing has changed"));
     }
@@ -288,25 +300,6 @@ pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told
             text,
         })),
     })
-}
-
-async fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
-    let done = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .map_err(|error| Failure::failed(format!("git: {error}")))?;
-    if !done.status.success() {
-        let why = String::from_utf8_lossy(&done.stderr);
-        return Err(Failure::failed(format!(
-            "git: {}",
-            why.lines().next().unwrap_or("failed")
-        )));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// What a bug report needs. Secrets are left out.

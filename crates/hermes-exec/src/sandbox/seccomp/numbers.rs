@@ -58,3 +58,29 @@ pub(super) const SIGNALLING: &[i64] = &[
     libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_pidfd_open,
 ];
+
+/// The argument with this index is whom they change; 0 is the caller.
+pub(super) const NAMES_A_PROCESS: &[(i64, u8)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_migrate_pages, 0),
+    (libc::SYS_move_pages, 0),
+];
+
+const PRIO_USER: u64 = 2;
+const IOPRIO_WHO_USER: u64 = 3;
+const F_SETOWN: u64 = 8;
+const F_SETOWN_EX: u64 = 15;
+
+/// With this value of an argument they reach others than the caller.
+pub(super) const NAMES_OTHERS: &[(i64, u8, u64)] = &[
+    (libc::SYS_setpriority, 0, PRIO_USER),
+    (libc::SYS_ioprio_set, 0, IOPRIO_WHO_USER),
+    (libc::SYS_fcntl, 1, F_SETOWN),
+    (libc::SYS_fcntl, 1, F_SETOWN_EX),
+];

@@ -4,13 +4,14 @@ use hermes_testkit::place::beyond_temporary;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_exec::local::LocalEnvironment;
 use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
 use hermes_exec::{
     Background, BackgroundRecord, Confine, Confinement, Environment, EnvironmentInfo, Exec,
-    ExecError, Files, Finished, Sink, Start,
+    ExecError, Exit, Files, Finished, Sink, Start,
 };
 use hermes_testkit::oracle::skip;
 
@@ -98,6 +99,8 @@ pub(crate) fn settings(choice: Choice, dir: &Path) -> Settings {
         network: true,
         writable: Vec::new(),
         unreadable: Vec::new(),
+        readable: Vec::new(),
+        sockets: Vec::new(),
         limits: Limits::default(),
         homes: vec![dir.join("home/.hermes")],
         user_home: Some(dir.join("home")),
@@ -140,13 +143,32 @@ pub(crate) fn bubblewrap(test: &str) -> Option<Place> {
     None
 }
 
+/// Processes that stand in `dir`.
+fn standing_in(dir: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir))
+        .count()
+}
+
+/// Ignores everything that can be ignored, in two sessions.
+const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & \
+    setsid bash -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done' & \
+    while :; do sleep 1; done";
+
 /// Process numbers mean something else in there, so trees are looked at from outside.
+async fn a_timeout_ends_the_whole_tree(place: Place) {
+    let command = Exec {
+        timeout: Duration::from_secs(2),
+        ..Exec::new(STUBBORN, place.dir())
+    };
+    let (finished, text) = support::run(place.env(), command).await;
+    assert_eq!((finished.exit, text.as_str()), (Exit::TimedOut, "ready\n"));
+    assert_eq!(standing_in(&place.dir()), 0);
+    place.leave().await;
+}
+
 mod with_bubblewrap {
-    use std::path::Path;
-    use std::time::Duration;
-
-    use hermes_exec::{Exec, Exit};
-
     crate::contract::contract!(super::bubblewrap:
         output_and_exit_code,
         exports_and_directory_are_reported,
@@ -155,35 +177,94 @@ mod with_bubblewrap {
         files_are_written_whole,
     );
 
-    /// Processes that stand in `dir`.
-    fn standing_in(dir: &Path) -> usize {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        processes
-            .filter(|entry| {
-                std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir)
-            })
-            .count()
-    }
-
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_timeout_ends_the_whole_tree() {
-        let Some(place) = super::bubblewrap("bubblewrap::a_timeout_ends_the_whole_tree") else {
-            return;
-        };
-        let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & \
-            setsid bash -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done' & \
-            while :; do sleep 1; done";
-        let command = Exec {
-            timeout: Duration::from_secs(2),
-            ..Exec::new(script, place.dir())
-        };
-        let (finished, text) = crate::support::run(place.env(), command).await;
-        assert_eq!((finished.exit, text.as_str()), (Exit::TimedOut, "ready\n"));
-        assert_eq!(standing_in(&place.dir()), 0);
-        place.leave().await;
+        let test = "bubblewrap::a_timeout_ends_the_whole_tree";
+        if let Some(place) = super::bubblewrap(test) {
+            super::a_timeout_ends_the_whole_tree(place).await;
+        }
     }
 }
 
 mod with_landlock {
-    crate::contract::whole_contract!(super::landlock);
+    use hermes_exec::{Exec, Exit, Sink, Stream};
+    use tokio_util::sync::CancellationToken;
+
+    crate::contract::contract!(super::landlock:
+        output_and_exit_code,
+        exports_and_directory_are_reported,
+        a_missing_directory_is_126,
+        input_is_closed_or_given,
+        a_background_process_runs_to_its_end,
+        a_background_process_takes_input,
+        killing_a_background_process_kills_its_tree,
+        a_background_process_is_found_again,
+        files_are_written_whole,
+    );
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn strange_names_large_and_binary_output() {
+        let Some(place) = super::landlock("landlock::strange_names_large_and_binary_output") else {
+            return;
+        };
+        crate::contract::strange_names(place.env(), &place.dir()).await;
+        crate::contract::large_output(place.env(), &place.dir()).await;
+        crate::contract::binary_output(place.env(), &place.dir()).await;
+        place.leave().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_timeout_ends_the_whole_tree() {
+        if let Some(place) = super::landlock("landlock::a_timeout_ends_the_whole_tree") {
+            super::a_timeout_ends_the_whole_tree(place).await;
+        }
+    }
+
+    /// Cancels at the first word.
+    struct Until(CancellationToken);
+
+    impl Sink for Until {
+        fn push(&mut self, _: Stream, _: &[u8]) {
+            self.0.cancel();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_interrupt_ends_the_whole_tree() {
+        let Some(place) = super::landlock("landlock::an_interrupt_ends_the_whole_tree") else {
+            return;
+        };
+        let cancel = CancellationToken::new();
+        let command = Exec {
+            cancel: cancel.clone(),
+            ..Exec::new(super::STUBBORN, place.dir())
+        };
+        let finished = place.env().exec(command, &mut Until(cancel)).await.unwrap();
+        assert_eq!(finished.exit, Exit::Interrupted);
+        assert_eq!(super::standing_in(&place.dir()), 0);
+        place.leave().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_dropped_call_ends_its_command() {
+        let Some(place) = super::landlock("landlock::a_dropped_call_ends_its_command") else {
+            return;
+        };
+        let seen = CancellationToken::new();
+        let mut sink = Until(seen.clone());
+        {
+            let running = place
+                .env()
+                .exec(Exec::new(super::STUBBORN, place.dir()), &mut sink);
+            tokio::select! {
+                finished = running => panic!("it ended: {finished:?}"),
+                () = seen.cancelled() => {}
+            }
+        }
+        // Killed without waiting for it: until it is gone.
+        while super::standing_in(&place.dir()) > 0 {
+            tokio::task::yield_now().await;
+        }
+        place.leave().await;
+    }
 }

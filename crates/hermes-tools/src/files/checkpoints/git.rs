@@ -98,23 +98,7 @@ pub(super) async fn init(store: &Path) -> Result<(), CheckpointError> {
 }
 
 fn bare(args: &[&str]) -> Command {
-    let mut command = Command::new("git");
-    command
-        .args(args)
-        .env_clear()
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .env("LC_ALL", "C")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_SYSTEM", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        // Names in a project are names, also with a colon or a star in them.
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command
+    hermes_exec::git::neutral(args.iter().copied())
 }
 
 async fn run(

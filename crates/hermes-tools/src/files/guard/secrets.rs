@@ -38,17 +38,6 @@ pub(super) const LASTING_DIRS: [&str; 8] = [
 /// What belongs to one profile and shapes its later sessions.
 pub(super) const SCOPED_AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
 
-/// Variables of a project. Examples of them (`.env.example`) are fine.
-pub(super) const ENV_FILES: [&str; 7] = [
-    ".env",
-    ".env.local",
-    ".env.development",
-    ".env.production",
-    ".env.test",
-    ".env.staging",
-    ".envrc",
-];
-
 /// What `/proc/<pid>/` tells about secrets and memory of a process.
 pub(super) const PROCESS_FILES: [&str; 10] = [
     "environ",
@@ -61,26 +50,6 @@ pub(super) const PROCESS_FILES: [&str; 10] = [
     "auxv",
     "pagemap",
     "kcore",
-];
-
-/// Passwords and private keys of the system.
-pub(super) const SYSTEM_SECRETS: [&str; 6] = [
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssl/private",
-    "/etc/krb5.keytab",
-];
-
-/// Below the person's directory: files of passwords and tokens.
-pub(super) const KEY_NAMES: [&str; 6] = [
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".aws/credentials",
-    ".docker/config.json",
-    ".config/gh/hosts.yml",
 ];
 
 /// Below the person's directory: never written.

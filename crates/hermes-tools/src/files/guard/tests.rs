@@ -1,7 +1,7 @@
 use super::*;
 
 fn guard(root: &Path) -> Guard {
-    Guard::new(&Home::at(root), &[])
+    Guard::new(&Home::at(root), &[], &[])
 }
 
 #[test]
@@ -87,7 +87,28 @@ fn other_profiles_are_told_apart() {
 
 #[test]
 fn a_safe_root_is_the_only_place_to_write() {
-    let guard = Guard::new(&Home::at("/h/.hermes"), &["/srv/data".into()]);
+    let guard = Guard::new(&Home::at("/h/.hermes"), &["/srv/data".into()], &[]);
     assert_eq!(guard.unwritable(Path::new("/srv/data/x")), None);
     assert!(guard.unwritable(Path::new("/srv/database/x")).is_some());
+}
+
+#[test]
+fn private_files_of_the_person_are_not_read_unless_opened() {
+    let home = Home::at("/h/.hermes");
+    let person = home.expand_user("~");
+    let closed = Guard::new(&home, &[], &[]);
+    let opened = Guard::new(&home, &[], &[person.join(".kube"), "/srv/app/.env".into()]);
+    for name in hermes_core::private::PERSONAL {
+        let path = person.join(name).join("x");
+        assert!(closed.unreadable(&path).is_some(), "{name}");
+        assert_eq!(
+            opened.unreadable(&path).is_none(),
+            *name == ".kube",
+            "{name}"
+        );
+    }
+    assert!(closed.unreadable(Path::new("/srv/app/.env")).is_some());
+    assert_eq!(opened.unreadable(Path::new("/srv/app/.env")), None);
+    // What is Hermes' own is not the person's to open by this.
+    assert!(opened.unreadable(Path::new("/h/.hermes/.env")).is_some());
 }

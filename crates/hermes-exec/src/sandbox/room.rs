@@ -1,0 +1,165 @@
+//! Where commands run: the view of the file system that they share, whether each has a table of processes of
+//! its own, and the filters that follow from both.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use super::fork::{Sibling, can_be_own, stay_as_first};
+use super::kernel;
+use super::prepared::read_files;
+use super::rules::Files;
+use super::seccomp::{Filters, Surroundings};
+use super::spec::Spec;
+use super::view::{PROC, View, show_own_processes};
+use crate::local::family::{Family, start_time};
+
+/// Commands that are remembered before those that have ended are forgotten.
+const MANY: usize = 32;
+
+pub(super) struct Room {
+    /// The rules that it was made for, as they came.
+    files: Vec<u8>,
+    /// `None`: commands see the file system as it is.
+    view: Option<View>,
+    has_own_processes: bool,
+    /// `None`: there are no limits at all.
+    filters: Option<Filters>,
+}
+
+impl Room {
+    /// For commands that a helper starts one after another.
+    pub(super) fn make(spec: &Spec, files: &[u8]) -> Result<Self, String> {
+        let view = read_files(files)?.as_ref().and_then(own_view);
+        let has_own_processes = view.is_some() && can_be_own(|| show_own_processes().is_ok());
+        Self::with(spec, files.to_owned(), view, has_own_processes)
+    }
+
+    /// For one command that shares the table of processes.
+    pub(super) fn shared(spec: &Spec) -> Result<Self, String> {
+        let view = spec.files.as_ref().and_then(own_view);
+        Self::with(spec, Vec::new(), view, false)
+    }
+
+    fn with(
+        spec: &Spec,
+        files: Vec<u8>,
+        view: Option<View>,
+        has_own_processes: bool,
+    ) -> Result<Self, String> {
+        if let Some(view) = view.as_ref().filter(|_| !has_own_processes) {
+            view.show_all_processes()
+                .map_err(|error| format!("processes: {error}"))?;
+        }
+        let around = Surroundings {
+            network: spec.network,
+            guard: &spec.guard,
+            is_alone: has_own_processes,
+            is_covered: view.is_some() || spec.is_covered,
+        };
+        let filters = spec.seccomp.then(|| Filters::make(around)).transpose()?;
+        Ok(Self {
+            files,
+            view,
+            has_own_processes,
+            filters,
+        })
+    }
+
+    pub(super) fn is_for(&self, files: &[u8]) -> bool {
+        self.files == files
+    }
+
+    pub(super) fn is_covered(&self) -> bool {
+        self.view.is_some()
+    }
+
+    pub(super) fn has_own_processes(&self) -> bool {
+        self.has_own_processes
+    }
+
+    /// The number of this process as whoever started the helper knows it.
+    pub(super) fn own_number(&self) -> Result<i32, String> {
+        match self.view.as_ref().filter(|_| self.has_own_processes) {
+            Some(view) => view.own_number().map_err(|error| error.to_string()),
+            None => Ok(rustix::process::getpid().as_raw_nonzero().get()),
+        }
+    }
+
+    /// Where the processes of the command alone are listed.
+    pub(super) fn own_table(&self) -> Option<&'static Path> {
+        self.has_own_processes.then_some(Path::new(PROC))
+    }
+
+    pub(super) fn show_processes(&self) -> Result<(), String> {
+        if self.has_own_processes {
+            show_own_processes().map_err(|error| format!("processes: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Resources, and what root may do.
+    pub(super) fn limit(&self, spec: &Spec) -> Result<(), String> {
+        if self.filters.is_some() {
+            kernel::limit(spec.limits)?;
+            kernel::drop_capabilities()?;
+        }
+        Ok(())
+    }
+
+    /// System calls; nothing can be mounted afterwards.
+    pub(super) fn filter(&self) -> Result<(), String> {
+        self.filters.as_ref().map_or(Ok(()), Filters::install)
+    }
+
+    /// A command is not the first process of its table itself: the kernel treats that one differently.
+    pub(super) fn stay_as_first(&self) -> Result<(), String> {
+        if self.has_own_processes {
+            stay_as_first().map_err(|error| format!("process: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A view for these files, where this system allows one. Without it the rules permit less, never more.
+fn own_view(files: &Files) -> Option<View> {
+    View::enter(files).ok()
+}
+
+/// Commands that a helper started and that may still run.
+#[derive(Default)]
+pub(super) struct Running(Vec<Sibling>);
+
+impl Running {
+    pub(super) fn add(&mut self, sibling: Sibling) {
+        if self.0.len() >= MANY {
+            self.0.retain(|one| !has_ended(one));
+        }
+        self.0.push(sibling);
+    }
+
+    /// Nobody waits for them any more.
+    pub(super) fn end(self, room: Option<&Room>) {
+        let is_own = room.is_some_and(Room::has_own_processes);
+        for one in self.0.into_iter().filter(|one| !has_ended(one)) {
+            if !is_own && let Some(pid) = Pid::from_raw(one.pid) {
+                let leader = pid.as_raw_nonzero().get().cast_unsigned();
+                // Not by its mark, which is the command's to know: by descent and session.
+                Family::new(leader, start_time(leader), "-").kill_now();
+            }
+            // An error means that it has ended meanwhile.
+            let _ = pidfd_send_signal(&one.handle, Signal::KILL);
+        }
+    }
+}
+
+fn has_ended(one: &Sibling) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let mut watched = [PollFd::new(&one.handle, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut watched, Some(&at_once)).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,150 @@
+//! Sockets of the account outside a command's own places. Whoever answers at one of them is not confined: a
+//! terminal multiplexer, a container engine or an agent for keys would run or sign what it is told.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use super::Settings;
+use super::places::is_temporary;
+
+/// Name lookups and logs: they answer questions and take notes, and run nothing.
+const HARMLESS: &[&str] = &[
+    "/run/nscd",
+    "/var/run/nscd",
+    "/run/systemd/resolve",
+    "/run/systemd/journal",
+    "/run/systemd/userdb",
+    "/run/systemd/io.system.ManagedOOM",
+    "/run/avahi-daemon",
+    "/dev/log",
+];
+
+/// Where sockets of programs that run commands lie, also of those that are started later or in another
+/// network namespace.
+const KNOWN: &[&str] = &[
+    "/run/docker.sock",
+    "/var/run/docker.sock",
+    "/run/docker",
+    "/run/podman",
+    "/run/containerd",
+    "/run/crio",
+    "/run/k3s",
+    "/run/libvirt",
+    "/run/lxd",
+    "/var/lib/lxd/unix.socket",
+    "/var/snap/lxd",
+    "/run/incus",
+    "/run/snapd.socket",
+    "/run/snapd-snap.socket",
+    "/run/dbus",
+    "/var/run/dbus",
+    "/run/systemd/private",
+    "/run/screen",
+    "/var/run/screen",
+    "/run/tmux",
+    "/run/uuidd",
+    "/run/pcscd",
+    "/run/cups",
+    "/run/gpsd.sock",
+    "/run/php",
+    "/run/at-spi",
+    "/tmp/.X11-unix",
+    "/tmp/.ICE-unix",
+    "/tmp/.font-unix",
+    "/tmp/.docker",
+    "/tmp/podman-run",
+];
+
+/// Sockets that are to be hidden, and directories that hold such.
+pub(super) fn foreign(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let home = settings.user_home.as_deref();
+    let allowed = |path: &Path| {
+        let open = settings.sockets.iter().any(|open| path.starts_with(open));
+        open || HARMLESS.iter().any(|open| path.starts_with(open))
+    };
+    // A project's own socket is the project's; a temporary directory is everybody's.
+    let is_own = |path: &Path| {
+        writable
+            .iter()
+            .filter(|place| {
+                !is_temporary(place) && home.is_none_or(|home| !home.starts_with(place))
+            })
+            .any(|place| path.starts_with(place))
+    };
+    let user = rustix::process::getuid().as_raw();
+    // Covered before there is one: a multiplexer that is started later uses the directory it finds. That it
+    // cannot be made means that it is there, or never will be.
+    let tmux = format!("/tmp/tmux-{user}");
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(&tmux);
+    let mut paths: Vec<PathBuf> = KNOWN.iter().map(PathBuf::from).collect();
+    paths.extend([
+        format!("/run/user/{user}").into(),
+        tmux.into(),
+        format!("/tmp/uscreens/S-{user}").into(),
+        "/tmp/uscreens".into(),
+        "/tmp/screens".into(),
+    ]);
+    paths.extend(named());
+    if let Ok(table) = std::fs::read_to_string("/proc/net/unix") {
+        paths.extend(bound(&table));
+    }
+    // Those of programs that call tools ask for a token, and come and go with each of them.
+    let of_calls = |path: &Path| path.to_string_lossy().starts_with("/tmp/hermes-code-");
+    paths
+        .into_iter()
+        .filter(|path| !of_calls(path))
+        // Where they really lie; most of them do not exist.
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| !allowed(path) && !is_own(path))
+        .collect()
+}
+
+/// Named by variables of this process.
+fn named() -> Vec<PathBuf> {
+    let agents = [
+        "SSH_AUTH_SOCK",
+        "GPG_AGENT_INFO",
+        "TMUX",
+        "DOCKER_HOST",
+        "DBUS_SESSION_BUS_ADDRESS",
+    ];
+    agents
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .filter_map(|value| {
+            let value = value
+                .rsplit_once("path=")
+                .map_or(&*value, |(_, path)| path)
+                .to_owned();
+            let value = value.strip_prefix("unix://").unwrap_or(&value).to_owned();
+            let path = value.split([',', ':', ';']).next()?.to_owned();
+            path.starts_with('/').then(|| path.into())
+        })
+        .collect()
+}
+
+/// The paths in the kernel's table of sockets.
+fn bound(table: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.find(" /").map(|at| PathBuf::from(&line[at + 1..])))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_from_the_table_of_the_kernel() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 17 /run/with space.sock\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 18\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 19 @abstract\n";
+        assert_eq!(bound(table), [PathBuf::from("/run/with space.sock")]);
+    }
+}
