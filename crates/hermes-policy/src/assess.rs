@@ -1,4 +1,5 @@
-//! From a request to an [`Assessment`]: a pure function of the request and the configuration.
+//! From a request to an [`Assessment`]: a function of the request and the configuration. The disk is
+//! only looked at to find secrets among what would be read.
 
 use std::path::PathBuf;
 
@@ -43,6 +44,7 @@ pub(crate) fn assess(
         look.program_text(&clean);
     } else {
         look.script(&clean);
+        look.prove(&clean);
     }
     let mut texts = vec![clean.clone()];
     for variant in variants(&clean) {
@@ -51,6 +53,7 @@ pub(crate) fn assess(
             other.program_text(&variant);
         } else {
             other.script(&variant);
+            other.prove(&variant);
         }
         merge(&mut look, other);
         texts.push(variant);

@@ -11,6 +11,7 @@ mod network;
 mod place;
 mod readers;
 mod system;
+mod unproven;
 mod wrap;
 
 use std::collections::BTreeSet;
@@ -21,16 +22,20 @@ use crate::shell::text::basename;
 use crate::shell::{self, Flow, Problem, Script, Simple, Surroundings, Word};
 use place::Verb;
 
+pub(crate) use place::is_secret_name;
+
 /// Scripts within scripts that are looked at.
 const NESTING: usize = 8;
 /// Programs that run programs, one within the other, that are looked at.
 const WRAPS: usize = 24;
 /// Findings that are kept; more say nothing new.
 const FINDINGS: usize = 100;
+/// Texts in arguments that are looked at as code.
+const SCANS: usize = 200;
 /// Programs that are remembered for deny globs.
 const SEEN: usize = 1_000;
 /// Directories whose programs are what their names say.
-const SYSTEM_PATHS: [&str; 8] = [
+pub(crate) const SYSTEM_PATHS: [&str; 8] = [
     "/bin/",
     "/sbin/",
     "/usr/bin/",
@@ -66,6 +71,8 @@ pub(crate) struct Look<'a> {
     pub(crate) overflow: bool,
     /// Where the findings of the part that is looked at begin.
     part: usize,
+    /// Texts that may still be looked at as code.
+    scans: usize,
 }
 
 /// What only matters together with something else.
@@ -120,6 +127,7 @@ impl<'a> Look<'a> {
             dynamic: false,
             overflow: false,
             part: 0,
+            scans: SCANS,
         }
     }
 
@@ -196,13 +204,23 @@ impl<'a> Look<'a> {
             // What commands mean together belongs to none of them.
             self.flow(&script, command);
         }
+        if self.depth > 1 {
+            self.evaluated_within(source);
+        }
         self.depth -= 1;
     }
 
     fn simple(&mut self, script: &Script, command: &Simple) {
         self.excerpt.clone_from(&command.excerpt);
+        let reads = command
+            .words
+            .first()
+            .is_some_and(|word| word.text == "read");
         for (name, value) in &command.assigns {
-            self.assignment(name, value, command.words.is_empty());
+            // `IFS= read` changes nothing but what this one reads.
+            if !(reads && name == "IFS") {
+                self.assignment(name, value, command.words.is_empty());
+            }
         }
         for redirect in &command.redirects {
             match redirect.flow {
@@ -259,6 +277,7 @@ impl<'a> Look<'a> {
             self.script(&body);
         }
         self.hardline(call);
+        self.callbacks(call);
         self.secrets(call);
         if self.wrapped(call) {
             return;
@@ -345,6 +364,7 @@ impl<'a> Look<'a> {
 
     fn assignment(&mut self, name: &str, value: &Word, lasting: bool) {
         let name = name.split('[').next().unwrap_or(name);
+        self.run_later(name, value);
         let loads = [
             "LD_PRELOAD",
             "LD_AUDIT",

@@ -18,6 +18,7 @@ pub mod gate;
 pub mod judge;
 mod live;
 mod memory;
+mod proof;
 pub mod request;
 pub mod rules;
 mod shell;

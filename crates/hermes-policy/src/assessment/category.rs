@@ -170,6 +170,7 @@ categories! { OURS:
     REMOTE_HOST = "acts on another machine",
     CONTAINER = "containers with reach into the host",
     DATABASE = "changes a database",
+    UNPROVEN = "not known to be harmless",
 }
 
 const PERSONAL: &[Category] = &[

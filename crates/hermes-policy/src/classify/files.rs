@@ -4,6 +4,7 @@ use super::args::{has, operands, value};
 use super::place::{Spot, Verb, lexical};
 use super::{Call, Look};
 use crate::assessment::Category;
+use crate::proof::is_harmless_sed;
 use crate::shell::Word;
 
 impl Look<'_> {
@@ -194,6 +195,9 @@ impl Look<'_> {
                 Category::PROGRAM_CODE,
                 "runs a sed script that is not looked at",
             );
+            for word in args {
+                self.sed_commands(&word.text);
+            }
         }
         for script in scripts {
             for line in script.split([';', '\n']) {
@@ -203,7 +207,8 @@ impl Look<'_> {
                     self.script(command);
                 }
             }
-            if !harmless_sed(&script) {
+            if !is_harmless_sed(&script) {
+                self.sed_commands(&script);
                 self.soft(
                     Category::PROGRAM_CODE,
                     "the sed script may write files or run commands",
@@ -213,6 +218,24 @@ impl Look<'_> {
         if in_place {
             self.write_all(&words, Verb::Edit);
             self.certain(args);
+        }
+    }
+
+    /// Commands that a sed script runs: `e command`, and replacements that are run.
+    fn sed_commands(&mut self, script: &str) {
+        for part in script.split([';', '\n', '{', '}']).take(50) {
+            let part =
+                part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$+~! ".contains(c));
+            if let Some(command) = part.strip_prefix('e') {
+                self.forbidden_in(command);
+            }
+            let mut letters = part.chars();
+            if letters.next() == Some('s')
+                && let Some(mark) = letters.next()
+                && let Some(replacement) = part.split(mark).nth(2)
+            {
+                self.forbidden_in(replacement);
+            }
         }
     }
 
@@ -463,45 +486,4 @@ fn several_scripts(args: &[Word]) -> bool {
             || (text.starts_with('-') && !text.starts_with("--") && text.contains('e'))
     });
     scripts.count() > 1
-}
-
-/// A sed script without commands that write files or run programs.
-fn harmless_sed(script: &str) -> bool {
-    script
-        .split([';', '\n'])
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .all(|part| {
-            let part =
-                part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$+~! ".contains(c));
-            // A pattern as address.
-            let part = match part.strip_prefix('/') {
-                Some(rest) => match rest.find('/') {
-                    Some(end) => rest[end + 1..]
-                        .trim_start_matches(|c: char| c.is_ascii_digit() || ",$I! ".contains(c)),
-                    None => return false,
-                },
-                None => part,
-            };
-            match part.chars().next() {
-                Some(
-                    'p' | 'd' | 'q' | '=' | 'n' | 'N' | 'P' | 'D' | 'g' | 'G' | 'h' | 'H' | 'x'
-                    | 'l',
-                ) => {
-                    part.len() == 1
-                        || part[1..]
-                            .chars()
-                            .all(|c| c.is_ascii_digit() || "{}p ".contains(c))
-                }
-                Some('s') => {
-                    let Some(mark) = part[1..].chars().next() else {
-                        return false;
-                    };
-                    let pieces: Vec<&str> = part[1 + mark.len_utf8()..].split(mark).collect();
-                    pieces.len() == 3 && pieces[2].chars().all(|c| "gpiI0123456789".contains(c))
-                }
-                Some('a' | 'i' | 'c' | 'y') => true,
-                _ => false,
-            }
-        })
 }

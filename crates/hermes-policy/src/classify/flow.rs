@@ -53,11 +53,27 @@ fn runs_input(command: &Simple) -> bool {
     !inline && (!file || rest.contains(&"-s") || rest.contains(&"-"))
 }
 
+/// The stages of the same pipelines that come before `command`.
+fn stages_before<'s>(script: &'s Script, command: &Simple) -> Vec<&'s Simple> {
+    let before = |other: &&Simple| {
+        command.pipes.iter().any(|(pipe, at)| {
+            other
+                .pipes
+                .iter()
+                .any(|(other_pipe, place)| other_pipe == pipe && place < at)
+        })
+    };
+    script.commands.iter().filter(before).collect()
+}
+
 impl Look<'_> {
     /// Looks at `command` beside the others of its script.
     pub(super) fn flow(&mut self, script: &Script, command: &Simple) {
         if !command.pipes.is_empty() && runs_input(command) {
             self.fed_to_shell(script, command);
+        }
+        if name(command) == "xargs" {
+            self.fed_to_xargs(script, command);
         }
         let evaluates = matches!(name(command), "eval" | "source" | ".");
         for word in &command.words {
@@ -83,19 +99,34 @@ impl Look<'_> {
         }
     }
 
-    fn fed_to_shell(&mut self, script: &Script, command: &Simple) {
-        let before: Vec<&Simple> = command
-            .pipes
-            .iter()
-            .flat_map(|(pipe, at)| {
-                script.commands.iter().filter(move |other| {
-                    other
-                        .pipes
-                        .iter()
-                        .any(|(other_pipe, place)| other_pipe == pipe && place < at)
-                })
-            })
+    /// `echo / | xargs rm -rf`: what is fed is part of the command.
+    fn fed_to_xargs(&mut self, script: &Script, command: &Simple) {
+        let before: Vec<Simple> = stages_before(script, command)
+            .into_iter()
+            .cloned()
             .collect();
+        let Some(text) = output_of(&before) else {
+            return;
+        };
+        let words: Vec<&str> = command
+            .words
+            .iter()
+            .skip(1)
+            .map(|word| word.text.as_str())
+            .collect();
+        for start in 0..words.len().min(8) {
+            let line = words[start..].join(" ");
+            self.forbidden_in(&format!("{line} {text}"));
+            for mark in ["{}", "%"] {
+                if line.contains(mark) {
+                    self.forbidden_in(&line.replace(mark, &text));
+                }
+            }
+        }
+    }
+
+    fn fed_to_shell(&mut self, script: &Script, command: &Simple) {
+        let before = stages_before(script, command);
         if before.is_empty() {
             return;
         }

@@ -112,6 +112,17 @@ const CREDENTIALS: [&str; 27] = [
     ".terraform.d",
     ".config/hub",
 ];
+/// Directories that hold keys and passwords in whoever's home.
+const PRIVATE_DIRS: [&str; 8] = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".azure",
+    ".password-store",
+    "mcp-tokens",
+    "keyrings",
+];
 const STARTUP: [&str; 31] = [
     ".bashrc",
     ".bash_profile",
@@ -187,7 +198,7 @@ fn is_public_key(name: &str) -> bool {
 }
 
 /// A file that holds a secret by its name, wherever it lies.
-fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let env = name == ".env"
         || name == ".envrc"
         || name
@@ -212,8 +223,61 @@ fn is_secret_name(name: &str) -> bool {
 }
 
 impl Look<'_> {
+    pub(crate) fn user_home(&self) -> &Path {
+        &self.around.user_home
+    }
+
+    /// The working directory is not known any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// The working directory, where there is only one that it may be.
+    pub(crate) fn only_directory(&self) -> Option<&Path> {
+        match self.cwds.as_slice() {
+            [only] if !self.lost => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Where keys and passwords of the person and of Hermes lie.
+    pub(crate) fn credential_places(&self) -> Vec<PathBuf> {
+        let own = [
+            ".env",
+            "auth.json",
+            "mcp-tokens/server.json",
+            "profiles/other/.env",
+        ];
+        let typical = [
+            ".ssh/id_ed25519",
+            ".ssh/id_rsa",
+            ".ssh/config",
+            ".aws/credentials",
+            ".kube/config",
+            ".docker/config.json",
+        ];
+        let below_home = CREDENTIALS
+            .iter()
+            .chain(&typical)
+            .map(|place| self.around.user_home.join(place));
+        below_home
+            .chain(own.iter().map(|place| self.around.hermes_home.join(place)))
+            .map(|path| lexical(&path))
+            .collect()
+    }
+
+    /// Whether writing to `word` stays in the workspace: `Some(false)` where nothing is written,
+    /// `None` where it may lie elsewhere or is protected.
+    pub(crate) fn writes_inside(&self, word: &Word) -> Option<bool> {
+        match self.spot(word) {
+            Spot::Nowhere => Some(false),
+            Spot::Workspace => Some(true),
+            _ => None,
+        }
+    }
+
     /// The paths that `text` may stand for.
-    pub(super) fn resolve(&self, text: &str) -> Vec<PathBuf> {
+    pub(crate) fn resolve(&self, text: &str) -> Vec<PathBuf> {
         self.cwds
             .iter()
             .map(|cwd| lexical(&cwd.join(text)))
@@ -274,10 +338,9 @@ impl Look<'_> {
                 return Spot::Hermes;
             }
         }
-        if text.contains("/.git/hooks/")
-            || text.ends_with("/.git/config")
-            || text.ends_with("/.git/hooks")
-        {
+        // git runs what its own directory says. A file named HEAD makes any directory one of git's.
+        let git = path.components().any(|part| part.as_os_str() == ".git");
+        if git || name == "HEAD" {
             return Spot::Startup;
         }
         if SYSTEM_STARTUP.iter().any(|place| text.starts_with(place)) {
@@ -294,19 +357,23 @@ impl Look<'_> {
         if (name.starts_with(".env") && is_secret_name(&name)) || name == "config.yaml" {
             return Spot::ProjectConfig;
         }
-        let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm"].map(Path::new);
-        let inside = self
-            .roots
-            .iter()
-            .any(|root| path.starts_with(lexical(root)))
-            || temporary
-                .iter()
-                .any(|root| path.starts_with(root) && path != *root);
+        let inside = self.is_inside(path);
         if inside {
             Spot::Workspace
         } else {
             Spot::Outside
         }
+    }
+
+    /// Whether `path` lies in the workspace or a temporary directory.
+    pub(crate) fn is_inside(&self, path: &Path) -> bool {
+        let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm"].map(Path::new);
+        self.roots
+            .iter()
+            .any(|root| path.starts_with(lexical(root)))
+            || temporary
+                .iter()
+                .any(|root| path.starts_with(root) && path != *root)
     }
 
     /// Writing to `word`.
@@ -399,7 +466,7 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn is_secret(&self, word: &Word) -> bool {
+    pub(crate) fn is_secret(&self, word: &Word) -> bool {
         let text = word.text.as_str();
         let name = text.rsplit('/').next().unwrap_or(text);
         if is_secret_name(name) {
@@ -424,7 +491,11 @@ impl Look<'_> {
             let credential = path
                 .strip_prefix(&self.around.user_home)
                 .is_ok_and(|rest| CREDENTIALS.iter().any(|place| rest.starts_with(place)));
-            hermes || (credential && !public)
+            // Those of other people and other homes too.
+            let private = path
+                .components()
+                .any(|part| PRIVATE_DIRS.iter().any(|dir| part.as_os_str() == *dir));
+            hermes || ((credential || private) && !public)
         })
     }
 

@@ -208,8 +208,8 @@ pub(crate) fn quote_all(words: &[String]) -> String {
         .join(" ")
 }
 
-/// `{a,b}` as its alternatives, at most `limit` of them. The marks are those of [`super::word`].
-pub(super) fn braces(
+/// `{a,b}` as its alternatives, at most `limit` of them. The marks are the caller's.
+pub(crate) fn braces(
     text: &str,
     open: char,
     close: char,

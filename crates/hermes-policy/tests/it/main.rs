@@ -7,6 +7,8 @@
 
 mod asking;
 mod commands;
+mod generated;
+mod pieces;
 mod properties;
 mod stored;
 mod support;

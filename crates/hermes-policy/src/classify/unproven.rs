@@ -1,0 +1,244 @@
+//! What follows from parts that are not shown to be harmless.
+
+use super::{Call, Look};
+use crate::assessment::{Category, Finding, Weight};
+use crate::proof::{self, Unproven};
+use crate::shell::{self, Word};
+
+/// Texts within a command that are looked at as code.
+const TEXTS: usize = 64;
+/// Bytes of such a text.
+const TEXT: usize = 4_096;
+/// Builtins that run, or evaluate, what they are given.
+const EVALUATORS: &str = "mapfile readarray compgen complete compopt bind hash enable trap alias let read declare typeset local export \
+    readonly printf unset test [ fc history getopts shopt source . coproc";
+/// Parts of the names of options that take a program or command.
+const RUNNING: [&str; 26] = [
+    "exec", "command", "cmd", "prog", "pager", "editor", "hook", "filter", "pre", "shell", "run",
+    "script", "action", "eval", "rsh", "helper", "proxy", "askpass", "pack", "browser", "textconv",
+    "tool", "plugin", "loader", "bin", "with",
+];
+
+impl Look<'_> {
+    /// Asks about whatever is not on the positive list, and looks for forbidden commands in texts that
+    /// may be taken for code.
+    pub(crate) fn prove(&mut self, source: &str) {
+        let (doubts, writes) = proof::unproven_parts(self, source);
+        self.writes |= writes;
+        if doubts.is_empty() {
+            return;
+        }
+        if doubts.iter().any(|doubt| doubt.evaluates) {
+            self.hidden_code(source);
+        }
+        self.excerpt.clear();
+        for doubt in doubts {
+            self.doubt(doubt);
+        }
+    }
+
+    fn doubt(&mut self, doubt: Unproven) {
+        let part = doubt.argv.as_ref().and_then(|argv| {
+            self.parts
+                .iter()
+                .position(|part| part.argv.as_ref() == Some(argv))
+        });
+        // Where something else already speaks against that command, this says nothing new.
+        if part.is_some_and(|part| !self.parts[part].findings.is_empty()) {
+            return;
+        }
+        if part.is_none()
+            && doubt.argv.is_some()
+            && !self.findings.is_empty()
+            && !doubt.private
+            && !doubt.evaluates
+        {
+            return;
+        }
+        let category = if doubt.private {
+            Category::SECRET_READ
+        } else {
+            Category::UNPROVEN
+        };
+        self.facts.secret |= doubt.private;
+        let finding = Finding {
+            category,
+            weight: Weight::Soft,
+            why: doubt.why,
+            excerpt: doubt.argv.map(|argv| argv.join(" ")).unwrap_or_default(),
+        };
+        if self.findings.contains(&finding) {
+            return;
+        }
+        self.findings.push(finding);
+        if let Some(part) = part {
+            self.parts[part].findings = self.findings.len() - 1..self.findings.len();
+        }
+    }
+
+    /// A script within another: forbidden commands in texts that it may take for code.
+    pub(super) fn evaluated_within(&mut self, source: &str) {
+        if source.len() > TEXT || self.scans == 0 || !source.contains(['$', '`', '<', '>']) {
+            return;
+        }
+        self.scans -= 1;
+        let (doubts, _) = proof::unproven_parts(self, source);
+        if doubts.iter().any(|doubt| doubt.evaluates) {
+            self.hidden_code(source);
+        }
+    }
+
+    /// Texts that a construct may take for code: what they would run is looked at for what is
+    /// forbidden. That the command asks is settled already.
+    fn hidden_code(&mut self, source: &str) {
+        let script = shell::read(source, self.around);
+        let mut texts = substitutions(source);
+        for command in &script.commands {
+            let values = command.assigns.iter().map(|(_, value)| value);
+            for word in command.words.iter().chain(values).chain(&command.input) {
+                texts.extend(substitutions(&word.text));
+            }
+        }
+        texts.truncate(TEXTS);
+        for text in texts {
+            self.forbidden_in(&text);
+        }
+    }
+
+    /// Looks at `text` as a script, and keeps only what is forbidden.
+    pub(super) fn forbidden_in(&mut self, text: &str) {
+        if self.depth >= super::NESTING || self.scans == 0 || text.trim().is_empty() {
+            return;
+        }
+        self.scans -= 1;
+        let text = &text[..text.floor_char_boundary(TEXT)];
+        let mut other = Look::new(self.around, self.roots);
+        other.depth = self.depth + 1;
+        other.cwds.clone_from(&self.cwds);
+        other.scans = self.scans;
+        other.script(&text.replace(shell::UNKNOWN, " "));
+        self.scans = other.scans;
+        let forbidden = other
+            .findings
+            .into_iter()
+            .filter(|finding| finding.weight == Weight::Forbidden);
+        for finding in forbidden {
+            if !self.findings.contains(&finding) {
+                self.findings.push(finding);
+            }
+        }
+    }
+
+    /// Arguments of builtins and options that run what they are given.
+    pub(super) fn callbacks(&mut self, call: Call<'_>) {
+        if EVALUATORS.split_whitespace().any(|name| name == call.name) {
+            for word in call.args().iter().take(32) {
+                self.forbidden_in(&word.text);
+            }
+        }
+        for word in call.args().iter().take(64) {
+            let marks = [".shell ", ".system ", "shell ", "system ", "!"];
+            if let Some(command) = marks.iter().find_map(|mark| word.text.strip_prefix(mark)) {
+                self.forbidden_in(command);
+            }
+        }
+        if call.name == "git" {
+            for word in call.args().iter().take(64) {
+                if let Some((key, command)) = word.text.split_once('=')
+                    && key.contains('.')
+                {
+                    self.forbidden_in(command.trim_start_matches('!'));
+                }
+            }
+        }
+        let args = call.args();
+        for (at, word) in args.iter().enumerate().take(64) {
+            let Some(option) = word.text.strip_prefix('-') else {
+                continue;
+            };
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (option, args.get(at + 1).map(|word| word.text.as_str())),
+            };
+            let long = name.starts_with('-') || name.len() > 3;
+            let runs = long
+                && RUNNING
+                    .iter()
+                    .any(|part| name.to_lowercase().contains(part));
+            let short = matches!(
+                (call.name, name),
+                ("tar", "I" | "F")
+                    | ("rsync" | "man", "e" | "P" | "H")
+                    | ("ssh" | "scp" | "sftp", "o" | "S")
+            );
+            if (runs || short)
+                && let Some(value) = value
+            {
+                // `--checkpoint-action=exec=…`, `-o ProxyCommand=…`
+                let command = value.rsplit_once('=').map_or(value, |(_, command)| command);
+                let (value, command) = (value.to_owned(), command.to_owned());
+                self.forbidden_in(&value);
+                self.forbidden_in(&command);
+            }
+        }
+    }
+
+    /// An assignment whose value the shell or a program runs later.
+    pub(super) fn run_later(&mut self, name: &str, value: &Word) {
+        let runs = name.starts_with("BASH_")
+            || name.starts_with("GIT_")
+            || [
+                "PROMPT_COMMAND",
+                "PS0",
+                "PS1",
+                "PS4",
+                "ENV",
+                "PAGER",
+                "MANPAGER",
+                "EDITOR",
+                "VISUAL",
+                "LESSOPEN",
+                "LESSCLOSE",
+                "BROWSER",
+                "RUSTC_WRAPPER",
+            ]
+            .contains(&name);
+        if runs {
+            self.forbidden_in(&value.text);
+        }
+    }
+}
+
+/// What stands in command substitutions of `text`, however it is quoted: each from its start on, up to
+/// its bracket.
+fn substitutions(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for opener in ["$(", "<(", ">(", "${ ", "${|"] {
+        for (at, _) in text.match_indices(opener).take(TEXTS) {
+            let inside = &text[at + opener.len()..];
+            found.push(up_to_bracket(inside).to_owned());
+        }
+    }
+    let ticks: Vec<&str> = text.split('`').collect();
+    found.extend(
+        ticks
+            .iter()
+            .skip(1)
+            .take(TEXTS)
+            .map(|inside| (*inside).to_owned()),
+    );
+    found
+}
+
+fn up_to_bracket(text: &str) -> &str {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '{' => depth += 1,
+            ')' | '}' if depth == 0 => return &text[..at],
+            ')' | '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    text
+}

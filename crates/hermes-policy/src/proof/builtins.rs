@@ -1,0 +1,243 @@
+//! Which program a command runs, and builtins of the shell.
+
+use super::evaluate::Feed;
+use super::table::{self, Kind, Options, Program, take_apart};
+use super::words::{is_inert_variable, is_name};
+use super::{Proven, Prover, construct, refuse};
+use crate::classify::SYSTEM_PATHS;
+use crate::shell::Word;
+
+impl Prover<'_, '_> {
+    /// The program that `words` start.
+    pub(super) fn run(&mut self, words: &[Word], feed: &Feed) -> Proven {
+        let Some((first, args)) = words.split_first() else {
+            return Ok(());
+        };
+        if !first.known() || first.dynamic || first.expanded || (first.glob && first.text != "[") {
+            return construct("which program runs is only known when it runs");
+        }
+        self.steps += 1;
+        let text = first.text.as_str();
+        let name = SYSTEM_PATHS
+            .iter()
+            .find_map(|path| text.strip_prefix(path))
+            .unwrap_or(text);
+        if name.contains('/') || name.is_empty() {
+            return refuse(format!("it runs {text}"));
+        }
+        if self.functions.contains(name) {
+            return Ok(());
+        }
+        if let Some(program) = table::find(name) {
+            return self.table_program(name, program, args);
+        }
+        if is_version_question(name, args) {
+            return Ok(());
+        }
+        match self.builtin(name, args) {
+            Some(result) => result,
+            None => match self.wrapper(name, args, feed) {
+                Some(result) => result,
+                None => self.special(name, args),
+            },
+        }
+    }
+
+    fn table_program(&mut self, name: &str, program: &Program, args: &[Word]) -> Proven {
+        if name == "sort" {
+            return self.sort(args);
+        }
+        let found = take_apart(args, &program.options).or_else(refuse)?;
+        match program.kind {
+            Kind::Text => Ok(()),
+            Kind::Writes => {
+                for (_, value) in &found.given {
+                    value.iter().try_for_each(|value| self.not_private(value))?;
+                }
+                found
+                    .operands
+                    .iter()
+                    .try_for_each(|word| self.may_write(word))
+            }
+            Kind::Reads => {
+                for (_, value) in &found.given {
+                    value.iter().try_for_each(|value| self.not_private(value))?;
+                }
+                let pattern = match name {
+                    "grep" | "egrep" | "fgrep" | "rg" => {
+                        usize::from(!found.has(&["-e", "-f", "--regexp", "--files", "--type-list"]))
+                    }
+                    _ => 0,
+                };
+                let files = found.operands.get(pattern..).unwrap_or_default();
+                let tree = match name {
+                    "rg" => true,
+                    "diff" => found.has(&["-r", "--recursive"]),
+                    _ => found.has(&["-r", "-R", "--recursive", "-d"]),
+                };
+                if !tree {
+                    return files.iter().try_for_each(|word| self.may_read(word));
+                }
+                let hidden = name != "rg" || found.has(&["-u", "-.", "--hidden", "--no-ignore"]);
+                if files.is_empty() && !(name == "rg" && found.has(&["--type-list"])) {
+                    return self.may_read_tree(&Word::plain("."), hidden);
+                }
+                files
+                    .iter()
+                    .try_for_each(|word| self.may_read_tree(word, hidden))
+            }
+        }
+    }
+
+    fn sort(&mut self, args: &[Word]) -> Proven {
+        let options = Options::new(
+            "bcCdfgiMhnrRsuVzm",
+            "ktSo",
+            "--reverse --unique --numeric-sort --key: --field-separator: --ignore-case --human-numeric-sort --version-sort \
+             --general-numeric-sort --check --stable --zero-terminated --parallel: --output:",
+        );
+        let found = take_apart(args, &options).or_else(refuse)?;
+        for target in found.values(&["-o", "--output"]) {
+            self.may_write(target)?;
+        }
+        found
+            .operands
+            .iter()
+            .try_for_each(|word| self.may_read(word))
+    }
+
+    fn builtin(&mut self, name: &str, args: &[Word]) -> Option<Proven> {
+        let certain = args
+            .iter()
+            .all(|word| word.known() && !word.dynamic && !word.glob);
+        Some(match name {
+            "cd" | "pushd" => {
+                if args.len() <= 1 && certain {
+                    Ok(())
+                } else {
+                    refuse("where it changes to is only known when it runs")
+                }
+            }
+            "popd" | "jobs" | "times" | "dirs" | "hash" | "history" | "wait" if args.is_empty() => {
+                Ok(())
+            }
+            "exit" | "return" | "break" | "continue" | "shift" | "umask" | "ulimit" | "help"
+            | ":" => {
+                let number = |word: &Word| {
+                    word.text
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || c == '-')
+                };
+                if name == ":" || (certain && args.iter().all(number)) {
+                    Ok(())
+                } else {
+                    construct("an argument of a builtin is only known when it runs")
+                }
+            }
+            "set" => {
+                let known = [
+                    "-e", "-u", "-eu", "-ue", "-euo", "-ueo", "-o", "+e", "+u", "pipefail",
+                    "errexit", "nounset",
+                ];
+                if !args.is_empty()
+                    && certain
+                    && args.iter().all(|word| known.contains(&word.text.as_str()))
+                {
+                    Ok(())
+                } else {
+                    construct("set changes the shell")
+                }
+            }
+            "export" | "local" | "readonly" | "declare" | "typeset" => Self::declare(args),
+            "unset" => {
+                if certain
+                    && args
+                        .iter()
+                        .all(|word| is_name(&word.text) && is_inert_variable(&word.text))
+                {
+                    Ok(())
+                } else {
+                    construct("unset evaluates subscripts")
+                }
+            }
+            "read" => Self::read(args),
+            "printf" => match args.first() {
+                Some(format)
+                    if format.known()
+                        && !format.dynamic
+                        && !format.glob
+                        && !format.text.starts_with('-') =>
+                {
+                    Ok(())
+                }
+                None => Ok(()),
+                _ => construct("printf may set a variable"),
+            },
+            "test" => Self::test(args),
+            "[" => match args.split_last() {
+                Some((last, args)) if last.text == "]" => Self::test(args),
+                _ => construct("a test is not closed"),
+            },
+            "exec" if args.is_empty() => Ok(()),
+            "trap" => self.trap(args),
+            "let" | "mapfile" | "readarray" | "compgen" | "complete" | "compopt" | "alias"
+            | "eval" | "source" | "." | "enable" | "bind" | "shopt" | "getopts" | "hash"
+            | "history" | "fc" | "exec" => {
+                construct("a builtin runs or evaluates what it is given")
+            }
+            _ => return None,
+        })
+    }
+
+    /// `export A=1`: plain names and values, no attributes.
+    fn declare(args: &[Word]) -> Proven {
+        for word in args {
+            let (name, _) = word.text.split_once('=').unwrap_or((&word.text, ""));
+            if word.text.starts_with('-') || !is_name(name) || !is_inert_variable(name) {
+                return construct("a declaration may evaluate text or change what programs do");
+            }
+        }
+        Ok(())
+    }
+
+    fn read(args: &[Word]) -> Proven {
+        let options = Options::new("rs", "dntp", "");
+        let Ok(found) = take_apart(args, &options) else {
+            return construct("read may evaluate subscripts");
+        };
+        let plain = |word: &&&Word| !word.dynamic && !word.glob && is_inert_variable(&word.text);
+        if found.operands.iter().filter(plain).count() == found.operands.len() {
+            Ok(())
+        } else {
+            construct("read may evaluate subscripts")
+        }
+    }
+
+    fn trap(&mut self, args: &[Word]) -> Proven {
+        let Some((script, signals)) = args.split_first() else {
+            return Ok(());
+        };
+        let signal =
+            |word: &Word| word.is_static() && word.text.chars().all(|c| c.is_ascii_alphanumeric());
+        if !signals.iter().all(signal) || script.text.starts_with('-') && script.text != "-" {
+            return construct("a trap is not understood");
+        }
+        if script.text == "-" {
+            return Ok(());
+        }
+        self.deferred(script)
+    }
+}
+
+/// `cargo --version`: known programs asked for their version do nothing else. Which programs are known
+/// is decided where programs are looked at.
+fn is_version_question(name: &str, args: &[Word]) -> bool {
+    let [only] = args else { return false };
+    let short = match name {
+        "node" | "nodejs" | "npm" | "pnpm" | "yarn" | "perl" | "php" => "-v",
+        "python" | "python3" | "cargo" | "rustc" | "ssh" | "dig" => "-V",
+        "go" | "docker" | "kubectl" | "terraform" | "helm" | "git" => "version",
+        _ => "--version",
+    };
+    only.is_static() && (only.text == "--version" || only.text == "--help" || only.text == short)
+}

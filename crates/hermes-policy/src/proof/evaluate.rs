@@ -1,0 +1,423 @@
+//! From the tree to commands whose words are known as far as their text decides them.
+
+use super::reader;
+use super::syntax::{Node, Piece, RawCommand, RawRedirect, RawWord};
+use super::words::is_inert_variable;
+use super::{Proven, Prover, STEPS, Unproven, Value, construct, refuse};
+use crate::shell::text::braces;
+use crate::shell::{UNKNOWN, Word};
+
+/// Marks of unquoted braces and commas.
+const OPEN: char = '\u{E002}';
+const CLOSE: char = '\u{E003}';
+const COMMA: char = '\u{E004}';
+/// Words that one word with braces may become, and values of a loop that are looked at.
+const ALTERNATIVES: usize = 32;
+
+impl Prover<'_, '_> {
+    /// Counts how often each variable gets a value, wherever.
+    pub(super) fn count_assignments(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            match node {
+                Node::Simple(command) => {
+                    for (name, _) in &command.assigns {
+                        *self.assigned.entry(name.clone()).or_default() += 1;
+                    }
+                    // `read x`, `export x=1`: every bare word may be a name.
+                    let setter =
+                        command
+                            .words
+                            .first()
+                            .and_then(RawWord::bare)
+                            .is_some_and(|name| {
+                                matches!(name, "read" | "export" | "local" | "readonly" | "unset")
+                            });
+                    for word in command.words.iter().filter(|_| setter) {
+                        if let Some(Piece::Text { text, .. }) = word.pieces.first() {
+                            let name = text.split('=').next().unwrap_or(text);
+                            *self.assigned.entry(name.to_owned()).or_default() += 2;
+                        }
+                    }
+                    let values = command.assigns.iter().map(|(_, value)| value);
+                    for word in command.words.iter().chain(values) {
+                        self.count_in_word(word);
+                    }
+                }
+                Node::Pipeline(body)
+                | Node::Group(body, _)
+                | Node::Branch(body, _)
+                | Node::Function { body, .. } => {
+                    self.count_assignments(body);
+                }
+                Node::For {
+                    name, body, values, ..
+                } => {
+                    *self.assigned.entry(name.clone()).or_default() += 1;
+                    for word in values {
+                        self.count_in_word(word);
+                    }
+                    self.count_assignments(body);
+                }
+                Node::Test(words) | Node::Choice(words) => {
+                    for word in words {
+                        self.count_in_word(word);
+                    }
+                }
+            }
+        }
+    }
+
+    fn count_in_word(&mut self, word: &RawWord) {
+        for piece in &word.pieces {
+            if let Piece::Substitution { body, .. } | Piece::PipePath { body } = piece {
+                self.count_assignments(body);
+            }
+        }
+    }
+
+    pub(super) fn body(&mut self, nodes: &[Node]) -> Proven {
+        nodes.iter().try_for_each(|node| self.node(node, None))
+    }
+
+    fn unsure_body(&mut self, nodes: &[Node]) -> Proven {
+        let straight = std::mem::replace(&mut self.straight, false);
+        let result = self.body(nodes);
+        self.straight = straight;
+        result
+    }
+
+    /// `before`: the stage of the pipeline that feeds this one.
+    fn node(&mut self, node: &Node, before: Option<&Node>) -> Proven {
+        self.steps += 1;
+        if self.steps > STEPS {
+            return refuse("it has more parts than are looked at");
+        }
+        match node {
+            Node::Simple(command) => self.simple(command, before),
+            Node::Pipeline(stages) => {
+                let straight = std::mem::replace(&mut self.straight, false);
+                let mut before = None;
+                let mut result = Ok(());
+                for stage in stages {
+                    result = self.node(stage, before);
+                    if result.is_err() {
+                        break;
+                    }
+                    before = Some(stage);
+                }
+                self.straight = straight;
+                result
+            }
+            Node::Group(body, redirects) => {
+                self.redirects(redirects)?;
+                // A subshell has variables of its own; what it sets is not known behind it.
+                let variables = self.variables.clone();
+                let result = self.body(body);
+                self.variables = variables;
+                result
+            }
+            Node::Branch(body, redirects) => {
+                self.redirects(redirects)?;
+                self.unsure_body(body)
+            }
+            Node::For {
+                name,
+                values,
+                body,
+                redirects,
+            } => {
+                self.redirects(redirects)?;
+                self.for_loop(name, values, body)
+            }
+            Node::Function { name, body } => {
+                if super::table::is_modelled(name) {
+                    return construct("a function takes the name of a command");
+                }
+                self.unsure_body(body)?;
+                self.functions.insert(name.clone());
+                Ok(())
+            }
+            Node::Test(words) => self.condition(words),
+            Node::Choice(words) => words
+                .iter()
+                .try_for_each(|word| self.words_of(word).map(drop)),
+        }
+    }
+
+    fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[Node]) -> Proven {
+        if !is_inert_variable(name) {
+            return construct("a loop sets a variable that changes what programs do");
+        }
+        let mut words = Vec::new();
+        for value in values {
+            words.extend(self.words_of(value)?);
+        }
+        let once = self.assigned.get(name).copied().unwrap_or(0) <= 1;
+        let known = once
+            && words.len() <= ALTERNATIVES
+            && words.iter().all(|word| word.known() && !word.dynamic);
+        if !known {
+            return self.unsure_body(body);
+        }
+        let before = self.variables.remove(name);
+        for word in words {
+            let value = Value {
+                text: word.text,
+                glob: word.glob,
+            };
+            self.variables.insert(name.to_owned(), value);
+            self.unsure_body(body)?;
+        }
+        self.variables.remove(name);
+        if let Some(before) = before {
+            self.variables.insert(name.to_owned(), before);
+        }
+        Ok(())
+    }
+
+    fn redirects(&mut self, redirects: &[RawRedirect]) -> Proven {
+        for redirect in redirects {
+            match redirect {
+                RawRedirect::Read(target) => {
+                    let target = self.one(target)?;
+                    self.may_read(&target)?;
+                }
+                RawRedirect::Write(target) => {
+                    let target = self.one(target)?;
+                    self.may_write(&target)?;
+                }
+                RawRedirect::Input(word) => drop(self.words_of(word)?),
+                RawRedirect::Pending(_) => return construct("a here document has no end"),
+            }
+        }
+        Ok(())
+    }
+
+    fn simple(&mut self, command: &RawCommand, before: Option<&Node>) -> Proven {
+        self.redirects(&command.redirects)?;
+        let mut words = Vec::new();
+        for word in &command.words {
+            words.extend(self.words_of(word)?);
+        }
+        let reads = words.first().is_some_and(|word| word.text == "read");
+        for (name, value) in &command.assigns {
+            let value = self.one(value)?;
+            if !(is_inert_variable(name) || (reads && name == "IFS")) {
+                return construct("it sets a variable that changes what programs do");
+            }
+            let certain = self.straight
+                && words.is_empty()
+                && self.assigned.get(name).copied().unwrap_or(0) <= 1
+                && value.known()
+                && !value.dynamic;
+            if certain {
+                self.variables.insert(
+                    name.clone(),
+                    Value {
+                        text: value.text,
+                        glob: false,
+                    },
+                );
+            } else if words.is_empty() {
+                self.variables.remove(name);
+            }
+        }
+        if words.is_empty() {
+            // A word that expands to nothing would make the next one the command.
+            return if command.words.is_empty() {
+                Ok(())
+            } else {
+                refuse("which program runs is only known when it runs")
+            };
+        }
+        let fed = self.feed(before);
+        if let Err(doubt) = self.run(&words, &fed) {
+            self.note(doubt, &words);
+        }
+        Ok(())
+    }
+
+    /// What the stage before this one prints, as operands: directories whose files it names.
+    fn feed(&mut self, before: Option<&Node>) -> Feed {
+        let Some(Node::Simple(command)) = before else {
+            return Feed::Unknown;
+        };
+        let mut words = Vec::new();
+        for word in &command.words {
+            match self.words_of(word) {
+                Ok(more) => words.extend(more),
+                Err(_) => return Feed::Unknown,
+            }
+        }
+        let mut texts = words.iter().map(|word| word.text.as_str());
+        match (texts.next(), texts.next()) {
+            (Some("find"), _) => {
+                let (starts, narrowed) = super::special::find_starts(&words[1..]);
+                Feed::Below { starts, narrowed }
+            }
+            (Some("git"), Some("ls-files")) if words.len() == 2 => Feed::Below {
+                starts: vec![Word::plain(".")],
+                narrowed: false,
+            },
+            _ => Feed::Unknown,
+        }
+    }
+
+    /// A word that stands where the shell makes exactly one of it.
+    fn one(&mut self, word: &RawWord) -> Result<Word, Unproven> {
+        let mut words = self.words_of(word)?;
+        match (words.pop(), words.is_empty()) {
+            (Some(word), true) => Ok(word),
+            (None, _) => Ok(Word::default()),
+            _ => construct("a word becomes several where one is expected"),
+        }
+    }
+
+    /// The words that `raw` becomes. Substitutions in it are proven on the way.
+    pub(super) fn words_of(&mut self, raw: &RawWord) -> Result<Vec<Word>, Unproven> {
+        let mut word = Word::default();
+        let plain = raw
+            .pieces
+            .iter()
+            .all(|piece| matches!(piece, Piece::Text { .. } | Piece::Home));
+        for piece in &raw.pieces {
+            match piece {
+                Piece::Text { text, quoted: true } => word.text.push_str(text),
+                Piece::Text {
+                    text,
+                    quoted: false,
+                } => {
+                    for c in text.chars() {
+                        word.glob |= matches!(c, '*' | '?' | '[');
+                        word.text.push(match c {
+                            '{' => OPEN,
+                            '}' => CLOSE,
+                            ',' => COMMA,
+                            c => c,
+                        });
+                    }
+                }
+                Piece::Home => {
+                    word.text.push_str(&self.look.user_home().to_string_lossy());
+                }
+                Piece::Unknown { quoted } => unknown(&mut word, *quoted),
+                Piece::Variable { name, quoted } => self.variable(name, *quoted, &mut word),
+                Piece::Substitution { body, quoted } => {
+                    self.inner(body)?;
+                    unknown(&mut word, *quoted);
+                }
+                Piece::PipePath { body } => {
+                    self.inner(body)?;
+                    word.text.push_str("/dev/fd/63");
+                    word.expanded = true;
+                }
+            }
+        }
+        alternatives(&word, plain)
+    }
+
+    fn inner(&mut self, body: &[Node]) -> Proven {
+        let variables = self.variables.clone();
+        let result = self.unsure_body(body);
+        self.variables = variables;
+        result
+    }
+
+    fn variable(&mut self, name: &str, quoted: bool, word: &mut Word) {
+        word.expanded = true;
+        let path = |path: &std::path::Path| Value {
+            text: path.to_string_lossy().into_owned(),
+            glob: false,
+        };
+        let value = match self.variables.get(name) {
+            Some(value) => Some(value.clone()),
+            None if self.assigned.contains_key(name) => None,
+            None if name == "HOME" => Some(path(self.look.user_home())),
+            None if name == "PWD" => self.look.only_directory().map(path),
+            None => None,
+        };
+        match value {
+            Some(value) if quoted => {
+                word.glob |= value.glob;
+                word.text.push_str(&value.text);
+            }
+            Some(value)
+                if !value.glob
+                    && !value.text.is_empty()
+                    && !value.text.contains([' ', '\t', '\n', '*', '?', '[']) =>
+            {
+                word.text.push_str(&value.text);
+            }
+            _ => unknown(word, quoted),
+        }
+    }
+
+    /// A text that a builtin runs in this shell, later or elsewhere.
+    pub(super) fn deferred(&mut self, script: &Word) -> Proven {
+        if !script.is_static() {
+            return construct("a script is only known when it runs");
+        }
+        let nodes = match reader::read(&script.text) {
+            Ok(nodes) => nodes,
+            Err(why) => return construct(why),
+        };
+        let variables = std::mem::take(&mut self.variables);
+        self.count_assignments(&nodes);
+        let result = self.unsure_body(&nodes);
+        self.variables = variables;
+        result
+    }
+}
+
+/// What standard input names, for a program that takes words from it.
+pub(super) enum Feed {
+    Unknown,
+    Below { starts: Vec<Word>, narrowed: bool },
+}
+
+/// Without quotes it may become several words, or none, and hold wildcards.
+fn unknown(word: &mut Word, quoted: bool) {
+    word.glob |= !quoted;
+    word.expanded = true;
+    word.dynamic = true;
+    word.text.push(UNKNOWN);
+}
+
+/// Braces expanded. `plain`: nothing but text is in the word.
+fn alternatives(word: &Word, plain: bool) -> Result<Vec<Word>, Unproven> {
+    if !word.text.contains([OPEN, CLOSE]) {
+        let text = word.text.replace(COMMA, ",");
+        return Ok(vec![Word {
+            text,
+            ..word.clone()
+        }]);
+    }
+    let empty: String = [OPEN, CLOSE].iter().collect();
+    if word.text.replace(&empty, "").contains([OPEN, CLOSE]) && !plain {
+        return construct("braces stand around an expansion");
+    }
+    if word.text.matches(OPEN).count() > 4 {
+        return construct("it has more braces than are looked at");
+    }
+    let texts = braces(&word.text, OPEN, CLOSE, COMMA, ALTERNATIVES + 1);
+    if texts.len() > ALTERNATIVES {
+        return construct("it has more braces than are looked at");
+    }
+    let several = texts.len() > 1;
+    let mut words = Vec::new();
+    for text in texts {
+        let left = text.replace(&empty, "");
+        if left.contains(OPEN) && (left.contains("..") || left.starts_with(OPEN)) {
+            return construct("braces that are not modelled");
+        }
+        words.push(Word {
+            text: text
+                .replace(OPEN, "{")
+                .replace(CLOSE, "}")
+                .replace(COMMA, ","),
+            expanded: word.expanded || several,
+            ..word.clone()
+        });
+    }
+    Ok(words)
+}

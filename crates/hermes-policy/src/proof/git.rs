@@ -1,0 +1,410 @@
+//! git: subcommands with the options that are known to run nothing and to read nothing else.
+
+use super::table::{Arguments, Options, take_apart};
+use super::{Proven, Prover, refuse};
+use crate::shell::Word;
+
+/// Subcommands that only look at the repository.
+const READS: &str = "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep name-rev merge-base rev-list \
+    diff-tree diff-index diff-files var version count-objects for-each-ref whatchanged check-ignore check-attr cherry range-diff show-ref \
+    show-branch fsck merge-tree";
+const READ_OPTIONS: Options = Options::new(
+    "abcdegijklpqrstuvwxzhomCDEFHIMPRTW0123456789",
+    "nSGLUAB",
+    "--oneline --graph --all --decorate --no-decorate --stat --shortstat --numstat --name-only --name-status --summary --patch --no-patch --pretty --format \
+     --abbrev --abbrev-commit --no-abbrev-commit --since --after --until --before --author --committer --grep --date --reverse --merges \
+     --no-merges --first-parent --follow --cached --staged --color --no-color --word-diff --color-words --unified --minimal --patience \
+     --histogram --diff-algorithm --ignore-all-space --ignore-space-change --ignore-blank-lines --find-renames --no-renames --diff-filter \
+     --relative --raw --full-index --binary --check --exit-code --quiet --max-count --skip --branches --tags --remotes --left-right \
+     --cherry-pick --topo-order --date-order --full-history --dirstat --function-context --no-ext-diff --no-textconv --merge-base --source \
+     --no-prefix --invert-grep --all-match --regexp-ignore-case --extended-regexp --fixed-strings --perl-regexp --parents --children --boundary \
+     --walk-reflogs --cc --text --short --branch --porcelain --long --verbose --untracked-files --ignored --show-stash --ahead-behind \
+     --column --show-toplevel --git-dir --is-inside-work-tree --verify --symbolic-full-name --abbrev-ref --show-prefix --show-cdup --others \
+     --modified --deleted --stage --unmerged --exclude-standard --error-unmatch --full-name --always --dirty --exact-match --contains \
+     --long --match --numbered --email --summary --count --line-number --ignore-case --files-with-matches --only-matching --word-regexp \
+     --heading --break --show-function --after-context --before-context --context --heads --sort --points-at --merged --no-merged \
+     --line-porcelain --root --show-email --batch-check --is-ancestor --independent --octopus --fork-point --full --strict --no-dangling --output:",
+);
+
+/// A subcommand that changes the repository, with its options.
+const WRITES: &[(&str, Options)] = &[
+    (
+        "add",
+        Options::new(
+            "AunvNf",
+            "",
+            "--all --update --intent-to-add --dry-run --verbose --force",
+        ),
+    ),
+    (
+        "commit",
+        Options::new(
+            "aqsvn",
+            "m",
+            "--amend --no-edit --allow-empty --message: --signoff --quiet --no-verify --all --date: --author: --allow-empty-message --fixup: --squash:",
+        ),
+    ),
+    ("mv", Options::new("fknv", "", "--force --verbose")),
+    (
+        "rm",
+        Options::new("rfqn", "", "--cached --force --quiet --dry-run"),
+    ),
+    (
+        "merge",
+        Options::new(
+            "q",
+            "m",
+            "--no-ff --ff-only --ff --squash --no-commit --abort --no-edit --quiet --stat --no-stat",
+        ),
+    ),
+    (
+        "cherry-pick",
+        Options::new("xn", "", "--no-commit --abort --skip --quit"),
+    ),
+    (
+        "revert",
+        Options::new("n", "m", "--no-commit --no-edit --abort --skip --quit"),
+    ),
+    (
+        "am",
+        Options::new("3q", "", "--abort --skip --3way --quiet"),
+    ),
+    (
+        "switch",
+        Options::new(
+            "dqt",
+            "cC",
+            "--create: --detach --track --quiet --guess --no-guess --orphan:",
+        ),
+    ),
+    (
+        "checkout",
+        Options::new(
+            "dqtf",
+            "bB",
+            "--detach --track --quiet --orphan: --force --ours --theirs",
+        ),
+    ),
+    (
+        "restore",
+        Options::new("SWq", "s", "--staged --worktree --source: --quiet"),
+    ),
+    (
+        "reset",
+        Options::new("q", "", "--soft --mixed --hard --merge --keep --quiet"),
+    ),
+    (
+        "rebase",
+        Options::new(
+            "q",
+            "",
+            "--abort --skip --quit --onto: --autostash --quiet --no-autostash",
+        ),
+    ),
+    (
+        "stash",
+        Options::new(
+            "qupka",
+            "m",
+            "--message: --include-untracked --keep-index --all --quiet --stat --patch --oneline --index",
+        ),
+    ),
+    (
+        "branch",
+        Options::new(
+            "avrlmdqitcfDMC",
+            "u",
+            "--list --all --remotes --show-current --contains --merged --no-merged --sort: --format: --points-at: --set-upstream-to: --track --delete --move --verbose --column --color --no-color --force --no-track --unset-upstream",
+        ),
+    ),
+    (
+        "tag",
+        Options::new(
+            "lanidf",
+            "m",
+            "--list --contains --merged --no-merged --points-at: --sort: --format: --annotate --message: --delete --column --force",
+        ),
+    ),
+    (
+        "clean",
+        Options::new("ndxXfq", "e", "--dry-run --force --quiet --exclude:"),
+    ),
+    ("notes", Options::new("", "m", "--message:")),
+];
+const FETCHES: &[(&str, Options)] = &[
+    (
+        "fetch",
+        Options::new(
+            "qvatpnf4",
+            "",
+            "--all --prune --tags --depth: --quiet --verbose --force --dry-run --no-tags --unshallow --progress",
+        ),
+    ),
+    (
+        "pull",
+        Options::new(
+            "qvr",
+            "",
+            "--rebase --ff-only --no-rebase --quiet --autostash --verbose --no-edit --ff --no-ff",
+        ),
+    ),
+    (
+        "clone",
+        Options::new(
+            "qvn",
+            "b",
+            "--depth: --branch: --quiet --single-branch --no-checkout --bare --mirror --filter: --progress --no-tags",
+        ),
+    ),
+    (
+        "ls-remote",
+        Options::new(
+            "htq",
+            "",
+            "--heads --tags --refs --quiet --symref --get-url --exit-code",
+        ),
+    ),
+    (
+        "push",
+        Options::new(
+            "qvufdn",
+            "",
+            "--tags --force --force-with-lease --delete --set-upstream --all --quiet --dry-run --no-verify --mirror --prune",
+        ),
+    ),
+];
+/// Settings that only change how something looks, or who commits.
+const LOOKS: [&str; 8] = [
+    "color.",
+    "user.name",
+    "user.email",
+    "advice.",
+    "core.quotepath",
+    "core.abbrev",
+    "init.defaultbranch",
+    "diff.renames",
+];
+
+impl Prover<'_, '_> {
+    pub(super) fn git(&mut self, args: &[Word]) -> Proven {
+        let mut at = 0;
+        loop {
+            let Some(word) = args.get(at) else {
+                return Ok(());
+            };
+            if word.dynamic || word.glob {
+                return refuse("an argument that is only known when it runs may be an option");
+            }
+            match word.text.as_str() {
+                "--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs" => at += 1,
+                "-C" => {
+                    if args.get(at + 1).is_none_or(|dir| dir.dynamic) {
+                        return refuse("where git runs is only known when it runs");
+                    }
+                    at += 2;
+                }
+                "-c" => {
+                    let setting = args
+                        .get(at + 1)
+                        .map(|word| word.text.to_lowercase())
+                        .unwrap_or_default();
+                    let known = LOOKS.iter().any(|look| setting.starts_with(look))
+                        || setting == "core.pager=cat";
+                    if !known || setting.contains("=!") {
+                        return refuse("sets an option of git that may run a program");
+                    }
+                    at += 2;
+                }
+                "--version" | "--help" => return Ok(()),
+                text if text.starts_with('-') => {
+                    return refuse(format!(
+                        "the option {text} of git is not known to be harmless"
+                    ));
+                }
+                verb => {
+                    let verb = verb.to_owned();
+                    return self.git_verb(&verb, &args[at + 1..]);
+                }
+            }
+        }
+    }
+
+    fn git_verb(&mut self, verb: &str, args: &[Word]) -> Proven {
+        let find = |list: &[(&str, Options)]| {
+            list.iter()
+                .find(|(name, _)| *name == verb)
+                .map(|(_, options)| *options)
+        };
+        if READS.split_whitespace().any(|read| read == verb) {
+            if matches!(verb, "blame" | "annotate")
+                && args.iter().any(|word| word.text.starts_with("-S"))
+            {
+                return refuse("git blame reads another file");
+            }
+            let found = take_apart(args, &READ_OPTIONS).or_else(refuse)?;
+            return self.git_words(&found);
+        }
+        if let Some(options) = find(WRITES) {
+            let found = take_apart(args, &options).or_else(refuse)?;
+            // What is committed is no path.
+            let message = matches!(verb, "commit" | "tag" | "merge" | "notes" | "stash");
+            return if message {
+                Ok(())
+            } else {
+                self.git_words(&found)
+            };
+        }
+        if let Some(options) = find(FETCHES) {
+            let found = take_apart(args, &options).or_else(refuse)?;
+            for word in &found.operands {
+                Self::git_address(word)?;
+            }
+            if verb == "clone"
+                && let Some(target) = found.operands.get(1)
+            {
+                self.may_write(target)?;
+            }
+            return Ok(());
+        }
+        self.git_other(verb, args)
+    }
+
+    fn git_other(&mut self, verb: &str, args: &[Word]) -> Proven {
+        let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
+        let certain = args.iter().all(|word| !word.dynamic && !word.glob);
+        let word = |text: &str| !text.starts_with('-');
+        match (verb, texts.as_slice()) {
+            ("help", [topic])
+                if certain
+                    && topic.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+                    && word(topic) =>
+            {
+                Ok(())
+            }
+            ("remote", ["show" | "get-url" | "remove" | "rm" | "prune", name])
+                if certain && word(name) =>
+            {
+                Ok(())
+            }
+            ("remote", ["rename" | "add" | "set-url", name, rest]) if certain && word(name) => {
+                Self::git_address(&Word::plain(*rest))
+            }
+            ("remote", [] | ["-v" | "--verbose"])
+            | ("reflog" | "worktree", [] | ["list" | "show"])
+            | ("symbolic-ref", ["HEAD"] | ["--short", "HEAD"])
+            | ("submodule", ["status"]) => Ok(()),
+
+            (
+                "bisect",
+                [
+                    "start" | "good" | "bad" | "reset" | "log" | "skip",
+                    rest @ ..,
+                ],
+            ) if certain && rest.iter().all(|text| word(text)) => Ok(()),
+            ("init", _) => {
+                let found = take_apart(
+                    args,
+                    &Options::new("q", "b", "--quiet --initial-branch: --bare"),
+                )
+                .or_else(refuse)?;
+                found
+                    .operands
+                    .iter()
+                    .try_for_each(|word| self.may_write(word))
+            }
+            ("apply", _) => {
+                let found = take_apart(
+                    args,
+                    &Options::new(
+                        "Rv3",
+                        "p",
+                        "--check --stat --numstat --summary --cached --index --reverse --3way",
+                    ),
+                )
+                .or_else(refuse)?;
+                found
+                    .operands
+                    .iter()
+                    .try_for_each(|word| self.may_read(word))
+            }
+            ("format-patch", _) => {
+                let found = take_apart(
+                    args,
+                    &Options::new(
+                        "nkN0123456789",
+                        "o",
+                        "--stdout --output-directory: --numbered --cover-letter",
+                    ),
+                )
+                .or_else(refuse)?;
+                for dir in found.values(&["-o", "--output-directory"]) {
+                    self.may_write(dir)?;
+                }
+                self.may_write(&Word::plain("."))
+            }
+            ("config", texts) if certain => self.git_config(args, texts),
+            _ => refuse(format!(
+                "git {verb} with these arguments is not known to be harmless"
+            )),
+        }
+    }
+
+    fn git_config(&mut self, args: &[Word], texts: &[&str]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new("lz", "", "--get --get-all --get-regexp --list --show-origin --show-scope --local --global --system --name-only --default: --type: --bool --int --null"),
+        )
+        .or_else(refuse)?;
+        let reads = found.has(&["--get", "--get-all", "--get-regexp", "--list", "-l"])
+            || matches!(texts.first(), Some(&"get" | &"list"));
+        let operands: Vec<&str> = found
+            .operands
+            .iter()
+            .map(|word| word.text.as_str())
+            .collect();
+        let look = |key: &str| {
+            LOOKS
+                .iter()
+                .any(|look| key.to_lowercase().starts_with(look))
+        };
+        match operands.as_slice() {
+            _ if reads => Ok(()),
+            [_key] => Ok(()),
+            [key, _] | ["set", key, _] if look(key) => self.may_write(&Word::plain(".")),
+            _ => refuse("git config changes settings"),
+        }
+    }
+
+    /// Revisions and paths: none of them may name what is private.
+    fn git_words(&mut self, found: &Arguments<'_>) -> Proven {
+        for target in found.values(&["--output"]) {
+            self.may_write(target)?;
+        }
+        for (_, value) in &found.given {
+            if let Some(value) = value {
+                self.not_private(value)?;
+            }
+        }
+        for word in &found.operands {
+            if word.dynamic {
+                return refuse("it names a revision or file that is only known when it runs");
+            }
+            self.not_private(word)?;
+        }
+        Ok(())
+    }
+
+    /// A remote by its name or a usual address. Others make git run a helper.
+    fn git_address(word: &Word) -> Proven {
+        let text = word.text.as_str();
+        if word.dynamic
+            || word.glob
+            || text.contains("::")
+            || text.starts_with('-')
+            || text.contains("file:")
+        {
+            return refuse("git is given an address that may run a program");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Programs that fetch.
+
+use super::table::{Options, take_apart};
+use super::{Proven, Prover, refuse};
+use crate::shell::Word;
+
+/// An address of the web, or a host name; nothing that reads files of this machine.
+fn is_web_address(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let lower = text.to_lowercase();
+    let web = lower.starts_with("https://") || lower.starts_with("http://");
+    !word.dynamic
+        && !word.glob
+        && !text.contains(['{', '['])
+        && (web
+            || (!lower.contains(':') || lower.contains(":8") || lower.contains(":3"))
+                && !lower.contains("://")
+                && !lower.starts_with(['-', '@', '/']))
+}
+
+impl Prover<'_, '_> {
+    pub(super) fn curl(&mut self, args: &[Word]) -> Proven {
+        let options = Options::new(
+            "sSfLIvikgGNqj#0O46",
+            "HAemorXwC",
+            "--silent --show-error --fail --location --head --verbose --include --insecure --get --compressed --max-time: --connect-timeout: \
+             --retry: --retry-delay: --header: --user-agent: --referer: --output: --write-out: --request: --range: --url: --http1.1 --http2 --ipv4 \
+             --ipv6 --no-progress-meter --progress-bar --fail-with-body --max-redirs: --tlsv1.2 --remote-name --no-buffer",
+        );
+        let found = take_apart(args, &options).or_else(refuse)?;
+        let texts = [
+            "-H",
+            "--header",
+            "-A",
+            "--user-agent",
+            "-e",
+            "--referer",
+            "-w",
+            "--write-out",
+            "-m",
+            "-r",
+            "-C",
+        ];
+        for value in found.values(&texts) {
+            if value.dynamic || value.text.starts_with('@') || value.text.contains("%output") {
+                return refuse("an option of curl names a file or is not known");
+            }
+        }
+        for method in found.values(&["-X", "--request"]) {
+            if !matches!(method.text.as_str(), "GET" | "HEAD" | "OPTIONS") {
+                return refuse("curl changes something on a server");
+            }
+        }
+        for target in found
+            .values(&["-o", "--output"])
+            .filter(|target| target.text != "-")
+        {
+            self.may_write(target)?;
+        }
+        if found.has(&["-O", "--remote-name"]) {
+            self.may_write(&Word::plain("."))?;
+        }
+        let addresses = found
+            .operands
+            .iter()
+            .copied()
+            .chain(found.values(&["--url"]));
+        for address in addresses {
+            if !is_web_address(address) {
+                return refuse("curl is given an address that is not known to be one of the web");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wget(&mut self, args: &[Word]) -> Proven {
+        let options = Options::new(
+            "qcSvNn46",
+            "OPUTt",
+            "--quiet --spider --output-document: --directory-prefix: --user-agent: --timeout: --tries: --no-verbose --continue \
+             --server-response --no-check-certificate --show-progress --progress:",
+        );
+        let found = take_apart(args, &options).or_else(refuse)?;
+        let mut prints = found.has(&["--spider"]);
+        for target in found.values(&["-O", "--output-document"]) {
+            prints = true;
+            if target.text != "-" {
+                self.may_write(target)?;
+            }
+        }
+        if !prints {
+            let dir = found.values(&["-P", "--directory-prefix"]).next().cloned();
+            self.may_write(&dir.unwrap_or_else(|| Word::plain(".")))?;
+        }
+        match found.operands.iter().find(|word| !is_web_address(word)) {
+            Some(_) => refuse("wget is given an address that is not known to be one of the web"),
+            None => Ok(()),
+        }
+    }
+}

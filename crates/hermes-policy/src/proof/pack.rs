@@ -1,0 +1,266 @@
+//! Programs that copy, pack and change files.
+
+use super::table::{Options, take_apart};
+use super::{Proven, Prover, refuse};
+use crate::shell::Word;
+
+impl Prover<'_, '_> {
+    pub(super) fn copy(&mut self, name: &str, args: &[Word]) -> Proven {
+        let options = match name {
+            "cp" => Options::new(
+                "aRrpdfinuvTLPxlb",
+                "t",
+                "--recursive --archive --force --verbose --no-clobber --update --target-directory: --preserve --parents",
+            ),
+            "mv" => Options::new(
+                "finuvTb",
+                "t",
+                "--force --verbose --no-clobber --update --target-directory:",
+            ),
+            _ => Options::new(
+                "sfnrvT",
+                "t",
+                "--symbolic --force --relative --verbose --no-dereference --target-directory:",
+            ),
+        };
+        let found = take_apart(args, &options).or_else(refuse)?;
+        let mut sources = found.operands.as_slice();
+        for dir in found.values(&["-t", "--target-directory"]) {
+            self.may_write(dir)?;
+        }
+        if !found.has(&["-t", "--target-directory"]) {
+            match sources.split_last() {
+                Some((target, others)) if !others.is_empty() => {
+                    self.may_write(target)?;
+                    sources = others;
+                }
+                _ => self.may_write(&Word::plain("."))?,
+            }
+        }
+        for source in sources {
+            self.may_read_tree(source, true)?;
+            if name == "mv" {
+                self.may_write(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn chmod(&mut self, args: &[Word]) -> Proven {
+        // A mode may begin with a dash.
+        let words: Vec<Word> = args
+            .iter()
+            .filter(|word| !matches!(word.text.as_str(), "-x" | "-w" | "-r" | "-rw" | "-rwx"))
+            .cloned()
+            .collect();
+        let found = take_apart(
+            &words,
+            &Options::new("Rvcf", "", "--recursive --verbose --changes"),
+        )
+        .or_else(refuse)?;
+        let skip = usize::from(words.len() == args.len());
+        let targets = found.operands.get(skip..).unwrap_or_default();
+        targets.iter().try_for_each(|word| self.may_write(word))
+    }
+
+    pub(super) fn mktemp(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new("dqut", "p", "--directory --tmpdir --suffix: --quiet"),
+        )
+        .or_else(refuse)?;
+        self.writes = true;
+        for (_, value) in &found.given {
+            if let Some(value) = value {
+                self.may_write(value)?;
+            }
+        }
+        found
+            .operands
+            .iter()
+            .try_for_each(|word| self.may_write(word))
+    }
+
+    pub(super) fn dd(&mut self, args: &[Word]) -> Proven {
+        for word in args {
+            let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+            match key {
+                "of" => self.may_write(&Word {
+                    text: value.to_owned(),
+                    ..word.clone()
+                })?,
+                "bs" | "count" | "seek" | "skip" | "conv" | "status" | "ibs" | "obs"
+                    if !word.dynamic => {}
+                _ => return refuse("dd with arguments that are not modelled"),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn split(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new(
+                "dxe",
+                "lbnaC",
+                "--lines: --bytes: --number: --numeric-suffixes",
+            ),
+        )
+        .or_else(refuse)?;
+        if let Some(file) = found.operands.first() {
+            self.may_read(file)?;
+        }
+        let prefix = found
+            .operands
+            .get(1)
+            .copied()
+            .cloned()
+            .unwrap_or_else(|| Word::plain("x"));
+        self.may_write(&prefix)
+    }
+
+    pub(super) fn patch(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new(
+                "RNEfstu0123456789",
+                "pdi",
+                "--dry-run --strip: --reverse --input: --directory:",
+            ),
+        )
+        .or_else(refuse)?;
+        for file in found.values(&["-i", "--input"]) {
+            self.may_read(file)?;
+        }
+        for dir in found.values(&["-d", "--directory"]) {
+            self.may_write(dir)?;
+        }
+        self.may_write(&Word::plain("."))?;
+        found
+            .operands
+            .iter()
+            .try_for_each(|word| self.may_write(word))
+    }
+
+    pub(super) fn compress(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new(
+                "dkcfvqnltz0123456789",
+                "T",
+                "--decompress --keep --stdout --force --list --test --best --fast --threads:",
+            ),
+        )
+        .or_else(refuse)?;
+        let prints = found.has(&["-c", "-l", "-t", "--stdout", "--list", "--test"]);
+        for file in &found.operands {
+            self.may_read(file)?;
+            if !prints {
+                self.may_write(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn zip(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(args, &Options::new("rqjyu0123456789", "", "")).or_else(refuse)?;
+        let Some((archive, files)) = found.operands.split_first() else {
+            return refuse("zip without an archive");
+        };
+        self.may_write(archive)?;
+        files
+            .iter()
+            .try_for_each(|word| self.may_read_tree(word, true))
+    }
+
+    pub(super) fn unzip(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(args, &Options::new("lqotvnZp", "d", "")).or_else(refuse)?;
+        let Some((archive, _)) = found.operands.split_first() else {
+            return refuse("unzip without an archive");
+        };
+        self.may_read(archive)?;
+        if found.has(&["-l", "-t", "-v", "-Z", "-p"]) {
+            return Ok(());
+        }
+        let dir = found
+            .values(&["-d"])
+            .next()
+            .cloned()
+            .unwrap_or_else(|| Word::plain("."));
+        self.may_write(&dir)
+    }
+
+    pub(super) fn rsync(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(args, &Options::new("avrlptgoDhnuxP", "", "--progress --dry-run --archive --verbose --exclude: --include: --stats --human-readable")).or_else(refuse)?;
+        if found.operands.iter().any(|word| word.text.contains(':')) {
+            return refuse("rsync talks to another machine");
+        }
+        let Some((target, sources)) = found.operands.split_last() else {
+            return refuse("rsync without files");
+        };
+        self.may_write(target)?;
+        sources
+            .iter()
+            .try_for_each(|word| self.may_read_tree(word, true))
+    }
+
+    pub(super) fn tar(&mut self, args: &[Word]) -> Proven {
+        // `tar xzf a.tar` is the same as `tar -xzf a.tar`, where the values follow in order.
+        let mut words = args.to_vec();
+        if let Some(first) = words.first_mut()
+            && !first.text.starts_with('-')
+        {
+            if first
+                .text
+                .matches([
+                    'f', 'C', 'T', 'X', 'b', 'g', 'K', 'N', 'F', 'H', 'I', 'L', 'V',
+                ])
+                .count()
+                > 1
+                || first.text.contains('C')
+                || first.text.contains('f') && !first.text.ends_with('f')
+            {
+                return refuse("tar with options that are not modelled");
+            }
+            first.text.insert(0, '-');
+        }
+        let options = Options::new(
+            "tcxzjJvpkamO",
+            "fC",
+            "--list --create --extract --get --gzip --bzip2 --xz --zstd --verbose --file: --directory: --strip-components: --exclude: --no-same-owner --keep-old-files",
+        );
+        let found = take_apart(&words, &options).or_else(refuse)?;
+        let archives: Vec<&Word> = found.values(&["-f", "--file"]).collect();
+        if archives.iter().any(|word| word.text.contains(':')) {
+            return refuse("tar talks to another machine");
+        }
+        let creates = found.has(&["-c", "--create"]);
+        let lists = found.has(&["-t", "--list"]);
+        let extracts = found.has(&["-x", "--extract", "--get"]);
+        if u8::from(creates) + u8::from(lists) + u8::from(extracts) != 1 {
+            return refuse("tar with options that are not modelled");
+        }
+        let dirs: Vec<&Word> = found.values(&["-C", "--directory"]).collect();
+        for archive in archives.iter().filter(|word| word.text != "-") {
+            if creates {
+                self.may_write(archive)?;
+            } else {
+                self.may_read(archive)?;
+            }
+        }
+        if creates {
+            for dir in &dirs {
+                self.may_read_tree(dir, true)?;
+            }
+            return found
+                .operands
+                .iter()
+                .try_for_each(|word| self.may_read_tree(word, true));
+        }
+        if extracts && !found.has(&["-O"]) {
+            self.may_write(&Word::plain("."))?;
+            return dirs.iter().try_for_each(|dir| self.may_write(dir));
+        }
+        Ok(())
+    }
+}

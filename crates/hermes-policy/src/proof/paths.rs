@@ -1,0 +1,229 @@
+//! What may be read and written.
+
+use std::path::{Path, PathBuf};
+
+use super::words::may_match;
+use super::{Proven, Prover, private, refuse};
+use crate::shell::Word;
+
+/// Stands in a word for any path below what comes before it.
+pub(super) const BELOW: char = '\u{E005}';
+
+/// Names that stand for all files that hold secrets by their name.
+const SAMPLE_NAMES: [&str; 22] = [
+    ".env",
+    ".env.local",
+    ".env.production",
+    ".envrc",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "credentials.json",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    "shadow",
+    "gshadow",
+    "sudoers",
+    "key.pem",
+    "server.pem",
+    "key.p12",
+    "key.pfx",
+    "x.kdbx",
+];
+/// Directories of this machine that hold secrets.
+const SYSTEM_PRIVATE: [&str; 9] = [
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/ssl/private",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/root/.ssh/id_rsa",
+    "/proc/1/environ",
+    "/proc/self/environ",
+    "/proc/self/mem",
+];
+/// Directories of this machine that everybody may read.
+const SYSTEM_PUBLIC: [&str; 4] = ["/usr", "/lib", "/opt", "/nix/store"];
+/// Entries of a directory tree that are looked at before the answer is "perhaps".
+const ENTRIES: usize = 5_000;
+
+impl Prover<'_, '_> {
+    /// The contents of `word` are read.
+    pub(super) fn may_read(&self, word: &Word) -> Proven {
+        if word.text == "-" || word.text.is_empty() && !word.dynamic {
+            return Ok(());
+        }
+        if let Some((start, _)) = word.text.split_once(BELOW) {
+            if self.narrowed {
+                return Ok(());
+            }
+            return self.may_read_tree(&Word::plain(start), true);
+        }
+        if word.dynamic || !word.known() {
+            return refuse("it reads a file that is only known when it runs");
+        }
+        self.not_private(word)
+    }
+
+    /// A text that may name a file to be read: also what stands behind `=`, `:`, `@` or an option.
+    pub(super) fn not_private(&self, word: &Word) -> Proven {
+        let text = word.text.as_str();
+        let mut candidates = vec![text];
+        for mark in ['=', ':', '@', ','] {
+            candidates.extend(text.split_once(mark).map(|(_, rest)| rest));
+            candidates.extend(text.rsplit_once(mark).map(|(_, rest)| rest));
+        }
+        for candidate in candidates {
+            if candidate.is_empty() {
+                continue;
+            }
+            let path = Word {
+                text: candidate.to_owned(),
+                ..word.clone()
+            };
+            if self.look.is_secret(&path)
+                || self.is_private_path(candidate, word.glob || candidate.contains(['*', '?', '[']))
+            {
+                return private(format!("it may read {candidate}, which holds secrets"));
+            }
+            if self.look.is_lost() && !candidate.starts_with('/') && candidate == text {
+                return refuse("it reads a file, and where it starts is not known");
+            }
+        }
+        Ok(())
+    }
+
+    fn is_private_path(&self, text: &str, glob: bool) -> bool {
+        let samples = self.samples();
+        self.look.resolve(text).iter().any(|path| {
+            if glob {
+                return Self::pattern_is_private(path, &samples);
+            }
+            // What a link leads to counts like its name.
+            path.canonicalize().is_ok_and(|real| {
+                real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
+            })
+        })
+    }
+
+    fn pattern_is_private(pattern: &Path, samples: &[PathBuf]) -> bool {
+        let pattern: Vec<String> = pattern
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned())
+            .collect();
+        let by_name = pattern.last().is_some_and(|last| {
+            last.contains(['*', '?', '['])
+                && SAMPLE_NAMES.iter().any(|name| may_match(last, name, false))
+        });
+        by_name
+            || samples.iter().any(|sample| {
+                sample.components().zip(&pattern).all(|(part, pattern)| {
+                    may_match(pattern, &part.as_os_str().to_string_lossy(), false)
+                })
+            })
+    }
+
+    /// Paths that hold secrets, as examples for patterns and directories.
+    fn samples(&self) -> Vec<PathBuf> {
+        let mut samples = self.look.credential_places();
+        samples.extend(SYSTEM_PRIVATE.iter().map(PathBuf::from));
+        samples
+    }
+
+    /// Everything below `word` is read. `hidden`: also what begins with a dot.
+    pub(super) fn may_read_tree(&self, word: &Word, hidden: bool) -> Proven {
+        if word.text.contains(BELOW) {
+            return self.may_read(word);
+        }
+        if word.dynamic || !word.known() {
+            return refuse("it reads files that are only known when it runs");
+        }
+        self.not_private(word)?;
+        let samples = self.samples();
+        for path in self.look.resolve(&word.text) {
+            if samples.iter().any(|sample| sample.starts_with(&path)) {
+                return private(format!("it may read secrets below {}", word.text));
+            }
+            let system = SYSTEM_PUBLIC.iter().any(|dir| path.starts_with(dir));
+            if !system && !self.look.is_inside(&path) {
+                return private(format!(
+                    "it reads everything below {}, outside the workspace",
+                    word.text
+                ));
+            }
+            match secrets_below(&path, hidden) {
+                Below::None => {}
+                Below::Found(name) => {
+                    return private(format!("it may read {name}, which holds secrets"));
+                }
+                Below::TooMany => {
+                    return refuse(format!(
+                        "{} has too many files to know whether secrets are among them",
+                        word.text
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A name pattern of `find`: whether it leaves out everything that is secret by its name.
+    pub(super) fn leaves_out_secrets(pattern: &str) -> bool {
+        let key = |name: &&str| may_match(pattern, name, true);
+        pattern.contains(|c: char| c.is_ascii_alphanumeric()) && !SAMPLE_NAMES.iter().any(key)
+    }
+
+    /// `word` is created or changed.
+    pub(super) fn may_write(&mut self, word: &Word) -> Proven {
+        if word.dynamic || !word.known() || word.text.contains(BELOW) || word.text.is_empty() {
+            return refuse("it writes to a file that is only known when it runs");
+        }
+        match self.look.writes_inside(word) {
+            Some(true) => {
+                self.writes = true;
+                Ok(())
+            }
+            Some(false) => Ok(()),
+            None => refuse(format!("it writes to {}", word.text)),
+        }
+    }
+}
+
+enum Below {
+    None,
+    Found(String),
+    TooMany,
+}
+
+/// Looks for names that hold secrets below `path`, within a bound. What cannot be read here cannot
+/// be read by the command either; a directory of another machine is not here.
+fn secrets_below(path: &Path, hidden: bool) -> Below {
+    let mut waiting = vec![path.to_path_buf()];
+    let mut seen = 0;
+    while let Some(dir) = waiting.pop() {
+        let Ok(entries) = std::fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            seen += 1;
+            if seen > ENTRIES {
+                return Below::TooMany;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !hidden && name.starts_with('.') {
+                continue;
+            }
+            if crate::classify::is_secret_name(&name) {
+                return Below::Found(entry.path().to_string_lossy().into_owned());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git" {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    Below::None
+}

@@ -1,0 +1,305 @@
+//! Programs with arguments of their own kind.
+
+use super::evaluate::Feed;
+use super::table::{Options, may_be_option, take_apart};
+use super::wrappers::below;
+use super::{Proven, Prover, refuse};
+use crate::shell::Word;
+
+const FIND_ALONE: &str = "-print -print0 -ls -empty -true -false -depth -mount -xdev -follow -readable -writable -executable -nouser \
+    -nogroup -prune -quit -o -or -a -and -not ! ( ) , -daystart -noleaf -ignore_readdir_race";
+const FIND_VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -mtime -mmin -atime \
+    -amin -ctime -cmin -newer -anewer -cnewer -samefile -maxdepth -mindepth -user -group -uid -gid -perm -links -inum -lname -ilname \
+    -fstype -printf -used";
+/// Options of programs that ask a service something, with and without a value.
+const ASK_FLAGS: &str = "-a -A -l -q --all --all-namespaces --json --no-pager --quiet --no-trunc --installed --upgradable --global -g --plain \
+    --full --failed --user --system --no-legend --outdated";
+const ASK_VALUED: &str =
+    "-n --namespace --region --query --tail --since --limit -L --state --lines --type --depth";
+const FORMATS: [&str; 8] = [
+    "json", "yaml", "wide", "name", "table", "text", "short", "plain",
+];
+
+impl Prover<'_, '_> {
+    pub(super) fn special(&mut self, name: &str, args: &[Word]) -> Proven {
+        match name {
+            "find" => self.find(args),
+            "sed" | "gsed" => self.sed(args),
+            "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
+            "jq" => self.jq(args),
+            "sqlite3" => self.sqlite(args),
+            "git" => self.git(args),
+            "curl" => self.curl(args),
+            "wget" => self.wget(args),
+            "tar" | "bsdtar" | "gtar" => self.tar(args),
+            "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz" | "unxz" | "zstd" | "unzstd" | "lz4" => {
+                self.compress(args)
+            }
+            "zip" => self.zip(args),
+            "unzip" => self.unzip(args),
+            "cp" | "mv" | "ln" => self.copy(name, args),
+            "rsync" => self.rsync(args),
+            "chmod" => self.chmod(args),
+            "mktemp" => self.mktemp(args),
+            "dd" => self.dd(args),
+            "uniq" => self.uniq(args),
+            "xxd" => {
+                let found =
+                    take_apart(args, &Options::new("abeEiupr", "clgsno", "")).or_else(refuse)?;
+                match found.operands.as_slice() {
+                    [] => Ok(()),
+                    [file] => self.may_read(file),
+                    [file, target, ..] => self.may_read(file).and_then(|()| self.may_write(target)),
+                }
+            }
+            "split" => self.split(args),
+            "patch" => self.patch(args),
+            _ => Self::questions(name, args),
+        }
+    }
+
+    /// Programs that only answer questions here: every word is known, every option is listed.
+    fn questions(name: &str, args: &[Word]) -> Proven {
+        if args.iter().any(|word| word.dynamic || word.glob) {
+            return refuse("an argument that is only known when it runs may be an option");
+        }
+        let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
+        let harmless = match name {
+            "date" => {
+                let options = Options::new(
+                    "uRI",
+                    "d",
+                    "--utc --iso-8601 --rfc-3339 --date: --universal",
+                );
+                let found = take_apart(args, &options).or_else(refuse)?;
+                found.operands.iter().all(|word| word.text.starts_with('+'))
+            }
+            "ip" => shows_network(&texts),
+            "systemctl" | "service" | "docker" | "podman" | "kubectl" | "gh" | "aws" | "gcloud"
+            | "az" | "helm" | "apt" | "apt-get" | "apt-cache" | "brew" | "npm" | "pnpm"
+            | "yarn" | "pip" | "pip3" | "uv" => asks_a_service(&texts),
+            _ => asks_the_system(name, &texts),
+        };
+        if harmless {
+            Ok(())
+        } else {
+            refuse(format!(
+                "{name} with these arguments is not known to be harmless"
+            ))
+        }
+    }
+
+    fn find(&mut self, args: &[Word]) -> Proven {
+        let mut at = 0;
+        while let Some(word) = args.get(at) {
+            at += 1;
+            let text = word.text.as_str();
+            if may_be_option(word) || word.dynamic {
+                return refuse("an argument that is only known when it runs may be an option");
+            }
+            let listed = |list: &str| list.split_whitespace().any(|known| known == text);
+            if listed(FIND_ALONE) || matches!(text, "-L" | "-H" | "-P") || !text.starts_with('-') {
+                continue;
+            }
+            match text {
+                "-exec" | "-execdir" => {
+                    let rest = args.get(at..).unwrap_or_default();
+                    let end = rest
+                        .iter()
+                        .position(|word| matches!(word.text.as_str(), ";" | "+"));
+                    let Some(end) = end else {
+                        return refuse("find runs a command that has no end");
+                    };
+                    self.found_command(args, &rest[..end])?;
+                    at += end + 1;
+                }
+                "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
+                    match args.get(at) {
+                        Some(target) => self.may_write(target)?,
+                        None => return refuse("find lacks the name of a file"),
+                    }
+                    at += if text == "-fprintf" { 2 } else { 1 };
+                }
+                _ if listed(FIND_VALUED) || is_newer(text) => at += 1,
+                _ => {
+                    return refuse(format!(
+                        "the option {text} of find is not known to be harmless"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that find runs for what it found.
+    fn found_command(&mut self, args: &[Word], command: &[Word]) -> Proven {
+        let (starts, narrowed) = find_starts(args);
+        let mut words = Vec::new();
+        for word in command {
+            if word.text == "{}" {
+                words.extend(starts.iter().map(below));
+            } else if word.text.contains("{}") {
+                return refuse("find puts a name into the middle of an argument");
+            } else {
+                words.push(word.clone());
+            }
+        }
+        let before = std::mem::replace(&mut self.narrowed, narrowed);
+        let result = self.run(&words, &Feed::Unknown);
+        self.narrowed = before;
+        result
+    }
+
+    fn uniq(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(
+            args,
+            &Options::new("cdDiuz", "fsw", "--count --repeated --unique --ignore-case"),
+        )
+        .or_else(refuse)?;
+        match found.operands.as_slice() {
+            [] => Ok(()),
+            [file] => self.may_read(file),
+            [file, target, ..] => self.may_read(file).and_then(|()| self.may_write(target)),
+        }
+    }
+}
+
+/// Where a `find` starts, and whether its tests leave out every name that holds secrets.
+pub(super) fn find_starts(args: &[Word]) -> (Vec<Word>, bool) {
+    let starts: Vec<Word> = args
+        .iter()
+        .skip_while(|word| matches!(word.text.as_str(), "-L" | "-H" | "-P"))
+        .take_while(|word| !word.text.starts_with(['-', '(', '!']))
+        .cloned()
+        .collect();
+    let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
+    let simple = !texts.iter().any(|text| {
+        matches!(
+            *text,
+            "-o" | "-or" | "!" | "-not" | "," | "-prune" | "(" | "-L" | "-follow"
+        )
+    });
+    let narrowed = simple
+        && texts.windows(2).any(|pair| {
+            matches!(pair[0], "-name" | "-iname")
+                && Prover::leaves_out_secrets(&pair[1].to_lowercase())
+        });
+    let starts = if starts.is_empty() {
+        vec![Word::plain(".")]
+    } else {
+        starts
+    };
+    (starts, narrowed)
+}
+
+/// `-newermt` and its relatives.
+fn is_newer(text: &str) -> bool {
+    text.strip_prefix("-newer").is_some_and(|kind| {
+        let letters: Vec<char> = kind.chars().collect();
+        matches!(
+            letters.as_slice(),
+            ['a' | 'B' | 'c' | 'm', 'a' | 'B' | 'c' | 'm' | 't']
+        )
+    })
+}
+
+fn is_plain_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
+    !text.starts_with('-') && text.chars().all(plain)
+}
+
+/// Questions about this machine, word by word.
+fn asks_the_system(name: &str, texts: &[&str]) -> bool {
+    let plain = |texts: &[&str]| texts.iter().all(|text| is_plain_word(text));
+    match (name, texts) {
+        (
+            "hostname" | "dmesg" | "mount" | "ifconfig" | "hostnamectl" | "timedatectl"
+            | "localectl" | "resolvectl",
+            [],
+        )
+        | ("dmesg", ["-T" | "-H"])
+        | ("hostname", ["-f" | "-s" | "-i" | "-I"])
+        | ("hostnamectl" | "timedatectl" | "localectl" | "resolvectl", ["status"])
+        | ("crontab", ["-l"])
+        | ("openssl", ["version"]) => true,
+        ("man" | "whatis" | "apropos", texts) => !texts.is_empty() && plain(texts),
+        ("openssl", ["rand", "-hex" | "-base64", count]) => {
+            count.chars().all(|c| c.is_ascii_digit())
+        }
+        (
+            "getent",
+            [
+                "passwd" | "group" | "hosts" | "services" | "protocols",
+                rest @ ..,
+            ],
+        )
+        | ("rpm", ["-qa" | "-q" | "-qi" | "-ql", rest @ ..])
+        | ("pacman", ["-Q" | "-Qi" | "-Ql" | "-Ss" | "-Si", rest @ ..])
+        | ("sysctl", ["-a" | "-n", rest @ ..]) => plain(rest),
+        ("sysctl", texts) => plain(texts),
+        (
+            "dpkg",
+            [
+                "-l" | "-L" | "-s" | "-S" | "--list" | "--status" | "--listfiles" | "--search",
+                rest @ ..,
+            ],
+        ) => rest.iter().all(|text| !text.starts_with('-')),
+        _ => false,
+    }
+}
+
+/// `ip addr show dev eth0`: verbs can be abbreviated, so that only whole forms count.
+fn shows_network(texts: &[&str]) -> bool {
+    let flags = ["-4", "-6", "-br", "-brief", "-c", "-j", "-s"];
+    let rest: Vec<&str> = texts
+        .iter()
+        .copied()
+        .skip_while(|text| flags.contains(text))
+        .collect();
+    let object = |text: &str| {
+        [
+            "a", "addr", "address", "r", "route", "l", "link", "n", "neigh", "rule",
+        ]
+        .contains(&text)
+    };
+    match rest.as_slice() {
+        [first] | [first, "show" | "list" | "ls"] => object(first),
+        [first, "show" | "list", "dev", name] | [first, "show", name] => {
+            object(first) && is_plain_word(name)
+        }
+        _ => false,
+    }
+}
+
+/// Words of a question to a service: which verbs only look is decided elsewhere.
+fn asks_a_service(texts: &[&str]) -> bool {
+    let mut at = 0;
+    while let Some(text) = texts.get(at) {
+        at += 1;
+        if !text.starts_with('-') {
+            continue;
+        }
+        let (name, value) = text
+            .split_once('=')
+            .map_or((*text, None), |(name, value)| (name, Some(value)));
+        let listed = |list: &str| list.split_whitespace().any(|known| known == name);
+        let digits = name.len() > 1 && name[1..].chars().all(|c| c.is_ascii_digit());
+        if listed(ASK_FLAGS) && value.is_none() || digits {
+            continue;
+        }
+        let value = value.or_else(|| {
+            at += 1;
+            texts.get(at - 1).copied()
+        });
+        let formats = matches!(name, "-o" | "--output" | "--format");
+        let known = match value {
+            None => false,
+            Some(value) if formats => FORMATS.contains(&value),
+            Some(value) => listed(ASK_VALUED) && !value.starts_with('-'),
+        };
+        if !known {
+            return false;
+        }
+    }
+    true
+}

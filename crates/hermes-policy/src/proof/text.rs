@@ -1,0 +1,233 @@
+//! Programs whose text is an argument: sed, awk, jq, SQL.
+
+use super::table::{Options, take_apart};
+use super::{Proven, Prover, refuse};
+use crate::shell::Word;
+
+impl Prover<'_, '_> {
+    pub(super) fn sed(&mut self, args: &[Word]) -> Proven {
+        // `-i` takes its suffix only within the same word.
+        let mut rest = Vec::new();
+        let mut in_place = false;
+        for word in args {
+            match word
+                .text
+                .strip_prefix("-i")
+                .or_else(|| word.text.strip_prefix("--in-place"))
+            {
+                Some(suffix)
+                    if suffix
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || ".=".contains(c)) =>
+                {
+                    in_place = true;
+                }
+                _ => rest.push(word.clone()),
+            }
+        }
+        let options = Options::new(
+            "nErsuz",
+            "e",
+            "--quiet --silent --regexp-extended --expression: --posix",
+        );
+        let found = take_apart(&rest, &options).or_else(refuse)?;
+        let mut scripts: Vec<&Word> = found.values(&["-e", "--expression"]).collect();
+        let mut files = found.operands.as_slice();
+        if scripts.is_empty() {
+            let Some((script, others)) = files.split_first() else {
+                return Ok(());
+            };
+            scripts.push(script);
+            files = others;
+        }
+        for script in scripts {
+            if script.dynamic || script.glob || !is_harmless_sed(&script.text) {
+                return refuse("the sed script is not known to be harmless");
+            }
+        }
+        for file in files {
+            self.may_read(file)?;
+            if in_place {
+                self.may_write(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn awk(&mut self, args: &[Word]) -> Proven {
+        let found = take_apart(args, &Options::new("", "Fv", "")).or_else(refuse)?;
+        let Some((program, files)) = found.operands.split_first() else {
+            return refuse("awk without a program");
+        };
+        let acts = [
+            "system", "getline", "|", ">", "ARGV", "@", "\\\n", "ENVIRON", "close", "fflush",
+            "printf >",
+        ];
+        if program.dynamic || program.glob || acts.iter().any(|act| program.text.contains(act)) {
+            return refuse("the awk program may write files or run commands");
+        }
+        files.iter().try_for_each(|word| self.may_read(word))
+    }
+
+    pub(super) fn jq(&mut self, args: &[Word]) -> Proven {
+        // `--arg name value` takes two words.
+        let mut rest = Vec::new();
+        let mut at = 0;
+        while let Some(word) = args.get(at) {
+            if matches!(word.text.as_str(), "--arg" | "--argjson") && args.len() > at + 2 {
+                at += 3;
+                continue;
+            }
+            rest.push(word.clone());
+            at += 1;
+        }
+        let options = Options::new(
+            "nrcCMSsaejR",
+            "",
+            "--null-input --raw-output --compact-output --color-output --monochrome-output --sort-keys --slurp --exit-status --tab --join-output --raw-input",
+        );
+        let found = take_apart(&rest, &options).or_else(refuse)?;
+        let Some((filter, files)) = found.operands.split_first() else {
+            return Ok(());
+        };
+        if filter.dynamic
+            || filter.glob
+            || ["import", "include", "input_filename"]
+                .iter()
+                .any(|word| filter.text.contains(word))
+        {
+            return refuse("the jq program is not known to be harmless");
+        }
+        files.iter().try_for_each(|word| self.may_read(word))
+    }
+
+    /// A question to a database file: functions of SQLite's shell read and write files.
+    pub(super) fn sqlite(&mut self, args: &[Word]) -> Proven {
+        let flags = [
+            "-readonly",
+            "-header",
+            "-csv",
+            "-json",
+            "-column",
+            "-line",
+            "-list",
+            "-batch",
+            "-table",
+            "-box",
+        ];
+        let operands: Vec<&Word> = args
+            .iter()
+            .filter(|word| !flags.contains(&word.text.as_str()))
+            .collect();
+        let [file, query] = operands.as_slice() else {
+            return refuse("sqlite3 with arguments that are not modelled");
+        };
+        if args.iter().any(|word| word.dynamic || word.glob)
+            || file.text.starts_with('-')
+            || file.text.starts_with("file:")
+        {
+            return refuse("sqlite3 with arguments that are not modelled");
+        }
+        let calls = [
+            "count(",
+            "sum(",
+            "min(",
+            "max(",
+            "avg(",
+            "length(",
+            "lower(",
+            "upper(",
+            "coalesce(",
+            "substr(",
+            "date(",
+            "datetime(",
+        ];
+        let mut text = query.text.to_lowercase();
+        for call in calls {
+            text = text.replace(call, " ");
+        }
+        let question = text.trim_start().starts_with("select") && !text.contains(';');
+        if !question
+            || text.contains('(')
+                && text.split('(').any(|part| {
+                    part.trim_end()
+                        .ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"')
+                })
+                && !only_keywords(&text)
+        {
+            return refuse("the SQL is not known to be harmless");
+        }
+        self.may_read(file)?;
+        // It is created where it is not there yet.
+        if !args.iter().any(|word| word.text == "-readonly") {
+            self.may_write(file)?;
+        }
+        Ok(())
+    }
+}
+
+/// Words before an opening bracket that are no functions.
+fn only_keywords(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('(').collect();
+    parts[..parts.len().saturating_sub(1)].iter().all(|part| {
+        let word = part
+            .trim_end()
+            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '"'))
+            .next()
+            .unwrap_or("");
+        matches!(
+            word,
+            "" | "in" | "and" | "or" | "not" | "where" | "from" | "select" | "on"
+        )
+    })
+}
+
+/// A sed script without commands that write files or run programs.
+pub(crate) fn is_harmless_sed(script: &str) -> bool {
+    script
+        .split([';', '\n'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .all(is_harmless_part)
+}
+
+fn is_harmless_part(part: &str) -> bool {
+    let part = part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$+~! ".contains(c));
+    // A pattern as address.
+    let part = match part.strip_prefix('/') {
+        Some(rest) => match rest.find('/') {
+            Some(end) if !rest[..end].contains(['\\', '[']) => rest[end + 1..]
+                .trim_start_matches(|c: char| c.is_ascii_digit() || ",$I! ".contains(c)),
+            _ => return false,
+        },
+        None => part,
+    };
+    let mut letters = part.chars();
+    match letters.next() {
+        Some('p' | 'd' | 'q' | '=' | 'n' | 'N' | 'P' | 'D' | 'g' | 'G' | 'h' | 'H' | 'x' | 'l') => {
+            letters.all(|c| c.is_ascii_digit() || "p ".contains(c))
+        }
+        Some(kind @ ('s' | 'y')) => {
+            let Some(mark) = letters.next() else {
+                return false;
+            };
+            if mark.is_alphanumeric() || mark == '\\' || mark.is_whitespace() {
+                return false;
+            }
+            let pieces: Vec<&str> = part[1 + mark.len_utf8()..].split(mark).collect();
+            // An escaped mark or a bracket could move the end of the pattern.
+            let [pattern, replacement, flags] = pieces.as_slice() else {
+                return false;
+            };
+            let ends_escaped = pattern.ends_with('\\') || replacement.ends_with('\\');
+            let open = pattern.matches('[').count() > pattern.matches(']').count();
+            !ends_escaped
+                && !open
+                && (kind == 'y' && flags.is_empty()
+                    || kind == 's' && flags.chars().all(|c| "gpiI0123456789".contains(c)))
+        }
+        // Text up to the end of the line, which was not cut.
+        Some('a' | 'i' | 'c') => part[1..].starts_with([' ', '\\']),
+        _ => false,
+    }
+}

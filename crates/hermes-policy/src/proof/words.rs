@@ -1,0 +1,183 @@
+//! Names, wildcards and numbers.
+
+/// A name of a variable or function.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Characters of arithmetic that names no variable.
+pub(super) fn is_plain_arithmetic(c: char) -> bool {
+    c.is_ascii_digit() || " +-*/%<>=&|^~!?:,()".contains(c)
+}
+
+/// Variables in capitals that only change how something looks.
+const LOOKS: [&str; 14] = [
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_COLLATE",
+    "LC_MESSAGES",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "TZ",
+    "TERM",
+    "NO_COLOR",
+    "CLICOLOR",
+    "COLUMNS",
+    "LINES",
+];
+/// Parts of names of variables that programs or the shell itself act on.
+const ACTS: [&str; 72] = [
+    "PATH", "OPT", "PAGE", "EDIT", "VISUAL", "BROWS", "SHELL", "HOME", "DIR", "CONF", "RC", "ENV",
+    "LD", "GIT", "BASH", "PROMPT", "PS", "IFS", "HIST", "PYTHON", "PERL", "RUBY", "NODE", "JAVA",
+    "LESS", "MAN", "COM", "CMD", "PROG", "EXE", "HOOK", "RUN", "WRAP", "LIB", "PRE", "PROXY",
+    "FILE", "LOG", "TMP", "TEMP", "MOD", "TUN", "MALLOC", "CACHE", "XDG", "SSH", "GPG", "ASK",
+    "INFO", "NLS", "CONV", "LOC", "FUNC", "HERMES", "CARGO", "RUST", "GO", "MAKE", "CC", "CXX",
+    "TAR", "GZIP", "XZ", "ZSTD", "WGET", "CURL", "AWK", "MAIL", "MORE", "GREP", "SEC", "USER",
+];
+/// Others of the shell, and those that networks use in small letters.
+const SPECIAL: [&str; 26] = [
+    "RANDOM",
+    "SRANDOM",
+    "LINENO",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "UID",
+    "EUID",
+    "PPID",
+    "GROUPS",
+    "TIMEFORMAT",
+    "TMOUT",
+    "REPLY",
+    "FIGNORE",
+    "GLOBIGNORE",
+    "FCEDIT",
+    "INPUTRC",
+    "CHILD_MAX",
+    "DIRSTACK",
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "all_proxy",
+    "no_proxy",
+    "histchars",
+    "auto_resume",
+    "_",
+];
+
+/// A variable that nothing but the script itself looks at: small letters, or one short word in
+/// capitals that no program is known to read.
+pub(super) fn is_inert_variable(name: &str) -> bool {
+    if LOOKS.contains(&name) {
+        return true;
+    }
+    if !is_name(name) || SPECIAL.contains(&name) {
+        return false;
+    }
+    if name.chars().all(|c| !c.is_ascii_uppercase()) {
+        return true;
+    }
+    name.len() <= 8
+        && !name.contains('_')
+        && !ACTS.iter().any(|part| name.to_uppercase().contains(part))
+}
+
+/// Whether `pattern` may match `name`: brackets match anything. `dots`: wildcards match a leading dot.
+pub(super) fn may_match(pattern: &str, name: &str, dots: bool) -> bool {
+    if !dots && name.starts_with('.') && pattern.starts_with(['*', '?']) {
+        return false;
+    }
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    // reachable[n]: the pattern so far may match the first n letters.
+    let mut reachable = vec![false; name.len() + 1];
+    reachable[0] = true;
+    let mut at = 0;
+    while at < pattern.len() {
+        let mut next = vec![false; name.len() + 1];
+        match pattern[at] {
+            '*' => {
+                let mut open = false;
+                for (slot, reached) in next.iter_mut().zip(&reachable) {
+                    open |= *reached;
+                    *slot = open;
+                }
+            }
+            c => {
+                let any = c == '?' || c == '[';
+                if c == '[' {
+                    match pattern[at + 1..].iter().skip(1).position(|c| *c == ']') {
+                        Some(end) => at += end + 2,
+                        None => return true,
+                    }
+                }
+                for letter in 0..name.len() {
+                    next[letter + 1] = reachable[letter] && (any || name[letter] == c);
+                }
+            }
+        }
+        reachable = next;
+        at += 1;
+    }
+    reachable[name.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_as_in_a_shell() {
+        for (pattern, name, dots, expected) in [
+            ("*.rs", "main.rs", false, true),
+            ("*.rs", ".env", false, false),
+            ("*", ".env", false, false),
+            ("*", ".env", true, true),
+            (".e*", ".env", false, true),
+            (".[a-z]nv", ".env", false, true),
+            ("?d_rsa", "id_rsa", false, true),
+            ("i[!x]_rsa", "id_rsa", false, true),
+            ("i[]d]_rsa", "id_rsa", false, true),
+            ("a*c*e", "abcde", false, true),
+            ("a*c*f", "abcde", false, false),
+        ] {
+            assert_eq!(may_match(pattern, name, dots), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn variables_that_programs_read_are_not_inert() {
+        for name in ["x", "file", "A", "FOO", "D", "LC_ALL", "name_1"] {
+            assert!(is_inert_variable(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "LD_PRELOAD",
+            "GIT_PAGER",
+            "PS4",
+            "IFS",
+            "ENV",
+            "BASH_ENV",
+            "PAGER",
+            "LESSOPEN",
+            "TAR_OPTIONS",
+            "RIPGREP_CONFIG_PATH",
+            "GCONV_PATH",
+            "HOME",
+            "SECONDS",
+            "OPTIND",
+            "RANDOM",
+            "http_proxy",
+            "SSLKEYLOGFILE",
+            "XDG_CONFIG_HOME",
+            "TMPDIR",
+            "MANOPT",
+            "a-b",
+        ] {
+            assert!(!is_inert_variable(name), "{name}");
+        }
+    }
+}
