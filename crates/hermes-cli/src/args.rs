@@ -276,8 +276,13 @@ pub(crate) struct ChatArgs {
 /// Parses the command line. `Err` carries what to print and the code to leave with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let mut cli =
-        Cli::try_parse_from(&args).map_err(|error| usage_failure(&error, &named_command(&args)))?;
+    let mut cli = Cli::try_parse_from(&args).map_err(|error| {
+        let shows = !error.use_stderr();
+        let foreign = (!shows)
+            .then(|| commands::original::advice(&args))
+            .flatten();
+        foreign.unwrap_or_else(|| usage_failure(&error, &named_command(&args)))
+    })?;
     let outer = std::mem::take(&mut cli.turn);
     match &mut cli.command {
         None => cli.turn = outer,

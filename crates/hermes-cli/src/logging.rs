@@ -1,7 +1,7 @@
 //! Logs go to the home's logs directory, never to the terminal. Secrets are cut out of each line.
 //!
-//! `agent.log` has everything from INFO up, `errors.log` from WARN up; each is rotated at 5 MB,
-//! three old ones are kept. Files are opened at the first line, so that a quiet run costs nothing.
+//! `agent.log` has everything from `logging.level` up (INFO), `errors.log` from WARN up; each is
+//! rotated at `logging.max_size_mb` (5), `logging.backup_count` old ones are kept (3). Files are opened at the first line, so that a quiet run costs nothing.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -10,35 +10,71 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use hermes_config::schema::Logging;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-const ROTATE_AT: u64 = 5 * 1024 * 1024;
-const KEEP: u32 = 3;
+/// `logging`, as it is used here.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    level: LevelFilter,
+    rotate_at: u64,
+    keep: u32,
+}
 
-/// Starts logging into `dir`. A second call in one process changes nothing.
-pub(crate) fn start(dir: &Path) {
-    begin(dir, None, 0);
+impl Rules {
+    fn of(logging: &Logging) -> Self {
+        Self {
+            level: match logging.level.trim().to_ascii_lowercase().as_str() {
+                "debug" => LevelFilter::DEBUG,
+                "warning" | "warn" => LevelFilter::WARN,
+                "error" | "critical" | "fatal" => LevelFilter::ERROR,
+                _ => LevelFilter::INFO,
+            },
+            rotate_at: logging.max_size_mb.max(1).saturating_mul(1024 * 1024),
+            keep: logging.backup_count,
+        }
+    }
+}
+
+/// Starts logging into the home's directory. A second call in one process changes nothing.
+pub(crate) fn start(cx: &crate::commands::Context) {
+    let rules = rules(cx);
+    begin(&cx.home.logs_dir(), rules, false, 0);
+}
+
+/// The same with settings that were read already.
+pub(crate) fn start_as(dir: &Path, logging: &Logging) {
+    begin(dir, Rules::of(logging), false, 0);
 }
 
 /// The same for the gateway, which has a log of its own. `verbose`: how much is said on stderr.
-pub(crate) fn start_gateway(dir: &Path, verbose: u8) {
-    begin(dir, Some(LogFile::new(dir.join("gateway.log"))), verbose);
+pub(crate) fn start_gateway(cx: &crate::commands::Context, verbose: u8) {
+    let rules = rules(cx);
+    begin(&cx.home.logs_dir(), rules, true, verbose);
 }
 
-fn begin(dir: &Path, gateway: Option<LogFile>, verbose: u8) {
+/// A file that cannot be read is somebody else's to complain about.
+fn rules(cx: &crate::commands::Context) -> Rules {
+    let logging = cx.load_config().map(|loaded| loaded.config.logging);
+    Rules::of(&logging.unwrap_or_default())
+}
+
+fn begin(dir: &Path, rules: Rules, gateway: bool, verbose: u8) {
+    let file = |name: &str| LogFile::new(dir.join(name), rules);
     let layer = FileLayer {
-        agent: LogFile::new(dir.join("agent.log")),
-        errors: LogFile::new(dir.join("errors.log")),
-        gateway,
+        agent: file("agent.log"),
+        errors: file("errors.log"),
+        gateway: gateway.then(|| file("gateway.log")),
         verbose,
     };
     let filter = if verbose > 1 {
-        tracing_subscriber::filter::LevelFilter::DEBUG
+        LevelFilter::DEBUG
     } else {
-        tracing_subscriber::filter::LevelFilter::INFO
+        rules.level
     };
     // Already started: the first one stays.
     let _ = tracing_subscriber::registry()
@@ -99,6 +135,7 @@ impl Visit for LineBuilder {
 
 struct LogFile {
     path: PathBuf,
+    rules: Rules,
     state: Mutex<State>,
 }
 
@@ -113,9 +150,10 @@ enum State {
 }
 
 impl LogFile {
-    fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf, rules: Rules) -> Self {
         Self {
             path,
+            rules,
             state: Mutex::new(State::Closed),
         }
     }
@@ -124,7 +162,7 @@ impl LogFile {
     fn write(&self, line: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // A process may live for months: it rotates while it runs.
-        if matches!(*state, State::Open { bytes, .. } if bytes > ROTATE_AT) {
+        if matches!(*state, State::Open { bytes, .. } if bytes > self.rules.rotate_at) {
             *state = State::Closed;
         }
         if matches!(*state, State::Closed) {
@@ -139,7 +177,7 @@ impl LogFile {
     fn open(&self) -> Option<State> {
         std::fs::create_dir_all(self.path.parent()?).ok()?;
         let mut bytes = std::fs::metadata(&self.path).map_or(0, |meta| meta.len());
-        if bytes > ROTATE_AT {
+        if bytes > self.rules.rotate_at {
             self.rotate();
             bytes = 0;
         }
@@ -158,7 +196,12 @@ impl LogFile {
             name.push(format!(".{n}"));
             PathBuf::from(name)
         };
-        for n in (1..KEEP).rev() {
+        let keep = self.rules.keep;
+        if keep == 0 {
+            let _ = std::fs::remove_file(&self.path);
+            return;
+        }
+        for n in (1..keep).rev() {
             let _ = std::fs::rename(numbered(n), numbered(n + 1));
         }
         let _ = std::fs::rename(&self.path, numbered(1));
@@ -169,10 +212,16 @@ impl LogFile {
 mod tests {
     use super::*;
 
+    const ROTATE_AT: u64 = 5 * 1024 * 1024;
+
+    fn usual() -> Rules {
+        Rules::of(&Logging::default())
+    }
+
     #[test]
     fn a_log_is_rotated_while_it_is_open() {
         let dir = tempfile::tempdir().unwrap();
-        let log = LogFile::new(dir.path().join("agent.log"));
+        let log = LogFile::new(dir.path().join("agent.log"), usual());
         log.write("begin\n");
         log.write(&"x".repeat(ROTATE_AT as usize));
         log.write("next\n");
@@ -188,7 +237,7 @@ mod tests {
         for round in 0..5_u32 {
             let big = vec![b'0' + round as u8; ROTATE_AT as usize + 1];
             std::fs::write(&path, big).unwrap();
-            LogFile::new(path.clone()).write("next\n");
+            LogFile::new(path.clone(), usual()).write("next\n");
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "next\n");
         let mut names: Vec<_> = std::fs::read_dir(dir.path())

@@ -214,12 +214,35 @@ fn answering(
         cx.out.remark(format!("config: {problem}"));
     }
     let (route, missing) = who_answers(&router, args, mode)?;
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start_as(&cx.home.logs_dir(), &config.logging);
     Ok(Answering {
         router: unset::or_nobody(router, missing.as_ref()),
         route,
         missing,
     })
+}
+
+/// `sessions.auto_prune`: old conversations are deleted, at most once in a while. What goes wrong
+/// is logged and stops nobody.
+pub(crate) async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) {
+    let sessions = &config.sessions;
+    if !sessions.auto_prune {
+        return;
+    }
+    let wish = hermes_store::db::AutoPrune {
+        retention_days: sessions.retention_days,
+        min_interval_hours: sessions.min_interval_hours,
+        vacuum: sessions.vacuum_after_prune,
+    };
+    match store.auto_prune(wish, open).await {
+        Ok(Some(count)) if count > 0 => tracing::info!(
+            "{} older than {} days deleted (sessions.auto_prune)",
+            crate::commands::counted(count, "session"),
+            wish.retention_days
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("sessions.auto_prune: {error}"),
+    }
 }
 
 /// What the model of a route can do.
@@ -336,8 +359,12 @@ impl Chat {
         let mcp = shared.mcp.clone();
         let beside = (Place::default(), shared);
         let opened = Self::open_with(args, cx, mode, config, beside, None).await;
-        if let (Err(_), Some(mcp)) = (&opened, mcp) {
-            mcp.shutdown().await;
+        match (&opened, mcp) {
+            (Ok((chat, _)), _) => {
+                prune_sessions(&chat.config, &chat.store, Some(chat.id.as_str())).await;
+            }
+            (Err(_), Some(mcp)) => mcp.shutdown().await,
+            (Err(_), None) => {}
         }
         opened
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::schema::field::Field as _;
-use crate::schema::{self, agent, model, surface, tui};
+use crate::schema::field::{Field as _, Shape};
+use crate::schema::{self, model};
 use crate::warning::{ConfigWarning, Problem};
 
 /// Root keys without a default: old forms, settings of the gateway, sections of plugins and of
@@ -51,47 +51,12 @@ const OTHER_ROOTS: [&str; 38] = [
     "teams",
 ];
 
-/// Sections whose keys we know completely. Elsewhere every key is somebody's.
-const CLOSED: [&str; 18] = [
-    "agent",
-    "approvals",
-    "checkpoints",
-    "compression",
-    "cron",
-    "curator",
-    "delegation",
-    "display",
-    "logging",
-    "memory",
-    "prompt_caching",
-    "security",
-    "sessions",
-    "skills",
-    "streaming",
-    "terminal",
-    "tool_output",
-    "tui",
+/// Keys of a section that count and are no fields of it: old spellings, read elsewhere.
+const OTHER_NAMES: [(&str, &[&str]); 3] = [
+    ("model", &["api_base", "model", "name", "models", "key"]),
+    ("auxiliary", &["transient_retries"]),
+    ("local", &["base_url", "api_key"]),
 ];
-
-fn optional(section: &str) -> &'static [&'static str] {
-    match section {
-        "" => schema::Config::OPTIONAL,
-        "agent" => agent::Agent::OPTIONAL,
-        "approvals" => surface::Approvals::OPTIONAL,
-        "compression" => agent::Compression::OPTIONAL,
-        "cron" => surface::Cron::OPTIONAL,
-        "delegation" => agent::Delegation::OPTIONAL,
-        "display" => surface::Display::OPTIONAL,
-        "memory" => agent::Memory::OPTIONAL,
-        "model" => model::Model::OPTIONAL,
-        "prompt_caching" => agent::PromptCaching::OPTIONAL,
-        "sessions" => surface::Sessions::OPTIONAL,
-        "skills" => agent::Skills::OPTIONAL,
-        "terminal" => surface::Terminal::OPTIONAL,
-        "tui" => tui::Tui::OPTIONAL,
-        _ => &[],
-    }
-}
 
 /// Reports unknown keys of the file, and settings that cannot work.
 pub(crate) fn check(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>) {
@@ -113,19 +78,44 @@ pub(crate) fn check(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>
             ("fallback_model" | "fallback_providers", value) => {
                 check_fallbacks(key, value, warnings);
             }
-            (_, Value::Object(section)) if CLOSED.contains(&key.as_str()) => {
-                for name in section.keys() {
-                    if !names_in(key).any(|known| known == name.as_str()) {
-                        warnings.push(unknown(&format!("{key}.{name}"), names_in(key), name));
-                    }
-                }
-                if key == "tui" {
-                    tui::check(section, warnings);
-                }
+            (_, Value::Object(_)) => {
+                check_below(&mut vec![key.clone()], value, warnings);
             }
             _ => {}
         }
     }
+}
+
+/// Reports unknown keys of typed sections, however deep.
+fn check_below(path: &mut Vec<String>, value: &Value, warnings: &mut Vec<ConfigWarning>) {
+    let Value::Object(map) = value else { return };
+    let Some(shape) = schema::shape_at(path) else {
+        return;
+    };
+    for (name, value) in map {
+        if let Shape::Section(_) = &shape
+            && !names_at(path).any(|known| known == name)
+        {
+            let at = format!("{}.{name}", path.join("."));
+            warnings.push(unknown(&at, names_at(path), name));
+            continue;
+        }
+        path.push(name.clone());
+        check_below(path, value, warnings);
+        path.pop();
+    }
+}
+
+/// The keys that mean something below `path`, where that is known completely.
+fn names_at(path: &[String]) -> impl Iterator<Item = &'static str> {
+    let fields = match schema::shape_at(path) {
+        Some(Shape::Section(keys)) => keys.iter().map(|(name, _)| *name).collect(),
+        _ => Vec::new(),
+    };
+    let dotted = path.join(".");
+    let others = OTHER_NAMES.iter().find(|(section, _)| *section == dotted);
+    let others = others.map_or(&[] as &[&str], |(_, names)| names);
+    fields.into_iter().chain(others.iter().copied())
 }
 
 /// Whether a dotted path leads somewhere, else what it may have meant.
@@ -144,12 +134,17 @@ pub(crate) fn lookup(path: &[&str]) -> Result<(), Option<String>> {
                 .join(".")
         }));
     }
-    match path.get(1) {
-        Some(&name) if CLOSED.contains(&root) && !names_in(root).any(|known| known == name) => {
-            Err(closest(name, names_in(root)).map(|name| format!("{root}.{name}")))
+    let owned: Vec<String> = path.iter().map(|&part| part.to_owned()).collect();
+    for depth in 1..path.len() {
+        let (parent, name) = (&owned[..depth], path[depth]);
+        let closed = matches!(schema::shape_at(parent), Some(Shape::Section(_)));
+        if closed && !names_at(parent).any(|known| known == name) {
+            let parent = parent.join(".");
+            let close = closest(name, names_at(&owned[..depth]));
+            return Err(close.map(|name| format!("{parent}.{name}")));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 fn is_root(key: &str) -> bool {
@@ -166,17 +161,8 @@ fn root_names() -> impl Iterator<Item = &'static str> {
         .keys()
         .map(String::as_str)
         .chain(OTHER_ROOTS)
-        .chain(optional("").iter().copied())
+        .chain(schema::Config::OPTIONAL.iter().copied())
         .filter(move |name| !misplaced.contains(name))
-}
-
-fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
-    schema::defaults()
-        .get(section)
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(|map| map.keys().map(String::as_str))
-        .chain(optional(section).iter().copied())
 }
 
 fn unknown<'a>(path: &str, names: impl Iterator<Item = &'a str>, name: &str) -> ConfigWarning {
@@ -270,7 +256,7 @@ fn check_fallbacks(key: &str, value: &Value, warnings: &mut Vec<ConfigWarning>) 
 }
 
 /// The name most like `name`, if it is like enough to be meant.
-fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     names
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| distance * 3 <= name.len().max(candidate.len()))
@@ -325,13 +311,27 @@ mod tests {
                 "agent.max_turn: unknown key, kept but not used; did you mean agent.max_turns?",
             ]
         );
+        assert_eq!(
+            problems(json!({
+                "web": {"serch_backend": "exa"},
+                "auxiliary": {"vision": {"timout": 3}, "transient_retries": 1},
+                "security": {"website_blocklist": {"domain": []}},
+                "model": {"anything": 1},
+            })),
+            [
+                "web.serch_backend: unknown key, kept but not used; did you mean web.search_backend?",
+                "auxiliary.vision.timout: unknown key, kept but not used; did you mean auxiliary.vision.timeout?",
+                "security.website_blocklist.domain: unknown key, kept but not used; did you mean security.website_blocklist.domains?",
+                "model.anything: unknown key, kept but not used",
+            ]
+        );
     }
 
     #[test]
     fn what_others_define_is_left_alone() {
         let known = json!({
             "kanban": {"x": 1}, "discord": {"x": 1}, "_test": 1, "MY_VAR": "x", "database": {"journal_mode": "delete"},
-            "mcp_servers": {"a": {"b": 1}}, "plugins": {"enabled": []}, "image_gen": {}, "model": {"anything": 1},
+            "mcp_servers": {"a": {"b": 1}}, "plugins": {"enabled": []}, "image_gen": {}, "model": {"name": "x"},
             "session_reset": {"mode": "none"}, "platform_toolsets": {"cli": []}, "providers": {"x": {"api": "http://x"}},
         });
         assert_eq!(problems(known), [""; 0]);

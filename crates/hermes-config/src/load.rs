@@ -10,7 +10,8 @@ use crate::env::Env;
 use crate::home::Home;
 use crate::known;
 use crate::migrate;
-use crate::schema::{self, Config, NEWEST_KNOWN_VERSION};
+use crate::schema::rules::Judge;
+use crate::schema::{self, Config, NEWEST_KNOWN_VERSION, effect, untyped};
 use crate::settings::{self, TERMINAL_VARIABLES};
 use crate::warning::{ConfigWarning, Problem};
 use crate::yaml::{self, YamlError};
@@ -47,7 +48,13 @@ impl Config {
         let file_tree = Value::Object(file.clone());
         warn_about_version(&file, &mut warnings);
         known::check(&file, &mut warnings);
+        warnings.extend(
+            effect::set_in_vain(&file)
+                .into_iter()
+                .map(|key| ConfigWarning::new(key, Problem::NoEffect)),
+        );
 
+        check_folded(&file_tree, &mut warnings);
         let mut file = migrate::fold(file, &mut warnings);
         fold_max_turns(&mut file, &mut warnings);
         let terminal_of_env = !file.contains_key("terminal");
@@ -62,6 +69,7 @@ impl Config {
         if let Some(dir) = env.managed_dir() {
             overlay(&mut tree, dir, env, &mut warnings);
         }
+        settle(home, &mut tree, &mut warnings);
         let mut config = Self::from_tree(&tree, &mut warnings);
         // The variable wins, as in the original: jobs run by it.
         if let Some(zone) = env.get("HERMES_TIMEZONE").map(str::trim)
@@ -76,6 +84,36 @@ impl Config {
             warnings,
         })
     }
+}
+
+/// Old spellings are gone before the typed settings are read; a wrong type is noticed here.
+fn check_folded(file: &Value, warnings: &mut Vec<ConfigWarning>) {
+    const FOLDED: [&str; 6] = [
+        "/compression/summary_model",
+        "/compression/summary_provider",
+        "/compression/summary_base_url",
+        "/memory/write_mode",
+        "/skills/write_mode",
+        "/delegation/max_async_children",
+    ];
+    let set: Vec<String> = FOLDED
+        .iter()
+        .filter(|place| file.pointer(place).is_some())
+        .map(|place| place[1..].replace('/', "."))
+        .collect();
+    if !set.is_empty() {
+        let mut found = Vec::new();
+        Config::from_tree(file, &mut found);
+        warnings.extend(found.into_iter().filter(|it| set.contains(&it.key)));
+    }
+}
+
+/// Values that break a rule are reported, and replaced by the default where that is safe.
+pub(crate) fn settle(home: &Home, tree: &mut Value, warnings: &mut Vec<ConfigWarning>) {
+    untyped::settle(tree, warnings);
+    let Value::Object(all) = &*tree else { return };
+    let all = all.clone();
+    Judge { tree: &all, home }.settle(tree, warnings);
 }
 
 /// `TERMINAL_ENV` and its like count where config.yaml says nothing about the terminal: a home of

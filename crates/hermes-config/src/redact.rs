@@ -42,15 +42,39 @@ pub fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.contains(&key.as_str()) || ends.iter().any(|end| key.ends_with(end))
 }
 
+/// Whether the value at this path is a secret: by its own name, or because everything in its
+/// mapping may be one.
+pub fn is_secret_path(path: &[String]) -> bool {
+    let mut names = path
+        .iter()
+        .rev()
+        .filter(|part| part.parse::<usize>().is_err());
+    let Some(last) = names.next() else {
+        return false;
+    };
+    let parent = names.next().map(|name| name.to_lowercase());
+    is_secret_key(last) || parent.is_some_and(|it| SECRET_SECTIONS.contains(&it.as_str()))
+}
+
 /// A copy of `value` with credentials masked.
 pub fn redact(value: &Value) -> Value {
     redact_at("", value)
 }
 
+/// The same for the value at `path`.
+pub fn redact_below(path: &[String], value: &Value) -> Value {
+    if is_secret_path(path) && !value.is_object() {
+        return redact_at("secret", value);
+    }
+    redact_at(path.last().map_or("", String::as_str), value)
+}
+
 fn redact_at(key: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_secret_key(key) => Value::String(mask(text)),
-        Value::String(text) => Value::String(url(text)),
+        // What looks like the key of a service is one, whatever its name: an argument of a
+        // server, a note.
+        Value::String(text) => Value::String(hermes_core::redact::keys(&url(text)).into_owned()),
         Value::Number(number) if is_secret_key(key) => Value::String(mask(&number.to_string())),
         Value::Array(items) => items.iter().map(|item| redact_at(key, item)).collect(),
         Value::Object(map) => {

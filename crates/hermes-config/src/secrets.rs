@@ -33,26 +33,36 @@ const MAX_FILE: u64 = 1 << 20;
 /// Hides the secrets of this home from now on: of its `.env` and the environment, of `auth.json`,
 /// of the MCP logins. Files that cannot be read have nothing to hide.
 pub fn remember(home: &Home, env: &Env) {
-    let of_env = env
+    redact::remember(values(home, env));
+}
+
+/// The secrets of this home's `.env` and the environment, of `auth.json`, of the MCP logins: name
+/// and value.
+pub fn values(home: &Home, env: &Env) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = env
         .iter()
         .filter(|(name, value)| is_secret_name(name) && is_telling(value))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
-    redact::remember(of_env);
-    let mut found = Vec::new();
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     collect(&home.auth_path(), &mut found);
     let logins = std::fs::read_dir(home.join("mcp-tokens"));
     for file in logins.into_iter().flatten().flatten() {
         collect(&file.path(), &mut found);
     }
-    redact::remember(found);
+    found
 }
 
 /// The same for what config.yaml holds: keys of endpoints, of servers, of search services.
 pub fn remember_config(tree: &Value) {
+    redact::remember(config_values(tree));
+}
+
+/// The secrets that config.yaml holds: name and value.
+pub fn config_values(tree: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk("config", "", tree, &mut found);
     found.retain(|(_, value)| is_telling(value) && !value.contains("${"));
-    redact::remember(found);
+    found
 }
 
 /// Whether a variable of this name holds a secret.

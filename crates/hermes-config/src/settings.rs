@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::edit::{ConfigDoc, EditError, KeyPath, PathError, put};
 use crate::env::Env;
@@ -11,7 +11,7 @@ use crate::home::{Home, HomeError};
 use crate::known;
 use crate::load::{self, Loaded};
 use crate::schema::{self, Config};
-use crate::warning::Problem;
+use crate::warning::{ConfigWarning, Problem};
 use crate::yaml;
 
 /// Where a setting lives.
@@ -41,6 +41,8 @@ pub enum SettingError {
         expected: &'static str,
         given: String,
     },
+    #[error("{key}: {why} (--force writes it anyway)")]
+    Invalid { key: String, why: String },
     #[error("{0} is a section; name the key within it (--force replaces the whole section)")]
     Section(String),
     #[error("{0:?} is not JSON: {1}")]
@@ -144,8 +146,30 @@ pub fn target(key: &str) -> Result<Target, PathError> {
 pub fn get(loaded: &Loaded, env: &Env, key: &str) -> Result<Option<Value>, PathError> {
     Ok(match target(key)? {
         Target::Env(name) => env.get(&name).map(|value| json!(value)),
-        Target::Config(path) => path.get(&loaded.tree).cloned(),
+        Target::Config(path) => path
+            .get(&loaded.tree)
+            .filter(|value| !(path.parts() == ["model"] && value.as_str() == Some("")))
+            .cloned()
+            .or_else(|| schema::default_of(path.parts())),
     })
+}
+
+/// Why there is no value: nobody set the key, and it has no default; or there is no such key.
+pub fn absent(key: &str) -> String {
+    let known = match target(key) {
+        Ok(Target::Config(path)) => {
+            let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
+            known::lookup(&parts)
+        }
+        _ => Ok(()),
+    };
+    match known {
+        Ok(()) => format!("{key} is not set, and has no default"),
+        Err(Some(close)) => {
+            format!("{key} is not set; there is no such key, did you mean {close}?")
+        }
+        Err(None) => format!("{key} is not set; there is no such key"),
+    }
 }
 
 pub fn set(
@@ -197,9 +221,6 @@ fn set_config(
     } else {
         coerce(path, text)
     };
-    if !options.force {
-        check_type(path, &value, text)?;
-    }
     let file = home.config_path();
     let mut doc = ConfigDoc::open(&file)?;
     let model = KeyPath::new(["model", "default"]);
@@ -210,6 +231,9 @@ fn set_config(
         }
         _ => path,
     };
+    if !options.force {
+        check_value(home, doc.tree(), path, &value, text)?;
+    }
     name_model(&mut doc, path)?;
     doc.set(path, &value)?;
     home.ensure()?;
@@ -227,6 +251,11 @@ fn set_config(
             .map(|close| format!("; did you mean {close}?"))
             .unwrap_or_default();
         notes.push(format!("{path} is not a key that Hermes knows{hint}"));
+    }
+    if schema::effect::is_without_effect(path.parts()) {
+        notes.push(format!(
+            "{path} is a setting of Hermes Agent that does nothing here"
+        ));
     }
     Ok(Change {
         key: path.to_string(),
@@ -341,39 +370,54 @@ pub fn coerce(path: &KeyPath, text: &str) -> Value {
 }
 
 fn default_of(path: &KeyPath) -> Option<Value> {
-    let parts = path.parts();
-    if parts.first().is_some_and(|root| root == "model") {
-        return KeyPath::new(parts[1..].iter().cloned())
-            .get(&schema::model_defaults())
-            .cloned();
-    }
-    parts
-        .iter()
-        .skip(1)
-        .try_fold(schema::defaults().get(parts.first()?)?, |value, part| {
-            value.get(part)
-        })
-        .cloned()
+    schema::default_of(path.parts())
 }
 
-/// Refuses a value that would have no effect because the key takes another type.
-fn check_type(path: &KeyPath, value: &Value, given: &str) -> Result<(), SettingError> {
-    let mut tree = Value::Object(Map::new());
+/// Refuses a value that would have no effect: of another type, or against the rule of its key.
+/// `file` is what is set already: names that the value may refer to stand there.
+fn check_value(
+    home: &Home,
+    file: &Value,
+    path: &KeyPath,
+    value: &Value,
+    given: &str,
+) -> Result<(), SettingError> {
+    let mut tree = file.clone();
     if put(&mut tree, path.parts(), value, "").is_err() {
-        return Ok(());
+        // Such as a bare name where a section will be.
+        if let (Value::Object(map), Some(root)) = (&mut tree, path.parts().first()) {
+            map.shift_remove(root);
+        }
+        if put(&mut tree, path.parts(), value, "").is_err() {
+            return Ok(());
+        }
     }
     let mut warnings = Vec::new();
+    load::settle(home, &mut tree.clone(), &mut warnings);
     Config::from_tree(&tree, &mut warnings);
     let key = path.parts().join(".");
-    for warning in warnings {
-        if let Problem::WrongType { expected, .. } = warning.problem
-            && warning.key == key
-        {
-            return Err(SettingError::WrongType {
-                key,
-                expected,
-                given: given.to_owned(),
-            });
+    let about = |warning: &ConfigWarning| {
+        let below = warning.key.strip_prefix(&key);
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for warning in warnings.into_iter().filter(about) {
+        match warning.problem {
+            Problem::WrongType { expected, .. } => {
+                return Err(SettingError::WrongType {
+                    key: warning.key,
+                    expected,
+                    given: given.to_owned(),
+                });
+            }
+            Problem::Invalid { why } => {
+                // What follows says what loading does about it.
+                let why = why.split("; ").next().unwrap_or(&why).to_owned();
+                return Err(SettingError::Invalid {
+                    key: warning.key,
+                    why,
+                });
+            }
+            _ => {}
         }
     }
     Ok(())

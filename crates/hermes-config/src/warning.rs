@@ -19,6 +19,8 @@ pub enum Problem {
     },
     /// Kept in the file, but nothing reads it.
     UnknownKey { did_you_mean: Option<String> },
+    /// A key of the original that does nothing here.
+    NoEffect,
     /// The last of several equal keys counts.
     DuplicateKey { line: usize },
     /// The file comes from a later version: what is new there is kept and not used.
@@ -63,6 +65,9 @@ impl fmt::Display for ConfigWarning {
                     Some(name) => write!(f, "; did you mean {name}?"),
                     None => Ok(()),
                 }
+            }
+            Problem::NoEffect => {
+                f.write_str("a setting of Hermes Agent that does nothing here; kept")
             }
             Problem::DuplicateKey { line } => {
                 write!(f, "set more than once; the last one counts (line {line})")

@@ -7,7 +7,7 @@ mod similarity;
 mod strategy;
 
 pub use near::nearest;
-pub use similarity::{Opcode, opcodes, ratio};
+pub use similarity::{Opcode, Work, opcodes, ratio};
 pub use strategy::Strategy;
 
 use std::ops::Range;
@@ -42,7 +42,14 @@ pub enum EditError {
     StrayBackslash(&'static str),
     #[error("the old text was not found")]
     NotFound,
+    #[error(
+        "the old text is not in the file as it stands, and the file is too large to look for something alike: read the place again and pass its exact lines, or fewer of them"
+    )]
+    GaveUp,
 }
+
+/// What looking for something alike may take: about a second.
+const WORK: u64 = 30_000_000;
 
 /// Lines named in [`EditError::Ambiguous`].
 const MAX_LINES: usize = 8;
@@ -66,12 +73,22 @@ pub enum Scope {
 
 /// Finds `old` by the strictest strategy that finds anything.
 pub fn find(content: &str, old: &str, scope: Scope) -> Option<Found> {
+    find_within(content, old, scope, &mut Work::of(WORK))
+}
+
+/// The same with so much work. Where it is used up, nothing was found, though something may be
+/// there.
+pub fn find_within(content: &str, old: &str, scope: Scope, work: &mut Work) -> Option<Found> {
     Strategy::ALL.iter().find_map(|strategy| {
         // White space alone fits everywhere in every loose way.
         if *strategy != Strategy::Exact && old.trim().is_empty() {
             return None;
         }
-        let mut places = strategy.find(content, old);
+        let mut places = strategy.find(content, old, work);
+        // Places that were found before the end may not be all.
+        if work.is_used_up() {
+            return None;
+        }
         if scope == Scope::Lines {
             places.retain(|place| is_whole_lines(content, place, *strategy));
         }
@@ -110,8 +127,13 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     if old == new {
         return Err(EditError::Identical);
     }
-    let Some(found) = find(content, old, Scope::Text) else {
-        return Err(EditError::NotFound);
+    let mut work = Work::of(WORK);
+    let Some(found) = find_within(content, old, Scope::Text, &mut work) else {
+        return Err(if work.is_used_up() {
+            EditError::GaveUp
+        } else {
+            EditError::NotFound
+        });
     };
     let Found { places, strategy } = found;
     if !all && (places.len() > 1 || overlaps(content, old, &places, strategy)) {

@@ -202,6 +202,10 @@ pub enum StoreError {
         "{path}: the database is damaged ({detail}); nothing more is written to it. Run: hermes sessions repair"
     )]
     Corrupt { path: PathBuf, detail: String },
+    #[error(
+        "{path}: the disk is full ({free} free); what was to be kept is not. Make room (hermes sessions prune, hermes checkpoints prune, or delete other files), then try again. The database is whole"
+    )]
+    DiskFull { path: PathBuf, free: String },
     #[error("{path}: {detail}")]
     Unsupported { path: PathBuf, detail: String },
     #[error("title {title:?} is used by session {holder}")]

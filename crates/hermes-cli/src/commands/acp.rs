@@ -47,7 +47,7 @@ pub(crate) fn run(args: &AcpArgs, cx: &Context) -> Outcome {
              Ctrl+D ends it",
         );
     }
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     // Nothing but answers goes to stdout; what would be said on stderr is told in the editor.
     let hold = Hold::new();
     let runtime = wiring::runtime()?;

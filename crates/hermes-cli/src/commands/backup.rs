@@ -3,7 +3,7 @@
 
 mod choose;
 
-pub(crate) use choose::is_of_the_moment;
+pub(crate) use choose::{is_database, is_of_the_moment};
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::sessions::size;
 use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
-use choose::{Found, is_database};
+use choose::Found;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {

@@ -6,8 +6,8 @@ mod show;
 
 use std::io::Read as _;
 
-use hermes_config::settings::{self, Change, SetOptions, SettingError};
-use hermes_config::{migrate, redact, yaml};
+use hermes_config::settings::{self, Change, SetOptions, SettingError, Target};
+use hermes_config::{migrate, redact, secrets, yaml};
 use serde_json::{Value, json};
 
 use crate::commands::Context;
@@ -21,10 +21,13 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ConfigCommand {
-    /// Print the value of a key, default included; 1 when it is not set
+    /// Print the value of a key, default included, secrets masked; 1 when it has none
     Get {
         /// Dotted path, or the name of a variable such as OPENROUTER_API_KEY
         key: String,
+        /// Print secrets, too
+        #[arg(long)]
+        reveal: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
@@ -91,7 +94,7 @@ pub(crate) fn run(args: ConfigArgs, cx: &Context) -> Outcome {
         json: false,
     });
     match command {
-        ConfigCommand::Get { key, json } => get(cx, &key, json),
+        ConfigCommand::Get { key, reveal, json } => get(cx, &key, reveal, json),
         ConfigCommand::Set {
             key,
             value,
@@ -117,11 +120,19 @@ fn print_path(cx: &Context, path: &std::path::Path, as_json: bool) -> Outcome {
     Ok(cx.out.line(path.display().to_string())?)
 }
 
-fn get(cx: &Context, key: &str, json: bool) -> Outcome {
+fn get(cx: &Context, key: &str, reveal: bool, json: bool) -> Outcome {
     let loaded = cx.load_config()?;
-    let value = settings::get(&loaded, &cx.env, key)
-        .map_err(|error| Failure::usage(error.to_string()))?
-        .ok_or_else(|| Failure::failed(format!("{key} is not set")))?;
+    let usage = |error: hermes_config::edit::PathError| Failure::usage(error.to_string());
+    let value = settings::get(&loaded, &cx.env, key).map_err(usage)?;
+    let value = value.ok_or_else(|| Failure::failed(settings::absent(key)))?;
+    let value = match settings::target(key).map_err(usage)? {
+        _ if reveal => value,
+        Target::Env(name) if secrets::is_secret_name(&name) => {
+            json!(redact::mask(value.as_str().unwrap_or_default()))
+        }
+        Target::Env(_) => redact::redact(&value),
+        Target::Config(path) => redact::redact_below(path.parts(), &value),
+    };
     if json {
         cx.out.json(&value)?;
     } else {
@@ -143,14 +154,15 @@ fn set(cx: &Context, key: &str, value: String, options: SetOptions) -> Outcome {
     let change = settings::set(&cx.home, &cx.env, key, &value, options)
         .map_err(|error| setting_failure(&error))?;
     let shown = match &change.value {
-        Some(value) if !is_secret(&change.key) => format!(" = {}", yaml::to_flow(value)),
-        _ => String::new(),
+        Some(value) => {
+            let path: Vec<String> = change.key.split('.').map(str::to_owned).collect();
+            let hidden = redact::is_secret_path(&path);
+            let shown = redact::redact_below(&path, value);
+            (!hidden).then(|| format!(" = {}", yaml::to_flow(&shown)))
+        }
+        None => None,
     };
-    report(cx, "set", &change, &shown)
-}
-
-fn is_secret(key: &str) -> bool {
-    redact::is_secret_key(key.rsplit('.').next().unwrap_or(key))
+    report(cx, "set", &change, &shown.unwrap_or_default())
 }
 
 fn from_stdin() -> Result<String, Failure> {
@@ -185,6 +197,7 @@ fn setting_failure(error: &SettingError) -> Failure {
     let exit = match error {
         SettingError::Path(_)
         | SettingError::WrongType { .. }
+        | SettingError::Invalid { .. }
         | SettingError::Section(_)
         | SettingError::Json(..)
         | SettingError::Edit(EditError::NotASection { .. } | EditError::NoSuchIndex { .. })

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
     if let Some(problem) = entry.problems.iter().find(|problem| problem.fatal) {
         return Err(Failure::failed(problem.to_string()));
     }
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, vec![entry], Some(Arc::new(Robot::new()?)));
         toolbox.settle(PATIENCE).await;

@@ -21,6 +21,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
+pub(crate) mod original;
 pub(crate) mod pairing;
 pub(crate) mod profile;
 pub(crate) mod sessions;

@@ -19,7 +19,7 @@ use crate::wiring;
 
 pub(crate) use pick::{Picked, pick, provider_of};
 pub(crate) use set::{SetArgs, enter, resolve, run as set, stamp_new};
-pub(crate) use test::{attempt, probe};
+pub(crate) use test::{attempt, probe, probe_with_tools};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {

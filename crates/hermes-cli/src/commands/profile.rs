@@ -5,6 +5,7 @@
 mod archive;
 mod create;
 mod show;
+mod strip;
 
 use std::path::{Path, PathBuf};
 

@@ -92,10 +92,16 @@ fn lines(status: &Value, all: bool) -> Vec<(&'static str, String)> {
     ));
     lines.push(("skills", number("/skills").to_string()));
     let off = names("/toolsets/off");
+    let empty = names("/toolsets/empty");
+    let tools = counted(number("/toolsets/tools"), "tool");
     let rest = if all {
-        format!("off: {}", off.join(", "))
+        format!(
+            "{tools}; nothing to offer: {}; off: {}",
+            empty.join(", "),
+            off.join(", ")
+        )
     } else {
-        format!("{} off", off.len())
+        format!("{tools}; {} off", off.len())
     };
     lines.push(("tools", joined(&names("/toolsets/on"), &rest)));
     lines.push(("terminal", text("/terminal/posture")));
@@ -244,12 +250,21 @@ fn keys(router: &Router) -> Value {
     json!({"present": present, "absent": absent})
 }
 
-fn toolsets_of(config: &Config) -> Value {
+/// `on`: something of it is offered; `empty`: switched on, and nothing of it can be offered here.
+fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
     let enabled = toolsets::enabled(config, "cli");
-    let (on, off): (Vec<&str>, Vec<&str>) = toolsets::switchable("cli")
-        .map(|set| set.name)
-        .partition(|name| enabled.contains(*name));
-    json!({"on": on, "off": off})
+    let offer = wiring::hands::offer(cx, config)?;
+    let (mut on, mut empty, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    for set in toolsets::switchable("cli") {
+        let usable = set.tools.iter().any(|tool| offer.names.contains(*tool));
+        match (enabled.contains(set.name), usable) {
+            (true, true) => on.push(set.name),
+            (true, false) => empty.push(set.name),
+            (false, _) => off.push(set.name),
+        }
+    }
+    let tools = super::tools::offered(config, "cli", &offer).len();
+    Ok(json!({"on": on, "empty": empty, "off": off, "tools": tools}))
 }
 
 fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
@@ -300,7 +315,7 @@ fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
         "sessions": sessions,
         "memory": {"memory": used(Target::Memory), "user": used(Target::User)},
         "skills": Library::of_home(&cx.home, &config, Some("cli")).scan().len(),
-        "toolsets": toolsets_of(&config),
+        "toolsets": toolsets_of(cx, &config)?,
         "terminal": terminal(cx, &config),
         "approvals": {
             "mode": config.approvals.mode.as_str(),

@@ -116,9 +116,20 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     }
     let servers = config.mcp_servers.clone().unwrap_or_default();
     if as_json {
-        let value = json!({"platform": platform, "toolsets": rows, "mcp_servers": servers.keys().collect::<Vec<_>>()});
-        cx.out.json(&value)?;
-    } else if !servers.is_empty() {
+        let value = json!({
+            "platform": platform,
+            "toolsets": rows,
+            "offered": offered(&config, platform, &offer),
+            "mcp_servers": servers.keys().collect::<Vec<_>>(),
+        });
+        return Ok(cx.out.json(&value)?);
+    }
+    let count = offered(&config, platform, &offer).len();
+    cx.out.remark(format!(
+        "{} offered on {platform}; none: switched on, but nothing of it can be offered here",
+        crate::commands::counted(count, "tool")
+    ));
+    if !servers.is_empty() {
         let names: Vec<&str> = servers.keys().map(String::as_str).collect();
         cx.out.line(format!(
             "MCP servers: {} (see: hermes mcp list)",
@@ -137,7 +148,8 @@ fn row(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> serde_json::Value
             Standing::NotBuilt => json!({"name": name, "available": false, "why": "not built yet"}),
         })
         .collect();
-    json!({"name": set.name, "about": set.label, "enabled": on, "tools": tools})
+    let usable = tools.iter().any(|tool| tool["available"] == true);
+    json!({"name": set.name, "about": set.label, "enabled": on, "usable": usable, "tools": tools})
 }
 
 fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
@@ -164,11 +176,36 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
         }
         what.push_str(&why);
     }
-    format!(
-        "{:<4} {:<16} {what}",
-        if on { "on" } else { "off" },
-        set.name
-    )
+    let state = match (on, here.is_empty()) {
+        (true, false) => "on",
+        // Switched on, and nothing of it can be offered here.
+        (true, true) => "none",
+        (false, _) => "off",
+    };
+    format!("{state:<4} {:<16} {what}", set.name)
+}
+
+/// Whether the set that a tool is in is switched on for a platform.
+pub(crate) fn is_on(config: &Config, platform: &str, tool: &str) -> bool {
+    let enabled = toolsets::enabled(config, platform);
+    toolsets::switchable(platform)
+        .any(|set| enabled.contains(set.name) && set.tools.contains(&tool))
+}
+
+/// How many tools a platform gets here: switched on, built and with everything they need. The one
+/// count that `status`, `tools` and `doctor` show.
+pub(crate) fn offered(
+    config: &Config,
+    platform: &str,
+    offer: &wiring::hands::Offer,
+) -> BTreeSet<String> {
+    let enabled = toolsets::enabled(config, platform);
+    toolsets::switchable(platform)
+        .filter(|set| enabled.contains(set.name))
+        .flat_map(|set| set.tools.iter())
+        .filter(|tool| offer.names.contains(**tool))
+        .map(|tool| (*tool).to_owned())
+        .collect()
 }
 
 fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
@@ -238,10 +275,21 @@ fn switch_sets(
             enabled.remove(*name);
         }
     }
-    doc.set(
-        &KeyPath::new(["platform_toolsets", platform]),
-        &json!(enabled),
-    )?;
+    let path = KeyPath::new(["platform_toolsets", platform]);
+    if enabled == without_list(config, platform) {
+        // As it is without a list: none is needed.
+        doc.unset(&path)?;
+        let all = KeyPath::new(["platform_toolsets"]);
+        let empty = |value: &serde_json::Value| value.as_object().is_some_and(|it| it.is_empty());
+        if all
+            .get(doc.tree())
+            .is_some_and(|it| empty(it) || it.is_null())
+        {
+            doc.unset(&all)?;
+        }
+    } else {
+        doc.set(&path, &json!(enabled))?;
+    }
     // A set that is off everywhere would stay off: switching it on here must count.
     let off = &config.agent.disabled_toolsets;
     if on && off.iter().any(|name| sets.contains(&name)) {
@@ -249,6 +297,21 @@ fn switch_sets(
         doc.set(&KeyPath::new(["agent", "disabled_toolsets"]), &json!(left))?;
     }
     Ok(())
+}
+
+/// What a platform has when nothing is listed for it.
+fn without_list(config: &Config, platform: &str) -> BTreeSet<String> {
+    let mut bare = config.clone();
+    if let Some(lists) = bare.platform_toolsets.take() {
+        bare.platform_toolsets = Some(
+            lists
+                .iter()
+                .filter(|(name, _)| *name != platform)
+                .map(|(name, list)| (name.to_owned(), list.clone()))
+                .collect(),
+        );
+    }
+    toolsets::enabled(&bare, platform)
 }
 
 /// Tools of a server are on unless its list of exclusions names them.

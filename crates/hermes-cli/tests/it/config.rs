@@ -120,6 +120,12 @@ fn secrets_go_to_env_and_are_never_shown() {
     assert_eq!(all.json()["settings"]["agent"]["max_turns"], json!(90));
     assert_eq!(
         config(&home, ["get", "openrouter_api_key"]).ok().stdout,
+        "****3456\n"
+    );
+    assert_eq!(
+        config(&home, ["get", "openrouter_api_key", "--reveal"])
+            .ok()
+            .stdout,
         "sk-or-hush-123456\n"
     );
     assert_eq!(
@@ -304,5 +310,121 @@ fn a_bad_profile_name_is_64_and_a_missing_profile_4() {
     for (name, code) in [("a/b", 64), ("", 64), ("nosuch", 4)] {
         let done = hermes(&home).args(["-p", name, "status"]).run();
         assert_eq!(done.code, Some(code), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn invalid_values_are_refused_and_reported() {
+    let home = TempHome::new();
+    for (key, value) in [
+        ("approvals.mode", "banana"),
+        ("terminal.backend", "moon"),
+        ("model.provider", "nosuch"),
+        ("logging.level", "LOUD"),
+        ("session_reset.at_hour", "25"),
+        ("timezone", "Mars/Olympus"),
+        ("compression.threshold", "7"),
+        ("model.base_url", "moon"),
+        ("terminal.cwd", "/no/such/place"),
+        ("web.search_backend", "altavista"),
+        ("agent.reasoning_effort", "enormous"),
+        ("toolsets", "[nosuch]"),
+    ] {
+        home.config("");
+        let refused = config(&home, ["set", key, value]);
+        assert_eq!(refused.code, Some(64), "{key} = {value}");
+        assert!(refused.stderr.contains(key), "{}", refused.stderr);
+        assert_eq!(home.read("config.yaml"), "", "{key}");
+        let _ = config(&home, ["set", key, value, "--force"]).ok();
+        let checked = config(&home, ["check"]);
+        assert_eq!(checked.code, Some(1), "{key} = {value}: {}", checked.stdout);
+        assert!(
+            checked.stdout.contains(&format!("problem: {key}")),
+            "{}",
+            checked.stdout
+        );
+    }
+    home.config("kanban: {auto_decompose: false}\nagnet: {}\n");
+    let checked = config(&home, ["check"]).ok();
+    for said in [
+        "kanban.auto_decompose: a setting of Hermes Agent",
+        "did you mean agent?",
+    ] {
+        assert!(checked.stdout.contains(said), "{}", checked.stdout);
+    }
+}
+
+#[test]
+fn defaults_count_and_secrets_are_masked() {
+    let home = TempHome::new();
+    home.config(
+        "model: {default: m, api_key: own-endpoint-key-4711}\n\
+         mcp_servers: {a: {command: x, args: [\"--key=sk-abcdefghijklmnop1234\"], env: {PIN: hush-hush-hush-77}}}\n",
+    );
+    for (key, wanted) in [
+        ("session_reset.mode", "none"),
+        ("approvals.unattended", "deny"),
+        ("model.provider", ""),
+        ("local.context", "8192"),
+        ("tui.screen", "inline"),
+        ("auxiliary.some_task.timeout", "30"),
+    ] {
+        let got = config(&home, ["get", key]).ok();
+        assert_eq!(got.stdout.trim_end(), wanted, "{key}");
+    }
+    for args in [
+        &["get", "model"][..],
+        &["get", "model.api_key"],
+        &["get", "mcp_servers"],
+        &["get", "mcp_servers.a.env.PIN"],
+        &["get", "mcp_servers.a.args", "--json"],
+        &["show"],
+        &["show", "--all", "--json"],
+    ] {
+        let shown = config(&home, args.iter().copied()).ok();
+        for secret in ["own-endpoint-key", "hush-hush", "efghijklmnop1234"] {
+            assert!(!shown.stdout.contains(secret), "{args:?}: {}", shown.stdout);
+        }
+    }
+    let absent = config(&home, ["get", "agent.max_tuns"]);
+    assert_eq!(absent.code, Some(1));
+    assert!(
+        absent.stderr.contains("did you mean agent.max_turns?"),
+        "{}",
+        absent.stderr
+    );
+}
+
+/// The lists of names in the schema are those of the tables.
+#[test]
+fn names_in_the_schema_are_those_of_the_tables() {
+    use hermes_config::schema::names;
+    let (usable, foreign) = names::providers();
+    for provider in hermes_models::providers::PROVIDERS {
+        for name in std::iter::once(&provider.id).chain(provider.aliases) {
+            assert!(usable.contains(name), "provider {name}");
+        }
+    }
+    for provider in hermes_models::providers::UNSUPPORTED {
+        for name in std::iter::once(&provider.id).chain(provider.aliases) {
+            assert!(foreign.contains(name), "provider {name}");
+        }
+    }
+    for name in usable {
+        let known = hermes_models::providers::find(name).is_some();
+        assert!(known || ["auto", "main"].contains(name), "provider {name}");
+    }
+    for name in names::toolsets() {
+        let tools = hermes_agent::home::toolsets::tools_of(name);
+        assert!(tools.is_some(), "toolset {name}");
+    }
+    for platform in ["cli", "discord"] {
+        for set in hermes_agent::home::toolsets::switchable(platform) {
+            assert!(
+                names::toolsets().contains(&set.name),
+                "toolset {}",
+                set.name
+            );
+        }
     }
 }

@@ -189,3 +189,49 @@ fn a_rule_for_everything_is_refused_and_a_refusal_shows_no_allowance() {
     assert_eq!(run.code, Some(5), "{}", run.stdout);
     assert!(!run.stdout.contains("allowed by"), "{}", run.stdout);
 }
+
+#[test]
+fn a_model_that_only_chats_is_not_called_well() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("ready"));
+    let run = setup.run(["doctor", "--json"]).ok();
+    let finding = find(&run.json(), "model", "does not call tools").cloned();
+    assert_eq!(finding.expect("a word about tools")["level"], "warning");
+    let setup = Setup::new();
+    setup.server.push(Reply::text("ready"));
+    let refusal = json!({"error": {"message": "this model does not support tools"}});
+    setup.server.push_default(Reply::json(400, &refusal));
+    let run = setup.run(["doctor", "--json"]);
+    let finding = find(&run.json(), "model", "given tools").cloned();
+    assert_eq!(finding.expect("the refusal")["level"], "problem");
+    assert_eq!(run.code, Some(1));
+}
+
+#[test]
+fn invalid_values_and_keys_without_effect_are_said_by_doctor_and_status_counts_one_way() {
+    let setup = Setup::with_config(
+        "approvals: {mode: banana}\nkanban: {failure_limit: 3}\nlogging: {level: LOUD}\n",
+    );
+    let run = setup.run(["doctor", "--offline", "--json"]);
+    let findings = run.json();
+    for text in [
+        "approvals.mode: \"banana\" is none of",
+        "kanban.failure_limit: a setting of Hermes Agent that does nothing here",
+        "logging.level: \"LOUD\" is none of",
+    ] {
+        assert!(
+            find(&findings, "config", text).is_some(),
+            "{text}: {findings:#}"
+        );
+    }
+    let status = setup.run(["status", "--json"]).ok().json();
+    let tools = setup.run(["tools", "list", "--json"]).ok().json();
+    let count = tools["offered"].as_array().unwrap().len();
+    assert_eq!(status["toolsets"]["tools"], json!(count));
+    assert!(find(&findings, "tools", &format!("{count} tools offered")).is_some());
+    let on = status["toolsets"]["on"].as_array().unwrap();
+    assert!(
+        !on.contains(&json!("kanban")) && !on.contains(&json!("browser")),
+        "{status:#}"
+    );
+}

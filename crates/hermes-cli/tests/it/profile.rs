@@ -257,3 +257,87 @@ fn profiles_go_both_ways() {
     profile(&home, &["delete", "theirs", "-y"]).done();
     assert!(theirs(&["profile", "list"]).contains("◆default"));
 }
+
+/// Secrets of every kind, in files of every kind: none leaves with an export that has no keys.
+#[test]
+fn an_export_without_keys_contains_no_keys_anywhere() {
+    let home = TempHome::new();
+    let secrets = [
+        "own-endpoint-4711-abcdef",
+        "sk-or-0123456789abcdefghij",
+        "hush-header-value-0815",
+        "bot-token-998877665544",
+        "plain-env-secret-123456",
+        "webhook-signing-secret-1",
+        "sk-commented-0123456789abcd",
+    ];
+    home.write(
+        "profiles/one/config.yaml",
+        "# old: api_key: sk-commented-0123456789abcd\nmodel:\n  default: m # keep\n  api_key: own-endpoint-4711-abcdef\n\
+         custom_providers:\n  - name: a\n    base_url: http://x/v1\n    api_key: sk-or-0123456789abcdefghij\n\
+         mcp_servers:\n  a:\n    url: http://x\n    headers:\n      X-Auth: hush-header-value-0815\n\
+         telegram:\n  token: bot-token-998877665544\n",
+    );
+    home.write(
+        "profiles/one/.env",
+        "LAB_PASSWORD=plain-env-secret-123456\n",
+    );
+    home.write(
+        "profiles/one/.env.bak",
+        "LAB_PASSWORD=plain-env-secret-123456\n",
+    );
+    home.write(
+        "profiles/one/skills/a/.env",
+        "X_API_KEY=sk-or-0123456789abcdefghij\n",
+    );
+    home.write(
+        "profiles/one/skills/a/SKILL.md",
+        "use plain-env-secret-123456 and sk-or-0123456789abcdefghij\n",
+    );
+    home.write(
+        "profiles/one/scripts/run.sh",
+        "curl -H 'Authorization: Bearer own-endpoint-4711-abcdef' x\n",
+    );
+    home.write(
+        "profiles/one/webhook_subscriptions.json",
+        r#"{"a": {"secret": "webhook-signing-secret-1", "prompt": "p"}}"#,
+    );
+    home.write(
+        "profiles/one/memories/MEMORY.md",
+        "the token is bot-token-998877665544\n",
+    );
+    let out = home.join("one.tar.gz");
+    let _ = hermes(&home)
+        .args(["profile", "export", "one", "-o", out.to_str().unwrap()])
+        .run()
+        .ok();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(
+        std::fs::File::open(&out).unwrap(),
+    ));
+    let mut names = Vec::new();
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().display().to_string();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        for secret in secrets {
+            assert!(!text.contains(secret), "{secret} in {name}: {text}");
+        }
+        names.push(name);
+    }
+    assert!(
+        names.iter().any(|name| name == "one/config.yaml"),
+        "{names:?}"
+    );
+    assert!(names.iter().all(|name| !name.contains(".env")), "{names:?}");
+    let imported = hermes(&home)
+        .args(["profile", "import", out.to_str().unwrap(), "--name", "two"])
+        .run();
+    let _ = imported.ok();
+    let config = home.read("profiles/two/config.yaml");
+    assert!(
+        config.contains("default: m # keep") && config.contains("base_url: http://x/v1"),
+        "{config}"
+    );
+}

@@ -59,6 +59,20 @@ impl KeyPath {
     }
 }
 
+impl KeyPath {
+    /// The same, to change it.
+    pub(crate) fn get_mut<'v>(
+        &self,
+        tree: &'v mut serde_json::Value,
+    ) -> Option<&'v mut serde_json::Value> {
+        self.0.iter().try_fold(tree, |value, part| match value {
+            serde_json::Value::Object(map) => map.get_mut(part),
+            serde_json::Value::Array(items) => items.get_mut(part.parse::<usize>().ok()?),
+            _ => None,
+        })
+    }
+}
+
 impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, part) in self.0.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::field::{Field, Named, Secret, Word, section};
+use super::field::{Field, Named, Secret, Shape, Word, section};
 use crate::warning::ConfigWarning;
 
 section! {
@@ -174,6 +174,14 @@ impl Field for LoopLimits {
             "idempotent_no_progress": self.idempotent_no_progress,
         })
     }
+
+    fn shape() -> Shape {
+        Shape::Section(vec![
+            ("exact_failure", u32::shape),
+            ("same_tool_failure", u32::shape),
+            ("idempotent_no_progress", u32::shape),
+        ])
+    }
 }
 
 section! {
@@ -329,5 +337,10 @@ impl Field for Auxiliary {
             tree.extend(tasks);
         }
         tree
+    }
+
+    /// `transient_retries` stands among the tasks; it has a row of its own in the rules.
+    fn shape() -> Shape {
+        Shape::Names(AuxTask::shape)
     }
 }

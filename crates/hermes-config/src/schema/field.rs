@@ -24,6 +24,27 @@ pub(crate) trait Field: Sized {
 
     /// The value as config.yaml would spell it.
     fn write(&self) -> Value;
+
+    /// What may stand below and what it may be.
+    fn shape() -> Shape;
+}
+
+/// The schema of a part of config.yaml, for those who walk it: unknown keys, secrets, tests.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// One value, and what it must be (for tests that draw values).
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests draw values by it"))]
+    Leaf(&'static str),
+    /// One value that is never shown.
+    Secret,
+    /// The keys that mean something, and what is below each.
+    Section(Vec<(&'static str, fn() -> Shape)>),
+    /// Any names, with the same below each.
+    Names(fn() -> Shape),
+    /// The same again and again.
+    List(fn() -> Shape),
+    /// Whatever somebody else defines.
+    Open,
 }
 
 /// Reads `value` into `slot`. Null means "not set"; a wrong type is reported.
@@ -48,7 +69,7 @@ pub(crate) fn read_leaf<T: Field>(
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "true/false",
@@ -82,6 +103,10 @@ impl Field for bool {
     fn write(&self) -> Value {
         Value::Bool(*self)
     }
+
+    fn shape() -> Shape {
+        Shape::Leaf(Self::EXPECTED)
+    }
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -113,6 +138,10 @@ macro_rules! whole_number {
             fn write(&self) -> Value {
                 Value::from(*self)
             }
+
+            fn shape() -> Shape {
+                Shape::Leaf(Self::EXPECTED)
+            }
         }
     )*};
 }
@@ -132,6 +161,10 @@ impl Field for f64 {
 
     fn write(&self) -> Value {
         Number::from_f64(*self).map_or(Value::Null, Value::Number)
+    }
+
+    fn shape() -> Shape {
+        Shape::Leaf(Self::EXPECTED)
     }
 }
 
@@ -153,6 +186,10 @@ impl Field for String {
 
     fn write(&self) -> Value {
         Value::String(self.clone())
+    }
+
+    fn shape() -> Shape {
+        Shape::Leaf(Self::EXPECTED)
     }
 }
 
@@ -210,6 +247,10 @@ impl Field for Word {
     fn write(&self) -> Value {
         Value::String(self.0.clone())
     }
+
+    fn shape() -> Shape {
+        Shape::Leaf(Self::EXPECTED)
+    }
 }
 
 /// Text that is never shown: a key or token written into config.yaml.
@@ -250,6 +291,10 @@ impl Field for Secret {
     fn write(&self) -> Value {
         Value::String(self.0.clone())
     }
+
+    fn shape() -> Shape {
+        Shape::Secret
+    }
 }
 
 /// Anything: read by whoever knows what it means.
@@ -262,6 +307,10 @@ impl Field for Value {
 
     fn write(&self) -> Value {
         self.clone()
+    }
+
+    fn shape() -> Shape {
+        Shape::Open
     }
 }
 
@@ -276,6 +325,10 @@ impl Field for Map<String, Value> {
     fn write(&self) -> Value {
         Value::Object(self.clone())
     }
+
+    fn shape() -> Shape {
+        Shape::Open
+    }
 }
 
 impl<T: Field> Field for Option<T> {
@@ -287,6 +340,10 @@ impl<T: Field> Field for Option<T> {
 
     fn write(&self) -> Value {
         self.as_ref().map_or(Value::Null, T::write)
+    }
+
+    fn shape() -> Shape {
+        T::shape()
     }
 }
 
@@ -310,6 +367,10 @@ impl<T: Field> Field for Vec<T> {
 
     fn write(&self) -> Value {
         self.iter().map(T::write).collect()
+    }
+
+    fn shape() -> Shape {
+        Shape::List(T::shape)
     }
 }
 
@@ -368,6 +429,10 @@ impl<T: Field> Field for Named<T> {
                 .map(|(name, entry)| (name.to_owned(), entry.write()))
                 .collect(),
         )
+    }
+
+    fn shape() -> Shape {
+        Shape::Names(T::shape)
     }
 }
 
@@ -438,6 +503,13 @@ macro_rules! section {
                     map.insert(stringify!($opt).to_owned(), value.write());
                 })*)?
                 serde_json::Value::Object(map)
+            }
+
+            fn shape() -> $crate::schema::field::Shape {
+                $crate::schema::field::Shape::Section(vec![
+                    $((stringify!($field), <$ty as $crate::schema::field::Field>::shape),)*
+                    $($((stringify!($opt), <$oty as $crate::schema::field::Field>::shape),)*)?
+                ])
             }
         }
     };

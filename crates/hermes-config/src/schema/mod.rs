@@ -1,10 +1,14 @@
 //! config.yaml as types. One struct per section, one default per field.
 
 pub(crate) mod agent;
+pub(crate) mod effect;
 pub(crate) mod field;
 pub(crate) mod model;
+pub mod names;
+pub(crate) mod rules;
 pub(crate) mod surface;
 pub(crate) mod tui;
+pub(crate) mod untyped;
 
 use std::sync::LazyLock;
 
@@ -23,7 +27,7 @@ pub use surface::{
 pub use tui::Tui;
 
 use crate::warning::ConfigWarning;
-use field::{Field as _, section};
+use field::{Field as _, Shape, section};
 
 /// The newest config version whose meaning we know; what `config migrate` writes.
 pub const CONFIG_VERSION: u64 = 33;
@@ -105,13 +109,70 @@ impl Config {
     }
 }
 
-/// Defaults of sections that are not typed here: they decide how `config set` reads a value and
-/// which keys are known.
-const UNTYPED: &str = include_str!("untyped.json");
+/// The shape of everything typed.
+pub(crate) fn shape() -> &'static Shape {
+    static SHAPE: LazyLock<Shape> = LazyLock::new(Config::shape);
+    &SHAPE
+}
 
-/// The defaults of the section `model`, which [`defaults`] shows as an empty name.
-pub(crate) fn model_defaults() -> Value {
-    Model::default().write()
+/// What is below `path`; `None`: the path leads to a key that is not typed here.
+pub(crate) fn shape_at(path: &[String]) -> Option<Shape> {
+    path.iter()
+        .try_fold(shape().clone(), |shape, part| match shape {
+            Shape::Section(keys) => keys
+                .iter()
+                .find(|(name, _)| name == part)
+                .map(|(_, below)| below()),
+            Shape::Names(below) | Shape::List(below) => Some(below()),
+            Shape::Open => Some(Shape::Open),
+            Shape::Leaf(_) | Shape::Secret => None,
+        })
+}
+
+/// Values that count although the key has no default of its own in the file's sense: sections that
+/// the original leaves out, and choices that code makes where nothing is said.
+fn implied() -> &'static Value {
+    static IMPLIED: LazyLock<Value> = LazyLock::new(|| {
+        serde_json::json!({
+            "model": Model::default().write(),
+            "session_reset": SessionReset::default().write(),
+            "local": Local::default().write(),
+            "tui": {
+                "screen": "inline", "reflow": "full", "animations": true, "theme": "auto",
+                "ascii": false, "notifications": "auto", "busy": "steer",
+            },
+            "approvals": {"unattended": "deny"},
+            "display": {"ascii": false},
+            "custom_providers": [], "fallback_model": [], "provider_routing": {},
+            "platform_toolsets": {}, "mcp_servers": {}, "platforms": {}, "plugins": {},
+            "skills": {"disabled": [], "platform_disabled": {}, "config": {}},
+            "security": {"fake_ip_ranges": []},
+            "unauthorized_dm_behavior": "pair",
+            "group_sessions_per_user": true,
+            "thread_sessions_per_user": false,
+            "filter_silence_narration": true,
+            "reset_triggers": ["/new", "/reset"],
+        })
+    });
+    &IMPLIED
+}
+
+/// The value that counts where the file says nothing; `None`: there is none.
+pub(crate) fn default_of(path: &[String]) -> Option<Value> {
+    let (root, below) = path.split_first()?;
+    let below = crate::edit::KeyPath::new(below.iter().cloned());
+    let of = |tree: Option<&Value>| tree.and_then(|tree| below.get(tree)).cloned();
+    let in_task = || match path {
+        // A task that is not configured has the settings of any other.
+        [root, _, key] if root == "auxiliary" => AuxTask::default().write().get(key).cloned(),
+        _ => None,
+    };
+    if root == "model" {
+        return of(implied().get("model"));
+    }
+    of(defaults().get(root))
+        .or_else(|| of(implied().get(root)))
+        .or_else(in_task)
 }
 
 /// Every default, as a file that sets them all would say it.
@@ -123,11 +184,12 @@ pub(crate) fn defaults() -> &'static Map<String, Value> {
         };
         // The original's default model is an empty name, not an empty mapping.
         tree.insert("model".to_owned(), Value::String(String::new()));
-        if let Ok(Value::Object(untyped)) = serde_json::from_str(UNTYPED) {
-            tree.extend(untyped);
-        }
+        tree.extend(untyped::sections().clone());
         tree.insert("_config_version".to_owned(), CONFIG_VERSION.into());
         tree
     });
     &DEFAULTS
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,10 @@
 //! `tui`: the terminal interface. A section of ours alone, so that a home without it reads as the
 //! original's.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Config;
 use super::field::{Named, Word, section};
-use crate::warning::{ConfigWarning, Problem};
 
 section! {
     /// `tui`. What is not set here may be said by a key of `display` that means the same: see
@@ -33,32 +32,6 @@ section! {
         wide_ambiguous: bool,
         /// Lets the terminal tell keys apart that look alike otherwise (the kitty protocol).
         keyboard_protocol: bool,
-    }
-}
-
-/// Keys of the section that take one word out of a few.
-const WORDS: [(&str, &[&str]); 4] = [
-    ("screen", &["inline", "full"]),
-    ("reflow", &["full", "off"]),
-    ("notifications", &["auto", "bell", "osc9", "off"]),
-    ("busy", &["steer", "queue", "interrupt"]),
-];
-
-/// Reports words that mean nothing.
-pub(crate) fn check(section: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>) {
-    for (key, words) in WORDS {
-        let given = match section.get(key) {
-            Some(Value::String(word)) => Word::new(word),
-            Some(Value::Bool(false)) => Word::new("off"),
-            _ => continue,
-        };
-        if !words.contains(&given.as_str()) {
-            let why = format!("{given:?} is none of {}", words.join(", "), given = &*given);
-            warnings.push(ConfigWarning::new(
-                format!("tui.{key}"),
-                Problem::Invalid { why },
-            ));
-        }
     }
 }
 
@@ -104,6 +77,11 @@ mod tests {
         let mut warnings = Vec::new();
         let config = Config::from_tree(tree, &mut warnings);
         crate::known::check(tree.as_object().unwrap(), &mut warnings);
+        let judge = crate::schema::rules::Judge {
+            tree: tree.as_object().unwrap(),
+            home: &crate::Home::at("/nonexistent"),
+        };
+        judge.settle(&mut tree.clone(), &mut warnings);
         let warnings = warnings.iter().map(ToString::to_string).collect();
         (Tui::of(&config, tree), warnings)
     }
@@ -143,7 +121,7 @@ mod tests {
             warnings,
             [
                 "tui.them: unknown key, kept but not used; did you mean tui.theme?",
-                "tui.screen: \"ful\" is none of inline, full",
+                "tui.screen: \"ful\" is none of inline, full; inline is used",
             ]
         );
         assert!(!tui.reflows());

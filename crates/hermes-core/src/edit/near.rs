@@ -1,6 +1,6 @@
 //! What a text that was not found may have meant.
 
-use super::similarity::ratio;
+use super::similarity::{Work, ratio_within};
 
 const MAX_PLACES: usize = 3;
 const AROUND: usize = 2;
@@ -8,17 +8,20 @@ const LEAST: f64 = 0.3;
 /// Lines looked at; a larger file is not worth the time.
 const MAX_LINES: usize = 20_000;
 const MAX_LINE_CHARS: usize = 400;
+/// What the search for a hint may take.
+const WORK: u64 = 10_000_000;
 
 /// Up to three places that begin like `old`, with line numbers; `None` when nothing is near.
 pub fn nearest(content: &str, old: &str) -> Option<String> {
     let anchor = old.lines().map(str::trim).find(|line| !line.is_empty())?;
     let height = old.lines().count();
     let lines: Vec<&str> = content.lines().take(MAX_LINES).collect();
+    let mut work = Work::of(WORK);
     let mut scored: Vec<(f64, usize)> = lines
         .iter()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty() && line.len() <= MAX_LINE_CHARS * 4)
-        .map(|(at, line)| (ratio(anchor, line.trim()), at))
+        .map(|(at, line)| (ratio_within(anchor, line.trim(), &mut work), at))
         .filter(|(score, _)| *score > LEAST)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -8,6 +8,33 @@ use std::ops::Range;
 /// From this length on, what is frequent in the second text is no anchor.
 const POPULAR_FROM: usize = 200;
 
+/// How many steps comparing may still take. A step looks at one character (or line) of one text
+/// against one place in the other; the time of a search is bounded by them, whatever the texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    left: u64,
+}
+
+impl Work {
+    pub const fn of(steps: u64) -> Self {
+        Self { left: steps }
+    }
+
+    /// Whether nothing more may be compared.
+    pub fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// What is left of it.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub(super) fn spend(&mut self, steps: usize) {
+        self.left = self.left.saturating_sub(steps as u64);
+    }
+}
+
 /// A stretch of both texts: equal, or replaced (either side may be empty).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opcode {
@@ -18,24 +45,38 @@ pub struct Opcode {
 
 /// 0 (nothing in common) to 1 (the same), over characters.
 pub fn ratio(a: &str, b: &str) -> f64 {
+    ratio_within(a, b, &mut Work::of(u64::MAX))
+}
+
+/// The same, too low once the work is used up.
+pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
     let total = a.len() + b.len();
     if total == 0 {
         return 1.0;
     }
-    let same: usize = matching_blocks(&a, &b).iter().map(|block| block.2).sum();
+    let blocks = matching_blocks(&a, &b, work);
+    let same: usize = blocks.iter().map(|block| block.2).sum();
     2.0 * same as f64 / total as f64
 }
 
 /// Whether [`ratio`] reaches `least`, mostly without computing it.
-pub(super) fn at_least(a: &str, b: &str, least: f64) -> bool {
+pub(super) fn at_least(a: &str, b: &str, least: f64, work: &mut Work) -> bool {
+    work.spend(1);
     if a == b {
         return true;
     }
+    if work.is_used_up() {
+        return false;
+    }
     let (n, m) = (a.chars().count(), b.chars().count());
     let reaches = |same: usize| 2.0 * same as f64 / (n + m) as f64 >= least;
-    reaches(n.min(m)) && reaches(common_characters(a, b)) && ratio(a, b) >= least
+    if !reaches(n.min(m)) {
+        return false;
+    }
+    work.spend(n + m);
+    reaches(common_characters(a, b)) && ratio_within(a, b, work) >= least
 }
 
 /// Characters in common, wherever they stand: never less than what matches in order.
@@ -59,7 +100,7 @@ fn common_characters(a: &str, b: &str) -> usize {
 pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
     let mut codes = Vec::new();
     let (mut i, mut j) = (0, 0);
-    for (ai, bj, size) in matching_blocks(a, b) {
+    for (ai, bj, size) in matching_blocks(a, b, &mut Work::of(u64::MAX)) {
         if i < ai || j < bj {
             codes.push(Opcode {
                 equal: false,
@@ -80,12 +121,17 @@ pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
 }
 
 /// Blocks `(start in a, start in b, length)` in order, ending with an empty one at the ends.
-fn matching_blocks<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<(usize, usize, usize)> {
+fn matching_blocks<T: Copy + Eq + Hash>(
+    a: &[T],
+    b: &[T],
+    work: &mut Work,
+) -> Vec<(usize, usize, usize)> {
+    work.spend(b.len());
     let places = places(b);
     let mut queue = vec![(0, a.len(), 0, b.len())];
     let mut blocks = Vec::new();
     while let Some((alo, ahi, blo, bhi)) = queue.pop() {
-        let (i, j, size) = longest(a, b, &places, (alo, ahi), (blo, bhi));
+        let (i, j, size) = longest(a, b, &places, (alo, ahi), (blo, bhi), work);
         if size == 0 {
             continue;
         }
@@ -129,12 +175,18 @@ fn longest<T: Copy + Eq + Hash>(
     places: &HashMap<T, Vec<usize>>,
     (alo, ahi): (usize, usize),
     (blo, bhi): (usize, usize),
+    work: &mut Work,
 ) -> (usize, usize, usize) {
     let (mut best_i, mut best_j, mut best) = (alo, blo, 0);
     let mut lengths: HashMap<usize, usize> = HashMap::new();
     for (i, item) in a.iter().enumerate().take(ahi).skip(alo) {
+        if work.is_used_up() {
+            break;
+        }
+        work.spend(1);
         let mut next = HashMap::new();
         for &j in places.get(item).into_iter().flatten() {
+            work.spend(1);
             if j < blo {
                 continue;
             }

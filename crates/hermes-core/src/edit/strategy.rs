@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::similarity;
+use super::similarity::{self, Work};
 
 /// How the old text was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Strategy {
     }
 
     /// Byte ranges of `content` that fit `old`.
-    pub(super) fn find(self, content: &str, old: &str) -> Vec<Range<usize>> {
+    pub(super) fn find(self, content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
         match self {
             Self::Exact => exact(content, old),
             Self::LineTrimmed => by_lines(content, old, str::trim),
@@ -69,8 +69,8 @@ impl Strategy {
             Self::EscapeNormalized => escapes(content, old),
             Self::TrimmedBoundary => boundary(content, old),
             Self::UnicodeNormalized => unicode(content, old),
-            Self::BlockAnchor => anchors(content, old),
-            Self::ContextAware => alike(content, old),
+            Self::BlockAnchor => anchors(content, old, work),
+            Self::ContextAware => alike(content, old, work),
         }
     }
 }
@@ -107,7 +107,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Every start of `count` lines that `fits`.
-    fn windows(&self, count: usize, fits: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+    fn windows(&self, count: usize, mut fits: impl FnMut(usize) -> bool) -> Vec<Range<usize>> {
         let starts = (self.lines.len() + 1).saturating_sub(count);
         (0..starts)
             .filter(|first| fits(*first))
@@ -125,29 +125,69 @@ fn by_lines(content: &str, old: &str, plain: fn(&str) -> &str) -> Vec<Range<usiz
     })
 }
 
-/// A changed copy of a text that knows where its pieces come from.
+/// A changed copy of a text that knows which pieces were changed. Where nothing was, places differ
+/// by what the changes before them added or took: a text without changes costs nothing.
 struct Mapped {
     text: String,
-    /// Start in the copy, place in the original; one per piece, in order.
-    pieces: Vec<(usize, Range<usize>)>,
+    /// Changed pieces in order.
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    copy: Range<usize>,
+    original: Range<usize>,
 }
 
 impl Mapped {
-    fn push(&mut self, piece: &str, from: Range<usize>) {
-        self.pieces.push((self.text.len(), from));
-        self.text.push_str(piece);
+    fn with_room_for(text: &str) -> Self {
+        Self {
+            text: String::with_capacity(text.len()),
+            pieces: Vec::new(),
+        }
     }
 
-    /// The original of a place of the copy. A place that begins inside a piece has none; one
-    /// that ends inside a piece takes the whole of it.
+    /// Text that stays as it is.
+    fn keep(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn change(&mut self, piece: &str, original: Range<usize>) {
+        let start = self.text.len();
+        self.text.push_str(piece);
+        self.pieces.push(Piece {
+            copy: start..self.text.len(),
+            original,
+        });
+    }
+
+    /// The original of a place of the copy. A place that begins inside a changed piece has none;
+    /// one that ends inside takes the whole of it.
     fn original(&self, place: &Range<usize>) -> Option<Range<usize>> {
-        let first = self
+        let before = self
             .pieces
-            .binary_search_by_key(&place.start, |piece| piece.0)
-            .ok()?;
-        let after = self.pieces.partition_point(|piece| piece.0 < place.end);
-        let last = after.checked_sub(1).filter(|last| *last >= first)?;
-        Some(self.pieces[first].1.start..self.pieces[last].1.end)
+            .partition_point(|piece| piece.copy.start < place.start);
+        let inside = before
+            .checked_sub(1)
+            .is_some_and(|at| self.pieces[at].copy.end > place.start);
+        if inside {
+            return None;
+        }
+        let start = place.start + self.shift(before).0 - self.shift(before).1;
+        let upto = self
+            .pieces
+            .partition_point(|piece| piece.copy.start < place.end);
+        let end = match upto.checked_sub(1).map(|at| &self.pieces[at]) {
+            Some(piece) if piece.copy.end > place.end => piece.original.end,
+            _ => place.end + self.shift(upto).0 - self.shift(upto).1,
+        };
+        Some(start..end)
+    }
+
+    /// Where the first `count` changes end: in the original, in the copy.
+    fn shift(&self, count: usize) -> (usize, usize) {
+        count
+            .checked_sub(1)
+            .map_or((0, 0), |at| (self.pieces[at].original.end, self.pieces[at].copy.end))
     }
 }
 
@@ -160,22 +200,25 @@ fn whitespace(content: &str, old: &str) -> Vec<Range<usize>> {
 }
 
 fn collapsed(text: &str) -> Mapped {
-    let mut copy = Mapped {
-        text: String::with_capacity(text.len()),
-        pieces: Vec::with_capacity(text.len()),
-    };
+    let mut copy = Mapped::with_room_for(text);
+    let mut kept = 0;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
-        let mut end = at + c.len_utf8();
         if c != ' ' && c != '\t' {
-            copy.push(&text[at..end], at..end);
             continue;
         }
+        let mut end = at + 1;
         while let Some((next, _)) = chars.next_if(|(_, c)| *c == ' ' || *c == '\t') {
             end = next + 1;
         }
-        copy.push(" ", at..end);
+        if &text[at..end] == " " {
+            continue;
+        }
+        copy.keep(&text[kept..at]);
+        copy.change(" ", at..end);
+        kept = end;
     }
+    copy.keep(&text[kept..]);
     copy
 }
 
@@ -227,14 +270,17 @@ fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
 
 /// Plain characters in place of typographic ones.
 fn ascii(text: &str) -> Mapped {
-    let mut copy = Mapped {
-        text: String::with_capacity(text.len()),
-        pieces: Vec::with_capacity(text.len()),
-    };
+    let mut copy = Mapped::with_room_for(text);
+    let mut kept = 0;
     for (at, c) in text.char_indices() {
-        let end = at + c.len_utf8();
-        copy.push(plain_of(c).unwrap_or(&text[at..end]), at..end);
+        if let Some(plain) = plain_of(c) {
+            let end = at + c.len_utf8();
+            copy.keep(&text[kept..at]);
+            copy.change(plain, at..end);
+            kept = end;
+        }
     }
+    copy.keep(&text[kept..]);
     copy
 }
 
@@ -250,7 +296,7 @@ pub(super) fn plain_of(c: char) -> Option<&'static str> {
     })
 }
 
-fn anchors(content: &str, old: &str) -> Vec<Range<usize>> {
+fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
     let wanted = ascii(old).text;
     let wanted: Vec<&str> = wanted.split('\n').collect();
     let count = wanted.len();
@@ -275,23 +321,29 @@ fn anchors(content: &str, old: &str) -> Vec<Range<usize>> {
         .into_iter()
         .filter(|first| {
             count == 2
-                || similarity::ratio(&have[first + 1..first + count - 1].join("\n"), &middle)
-                    >= least
+                || similarity::ratio_within(
+                    &have[first + 1..first + count - 1].join("\n"),
+                    &middle,
+                    work,
+                ) >= least
         })
         .map(|first| lines.place(first, count))
         .collect()
 }
 
-fn alike(content: &str, old: &str) -> Vec<Range<usize>> {
+fn alike(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old.split('\n').map(str::trim).collect();
     let count = wanted.len();
     let lines = Lines::of(content);
     let have: Vec<&str> = lines.lines.iter().map(|line| line.trim()).collect();
     let enough = count.div_ceil(2);
     lines.windows(count, |first| {
+        if work.is_used_up() {
+            return false;
+        }
         let mut alike = 0;
         for (at, line) in wanted.iter().enumerate() {
-            alike += usize::from(similarity::at_least(line, have[first + at], LINE));
+            alike += usize::from(similarity::at_least(line, have[first + at], LINE, work));
             // Neither can change any more.
             if alike >= enough || alike + (count - at - 1) < enough {
                 break;

@@ -175,3 +175,37 @@ fn near_places_are_shown_with_line_numbers() {
     assert!(near.contains("   2| fn compute(x: u32) {"), "{near}");
     assert_eq!(nearest(content, "\n"), None);
 }
+
+/// The time of a search is counted in steps: they stay below their bound whatever the file is.
+#[test]
+fn a_search_for_something_alike_is_bounded() {
+    let line = |n: usize| format!("    value_{n:06} = compute(alpha, beta, gamma, {n})");
+    let wanted: Vec<String> = (0..256).map(|n| line(n * 7).replace("compute", "kompute")).collect();
+    let wanted = wanted.join("\n").replace("value_", "valve-");
+    let steps = |lines: usize| {
+        let content: Vec<String> = (0..lines).map(line).collect();
+        let mut work = Work::of(3_000_000);
+        find_within(&content.join("\n"), &wanted, Scope::Text, &mut work);
+        3_000_000 - work.left()
+    };
+    for lines in [300, 3_000, 20_000] {
+        assert!(steps(lines) <= 3_000_000, "{lines} lines");
+    }
+    let content: Vec<String> = (0..20_000).map(line).collect();
+    let mut work = Work::of(1_000_000);
+    let found = find_within(&content.join("\n"), &wanted, Scope::Text, &mut work);
+    assert!(found.is_none() && work.is_used_up());
+    // What stands there is found at any size.
+    let old = format!("{}\n{}", line(19_000), line(19_001));
+    let replaced = replace(&content.join("\n"), &old, "x", false).unwrap();
+    assert_eq!(replaced.strategy, Strategy::Exact);
+}
+
+#[test]
+fn places_in_a_changed_copy_lead_back() {
+    let content = "a\t\tb  c d\n\u{201c}x\u{201d} \u{2026} y\n";
+    let replaced = replace(content, "a b c d", "Z", false).unwrap();
+    assert_eq!(replaced.text, "Z\n\u{201c}x\u{201d} \u{2026} y\n");
+    let replaced = replace(content, "\"x\" ... y", "Z", false).unwrap();
+    assert_eq!(replaced.text, "a\t\tb  c d\nZ\n");
+}

@@ -8,11 +8,13 @@
 //! |---|---|
 //! | [`around`] | the chats and the model of a home, as they are now |
 //! | `target` | where a result goes |
+//! | `record` | the ends of runs, written into the table together |
 //! | `run` | one run: script, conversation, patience |
 //! | `settle` | output file, message, history |
 //! | `words` | what is said to the model and to people |
 
 mod around;
+mod record;
 mod run;
 mod settle;
 mod target;
@@ -20,6 +22,7 @@ mod words;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -32,9 +35,10 @@ use hermes_store::Store;
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{
-    ClaimError, Claimant, Executions, FinishedRuns, Job, JobError, JobTable, Outputs, Taken,
+    ClaimError, Claimant, Execution, Executions, FinishedRuns, Job, JobError, JobTable, Outputs,
+    Taken,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -192,7 +196,15 @@ struct Inner {
     executions: Executions,
     finished: FinishedRuns,
     running: Mutex<HashSet<String>>,
-    done: Notify,
+    /// A permit for each run that may go on at the same time.
+    slots: Semaphore,
+    /// Claimed runs that wait for a slot.
+    waiting: AtomicUsize,
+    /// Nothing waits any more: there is room for what else is due.
+    drained: Notify,
+    ends: record::Ends,
+    /// Runs that were claimed and stopped before they began: (execution, job).
+    unbegun: Mutex<Vec<(String, String)>>,
     tasks: TaskTracker,
 }
 
@@ -204,7 +216,11 @@ impl Scheduler {
                 executions: Executions::new(&deps.dir),
                 finished: FinishedRuns::new(&deps.dir),
                 running: Mutex::default(),
-                done: Notify::new(),
+                slots: Semaphore::new(deps.policy.parallel.max(1)),
+                waiting: AtomicUsize::new(0),
+                drained: Notify::new(),
+                ends: record::Ends::default(),
+                unbegun: Mutex::default(),
                 tasks: TaskTracker::new(),
                 deps,
             }),
@@ -240,7 +256,7 @@ impl Scheduler {
             let pause = inner.pause().await;
             tokio::select! {
                 () = cancel.cancelled() => {}
-                () = inner.done.notified(), if more => {}
+                () = inner.drained.notified(), if more => {}
                 () = inner.touched(before) => {}
                 () = tokio::time::sleep(pause) => {}
             }
@@ -257,6 +273,7 @@ impl Scheduler {
         {
             tracing::error!(jobs = ?self.running(), "runs that do not stop are left behind");
         }
+        self.inner.release_unbegun().await;
     }
 
     /// Whether runs that have ended wait for somebody who delivers.
@@ -279,9 +296,10 @@ impl Scheduler {
             let (started, more) = inner.look(None, cancel).await?;
             let none = started.is_empty();
             for run in started {
-                reports.extend(run.await.ok().and_then(Result::ok));
+                reports.extend(run.await.ok().and_then(Result::ok).flatten());
             }
             if (none && !more) || cancel.is_cancelled() {
+                inner.release_unbegun().await;
                 return Ok(reports);
             }
         }
@@ -296,14 +314,19 @@ impl Scheduler {
         let (mut started, _) = self.inner.look(Some(reference), cancel).await?;
         let run = started.pop().ok_or_else(broken)?;
         match run.await {
-            Ok(Ok(report)) => Ok(report),
-            Err(_) => Err(broken()),
+            Ok(Ok(Some(report))) => Ok(report),
+            Ok(Ok(None)) | Err(_) => Err(broken()),
             Ok(Err(panic)) => Err(CronError::Broken(panic.to_string())),
         }
     }
 }
 
-type Run = tokio::task::JoinHandle<Result<Report, task::Panicked>>;
+/// `None`: it was stopped before it began.
+type Run = tokio::task::JoinHandle<Result<Option<Report>, task::Panicked>>;
+
+/// Runs that are claimed at once. Each claim writes the whole table: one for every run would cost
+/// the square of what is due.
+const CLAIMED_AT_ONCE: usize = 1024;
 
 fn broken() -> CronError {
     CronError::Broken("the run could not be followed to its end".to_owned())
@@ -426,10 +449,12 @@ impl Inner {
             }
             reports.push(self.settle(run).await);
         }
+        let (unbegun, cut): (Vec<_>, Vec<_>) = cut
+            .into_iter()
+            .filter(|execution| !known.contains(&execution.id))
+            .partition(|it| it.status == "claimed" && it.source == "builtin");
+        self.give_back(unbegun).await;
         for execution in cut {
-            if known.contains(&execution.id) {
-                continue;
-            }
             tracing::warn!(job = execution.job_id, "a run of it was cut");
             let Ok(job) = self.deps.jobs.get(&execution.job_id) else {
                 self.lose(&execution.id).await;
@@ -457,6 +482,61 @@ impl Inner {
         reports
     }
 
+    /// Runs of this process that were stopped before they began are due again.
+    async fn release_unbegun(&self) {
+        let unbegun = {
+            let mut unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *unbegun)
+        };
+        if unbegun.is_empty() {
+            return;
+        }
+        let (jobs, executions, now) = (self.deps.jobs.clone(), self.executions.clone(), self.now());
+        let at = iso(&now.fixed_offset());
+        let claims: Vec<(String, String)> = unbegun
+            .iter()
+            .map(|(_, job)| (job.clone(), at.clone()))
+            .collect();
+        let released = tokio::task::spawn_blocking(move || {
+            jobs.give_back(&claims, &now)
+                .map_err(|error| error.to_string())?;
+            for (execution, _) in &unbegun {
+                executions
+                    .lose(execution, "it did not begin", &at)
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        });
+        if let Ok(Err(error)) = released.await {
+            tracing::error!("jobs that did not begin: {error}");
+        }
+    }
+
+    /// Runs that were claimed and had not begun when their process died: they are due again.
+    async fn give_back(&self, unbegun: Vec<Execution>) {
+        if unbegun.is_empty() {
+            return;
+        }
+        let (jobs, now) = (self.deps.jobs.clone(), self.now());
+        let claims: Vec<(String, String)> = unbegun
+            .iter()
+            .map(|run| (run.job_id.clone(), run.claimed_at.clone()))
+            .collect();
+        let given = tokio::task::spawn_blocking(move || jobs.give_back(&claims, &now)).await;
+        match given {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!("jobs that did not begin are not due again yet: {error}");
+                return;
+            }
+            Err(_) => return,
+        }
+        for run in unbegun {
+            tracing::info!(job = run.job_id, "it did not begin; it is due again");
+            self.lose(&run.id).await;
+        }
+    }
+
     /// A run that was cut has no end that anybody knows. Said only after its end is on record: a
     /// crash in between must not hide it. `false`: another process deals with it.
     async fn lose(&self, execution: &str) -> bool {
@@ -479,10 +559,10 @@ impl Inner {
         one: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<(Vec<Run>, bool), CronError> {
-        let free = {
-            let running = self.running().len();
-            self.deps.policy.parallel.max(1).saturating_sub(running)
-        };
+        if one.is_none() && self.waiting.load(Ordering::SeqCst) > 0 {
+            return Ok((Vec::new(), true));
+        }
+        let free = CLAIMED_AT_ONCE;
         let (inner, one) = (Arc::clone(self), one.map(str::to_owned));
         let taken = tokio::task::spawn_blocking(move || match one {
             Some(reference) => inner.claim_one(&reference),
@@ -497,6 +577,7 @@ impl Inner {
         let mut started = Vec::new();
         for (job, execution) in taken.jobs {
             self.running().insert(job.id().to_owned());
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             let (inner, cancel) = (Arc::clone(self), cancel.clone());
             let name = format!("job {}", job.id());
             let work = async move { inner.run_one(job, execution, cancel).await };
@@ -548,23 +629,25 @@ impl Inner {
 
     fn claimed(&self, taken: Taken, source: &str) -> Claimed {
         let now = iso(&self.here());
-        let jobs = taken.jobs.into_iter().map(|job| {
-            let execution = format!(
-                "{:016x}{:016x}",
-                self.deps.rng.next_u64(),
-                self.deps.rng.next_u64()
-            );
-            let noted = self
-                .executions
-                .claim(&execution, job.id(), source, &self.deps.owner, &now);
+        let name = || {
+            let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());
+            format!("{high:016x}{low:016x}")
+        };
+        let jobs: Vec<(Job, String)> = taken.jobs.into_iter().map(|job| (job, name())).collect();
+        let attempts: Vec<(String, String)> = jobs
+            .iter()
+            .map(|(job, execution)| (execution.clone(), job.id().to_owned()))
+            .collect();
+        if !attempts.is_empty() {
+            let owner = &self.deps.owner;
+            let noted = self.executions.claim_all(&attempts, source, owner, &now);
             // The claim in the table is what counts.
             if let Err(error) = noted {
                 tracing::warn!("the history of jobs: {error}");
             }
-            (job, execution)
-        });
+        }
         Claimed {
-            jobs: jobs.collect(),
+            jobs,
             more: taken.more,
             busy: taken.busy,
         }
@@ -575,7 +658,21 @@ impl Inner {
         job: Job,
         execution: String,
         cancel: CancellationToken,
-    ) -> Report {
+    ) -> Option<Report> {
+        let slot = tokio::select! {
+            slot = self.slots.acquire() => slot.ok(),
+            () = cancel.cancelled() => None,
+        };
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.drained.notify_one();
+        }
+        // Not begun: it is due again, for the next process.
+        let Some(slot) = slot else {
+            self.running().remove(job.id());
+            let mut unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+            unbegun.push((execution, job.id().to_owned()));
+            return None;
+        };
         tracing::info!(job = job.id(), name = job.name(), "runs");
         let (executions, id, at) = (
             self.executions.clone(),
@@ -601,14 +698,15 @@ impl Inner {
         });
         let at = self.now();
         let run = self.finished(&execution, &job, &at, outcome).await;
+        // Its end is on record; what is left to do about it needs no slot.
+        drop(slot);
         let report = self.settle(run).await;
         match &report.error {
             None => tracing::info!(job = job.id(), "done"),
             Some(error) => tracing::warn!(job = job.id(), "failed: {error}"),
         }
         self.running().remove(job.id());
-        self.done.notify_one();
-        report
+        Some(report)
     }
 }
 

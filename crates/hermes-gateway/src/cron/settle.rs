@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use chrono::{DateTime, FixedOffset};
+use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_store::jobs::schedule::iso;
-use hermes_store::jobs::{After, Finished, Job, RunEnd};
+use hermes_store::jobs::{After, EndedRun, Finished, Job, RunEnd};
 
 use super::run::{Outcome, is_script_only};
 use super::{Inner, Report, Told, target, words};
@@ -124,27 +124,29 @@ impl Inner {
 
     /// In the job and in the history. `false`: not yet.
     async fn record(&self, execution: &str, job: &Job, at: &DateTime<Zone>, end: RunEnd) -> bool {
-        let (jobs, executions) = (self.deps.jobs.clone(), self.executions.clone());
-        let (id, at, execution) = (job.id().to_owned(), at.clone(), execution.to_owned());
+        let id = job.id();
+        let error = end.error.clone();
+        let recorded = self
+            .record_end(EndedRun {
+                job: id.to_owned(),
+                at: at.clone(),
+                end,
+            })
+            .await;
+        match recorded {
+            Ok(After::Kept(_)) => {}
+            Ok(After::Removed) => tracing::info!(job = id, "it has run as often as it was to"),
+            Ok(After::Gone) => tracing::info!(job = id, "it was removed while it ran"),
+            Err(error) => {
+                tracing::error!(job = id, "the end of a run was not recorded: {error}");
+                return false;
+            }
+        }
+        let (executions, execution) = (self.executions.clone(), execution.to_owned());
         let now = iso(&self.here());
         let done = tokio::task::spawn_blocking(move || {
-            let before = jobs.get(&id).ok();
-            let last = before
-                .map(|job| job.text("last_run_at"))
-                .unwrap_or_default();
-            let last: Option<DateTime<FixedOffset>> = DateTime::parse_from_rfc3339(&last).ok();
-            if last != Some(at.fixed_offset()) {
-                match jobs
-                    .finish_run(&id, &at, &end)
-                    .map_err(|error| error.to_string())?
-                {
-                    After::Kept(_) => {}
-                    After::Removed => tracing::info!(job = id, "it has run as often as it was to"),
-                    After::Gone => tracing::info!(job = id, "it was removed while it ran"),
-                }
-            }
             executions
-                .finish(&execution, end.error.as_deref(), &now)
+                .finish(&execution, error.as_deref(), &now)
                 .map_err(|error| error.to_string())
         });
         match done.await {

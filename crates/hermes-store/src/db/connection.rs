@@ -54,6 +54,10 @@ impl Fault {
             Self::Sql(error) if is_busy(&error) => StoreError::Busy {
                 waited: BUSY_TIMEOUT,
             },
+            Self::Sql(error) if is_full(&error, path) => StoreError::DiskFull {
+                path: path.to_owned(),
+                free: shown(free_bytes(path).unwrap_or(0)),
+            },
             Self::Sql(error) => StoreError::Database {
                 what: format!("{what} ({})", path.display()),
                 detail: error.to_string(),
@@ -67,6 +71,42 @@ fn is_busy(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
     )
+}
+
+/// Where no room is left, SQLite says so for the database, but "disk I/O error" where its other
+/// files cannot grow.
+fn is_full(error: &rusqlite::Error, path: &Path) -> bool {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => true,
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+            free_bytes(path).is_some_and(|free| free < TIGHT)
+        }
+        _ => false,
+    }
+}
+
+/// With less than this, SQLite cannot enlarge its files.
+const TIGHT: u64 = 256 * 1024;
+
+/// What is left on the disk that holds `path`.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let dir = path.ancestors().skip(1).find(|dir| dir.exists())?;
+    let system = rustix::fs::statvfs(dir).ok()?;
+    let bytes = system.f_bavail.saturating_mul(system.f_frsize);
+    // A disk has room for bytes and for files.
+    Some(if system.f_files > 0 && system.f_favail == 0 {
+        0
+    } else {
+        bytes
+    })
+}
+
+fn shown(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        _ => format!("{} MB", bytes / 1_048_576),
+    }
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {
@@ -95,6 +135,9 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
+    if access == Access::Write {
+        make_private(path);
+    }
     let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
@@ -102,6 +145,38 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     // more than running them.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
+}
+
+/// Conversations are nobody else's: the file, and those that SQLite keeps beside it, are the owner's
+/// alone. SQLite gives the others the mode of the database. An existing file is changed by its name,
+/// never opened (see [`connect`]).
+pub(crate) fn make_private(path: &Path) {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    if !path.exists() {
+        // An empty file is an empty database. Whoever makes it in between is as good.
+        let _ = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        return;
+    }
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        let file = Path::new(&name);
+        let Ok(meta) = std::fs::symlink_metadata(file) else {
+            continue;
+        };
+        let mode = meta.permissions().mode();
+        if meta.is_file()
+            && mode & 0o077 != 0
+            && let Err(error) =
+                std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode & 0o700))
+        {
+            tracing::debug!("{} can be read by others: {error}", file.display());
+        }
+    }
 }
 
 /// Bounds the pages that a connection keeps, for one that stays open. Each has its own, of a large

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
+use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
 use super::connection::{Access, Fault, connect};
@@ -46,6 +47,48 @@ pub fn damage(path: &Path) -> Option<String> {
         Ok(answer) => Some(answer),
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// Replaces texts in every row of a database that nobody else uses, and overwrites what they stood
+/// in: name and value each. Returns how many fields changed.
+pub fn remove_texts(path: &Path, texts: &[(String, String)]) -> Result<usize, StoreError> {
+    let failed = |error: rusqlite::Error| Fault::from(error).into_store(path, "removing keys");
+    if texts.is_empty() {
+        return Ok(0);
+    }
+    let conn = Connection::open(path).map_err(failed)?;
+    let changed = remove_from(&conn, texts).map_err(failed)?;
+    if changed > 0 {
+        // Freed pages still hold them.
+        conn.execute_batch("PRAGMA journal_mode=DELETE; VACUUM")
+            .map_err(failed)?;
+    }
+    Ok(changed)
+}
+
+fn remove_from(conn: &Connection, texts: &[(String, String)]) -> Result<usize, rusqlite::Error> {
+    let mut tables = conn.prepare(
+        "SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c
+         WHERE m.type = 'table' AND m.sql NOT LIKE 'CREATE VIRTUAL%'
+           AND m.name NOT LIKE '%\\_fts%' ESCAPE '\\' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+    )?;
+    let columns: Vec<(String, String)> = tables
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut changed = 0;
+    for (table, column) in columns {
+        let (table, column) = (quoted(&table), quoted(&column));
+        let sql = format!(
+            "UPDATE {table} SET {column} = replace({column}, ?1, ?2)
+             WHERE typeof({column}) = 'text' AND instr({column}, ?1) > 0"
+        );
+        let mut update = conn.prepare(&sql)?;
+        for (name, value) in texts {
+            changed += update.execute([value.as_str(), &format!("[removed: {name}]")])?;
+        }
+    }
+    Ok(changed)
 }
 
 #[cfg(test)]

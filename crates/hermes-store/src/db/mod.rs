@@ -43,12 +43,12 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 
-pub use copy::{copy, damage};
+pub use copy::{copy, damage, remove_texts};
 pub use export::markdown;
 pub use import::{ImportError, ImportReport, Imported};
 pub use list::{ListFilter, Order, SessionSummary};
 pub use maintain::{Deleted, Optimized, SourceCount, Stats};
-pub use prune::{PruneCandidate, SessionFilter};
+pub use prune::{AutoPrune, PruneCandidate, SessionFilter};
 pub use repair::{RepairOptions, RepairReport, Strategy, repair};
 pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
@@ -57,6 +57,7 @@ pub use titles::clean_title;
 /// The layout that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;
 
+pub(crate) use connection::make_private;
 use connection::{Access, Fault, connect, keep_few_pages, no_flush, prepare_writer, set_flush};
 use layout::Layout;
 use readers::Readers;

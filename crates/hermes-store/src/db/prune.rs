@@ -1,8 +1,8 @@
 //! Choosing many sessions at once: for pruning, archiving and exporting.
 
 use hermes_core::store::StoreError;
-use rusqlite::Connection;
 use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
 use super::Store;
@@ -56,6 +56,15 @@ pub struct PruneCandidate {
     pub archived: bool,
 }
 
+/// `sessions.auto_prune` and its companions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoPrune {
+    pub retention_days: u32,
+    pub min_interval_hours: u32,
+    /// Give the room back to the disk when something was deleted.
+    pub vacuum: bool,
+}
+
 impl Store {
     /// The sessions that fit, oldest first.
     pub async fn select(&self, filter: SessionFilter) -> Result<Vec<PruneCandidate>, StoreError> {
@@ -84,6 +93,67 @@ impl Store {
             Ok(chosen)
         })
         .await
+    }
+
+    /// What `sessions.auto_prune` asks for: deletes sessions that ended longer ago than
+    /// `retention_days`, at most once in `min_interval_hours` for all processes of a home. `None`:
+    /// it was done not long ago. The moment is kept where the original keeps it.
+    ///
+    /// `except`: a session that is open right now, however old.
+    pub async fn auto_prune(
+        &self,
+        wish: AutoPrune,
+        except: Option<&str>,
+    ) -> Result<Option<usize>, StoreError> {
+        let except = except.map(str::to_owned);
+        let now = self.now();
+        let since = now - f64::from(wish.min_interval_hours) * 3600.0;
+        let filter = SessionFilter {
+            started_before: Some(now - f64::from(wish.retention_days) * 86_400.0),
+            ..SessionFilter::default()
+        };
+        let is_due = move |conn: &Connection| -> Result<bool, Fault> {
+            let last: Option<String> = conn
+                .prepare_cached("SELECT value FROM state_meta WHERE key = 'last_auto_prune'")?
+                .query_row([], |row| row.get(0))
+                .optional()?;
+            let last = last.and_then(|text| text.trim().parse::<f64>().ok());
+            // A moment in the future was written by a clock that was wrong.
+            Ok(last.is_none_or(|last| last <= since || last > now))
+        };
+        // Mostly there is nothing to do, and then nothing is locked.
+        let due = self
+            .read("looking when sessions were pruned", move |conn, layout| {
+                Ok(layout.has("state_meta") && is_due(conn)?)
+            })
+            .await?;
+        if !due {
+            return Ok(None);
+        }
+        let pruned = self
+            .write("pruning sessions", move |conn, layout| {
+                if !is_due(conn)? {
+                    return Ok(None);
+                }
+                let chosen = select(conn, &filter)?;
+                let ids: Vec<String> = chosen
+                    .iter()
+                    .map(|it| it.id.clone())
+                    .filter(|id| except.as_ref() != Some(id))
+                    .collect();
+                maintain::delete_rows(conn, layout, &ids)?;
+                conn.execute(
+                    "INSERT INTO state_meta (key, value) VALUES ('last_auto_prune', ?1)
+                     ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+                    [now.to_string()],
+                )?;
+                Ok(Some(ids.len()))
+            })
+            .await?;
+        if wish.vacuum && pruned.is_some_and(|count| count > 0) && !self.is_guest() {
+            self.optimize().await?;
+        }
+        Ok(pruned)
     }
 
     /// Hides the ended sessions that fit from lists, each with its whole chain.

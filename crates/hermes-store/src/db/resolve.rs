@@ -10,6 +10,8 @@ use super::lineage;
 use super::rows::{MessageRecord, SessionRecord};
 
 const SHOWN: usize = 8;
+/// Sessions without a title that are looked through for their first words, newest first.
+const UNTITLED: i64 = 5000;
 
 impl Store {
     /// The session that `reference` names: an id, the beginning of exactly one id, or a title
@@ -96,10 +98,17 @@ pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Faul
             if let Some(id) = by_title(conn, reference)? {
                 return Ok(id);
             }
-            if count == 0 {
-                return Err(StoreError::NotFound(reference.to_owned()).into());
-            }
             candidates.extend(last);
+            if count == 0 {
+                candidates = by_beginning(conn, reference)?;
+                match (candidates.len(), candidates.pop()) {
+                    (0, _) | (_, None) => {
+                        return Err(StoreError::NotFound(reference.to_owned()).into());
+                    }
+                    (1, Some(only)) => return Ok(only),
+                    (_, Some(last)) => candidates.push(last),
+                }
+            }
             Err(StoreError::Ambiguous {
                 query: reference.to_owned(),
                 candidates,
@@ -135,6 +144,39 @@ pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>,
         .prepare_cached("SELECT id FROM sessions WHERE title = ?1")?
         .query_row([title], |row| row.get(0))
         .optional()?)
+}
+
+/// Sessions without a title are shown by their first words, so they can be named by them: all that
+/// begin so, at most [`SHOWN`]. Where lists cut them off, there is an ellipsis at the end.
+fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
+    let plain = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").to_lowercase()
+    };
+    let wanted = plain(words.trim_end_matches(['…', '.', ' ']));
+    if wanted.chars().count() < 3 {
+        return Ok(Vec::new());
+    }
+    let mut statement = conn.prepare_cached(
+        "SELECT s.id, (SELECT m.content FROM messages m
+            WHERE m.session_id = s.id AND m.role = 'user' AND m.content IS NOT NULL
+            ORDER BY m.id LIMIT 1)
+         FROM sessions s WHERE s.title IS NULL OR s.title = ''
+         ORDER BY s.started_at DESC LIMIT ?1",
+    )?;
+    let mut rows = statement.query([UNTITLED])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let first: Option<String> = row.get(1)?;
+        let head: String = first.unwrap_or_default().chars().take(500).collect();
+        if plain(&head).starts_with(&wanted) {
+            found.push(row.get(0)?);
+        }
+        if found.len() == SHOWN {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// Text as a literal inside a LIKE pattern with `ESCAPE '\'`.

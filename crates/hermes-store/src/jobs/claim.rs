@@ -5,12 +5,14 @@
 //! single one by `run_claim` and by counting `repeat.completed`; one that a person runs by
 //! `fire_claim` as well.
 
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, FixedOffset, TimeDelta, TimeZone};
 use serde_json::{Map, Value, json};
 
 use super::next::moment;
 use super::schedule::{Schedule, iso};
-use super::{Contents, Job, JobError, JobTable};
+use super::{Job, JobError, JobTable};
 
 /// A claim of somebody who runs a job now is good for this long.
 const FIRE_CLAIM: TimeDelta = TimeDelta::minutes(5);
@@ -43,6 +45,15 @@ pub struct RunEnd {
     pub error: Option<String>,
     /// Why the result could not be handed over to a place that it was for.
     pub delivery_error: Option<String>,
+}
+
+/// A run that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedRun<Tz: TimeZone> {
+    pub job: String,
+    /// When, in the zone that times of day are meant in.
+    pub at: DateTime<Tz>,
+    pub end: RunEnd,
 }
 
 /// What became of a job after its run.
@@ -157,25 +168,111 @@ impl JobTable {
         now: &DateTime<Tz>,
         end: &RunEnd,
     ) -> Result<After, JobError> {
+        let one = EndedRun {
+            job: id.to_owned(),
+            at: now.clone(),
+            end: end.clone(),
+        };
+        let after = self.finish_all(std::slice::from_ref(&one), true)?;
+        Ok(after.into_iter().next().unwrap_or(After::Gone))
+    }
+
+    /// The same for several runs: the table is read and written once for all of them. An end that
+    /// is recorded already is left as it is.
+    pub fn finish_runs<Tz: TimeZone>(&self, ends: &[EndedRun<Tz>]) -> Result<Vec<After>, JobError> {
+        self.finish_all(ends, false)
+    }
+
+    /// `again`: an end counts also when one of the same moment is recorded.
+    fn finish_all<Tz: TimeZone>(
+        &self,
+        ends: &[EndedRun<Tz>],
+        again: bool,
+    ) -> Result<Vec<After>, JobError> {
         self.change(|contents| {
-            let Some(at) = place(contents, id) else {
-                return Ok(After::Gone);
-            };
-            let Some(mut job) = Job::from_stored(&contents.jobs[at]) else {
-                return Ok(After::Gone);
-            };
-            if !finish(&mut job, now, end) {
-                contents.jobs.remove(at);
-                return Ok(After::Removed);
+            let places: HashMap<String, usize> = contents
+                .jobs
+                .iter()
+                .enumerate()
+                .filter_map(|(at, stored)| Some((stored["id"].as_str()?.to_owned(), at)))
+                .collect();
+            let mut gone = HashSet::new();
+            let mut after = Vec::with_capacity(ends.len());
+            for run in ends {
+                let at = places.get(&run.job).filter(|at| !gone.contains(*at));
+                let Some((at, mut job)) =
+                    at.and_then(|at| Some((*at, Job::from_stored(&contents.jobs[*at])?)))
+                else {
+                    after.push(After::Gone);
+                    continue;
+                };
+                let last = job.text("last_run_at");
+                let recorded = moment(&last, &run.at.timezone()) == Some(run.at.fixed_offset());
+                if (again || !recorded) && !finish(&mut job, &run.at, &run.end) {
+                    gone.insert(at);
+                    after.push(After::Removed);
+                    continue;
+                }
+                contents.jobs[at] = Value::Object(job.fields().clone());
+                after.push(After::Kept(Box::new(job)));
             }
-            contents.jobs[at] = Value::Object(job.fields().clone());
-            Ok(After::Kept(Box::new(job)))
+            let mut at = 0;
+            contents.jobs.retain(|_| {
+                at += 1;
+                !gone.contains(&(at - 1))
+            });
+            Ok(after)
+        })
+    }
+
+    /// Makes jobs due again that were claimed and never began: (job, when it was claimed) each. One
+    /// that has run since is left alone.
+    pub fn give_back<Tz: TimeZone>(
+        &self,
+        claims: &[(String, String)],
+        now: &DateTime<Tz>,
+    ) -> Result<(), JobError> {
+        if claims.is_empty() {
+            return Ok(());
+        }
+        self.change(|contents| {
+            let zone = now.timezone();
+            let claimed: HashMap<&str, Option<DateTime<FixedOffset>>> = claims
+                .iter()
+                .map(|(job, at)| (job.as_str(), moment(at, &zone)))
+                .collect();
+            for stored in &mut contents.jobs {
+                let Some(mut job) = Job::from_stored(stored) else {
+                    continue;
+                };
+                let Some(claimed) = claimed.get(job.id()) else {
+                    continue;
+                };
+                let last = moment(&job.text("last_run_at"), &zone);
+                if last.is_some() && last >= *claimed {
+                    continue;
+                }
+                release(&mut job, now);
+                *stored = Value::Object(job.fields().clone());
+            }
+            Ok(())
         })
     }
 }
 
-fn place(contents: &Contents, id: &str) -> Option<usize> {
-    contents.jobs.iter().position(|stored| stored["id"] == id)
+/// Takes a claim back: the job is due as it was before.
+fn release<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>) {
+    let once = job
+        .schedule()
+        .is_ok_and(|schedule| !schedule.is_recurring());
+    if once {
+        job.set("run_claim", Value::Null);
+        if let Some((_, completed)) = counted(job) {
+            count(job, (completed - 1).max(0));
+        }
+    } else {
+        job.set("next_run_at", json!(iso(&now.fixed_offset())));
+    }
 }
 
 /// Whether it is due, or has no time although it should.

@@ -79,6 +79,36 @@ impl Executions {
         })
     }
 
+    /// Records many attempts before they begin: (id, job) each.
+    pub fn claim_all(
+        &self,
+        attempts: &[(String, String)],
+        source: &str,
+        owner: &Owner,
+        at: &str,
+    ) -> Result<(), ExecutionsError> {
+        self.with(|conn| {
+            let all = conn.unchecked_transaction()?;
+            for (id, job) in attempts {
+                all.prepare_cached(
+                    "INSERT INTO executions (id, job_id, source, process_id, pid,
+                        process_started_at, status, claimed_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'claimed', ?7)",
+                )?
+                .execute(params![
+                    id,
+                    job,
+                    source,
+                    owner.instance,
+                    owner.pid,
+                    owner.started_at,
+                    at
+                ])?;
+            }
+            all.commit()
+        })
+    }
+
     pub fn start(&self, id: &str, at: &str) -> Result<(), ExecutionsError> {
         self.with(|conn| {
             conn.execute(
@@ -192,6 +222,7 @@ impl Executions {
     /// Attempts are minutes apart: a connection is opened for each and none is kept.
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        crate::db::make_private(&self.path);
         let conn = Connection::open_with_flags(&self.path, flags)?;
         conn.busy_timeout(PATIENCE)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;

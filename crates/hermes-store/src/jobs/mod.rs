@@ -22,13 +22,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
-pub use claim::{After, ClaimError, Claimant, RunEnd, Taken};
+pub use claim::{After, ClaimError, Claimant, EndedRun, RunEnd, Taken};
 pub use executions::{Execution, Executions, ExecutionsError};
 pub use finished::{Finished, FinishedRuns};
 pub use next::GRACE;
@@ -66,6 +67,8 @@ pub struct JobTable {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
+    /// How often the file was written, by clones too.
+    writes: Arc<AtomicU64>,
 }
 
 /// The file as read: the jobs, and whatever else its object holds.
@@ -85,7 +88,13 @@ impl JobTable {
             dir: dir.into(),
             clock,
             rng,
+            writes: Arc::default(),
         }
+    }
+
+    /// How often this table and its clones wrote the file: each time all of it.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     pub fn path(&self) -> PathBuf {
@@ -205,6 +214,7 @@ impl JobTable {
         object["updated_at"] = json!(schedule::iso(&self.clock.now().fixed_offset()));
         let text = json::pretty_ascii(&Value::Object(object));
         let path = self.path();
+        self.writes.fetch_add(1, Ordering::Relaxed);
         fs::write_atomic(&path, text.as_bytes(), 0o600)
             .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o600)))
             .map_err(|source| failed("cannot write", &path, source))

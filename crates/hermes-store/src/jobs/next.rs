@@ -62,7 +62,7 @@ impl Fields {
         let [minutes, hours, days, months, weekdays, rest @ ..] = &fields[..] else {
             return None;
         };
-        let weekdays_bits = bits(weekdays, 0, 7)?;
+        let weekdays_bits = weekday_bits(weekdays)?;
         Some(Self {
             minutes: bits(minutes, 0, 59)?,
             hours: bits(hours, 0, 23)?,
@@ -75,7 +75,7 @@ impl Fields {
                 [seconds] => bits(seconds, 0, 59)?,
                 _ => return None,
             },
-            any_day: !days.starts_with('*') && !weekdays.starts_with('*'),
+            any_day: is_restricted(days) && is_restricted(weekdays),
             every_hour: *hours == "*",
         })
     }
@@ -138,6 +138,32 @@ impl Fields {
         };
         in_zone(naive, zone).into_iter().chain(again)
     }
+}
+
+/// As croniter has it: `*` alone leaves every day open; `*/2` names days, as `1-31` does.
+fn is_restricted(field: &str) -> bool {
+    !field.split(',').any(|item| item == "*")
+}
+
+/// Sunday is 0 and 7, but an open end (`1/2`) is Saturday's.
+fn weekday_bits(field: &str) -> Option<u64> {
+    let mut all = 0;
+    for item in field.split(',') {
+        let open = item.contains('/') && !item.contains('-');
+        // A week that goes round (`5-1`) has one Sunday.
+        let round = item
+            .split('/')
+            .next()
+            .and_then(|range| range.split_once('-'))
+            .is_some_and(|(from, to)| from.parse::<u32>().ok() > to.parse::<u32>().ok());
+        let item = if round {
+            item.replacen('7', "0", 1)
+        } else {
+            item.to_owned()
+        };
+        all |= bits(&item, 0, if open || round { 6 } else { 7 })?;
+    }
+    Some(all)
 }
 
 fn has(bits: u64, value: u32) -> bool {
@@ -221,6 +247,44 @@ mod tests {
                 "0 0 13 * 5",
                 "2027-01-08T10:00:00+01:00",
                 "2027-01-13T00:00:00+01:00",
+            ),
+            // A step names days, also where it begins with a star: 2027-01-09 is a Saturday.
+            (
+                "0 0 13 * */2",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-09T00:00:00+01:00",
+            ),
+            (
+                "0 0 */2 * 1",
+                "2027-01-03T10:00:00+01:00",
+                "2027-01-04T00:00:00+01:00",
+            ),
+            (
+                "0 0 13 * 0-6",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-09T00:00:00+01:00",
+            ),
+            // A star in a list leaves the field open.
+            (
+                "0 0 13,14 * *,1",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-13T00:00:00+01:00",
+            ),
+            // From Monday on, every second day of the week: no Sunday.
+            (
+                "0 0 * * 1/2",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-11T00:00:00+01:00",
+            ),
+            (
+                "0 0 * * 5-1/2",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-10T00:00:00+01:00",
+            ),
+            (
+                "0 0 * * 7-2",
+                "2027-01-08T10:00:00+01:00",
+                "2027-01-10T00:00:00+01:00",
             ),
             (
                 "0 0 29 2 *",

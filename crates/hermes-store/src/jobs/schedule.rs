@@ -37,6 +37,8 @@ pub enum ScheduleError {
     Unknown(String),
     #[error("{text:?} is no duration: write a number with m, h or d, such as every 30m")]
     Duration { text: String },
+    #[error("{text:?} is too often: a job runs at most once a minute; write every 1m or more")]
+    TooOften { text: String },
     #[error("cron expression {expr:?}: {why}")]
     Cron { expr: String, why: String },
     #[error(
@@ -56,7 +58,11 @@ impl Schedule {
                 run_at: text("run_at")?,
             }),
             Some("interval") => Ok(Self::Interval {
-                minutes: value["minutes"].as_u64().ok_or_else(bad)?,
+                // Files may hold what no one could enter: less than a minute never runs.
+                minutes: value["minutes"]
+                    .as_u64()
+                    .filter(|it| *it > 0)
+                    .ok_or_else(bad)?,
             }),
             Some("cron") => Ok(Self::Cron {
                 expr: text("expr")?,
@@ -93,6 +99,11 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
         let minutes = minutes(duration).ok_or_else(|| ScheduleError::Duration {
             text: text.to_owned(),
         })?;
+        if minutes == 0 {
+            return Err(ScheduleError::TooOften {
+                text: text.to_owned(),
+            });
+        }
         return Ok(Parsed {
             schedule: Schedule::Interval { minutes },
             display: format!("every {minutes}m"),

@@ -79,7 +79,7 @@ const STATE: &[&str] = &[
     "feishu_comment_pairing.json",
 ];
 
-pub(super) fn is_database(path: &Path) -> bool {
+pub(crate) fn is_database(path: &Path) -> bool {
     path.extension()
         .and_then(|end| end.to_str())
         .is_some_and(|end| DATABASES.contains(&end))

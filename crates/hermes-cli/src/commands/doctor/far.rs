@@ -41,6 +41,15 @@ fn resolved(cx: &Context, report: &mut Report) -> Option<Arc<dyn ModelClient>> {
                 "{} ({}), context {} ({})",
                 route.model, route.provider, info.context_length, info.context_source
             ));
+            if !info.tools {
+                report.warning(
+                    format!(
+                        "{} is said to have no tools: it can chat, not act",
+                        route.model
+                    ),
+                    "hermes model chooses another",
+                );
+            }
             Some(client)
         }
         Err(error) => {
@@ -58,14 +67,27 @@ pub(super) fn model(cx: &Context, report: &mut Report) {
     let name = client.route().model.clone();
     let asked = wiring::runtime().and_then(|runtime| {
         runtime.block_on(async {
-            tokio::time::timeout(ANSWER, model::probe(client))
+            tokio::time::timeout(ANSWER, model::probe_with_tools(client))
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
                 .map_err(Failure::failed)
         })
     });
     match asked {
-        Ok(text) => report.ok(format!("answers: {text}")),
+        Ok((text, tools)) => {
+            report.ok(format!("answers: {text}"));
+            match tools {
+                Ok(true) => report.ok("calls tools"),
+                Ok(false) => report.warning(
+                    format!("{name} answers and does not call tools: it can chat, not act"),
+                    "hermes model chooses another; hermes model test shows more",
+                ),
+                Err(why) => report.problem(
+                    format!("{name} answers, but not when it is given tools: {why}"),
+                    "hermes model chooses another; hermes model test shows more",
+                ),
+            }
+        }
         Err(failure) => report.problem(
             failure.message,
             format!("hermes model test {name} shows more; hermes model chooses another"),

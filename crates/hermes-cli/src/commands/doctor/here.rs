@@ -49,12 +49,29 @@ pub(super) fn home(cx: &Context, report: &mut Report) {
 }
 
 /// Files that nobody else should read.
-pub(super) fn private_files(cx: &Context) -> [PathBuf; 3] {
-    [
+pub(super) fn private_files(cx: &Context) -> Vec<PathBuf> {
+    let mut files = vec![
         cx.home.env_path(),
         cx.home.config_path(),
         cx.home.auth_path(),
-    ]
+        cx.home.state_db(),
+    ];
+    let others = [
+        ".op.env",
+        "gateway.json",
+        "response_store.db",
+        "webhook_subscriptions.json",
+        "cron/jobs.json",
+        "cron/executions.db",
+        "memories/MEMORY.md",
+        "memories/USER.md",
+    ];
+    files.extend(others.map(|name| cx.home.join(name)));
+    for dir in ["mcp-tokens", "platforms/pairing", "pairing"] {
+        let entries = std::fs::read_dir(cx.home.join(dir));
+        files.extend(entries.into_iter().flatten().flatten().map(|it| it.path()));
+    }
+    files
 }
 
 pub(super) fn readable_by_others(path: &Path) -> Option<u32> {
@@ -272,6 +289,13 @@ pub(super) fn gateway(cx: &Context, report: &mut Report) {
     }
 }
 
+/// The toolset that a tool is switched with.
+fn set_of(tool: &str) -> &'static str {
+    hermes_agent::home::toolsets::switchable("cli")
+        .find(|set| set.tools.contains(&tool))
+        .map_or("NAME", |set| set.name)
+}
+
 /// Tools that are switched on and cannot be offered here.
 pub(super) fn tools(cx: &Context, report: &mut Report) {
     let Ok(loaded) = cx.load_config() else {
@@ -280,9 +304,20 @@ pub(super) fn tools(cx: &Context, report: &mut Report) {
     let config = Arc::new(loaded.config);
     match wiring::hands::offer(cx, &config) {
         Ok(offer) => {
-            report.ok(format!("{} can be offered", offer.names.len()));
+            let offered = commands::tools::offered(&config, "cli", &offer);
+            report.ok(format!(
+                "{} offered in the terminal",
+                counted(offered.len(), "tool")
+            ));
             for (name, why) in &offer.missing {
-                report.ok(format!("{name} is left out: {why}"));
+                if commands::tools::is_on(&config, "cli", name) {
+                    report.warning(
+                        format!("{name} is switched on and cannot be offered: {why}"),
+                        format!("mend it, or: hermes tools disable {}", set_of(name)),
+                    );
+                } else {
+                    report.ok(format!("{name} is off, and could not be offered: {why}"));
+                }
             }
         }
         Err(failure) => report.problem(failure.message, ""),

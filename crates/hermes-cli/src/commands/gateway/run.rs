@@ -35,7 +35,7 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;
-    crate::logging::start_gateway(&cx.home.logs_dir(), args.verbose);
+    crate::logging::start_gateway(&cx, args.verbose);
     let runtime = wiring::runtime()?;
     let ended = runtime.block_on(live(args, &cx));
     runtime.shutdown_timeout(LAST);

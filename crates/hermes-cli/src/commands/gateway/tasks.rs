@@ -1,6 +1,7 @@
 //! What runs beside the platforms: the API server, the scheduler of jobs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_config::Zone;
 use hermes_core::clock::{SystemClock, SystemRng};
@@ -52,7 +53,7 @@ pub(super) fn start(tasks: Vec<Task>) -> TaskTracker {
 /// Those that can run, and why the others cannot.
 pub(super) async fn all(around: &Around<'_>) -> Beside {
     let mut beside = Beside {
-        tasks: vec![jobs(around)],
+        tasks: vec![jobs(around), upkeep(around)],
         work: None,
         unusable: Vec::new(),
     };
@@ -140,6 +141,26 @@ async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
         run: Box::pin(run),
     };
     Ok(Some((task, work)))
+}
+
+/// `sessions.auto_prune`, for a process that lives for months.
+fn upkeep(around: &Around<'_>) -> Task {
+    let (config, store) = (Arc::clone(&around.settings.config), around.store.clone());
+    let cancel = around.cancel.clone();
+    let hours = u64::from(config.sessions.min_interval_hours.max(1));
+    let run = async move {
+        while config.sessions.auto_prune && !cancel.is_cancelled() {
+            wiring::prune_sessions(&config, &store, None).await;
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = tokio::time::sleep(Duration::from_hours(hours)) => {}
+            }
+        }
+    };
+    Task {
+        name: "upkeep",
+        run: Box::pin(run),
+    }
 }
 
 fn jobs(around: &Around<'_>) -> Task {

@@ -144,7 +144,7 @@ fn log_in(
     forget_first: bool,
 ) -> Result<Value, Failure> {
     let name = &entry.name;
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let prompt = Arc::new(Terminal::new(
             cx.out,

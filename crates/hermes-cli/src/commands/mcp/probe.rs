@@ -78,7 +78,7 @@ pub(super) fn connect(
     longest: Duration,
     prompt: Option<Arc<dyn AuthPrompt>>,
 ) -> Result<Probe, Failure> {
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     let name = entry.name.clone();
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, vec![entry], prompt);

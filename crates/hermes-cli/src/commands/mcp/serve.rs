@@ -36,7 +36,7 @@ const INVALID_PARAMS: i64 = -32602;
 pub(super) struct ServeArgs {}
 
 pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let desk = Arc::new(tools::Desk::open(cx).await);
         let (answers, lines) = mpsc::channel(64);

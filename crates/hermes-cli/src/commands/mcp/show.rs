@@ -172,7 +172,7 @@ fn live(
     if entries.is_empty() {
         return Ok(Vec::new());
     }
-    crate::logging::start(&cx.home.logs_dir());
+    crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, entries, None);
         patience.wait(&toolbox, cx).await;

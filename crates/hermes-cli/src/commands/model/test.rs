@@ -112,6 +112,21 @@ pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String
     Ok(format!("{text:?} {}", figures(&answer)))
 }
 
+/// The same, and whether it calls a tool when it should: an answer alone is no agent.
+pub(crate) async fn probe_with_tools(
+    client: Arc<dyn ModelClient>,
+) -> Result<(String, Result<bool, String>), String> {
+    let said = probe(Arc::clone(&client)).await?;
+    if !client.info().tools {
+        return Ok((said, Ok(false)));
+    }
+    let called = ask(&client, with_tool()).await;
+    let called = called
+        .map(|answer| calls_tool(&answer.message))
+        .map_err(|error| with_hint(&error));
+    Ok((said, called))
+}
+
 /// What came of trying a model.
 pub(crate) struct Tried {
     /// Whether it called a tool; `None`: it is said to have none.

@@ -13,7 +13,9 @@ use hermes_config::fs::create_private_dir;
 use hermes_store::db;
 
 use super::create::is_leftover;
+use super::strip::{Stripped, Stripper, is_secret_file};
 use super::{DEFAULT, canonical, dir, existing, io_failure, new_name, profiles_dir};
+use crate::commands::backup::is_database;
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
@@ -106,7 +108,8 @@ pub(super) fn export(args: &ExportArgs, cx: &Context) -> Outcome {
         _ => Path::new("."),
     };
     let file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
-    let (files, links) = pack(file.as_file(), &id, &dir(cx, &id), args.with_secrets)?;
+    let packed = pack(file.as_file(), &id, &dir(cx, &id), args.with_secrets)?;
+    let (files, links) = (packed.files, packed.links);
     file.as_file().sync_all().map_err(failed)?;
     // It is the owner's alone already; with secrets it must stay so.
     file.persist(&output).map_err(|error| failed(error.error))?;
@@ -122,29 +125,68 @@ pub(super) fn export(args: &ExportArgs, cx: &Context) -> Outcome {
     if args.with_secrets {
         cx.out.remark("it holds keys: keep it to yourself");
     }
+    if !packed.changed.is_empty() {
+        let names = packed.changed.join(", ");
+        cx.out.remark(format!("keys were taken out of: {names}"));
+    }
+    if !packed.kept_back.is_empty() {
+        let names = packed.kept_back.join(", ");
+        cx.out
+            .remark(format!("left out, because of keys in them: {names}"));
+    }
     Ok(())
 }
 
-/// Writes the archive. How many files are in it, and how many links are not.
-fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<(usize, usize), Failure> {
+/// What an archive came to.
+struct Packed {
+    files: usize,
+    /// Links that are not in it.
+    links: usize,
+    /// Files that keys were taken out of.
+    changed: Vec<String>,
+    /// Files that are not in it because of keys.
+    kept_back: Vec<String>,
+}
+
+/// Writes the archive.
+fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<Packed, Failure> {
     let mut archive = Archive {
         tar: tar::Builder::new(GzEncoder::new(file, Compression::default())),
         links: 0,
         files: 0,
+        stripper: (!secrets).then(|| Stripper::of(from)),
+        changed: Vec::new(),
+        kept_back: Vec::new(),
     };
     archive.tar.follow_symlinks(false);
     archive.root(id, from, secrets)?;
-    let Archive { tar, links, files } = archive;
+    let Archive {
+        tar,
+        links,
+        files,
+        changed,
+        kept_back,
+        ..
+    } = archive;
     tar.into_inner()
         .and_then(GzEncoder::finish)
         .map_err(|error| Failure::failed(format!("writing the archive: {error}")))?;
-    Ok((files, links))
+    Ok(Packed {
+        files,
+        links,
+        changed,
+        kept_back,
+    })
 }
 
 struct Archive<W: io::Write> {
     tar: tar::Builder<W>,
     links: usize,
     files: usize,
+    /// `None`: keys go along.
+    stripper: Option<Stripper>,
+    changed: Vec<String>,
+    kept_back: Vec<String>,
 }
 
 impl<W: io::Write> Archive<W> {
@@ -159,7 +201,7 @@ impl<W: io::Write> Archive<W> {
                 secrets
             } else if name.starts_with(DATABASE) {
                 if name == DATABASE && id != DEFAULT {
-                    self.database(&entry, &inside)?;
+                    self.database(&entry, &inside.join(DATABASE))?;
                 }
                 false
             } else if id == DEFAULT {
@@ -179,21 +221,55 @@ impl<W: io::Write> Archive<W> {
         if is_leftover(&path.file_name().unwrap_or_default().to_string_lossy()) {
             return Ok(());
         }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let kind = path.symlink_metadata().map_err(failed)?.file_type();
+        if self.stripper.is_some() && is_secret_file(&name) && !kind.is_symlink() {
+            self.kept_back.push(inside.display().to_string());
+            return Ok(());
+        }
         if kind.is_dir() {
             self.tar.append_dir(inside, path).map_err(failed)?;
             for entry in sorted(path)? {
                 let name = entry.file_name().unwrap_or_default().to_owned();
                 self.add(&entry, &inside.join(name))?;
             }
+        } else if kind.is_file() && is_database(path) {
+            self.database(path, inside)?;
         } else if kind.is_file() {
-            let mut file = File::open(path).map_err(failed)?;
-            self.tar.append_file(inside, &mut file).map_err(failed)?;
-            self.files += 1;
+            self.file(path, inside)?;
         } else if kind.is_symlink() {
             // The original refuses archives with links.
             self.links += 1;
         }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, inside: &Path) -> Outcome {
+        let failed = |error: io::Error| io_failure(path, &error);
+        let stripped = match &self.stripper {
+            Some(stripper) => stripper.strip(path, &std::fs::read(path).map_err(failed)?),
+            None => Stripped::Same,
+        };
+        match stripped {
+            Stripped::Same => {
+                let mut file = File::open(path).map_err(failed)?;
+                self.tar.append_file(inside, &mut file).map_err(failed)?;
+            }
+            Stripped::Changed(bytes) => {
+                let mut header = tar::Header::new_gnu();
+                header.set_metadata(&path.metadata().map_err(failed)?);
+                header.set_size(bytes.len() as u64);
+                self.tar
+                    .append_data(&mut header, inside, bytes.as_slice())
+                    .map_err(failed)?;
+                self.changed.push(inside.display().to_string());
+            }
+            Stripped::LeftOut => {
+                self.kept_back.push(inside.display().to_string());
+                return Ok(());
+            }
+        }
+        self.files += 1;
         Ok(())
     }
 
@@ -202,9 +278,14 @@ impl<W: io::Write> Archive<W> {
         let staged = tempfile::tempdir().map_err(|error| io_failure(path, &error))?;
         let copied = staged.path().join(DATABASE);
         db::copy(path, &copied)?;
+        if let Some(stripper) = &self.stripper
+            && db::remove_texts(&copied, stripper.values())? > 0
+        {
+            self.changed.push(inside.display().to_string());
+        }
         let mut file = File::open(&copied).map_err(|error| io_failure(path, &error))?;
         self.tar
-            .append_file(inside.join(DATABASE), &mut file)
+            .append_file(inside, &mut file)
             .map_err(|error| io_failure(path, &error))?;
         self.files += 1;
         Ok(())

@@ -4,10 +4,10 @@ use hermes_models::providers;
 use serde_json::json;
 
 use super::draft::Draft;
-use super::{SetupArgs, WITHOUT_TERMINAL, model, terminal};
+use super::{Section, SetupArgs, model, terminal};
 use crate::commands::Context;
 use crate::commands::model::SetArgs;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Flags {
@@ -48,7 +48,7 @@ impl Flags {
 pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     let with = &args.with;
     if !with.any() && !args.reset {
-        return Err(Failure::usage(WITHOUT_TERMINAL));
+        return standing(args, cx);
     }
     let mut draft = Draft::open(cx, args.reset)?;
     if with.provider.is_some()
@@ -77,6 +77,46 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
         cx.out.foreign_line(line)?;
     }
     draft.write()
+}
+
+/// Without flags there is nothing to write: it says how things stand, and which flag sets what is
+/// missing.
+fn standing(args: &SetupArgs, cx: &Context) -> Outcome {
+    let draft = Draft::open(cx, false)?;
+    let mut missing = Vec::new();
+    for section in Section::ALL {
+        if args.section.is_some_and(|wanted| wanted != section) {
+            continue;
+        }
+        let (good, text) = section.standing(&draft)?;
+        let mark = if good { "ok     " } else { "missing" };
+        cx.out
+            .foreign_line(&format!("{mark}  {:<9} {text}", section.name()))?;
+        if !good {
+            missing.push(section);
+        }
+    }
+    let flags = |section: &Section| match section {
+        Section::Model => "--provider P --model M [--key-env VAR] [--base-url URL]",
+        Section::Terminal => "--backend local|docker|ssh",
+        Section::Agent => "--approvals smart|manual|off",
+        Section::Tools => "(hermes tools enable NAME)",
+    };
+    if missing.is_empty() {
+        cx.out.remark("nothing is missing; nothing was changed");
+        return Ok(());
+    }
+    let flags: Vec<&str> = missing.iter().map(flags).collect();
+    let text = format!(
+        "nothing was changed. To set what is missing: hermes setup --non-interactive {}",
+        flags.join(" ")
+    );
+    let exit = if missing.contains(&Section::Model) {
+        Exit::NotConfigured
+    } else {
+        Exit::Failed
+    };
+    Err(Failure::new(exit, text))
 }
 
 fn the_model(with: &Flags, draft: &mut Draft<'_>) -> Outcome {

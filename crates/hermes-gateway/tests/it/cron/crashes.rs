@@ -162,3 +162,50 @@ async fn of_two_processes_one_runs_it() {
         assert_eq!(ground.mail().len(), 2);
     }
 }
+
+/// Runs that were claimed and had not begun are due again, those that had begun are not; whether the
+/// process was killed or stopped.
+#[tokio::test(start_paused = true)]
+async fn what_was_claimed_and_did_not_begin_runs_later() {
+    for killed in [true, false] {
+        let mut ground = Ground::with(&json!([
+            every("a", 60, NOON),
+            every("b", 60, NOON),
+            once("c", NOON),
+        ]));
+        ground.policy.parallel = 1;
+        let life = ground.life(Act::Hang, Wall::at(NOON));
+        let stop = life.cancel.clone();
+        let looking = life.scheduler.clone();
+        let begun = async {
+            while life.program.prompts().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        if killed {
+            tokio::select! {
+                _ = looking.tick(&life.cancel) => panic!("it hangs"),
+                () = begun => {}
+            }
+        } else {
+            let ended = tokio::join!(looking.run(&life.cancel), async {
+                begun.await;
+                stop.cancel();
+            });
+            let ((), ()) = ended;
+        }
+        ground.bury(&life);
+        let first = life.program.prompts();
+        assert_eq!(first, ["do a"], "killed: {killed}");
+        let life = next(&ground, LATER).await;
+        let mut later = life.program.prompts();
+        later.sort();
+        assert_eq!(later, ["do b", "do c"], "killed: {killed}");
+        let life = next(&ground, LATER).await;
+        assert_eq!(
+            life.program.prompts(),
+            [] as [String; 0],
+            "killed: {killed}"
+        );
+    }
+}

@@ -180,3 +180,25 @@ async fn what_somebody_adds_is_seen_soon() {
     }
     assert_eq!(life.program.prompts(), ["do b"]);
 }
+
+/// The table is one file that is written whole: how often must not grow with what is due.
+#[tokio::test(start_paused = true)]
+async fn many_jobs_at_once_write_the_table_a_few_times() {
+    let mut writes = Vec::new();
+    for count in [40, 400] {
+        let jobs: Vec<_> = (0..count)
+            .map(|n| every(&format!("j{n}"), 60, NOON))
+            .collect();
+        let mut ground = Ground::with(&json!(jobs));
+        ground.policy.parallel = 8;
+        let life = ground.life(Act::Answer("done".to_owned()), Wall::at(NOON));
+        let reports = life.scheduler.tick(&life.cancel).await.unwrap();
+        assert_eq!(reports.len(), count);
+        assert!(reports.iter().all(|report| report.error.is_none()));
+        let ran = ground.table().list().unwrap();
+        assert!(ran.iter().all(|job| job.text("last_status") == "ok"));
+        writes.push(life.jobs.writes());
+    }
+    // One claim for all, and ends in groups. Each run on its own would be two writes.
+    assert!(writes[1] < 100, "{writes:?} writes for 40 and 400 jobs");
+}

@@ -341,6 +341,8 @@ pub(crate) struct Life {
     pub town: Arc<Town>,
     pub pid: u32,
     pub cancel: CancellationToken,
+    /// The table as this process uses it.
+    pub jobs: JobTable,
 }
 
 impl Ground {
@@ -417,8 +419,9 @@ impl Ground {
             route: Mutex::default(),
         });
         let cancel = CancellationToken::new();
+        let jobs = self.table();
         let scheduler = Scheduler::new(Deps {
-            jobs: self.table(),
+            jobs: jobs.clone(),
             dir: self.dir.path().to_owned(),
             zone: self.zone.clone(),
             seats: Seats::new(Arc::clone(&program) as _, Bounds::default(), cancel.clone()),
@@ -442,6 +445,7 @@ impl Ground {
             town,
             pid,
             cancel,
+            jobs,
         }
     }
 

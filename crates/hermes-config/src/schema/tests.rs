@@ -1,0 +1,379 @@
+//! Every leaf of the schema: what is invalid is refused by `set` and reported by loading, what is
+//! valid is taken by both.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::field::Shape;
+use super::rules::{ROWS, Rule, rule_of};
+use super::{default_of, effect, shape};
+use crate::edit::put;
+use crate::settings::{self, SetOptions};
+use crate::{Config, Env, Home, ProcessEnv};
+
+struct Leaf {
+    path: Vec<String>,
+    expected: &'static str,
+}
+
+impl Leaf {
+    fn key(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+fn leaves() -> Vec<Leaf> {
+    let mut found = Vec::new();
+    walk(shape(), &mut Vec::new(), &mut found);
+    assert!(found.len() > 250, "{} leaves", found.len());
+    found
+}
+
+fn walk(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<Leaf>) {
+    match shape {
+        Shape::Leaf(expected) => found.push(Leaf {
+            path: path.clone(),
+            expected,
+        }),
+        Shape::Secret => found.push(Leaf {
+            path: path.clone(),
+            expected: "text",
+        }),
+        Shape::Section(keys) => {
+            for (name, below) in keys {
+                path.push((*name).to_owned());
+                walk(&below(), path, found);
+                path.pop();
+            }
+        }
+        // Any name; tasks and platforms of the original are as good as others.
+        Shape::Names(below) => {
+            path.push("vision".to_owned());
+            walk(&below(), path, found);
+            path.pop();
+        }
+        // Lists take indices of what is there: see the test on lists.
+        Shape::List(_) | Shape::Open => {}
+    }
+}
+
+/// Values that the leaf does not take.
+fn invalid(leaf: &Leaf) -> Vec<Value> {
+    let mut values = vec![json!({"no": "value"}), json!([{"no": "value"}])];
+    match leaf.expected {
+        "true or false" => values.extend([json!("banana"), json!(7), json!("2")]),
+        "a number" => values.extend([json!("many"), json!("1x"), json!(true)]),
+        "a whole number, 0 or more" => {
+            values.extend([json!("many"), json!(-1), json!(1.5), json!(true)]);
+        }
+        "a whole number" => values.extend([json!("many"), json!(1.5)]),
+        "text" | "a word" => {}
+        other => panic!("{}: {other} is not known to this test", leaf.key()),
+    }
+    match rule_of(&leaf.path) {
+        Some(Rule::Words(_)) => values.extend([json!("banana"), json!(4711), json!("of f")]),
+        Some(Rule::Range(low, high)) => values.extend([json!(high + 1.0), json!(low - 1.0)]),
+        Some(Rule::Address) => values.extend([json!("moon"), json!("ftp://x"), json!("http://")]),
+        Some(Rule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
+        Some(Rule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
+        Some(Rule::Toolset) => values.push(json!("nosuch")),
+        Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
+        Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
+        Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
+        None => {}
+    }
+    values
+}
+
+/// Values that the leaf takes.
+fn valid(leaf: &Leaf) -> Vec<Value> {
+    let mut values: Vec<Value> = default_of(&leaf.path)
+        .into_iter()
+        .filter(|value| !value.is_null())
+        .collect();
+    match rule_of(&leaf.path) {
+        Some(Rule::Words(words)) => {
+            values.extend(words.iter().map(|word| json!(word)));
+            values.extend(words.iter().map(|word| json!(word.to_uppercase())));
+        }
+        Some(Rule::Range(low, high)) if leaf.expected.starts_with("a whole") => {
+            values.extend([json!(low.ceil() as i64), json!(high.min(4e9) as i64)]);
+        }
+        Some(Rule::Range(low, high)) => values.extend([json!(low), json!(high)]),
+        Some(Rule::Address) => values.push(json!("https://host.example:8443/v1")),
+        Some(Rule::TimeZone) => values.push(json!("Europe/Berlin")),
+        Some(Rule::Provider) => values.extend([json!("openrouter"), json!("Mine")]),
+        Some(Rule::Toolset) => values.push(json!("web")),
+        Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
+        Some(Rule::Variable) => values.push(json!("MY_KEY")),
+        Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
+        None => match leaf.expected {
+            "true or false" => values.extend([json!(true), json!(false)]),
+            "text" | "a word" => values.push(json!("anything at all")),
+            _ => values.push(json!(7)),
+        },
+    }
+    values
+}
+
+struct Tried {
+    home: Home,
+    env: Env,
+    _dir: tempfile::TempDir,
+}
+
+impl Tried {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let managed = dir.path().join("managed").to_string_lossy().into_owned();
+        let home = Home::at(dir.path());
+        let vars = vec![
+            ("HERMES_MANAGED_DIR".to_owned(), managed),
+            ("HOME".to_owned(), dir.path().to_string_lossy().into_owned()),
+        ];
+        let env = Env::load(&home, &ProcessEnv::from_vars(vars)).unwrap();
+        Self {
+            home,
+            env,
+            _dir: dir,
+        }
+    }
+
+    fn begin(&self) -> Value {
+        json!({"providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}}})
+    }
+
+    fn set(&self, key: &str, value: &Value) -> Result<(), String> {
+        std::fs::write(self.home.config_path(), self.begin().to_string()).unwrap();
+        let options = SetOptions {
+            json: true,
+            force: false,
+        };
+        settings::set(&self.home, &self.env, key, &value.to_string(), options)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// What loading says about that key.
+    fn problems(&self, path: &[String], value: &Value) -> Vec<String> {
+        let mut tree = self.begin();
+        put(&mut tree, path, value, "").unwrap();
+        std::fs::write(self.home.config_path(), tree.to_string()).unwrap();
+        let key = path.join(".");
+        Config::load(&self.home, &self.env)
+            .unwrap()
+            .warnings
+            .iter()
+            .filter(|warning| warning.is_problem() && warning.key.starts_with(&key))
+            .map(ToString::to_string)
+            .collect()
+    }
+}
+
+#[test]
+fn invalid_values_are_refused_and_reported_and_valid_ones_are_not() {
+    let tried = Tried::new();
+    let mut wrong = Vec::new();
+    for leaf in leaves() {
+        let key = leaf.key();
+        // Variables of .env and old spellings of it are settings of another file.
+        if !matches!(settings::target(&key), Ok(settings::Target::Config(_))) {
+            continue;
+        }
+        for value in invalid(&leaf) {
+            if tried.set(&key, &value).is_ok() {
+                wrong.push(format!("set takes {key} = {value}"));
+            }
+            if tried.problems(&leaf.path, &value).is_empty() {
+                wrong.push(format!("loading is silent about {key} = {value}"));
+            }
+        }
+        for value in valid(&leaf) {
+            if let Err(error) = tried.set(&key, &value) {
+                wrong.push(format!("set refuses {key} = {value}: {error}"));
+            }
+            for problem in tried.problems(&leaf.path, &value) {
+                wrong.push(format!(
+                    "loading complains about {key} = {value}: {problem}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A leaf that takes one word out of a few says which.
+#[test]
+fn every_word_has_its_list() {
+    let without: Vec<String> = leaves()
+        .iter()
+        .filter(|leaf| leaf.expected == "a word" && rule_of(&leaf.path).is_none())
+        .filter(|leaf| !effect::is_without_effect(&leaf.path))
+        .map(Leaf::key)
+        .collect();
+    // Themes are files of the home; the others are old spellings that are folded away.
+    let known = [
+        "terminal.env_type",
+        "display.busy_text_mode",
+        "memory.write_mode",
+        "skills.write_mode",
+        "tui.theme",
+    ];
+    let unknown: Vec<_> = without
+        .iter()
+        .filter(|key| !known.contains(&key.as_str()))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn every_rule_leads_to_a_key() {
+    for row in ROWS {
+        let path: Vec<String> = row
+            .path
+            .split('.')
+            .map(|part| if part == "*" { "vision" } else { part }.to_owned())
+            .collect();
+        let typed = super::shape_at(&path).is_some();
+        let untyped = default_of(&path).is_some();
+        let elsewhere = [
+            "mcp_servers",
+            "display",
+            "unauthorized_dm_behavior",
+            "fallback_model",
+        ]
+        .contains(&path[0].as_str())
+            || row.path == "auxiliary.transient_retries";
+        assert!(typed || untyped || elsewhere, "{}", row.path);
+    }
+}
+
+#[test]
+fn items_of_lists_are_looked_at() {
+    let tried = Tried::new();
+    for (key, value) in [
+        ("toolsets", json!(["web", "nosuch"])),
+        ("toolsets", json!("nosuch")),
+        ("platform_toolsets", json!({"cli": ["nosuch"]})),
+        (
+            "fallback_providers",
+            json!([{"provider": "nosuch", "model": "m"}]),
+        ),
+        (
+            "custom_providers",
+            json!([{"name": "a", "base_url": "moon"}]),
+        ),
+        ("mcp_servers", json!({"a": {"url": "moon"}})),
+        ("stt.provider", json!("banana")),
+        ("browser.headed", json!("banana")),
+        ("kanban.failure_limit", json!("many")),
+    ] {
+        let error = tried.set(key, &value);
+        assert!(error.is_err(), "{key} = {value}");
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let problems = tried.problems(&path, &value);
+        assert!(!problems.is_empty(), "{key} = {value}");
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_used_gives_way_to_the_default_where_that_is_safe() {
+    let tried = Tried::new();
+    let load = |text: &str| {
+        std::fs::write(tried.home.config_path(), text).unwrap();
+        Config::load(&tried.home, &tried.env).unwrap()
+    };
+    let loaded = load("session_reset: {at_hour: 25}\nlogging: {level: LOUD}\n");
+    assert_eq!(loaded.config.session_reset.unwrap().at_hour, 4);
+    assert_eq!(loaded.config.logging.level, "INFO");
+    let problems: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            "logging.level: \"LOUD\" is none of debug, info, warning, warn, error, critical, fatal; INFO is used",
+            "session_reset.at_hour: 25 is not between 0 and 23; 4 is used",
+        ]
+    );
+    // Commands run where the file says, or not at all.
+    assert_eq!(
+        load("terminal: {backend: moon}\n").config.terminal.backend,
+        "moon"
+    );
+}
+
+#[test]
+fn keys_without_effect_are_named() {
+    let tried = Tried::new();
+    std::fs::write(
+        tried.home.config_path(),
+        "kanban: {failure_limit: 3}\ndisplay: {skin: dark, timestamps: true}\nwhatsapp: {}\nvoice: {record_key: ''}\n",
+    )
+    .unwrap();
+    let loaded = Config::load(&tried.home, &tried.env).unwrap();
+    let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "kanban.failure_limit: a setting of Hermes Agent that does nothing here; kept",
+            "display.skin: a setting of Hermes Agent that does nothing here; kept",
+        ]
+    );
+}
+
+/// The list of keys without effect against what the code reads: the name of a key that has an
+/// effect stands somewhere outside this crate, that of a listed one does not.
+#[test]
+fn the_list_of_keys_without_effect_is_true() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut words = BTreeSet::new();
+    collect_words(crates, &mut words);
+    // Read by this crate itself, or folded into other keys when the file is read.
+    let ours = [
+        "env_type",
+        "summary_model",
+        "summary_provider",
+        "summary_base_url",
+        "write_mode",
+        "bell_on_complete",
+        "busy_input_mode",
+        "tool_progress_overrides",
+        "api_key_env",
+        "max_async_children",
+        "session_reset",
+        "animations",
+    ];
+    let unread: Vec<String> = leaves()
+        .iter()
+        .filter(|leaf| !effect::is_without_effect(&leaf.path))
+        .filter(|leaf| {
+            let name = leaf.path.last().unwrap().as_str();
+            !words.contains(name) && !ours.contains(&name)
+        })
+        .map(Leaf::key)
+        .collect();
+    assert!(unread.is_empty(), "nobody reads {unread:?}");
+}
+
+fn collect_words(dir: &Path, words: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !matches!(
+                name.as_str(),
+                "hermes-config" | "hermes-testkit" | "tests" | "target"
+            ) {
+                collect_words(&path, words);
+            }
+        } else if name.ends_with(".rs") {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let code = text.split("\n#[cfg(test)]").next().unwrap_or(&text);
+            words.extend(
+                code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                    .map(str::to_owned),
+            );
+        }
+    }
+}
