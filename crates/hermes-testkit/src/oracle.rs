@@ -69,6 +69,13 @@ pub fn search_path() -> PathBuf {
     dir
 }
 
+/// Where the toolchains of this machine are.
+fn rustup_home() -> Option<PathBuf> {
+    let named = std::env::var_os("RUSTUP_HOME").map(PathBuf::from);
+    let usual = std::env::var_os("HOME").map(|home| Path::new(&home).join(".rustup"));
+    named.or(usual).filter(|dir| dir.is_dir())
+}
+
 fn find() -> Option<Oracle> {
     if let Some(python) = std::env::var_os(PYTHON_VAR) {
         let python = PathBuf::from(python);
@@ -97,9 +104,15 @@ impl Oracle {
 
     /// Its interpreter in this home.
     pub fn interpreter(&self, home: &TempHome) -> Program {
-        Program::new(&self.python, home)
+        let program = Program::new(&self.python, home)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("PYTHONUNBUFFERED", "1")
+            .env("PYTHONUNBUFFERED", "1");
+        match rustup_home() {
+            // It looks at Rust files with rustfmt; in a home of its own, rustup would first fetch a
+            // whole toolchain into it.
+            Some(dir) => program.env("RUSTUP_HOME", dir),
+            None => program,
+        }
     }
 
     /// Its command in this home.
