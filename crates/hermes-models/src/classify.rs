@@ -85,7 +85,11 @@ impl Verdict {
             ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ToolContentRejected
         ) || matches!(
             self.rule,
-            "output cap" | "reasoning echo" | "by size" | "bare 400, large prompt" | "404 other"
+            "output cap"
+                | "reasoning echo"
+                | "thought signature"
+                | "by size"
+                | "bare 400, large prompt"
         );
         let wrong_request = self
             .report

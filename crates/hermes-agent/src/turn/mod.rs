@@ -115,6 +115,8 @@ pub(crate) struct Turn<'a> {
     tools_tokens: u64,
     warned_blind_cap: bool,
     warned_blocked: bool,
+    /// What the provider said when it found the request too large.
+    too_large: Option<String>,
 }
 
 impl<'a> Turn<'a> {
@@ -135,6 +137,7 @@ impl<'a> Turn<'a> {
             failed_writes: BTreeMap::new(),
             warned_blind_cap: false,
             warned_blocked: false,
+            too_large: None,
             owed: None,
             passes: 0,
             tools_tokens: 0,
