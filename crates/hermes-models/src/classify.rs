@@ -86,6 +86,7 @@ impl Verdict {
         ) || matches!(
             self.rule,
             "output cap"
+                | "answer limit"
                 | "reasoning echo"
                 | "thought signature"
                 | "by size"
@@ -131,6 +132,7 @@ fn judge(
     let window = limits::window(&report.text);
     let limit = match rule.class {
         ErrorClass::ContextOverflow => window,
+        ErrorClass::OutputCap if rule.name == "answer does not fit" => limits::room(&report.text),
         ErrorClass::OutputCap => limits::output_cap(&report.text),
         ErrorClass::LongContextTier => Some(200_000),
         _ => None,

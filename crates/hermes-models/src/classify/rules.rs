@@ -466,6 +466,9 @@ pub(super) const RULES: &[Rule] = &[
             "'max_tokens' or 'max_completion_tokens' is too large",
         ])
         .check(|report, _| report.text.contains("max_") || report.text.contains("completion")),
+    Rule::new("answer limit", ErrorClass::OutputCap)
+        .within(400, 499)
+        .check(|report, _| overflow::is_about_the_answer(&report.text)),
     Rule::new("answer does not fit", ErrorClass::OutputCap)
         .any(&[
             "the completion",

@@ -363,6 +363,16 @@ async fn a_limit_is_lowered_or_renamed_and_kept() {
             32_000,
         ),
         (
+            json!({"message": "max_tokens (32000) exceeds the limit of 4096"}),
+            "max_tokens",
+            4_096,
+        ),
+        (
+            json!({"error": {"message": "`max_tokens` must be less than or equal to `8192`, the maximum value for this model"}}),
+            "max_tokens",
+            8_192,
+        ),
+        (
             json!({"code": "InvalidParameter", "message": "Range of max_tokens should be [1, 8192]"}),
             "max_tokens",
             8_192,
