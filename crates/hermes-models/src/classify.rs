@@ -85,7 +85,12 @@ impl Verdict {
             ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ToolContentRejected
         ) || matches!(
             self.rule,
-            "output cap" | "reasoning echo" | "by size" | "bare 400, large prompt" | "404 other"
+            "output cap"
+                | "answer limit"
+                | "reasoning echo"
+                | "thought signature"
+                | "by size"
+                | "bare 400, large prompt"
         );
         let wrong_request = self
             .report
@@ -127,6 +132,7 @@ fn judge(
     let window = limits::window(&report.text);
     let limit = match rule.class {
         ErrorClass::ContextOverflow => window,
+        ErrorClass::OutputCap if rule.name == "answer does not fit" => limits::room(&report.text),
         ErrorClass::OutputCap => limits::output_cap(&report.text),
         ErrorClass::LongContextTier => Some(200_000),
         _ => None,

@@ -11,6 +11,7 @@ mod timeouts;
 mod unpack;
 mod wire;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hermes_core::clock::Clock;
@@ -136,19 +137,17 @@ impl Shared {
             let message = format!("the request cannot be encoded: {error}");
             self.error(ErrorClass::Format, message)
         };
-        let demanded;
-        let quirks = if rules.requires(optional::REASONING_CONTENT) {
-            demanded = Quirks {
-                echo: ReasoningEcho::Required,
-                ..self.quirks.clone()
-            };
-            &demanded
-        } else {
-            &self.quirks
-        };
+        let mut quirks = Cow::Borrowed(&self.quirks);
+        if rules.requires(optional::REASONING_CONTENT) {
+            quirks.to_mut().echo = ReasoningEcho::Required;
+        }
+        if rules.requires(optional::CALL_SIGNATURES) {
+            quirks.to_mut().thought_signatures = true;
+            quirks.to_mut().needs_signatures = true;
+        }
         let limit = images::ImageLimit::of(rules);
         let request = images::fit(request, limit);
-        let encoded = codec::encode(&request, quirks, &self.route, &self.info).map_err(failed)?;
+        let encoded = codec::encode(&request, &quirks, &self.route, &self.info).map_err(failed)?;
         rules.apply(encoded).map_err(failed)
     }
 

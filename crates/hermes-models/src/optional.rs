@@ -23,6 +23,8 @@ pub(crate) const IMAGE_BYTES: &str = "images.bytes";
 pub(crate) const IMAGE_SIDE: &str = "images.side";
 /// Path of the reasoning that assistant messages carry back.
 pub(crate) const REASONING_CONTENT: &str = "messages.*.reasoning_content";
+/// Path of the signatures that calls carry back.
+pub(crate) const CALL_SIGNATURES: &str = "messages.*.tool_calls.*.extra_content";
 /// Paths below this one are headers.
 pub(crate) const HEADERS: &str = "headers.";
 

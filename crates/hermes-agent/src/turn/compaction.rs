@@ -254,7 +254,11 @@ impl Turn<'_> {
                 Ok(State::Sample)
             }
             (Cause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
-                message: why.to_string(),
+                // Its size was a guess where the provider gave no reason: show what it said.
+                message: match self.too_large.take() {
+                    Some(said) => format!("{why} ({said})"),
+                    None => why.to_string(),
+                },
             }),
             (_, Ok(())) if self.passes < PASSES => Ok(State::Prepare),
             (_, Ok(())) => self.take_call(),

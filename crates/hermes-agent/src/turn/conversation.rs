@@ -91,8 +91,13 @@ impl Conversation {
         let same = before.provider == now.provider
             && before.model == now.model
             && before.base_url == now.base_url;
+        let window = self.client.info().context_length;
         self.client = client;
         if same {
+            // A server may have told its real window since.
+            if self.client.info().context_length != window {
+                self.compactor.set_window(self.window(max_tokens));
+            }
             return None;
         }
         self.fixes = RouteFixes::default();

@@ -119,6 +119,8 @@ pub(crate) struct Turn<'a> {
     warned_blocked: bool,
     /// A part of an answer may be stored that nothing has taken the place of.
     unfinished: bool,
+    /// What the provider said when it found the request too large.
+    too_large: Option<String>,
 }
 
 impl<'a> Turn<'a> {
@@ -140,6 +142,7 @@ impl<'a> Turn<'a> {
             warned_blind_cap: false,
             warned_blocked: false,
             unfinished: false,
+            too_large: None,
             owed: None,
             passes: 0,
             tools_tokens: 0,

@@ -35,6 +35,8 @@ impl Failures {
 const SMALL_IMAGE: usize = 4_000_000;
 /// The window that providers sell without the long-context tier.
 const NORMAL_TIER: u32 = 200_000;
+/// No refusal makes us believe in a smaller window than this.
+const SMALLEST_WINDOW: u32 = 8_192;
 /// Kept free below a stated output limit.
 const OUTPUT_MARGIN: u32 = 64;
 const CONTINUED: u32 = 4;
@@ -160,11 +162,21 @@ impl Turn<'_> {
 
     fn apply(&mut self, fix: Fix, error: &ModelError) -> Option<State> {
         *self.failures.fixes.entry(fix).or_default() += 1;
+        let size = self.conv.compactor.meter().real(self.raw_tokens());
         let fixes = &mut self.conv.fixes;
         let changed = match fix {
             Fix::Compress => {
-                if let Some(limit) = error.limit {
-                    self.conv.compactor.learn_limit(limit);
+                self.too_large = Some(error.to_string());
+                match error.limit {
+                    Some(limit) => self.conv.compactor.learn_limit(limit),
+                    // What was refused does not fit, whatever the window is said to be.
+                    None if error.class == ErrorClass::ContextOverflow => {
+                        let refused = u32::try_from(size).unwrap_or(u32::MAX);
+                        self.conv
+                            .compactor
+                            .learn_limit(refused.max(SMALLEST_WINDOW));
+                    }
+                    None => {}
                 }
                 return Some(State::Compact(Cause::Overflow));
             }

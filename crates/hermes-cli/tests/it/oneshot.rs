@@ -269,3 +269,45 @@ fn a_query_streams_into_a_pipe_and_oneshot_waits_for_the_end() {
         assert!(child.wait().unwrap().success());
     }
 }
+
+/// A provider that refuses one of our optional fields: the person gets an answer and the next run
+/// does not ask for the field.
+#[test]
+fn a_refused_field_is_left_out_and_remembered_between_runs() {
+    let setup = Setup::with_config("agent:\n  reasoning_effort: xhigh\n");
+    setup.server.answer_with(|request| {
+        if request.body["reasoning_effort"] == "xhigh" || request.body["reasoning_effort"] == "high" {
+            let error = json!({"error": {
+                "message": "Unsupported value: 'reasoning_effort' does not support this with this model. Supported values are: 'low' and 'medium'.",
+                "type": "invalid_request_error", "param": "reasoning_effort", "code": "unsupported_value",
+            }});
+            return Reply::json(400, &error);
+        }
+        Reply::text("fine")
+    });
+    for requests in [2, 3] {
+        assert_eq!(setup.run(["-z", "hi"]).ok().stdout, "fine\n");
+        assert_eq!(setup.server.model_requests().len(), requests);
+    }
+    let last = setup.server.last_request();
+    assert_eq!(last.body["reasoning_effort"], "medium");
+    assert!(
+        setup
+            .home
+            .read("model_fields.json")
+            .contains("reasoning_effort")
+    );
+}
+
+/// The free tier's minute is over: money is mentioned, but so is the time to wait.
+#[test]
+fn a_rate_limit_that_mentions_billing_is_waited_for() {
+    let setup = Setup::new();
+    let error = json!([{"error": {
+        "code": 429, "status": "RESOURCE_EXHAUSTED",
+        "message": "You exceeded your current quota, please check your plan and billing details. Please retry in 0.2s.",
+    }}]);
+    setup.server.push(Reply::json(429, &error));
+    setup.server.push(Reply::text("fine"));
+    assert_eq!(setup.run(["-z", "hi"]).ok().stdout, "fine\n");
+}

@@ -199,6 +199,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for this model"}}"#,
     ),
     (
+        "answer limit",
+        400,
+        r#"{"error":{"message":"max_tokens must be less than or equal to 8192"}}"#,
+    ),
+    (
         "answer does not fit",
         400,
         r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 66000 tokens (464 in the messages, 65536 in the completion)."}}"#,

@@ -47,6 +47,8 @@ static OUTPUT: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"must be (?:less than or equal to|at most|<=|no more than) *{N}",
         r"maximum (?:allowed )?(?:number of )?(?:output|completion) tokens[^\d]{0,12}{N}",
         r"(?:output|completion) (?:token )?limit(?: of| is|:)? *{N}",
+        r"(?:max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens)\W.{0,60}(?:limit|maximum)(?: of| is|:)? *{N}",
+        r"between *\d+ *and *{N}",
     ])
 });
 
@@ -77,7 +79,7 @@ pub(super) fn leaves_room(text: &str) -> bool {
 
 /// What the window leaves for the answer, where window and prompt are both stated and the
 /// prompt itself fits.
-fn room(text: &str) -> Option<u32> {
+pub(super) fn room(text: &str) -> Option<u32> {
     let window = window(text)?;
     let captures = REQUESTED.as_ref()?.captures(text)?;
     let prompt = captures.iter().skip(1).flatten().next()?;
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(WINDOW.len(), 16);
-        assert_eq!(OUTPUT.len(), 7);
+        assert_eq!(OUTPUT.len(), 9);
         assert!(REQUESTED.is_some());
     }
 
@@ -165,6 +167,8 @@ mod tests {
                 Some(16_384),
             ),
             ("max_tokens exceeds available_tokens: 3000", Some(3_000)),
+            ("max_tokens (32000) exceeds the limit of 8192", Some(8_192)),
+            ("max_tokens should be between 1 and 4096", Some(4_096)),
             (
                 "'max_tokens' is too large: 65536. this model's maximum context length is 8192 tokens and your request has 192 input tokens",
                 Some(8_000),

@@ -6,15 +6,7 @@
 const SIZES: &[&str] = &[
     "context",
     "prompt",
-    "input length",
-    "length of input",
-    "input is",
-    "input was",
-    "inputs",
-    "your input",
-    "the input",
-    "input token",
-    "input validation",
+    "input",
     "tokens",
     "token count",
     "token limit",
@@ -66,8 +58,12 @@ const EXCESS: &[&str] = &[
 
 /// What else can be too large, or too many.
 const OTHER: &[&str] = &[
-    "image",
-    "file",
+    "image size",
+    "image dimension",
+    "number of images",
+    "many images",
+    "file size",
+    "files",
     "tools",
     "tool name",
     "function name",
@@ -90,9 +86,32 @@ const OTHER: &[&str] = &[
     "top_p",
 ];
 
+/// Names of the answer's limit: what is said of it is not said of the prompt.
+const ANSWER: &[&str] = &[
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+];
+
 pub(super) fn is_said(text: &str) -> bool {
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let rest = without_answer(text);
+    let says = |words: &[&str]| words.iter().any(|word| rest.contains(word));
     says(SIZES) && says(EXCESS) && !says(OTHER)
+}
+
+/// Whether the limit of the answer is what is too large.
+pub(super) fn is_about_the_answer(text: &str) -> bool {
+    const TOO_MUCH: &[&str] = &["at most", "between", "maximum", "range", "no more than"];
+    let rest = without_answer(text);
+    let says = |words: &[&str]| words.iter().any(|word| rest.contains(word));
+    rest.len() < text.len() && (says(EXCESS) || says(TOO_MUCH)) && !says(SIZES)
+}
+
+fn without_answer(text: &str) -> String {
+    ANSWER
+        .iter()
+        .fold(text.to_owned(), |text, name| text.replace(name, ""))
 }
 
 #[cfg(test)]
@@ -111,9 +130,9 @@ mod tests {
             "prompt contains 40000 tokens, too large for model with 32768 maximum context length",
             "input is too long for requested model.",
             "the input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            "total tokens of image and text exceed max message tokens"
-                .replace("image and ", "")
-                .as_str(),
+            "total tokens of image and text exceed max message tokens",
+            "input too long: exceeds what the model takes",
+            "invalid 'messages[3].content': string too long. expected at most 10485760",
             "the decoder prompt (length 40000) is longer than the maximum model length of 32768.",
             "input tokens exceed the configured limit of 272000 tokens.",
             "context window exceeds limit (2013)",
@@ -128,6 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_has_a_limit_of_its_own() {
+        for (text, answer) in [
+            ("max_tokens must be less than or equal to 8192", true),
+            ("max_output_tokens exceeds the limit of 4096", true),
+            ("max_tokens should be between 1 and 8192", true),
+            ("`max_tokens` and the prompt exceed the window", false),
+            ("unknown parameter: max_tokens", false),
+            ("the prompt exceeds the maximum", false),
+        ] {
+            assert_eq!(is_about_the_answer(text), answer, "{text}");
+        }
+    }
+
+    #[test]
     fn other_things_can_be_too_large() {
         for text in [
             "array too long: tools has 200 entries, at most 128",
@@ -136,6 +169,8 @@ mod tests {
             "temperature must be less than 2",
             "tools.0.description: string too long",
             "messages: roles must alternate",
+            "max_tokens must be less than or equal to 8192",
+            "max_output_tokens exceeds the limit of 4096",
         ] {
             assert!(!is_said(text), "{text}");
         }

@@ -466,6 +466,9 @@ pub(super) const RULES: &[Rule] = &[
             "'max_tokens' or 'max_completion_tokens' is too large",
         ])
         .check(|report, _| report.text.contains("max_") || report.text.contains("completion")),
+    Rule::new("answer limit", ErrorClass::OutputCap)
+        .within(400, 499)
+        .check(|report, _| overflow::is_about_the_answer(&report.text)),
     Rule::new("answer does not fit", ErrorClass::OutputCap)
         .any(&[
             "the completion",
@@ -488,11 +491,6 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("overflow text", ErrorClass::ContextOverflow)
         .any(OVERFLOW)
         .check(|report, _| report.status != Some(404) && !is_rate(report)),
-    Rule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
-        !matches!(report.status, Some(404 | 405))
-            && !is_rate(report)
-            && overflow::is_said(&report.text)
-    }),
     Rule::new("400 model", ErrorClass::ModelNotFound)
         .within(400, 422)
         .codes(&["model_not_found", "model_not_available", "invalid_model"])
@@ -504,6 +502,11 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[400])
         .codes(BILLING_CODES)
         .any(BILLING),
+    Rule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
+        matches!(report.status, None | Some(400 | 413 | 422 | 500))
+            && !is_rate(report)
+            && overflow::is_said(&report.text)
+    }),
     Rule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
         .status(&[400])
         .check(|report, situation| report.message.chars().count() < 30 && situation.fills(40)),

@@ -113,6 +113,11 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if distinct && has_chain(text, &leaf.split(['_', '-']).collect::<Vec<_>>()) {
         return 100 + length;
     }
+    // `reasoningEffort`, as some write it.
+    let joined = segments.concat().replace(['_', '-'], "");
+    if (distinct || !top) && joined.len() >= 8 && has_word(text, &joined) {
+        return 90 + length;
+    }
     if is_quoted(text, leaf) || (top && is_heading(text, leaf)) {
         return if top { 80 } else { 40 } + length;
     }
@@ -254,6 +259,11 @@ mod tests {
                 "messages.*.name",
             ),
             ("num_ctx is not an option here", "options.num_ctx"),
+            (
+                "argument not supported on this model: reasoningeffort",
+                "reasoning.effort",
+            ),
+            ("unknown field paralleltoolcalls", "parallel_tool_calls"),
         ] {
             assert!(mentioned(text, path) > 0, "{text}");
         }

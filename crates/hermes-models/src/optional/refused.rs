@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{FieldChange, FieldRule, HEADERS, REASONING_CONTENT, error_names, ladder};
+use super::{
+    CALL_SIGNATURES, FieldChange, FieldRule, HEADERS, REASONING_CONTENT, error_names, ladder,
+};
 use crate::classify::{ErrorAnswer, output_cap};
 use crate::codec::Encoded;
 
@@ -29,7 +31,7 @@ const INSIDE: &[&str] = &[
     "messages.*.content.*.cache_control.ttl",
     "messages.*.content.*.cache_control",
     "messages.*.content.*.image_url.detail",
-    "messages.*.tool_calls.*.extra_content",
+    CALL_SIGNATURES,
     "system.*.cache_control.ttl",
     "system.*.cache_control",
     "tools.*.cache_control.ttl",
@@ -72,10 +74,10 @@ pub(crate) fn refused(
     if let Some(rule) = refused_header(refusal.text, &sent.headers) {
         return vec![rule];
     }
-    if is_missing(refusal.text) {
-        return required(refusal.text, &body);
-    }
     let mut wishes = wishes(&body, fixed);
+    if is_missing(refusal.text) {
+        return required(refusal.text, &body, &wishes);
+    }
     // Every message has a role; only this one is a wish.
     if !refusal.text.contains("developer") {
         wishes.retain(|wish| wish.path != ROLE);
@@ -84,7 +86,12 @@ pub(crate) fn refused(
         return Vec::new();
     };
     let change = change(refusal, wish, &body);
-    let mut rules: Vec<FieldRule> = alike(&wish.path, &wishes)
+    // The kind of an object is what makes it one.
+    let path = match wish.path.strip_suffix(".type") {
+        Some(whole) if change == FieldChange::Drop => whole,
+        _ => &wish.path,
+    };
+    let mut rules: Vec<FieldRule> = alike(path, &wishes)
         .into_iter()
         .map(|path| FieldRule::new(path, change.clone()))
         .collect();
@@ -232,14 +239,29 @@ fn is_missing(text: &str) -> bool {
         .any(|word| text.contains(word))
 }
 
-/// Servers that want the reasoning of earlier answers back say so when it is not there.
-fn required(text: &str, body: &Value) -> Vec<FieldRule> {
+/// Servers that want the reasoning of earlier answers back say so when it is not there. A wish that
+/// lacks something is given up as a whole.
+fn required(text: &str, body: &Value, wishes: &[Wish<'_>]) -> Vec<FieldRule> {
     let segments: Vec<&str> = REASONING_CONTENT.split('.').collect();
     let absent = first(body, &segments).is_none() && body.get("messages").is_some();
     if absent && text.contains("reasoning_content") {
         return vec![FieldRule::new(REASONING_CONTENT, FieldChange::Require)];
     }
-    Vec::new()
+    let unsigned = ["thought_signature", "thoughtsignature", "thought signature"];
+    if body.get("messages").is_some() && unsigned.iter().any(|name| text.contains(name)) {
+        return vec![FieldRule::new(CALL_SIGNATURES, FieldChange::Require)];
+    }
+    let lacking = wishes.iter().find(|wish| {
+        let inside = format!("{}.", wish.path);
+        wish.value.is_object()
+            && !wish.path.contains('*')
+            && text
+                .split(|c: char| c.is_whitespace() || "'\"`".contains(c))
+                .any(|word| word.starts_with(&inside))
+    });
+    lacking
+        .map(|wish| vec![FieldRule::new(&wish.path, FieldChange::Drop)])
+        .unwrap_or_default()
 }
 
 fn refused_header(text: &str, headers: &[(String, String)]) -> Option<FieldRule> {

@@ -43,7 +43,8 @@ impl Quirks {
         self.developer_role |= self.format == WireFormat::ChatCompletions
             && (model.has("gpt-5") || model.has("codex"));
         self.thought_signatures |= model.has("gemini") || model.has("gemma");
-        self.needs_signatures |= model.has("gemini-3") && host.ends_with("googleapis.com");
+        self.needs_signatures |= model.has("gemini-3")
+            && (route.provider == "gemini" || host.ends_with("googleapis.com"));
         if model.is_kimi() && self.schema == SchemaDialect::Standard {
             self.schema = SchemaDialect::Moonshot;
         }

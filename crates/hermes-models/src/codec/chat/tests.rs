@@ -308,6 +308,98 @@ fn an_index_that_is_reused_with_a_new_id_is_a_new_call() {
     assert_eq!(message.finish, Some(FinishReason::ToolCalls));
 }
 
+/// Pieces without an index belong to the call before them, however many calls there are.
+#[test]
+fn calls_without_an_index_stay_whole() {
+    let bare = |call: Value| delta(&json!({"tool_calls": [call]}));
+    let events = [
+        bare(json!({"id": "c1", "function": {"name": "read", "arguments": ""}})),
+        bare(json!({"function": {"arguments": "{\"a\""}})),
+        bare(json!({"function": {"arguments": ":1}"}})),
+        bare(json!({"id": "c2", "function": {"name": "write", "arguments": "{"}})),
+        bare(json!({"id": "", "function": {"arguments": "\"b\":2"}})),
+        bare(json!({"id": null, "function": {"name": null, "arguments": "}"}})),
+        end(&json!("tool_calls")),
+    ];
+    let (message, _) = collect(&Sample::chat(), &events, true);
+    assert_eq!(
+        message.tool_calls,
+        [
+            call("c1", "read", "{\"a\":1}"),
+            call("c2", "write", "{\"b\":2}")
+        ]
+    );
+    // Two calls side by side, told apart by their place.
+    let both = |first: Value, second: Value| delta(&json!({"tool_calls": [first, second]}));
+    let part = |arguments: &str| json!({"function": {"arguments": arguments}});
+    let events = [
+        both(
+            json!({"id": "c1", "function": {"name": "read"}}),
+            json!({"id": "c2", "function": {"name": "write"}}),
+        ),
+        both(part("{"), part("{\"b\"")),
+        both(part("}"), part(":2}")),
+        end(&json!("tool_calls")),
+    ];
+    let (message, _) = collect(&Sample::chat(), &events, true);
+    assert_eq!(
+        message.tool_calls,
+        [call("c1", "read", "{}"), call("c2", "write", "{\"b\":2}")]
+    );
+    // Whole calls without any mark, one after the other.
+    let events = [
+        bare(json!({"function": {"name": "read", "arguments": "{\"a\":1}"}})),
+        bare(json!({"function": {"name": "read", "arguments": "{\"a\":2}"}})),
+        end(&json!("stop")),
+    ];
+    let (message, _) = collect(&Sample::chat(), &events, true);
+    assert_eq!(message.tool_calls.len(), 2);
+}
+
+/// Gemini 3 wants a signature on the first call of every step, also on calls of others.
+#[test]
+fn steps_of_other_models_are_signed_for_gemini() {
+    let mut sample = Sample::chat();
+    sample.quirks.thought_signatures = true;
+    sample.quirks.needs_signatures = true;
+    let signed = |sample: &Sample| -> Vec<Option<String>> {
+        let body = sample.body();
+        let calls = body["messages"][2]["tool_calls"]
+            .as_array()
+            .unwrap()
+            .clone();
+        calls
+            .iter()
+            .map(|call| {
+                let signature = call.pointer("/extra_content/google/thought_signature")?;
+                Some(signature.as_str()?.to_owned())
+            })
+            .collect()
+    };
+    let stand_in = Some("skip_thought_signature_validator".to_owned());
+    assert_eq!(signed(&sample), [stand_in.clone(), None]);
+    // Its own signature stays; one of another model does not travel.
+    let step = |by: &str| {
+        let mut calls = vec![call("c1", "read", "{}"), call("c2", "read", "{}")];
+        calls[0].extra = Some(json!({"google": {"thought_signature": "own"}}));
+        [
+            Message::user("go"),
+            Message::Assistant(AssistantMessage {
+                tool_calls: calls,
+                written_by: Some(Box::new(hermes_core::message::WrittenBy {
+                    provider: "prov".into(),
+                    model: by.into(),
+                })),
+                ..AssistantMessage::default()
+            }),
+        ]
+    };
+    sample.set_log(step("m"));
+    assert_eq!(signed(&sample), [Some("own".to_owned()), None]);
+    sample.set_log(step("other"));
+    assert_eq!(signed(&sample), [stand_in, None]);
+}
+
 #[test]
 fn ids_may_be_numbers_or_missing() {
     let events = [

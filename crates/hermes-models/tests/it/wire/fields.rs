@@ -363,6 +363,16 @@ async fn a_limit_is_lowered_or_renamed_and_kept() {
             32_000,
         ),
         (
+            json!({"message": "max_tokens (32000) exceeds the limit of 4096"}),
+            "max_tokens",
+            4_096,
+        ),
+        (
+            json!({"error": {"message": "`max_tokens` must be less than or equal to `8192`, the maximum value for this model"}}),
+            "max_tokens",
+            8_192,
+        ),
+        (
             json!({"code": "InvalidParameter", "message": "Range of max_tokens should be [1, 8192]"}),
             "max_tokens",
             8_192,
@@ -411,6 +421,98 @@ async fn a_role_of_its_own_for_the_prompt_is_given_up() {
     .await
     .unwrap();
     assert_eq!(server.last_request().body["messages"][0]["role"], "system");
+}
+
+/// Servers that want reasoning back say so; a wish that lacks something is given up.
+#[tokio::test]
+async fn what_is_missed_is_sent_or_given_up() {
+    let server = ModelServer::start();
+    server.answer_with(|request| {
+        let missing = |message: &Value| {
+            message["role"] == "assistant" && message.get("reasoning_content").is_none()
+        };
+        if request.body["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(missing)
+        {
+            let message =
+                "The reasoning_content in the thinking mode must be passed back to the API.";
+            return Reply::error(400, message);
+        }
+        Reply::text("fine")
+    });
+    let home = tempfile::tempdir().unwrap();
+    for requests in [2, 3] {
+        let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
+        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        ask(&HttpModelClient::new(parts)).await.unwrap();
+        assert_eq!(server.model_requests().len(), requests);
+        assert_eq!(
+            server.last_request().body["messages"][2]["reasoning_content"],
+            "hm"
+        );
+    }
+    let server = ModelServer::start();
+    server.answer_with(|request| {
+        if request.body["messages"][2]["tool_calls"][0]
+            .get("extra_content")
+            .is_none()
+        {
+            let message =
+                "Function call `look` in the 2. content block is missing a `thought_signature`.";
+            return Reply::error(400, message);
+        }
+        Reply::text("fine")
+    });
+    let home = tempfile::tempdir().unwrap();
+    for requests in [2, 3] {
+        let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
+        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        ask(&HttpModelClient::new(parts)).await.unwrap();
+        assert_eq!(server.model_requests().len(), requests);
+    }
+    let server = ModelServer::start();
+    server.answer_with(|request| {
+        if request.body.get("thinking").is_some() {
+            return Reply::error(400, "thinking.enabled.budget_tokens: Field required");
+        }
+        Reply::text("fine")
+    });
+    let home = tempfile::tempdir().unwrap();
+    ask(&client(
+        &server,
+        WireFormat::AnthropicMessages,
+        0,
+        &Home::at(home.path()),
+    ))
+    .await
+    .unwrap();
+    assert_eq!(server.model_requests().len(), 2);
+}
+
+/// A beta that an endpoint does not know is not asked for again; the others are.
+#[tokio::test]
+async fn a_refused_beta_is_left_out() {
+    let server = ModelServer::start();
+    server.answer_with(|request| match request.header("anthropic-beta") {
+        Some(list) if list.contains("one-2025") => Reply::error(
+            400,
+            "Unexpected value(s) `one-2025` for the `anthropic-beta` header.",
+        ),
+        Some("two-2025") => Reply::text("fine"),
+        other => Reply::error(400, &format!("{other:?}")),
+    });
+    let home = tempfile::tempdir().unwrap();
+    for requests in [2, 3] {
+        let mut parts = parts(&server.base_url(), WireFormat::AnthropicMessages);
+        let header = ("anthropic-beta".to_owned(), "one-2025,two-2025".to_owned());
+        parts.quirks.headers.push(header);
+        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        ask(&HttpModelClient::new(parts)).await.unwrap();
+        assert_eq!(server.model_requests().len(), requests);
+    }
 }
 
 /// What is not about a field of ours is not answered by taking fields away.
