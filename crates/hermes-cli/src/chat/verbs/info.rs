@@ -140,7 +140,16 @@ async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     ])
 }
 
+/// A number of days as people type it: `7`, `--days 7`, `--days=7`, `7d`.
+pub(crate) fn days(typed: &str) -> &str {
+    let typed = typed.trim();
+    let typed = typed.strip_prefix("--days").unwrap_or(typed);
+    let typed = typed.trim_start_matches(['=', ' ']);
+    typed.strip_suffix(['d', 'D']).unwrap_or(typed).trim()
+}
+
 pub(super) async fn insights(conversation: &Conversation, days: &str) -> Result<Told, Failure> {
+    let days = self::days(days);
     match days.parse::<u32>() {
         _ if days.is_empty() => own::run(conversation, &["insights"]).await,
         Ok(1..) => own::run(conversation, &["insights", "--days", days]).await,
@@ -270,11 +279,18 @@ pub(super) async fn paste(conversation: &mut Conversation) -> Result<Told, Failu
 /// What changed in the project, by git.
 pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {
     let here = &conversation.chat.cwd;
+    // Before the first commit everything is new.
+    let committed = git(here, &["rev-parse", "--verify", "-q", "HEAD"]).await;
+    let base = if committed.is_ok() {
+        "HEAD"
+    } else {
+        EMPTY_TREE
+    };
     let mut args = vec!["diff", "--no-ext-diff", "--no-color"];
     match rest {
-        "" => args.push("HEAD"),
+        "" => args.push(base),
         "staged" | "--staged" => args.push("--staged"),
-        path => args.extend(["HEAD", "--", path]),
+        path => args.extend([base, "--", path]),
     }
     let text = git(here, &args).await?;
     if text.trim().is_empty() {
@@ -289,6 +305,9 @@ pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told
         })),
     })
 }
+
+/// The tree without files, which git knows by this name.
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 async fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
     let done = Command::new("git")
