@@ -289,12 +289,19 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
         Some(Command::Chat(chat)) => {
             chat.turn = std::mem::take(&mut chat.turn).or(outer);
         }
-        Some(_) if outer != TurnArgs::default() || cli.oneshot.is_some() => {
-            return Err(Failure::usage(
-                "flags of a chat turn do not go with this command",
-            ));
+        Some(_) => {
+            // How things are shown is the same wish for every command.
+            let plain = TurnArgs {
+                plain: outer.plain,
+                ..TurnArgs::default()
+            };
+            if outer != plain || cli.oneshot.is_some() {
+                return Err(Failure::usage(
+                    "flags of a chat turn do not go with this command",
+                ));
+            }
+            cli.turn = plain;
         }
-        Some(_) => {}
     }
     Ok(cli)
 }

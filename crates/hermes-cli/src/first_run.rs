@@ -34,8 +34,8 @@ const SMALL_WINDOW: u32 = 16_000;
 
 /// The next step, where nothing was found.
 const NOTHING_FOUND: &str = "\
-nothing found. What you write is kept; to go on, one of
-  /model         in the chat: choose a provider and paste its key
+what you write is kept; to go on, one of
+  /model         in the chat: choose a provider and paste its key, or an own endpoint
   hermes setup   the same and more, step by step
   ollama serve   or another server on this machine, then hermes again";
 
@@ -43,7 +43,7 @@ nothing found. What you write is kept; to go on, one of
 const NEXT_STEPS: &str = "\
 what you write is kept; to go on, one of
   hermes --local the small model that comes with hermes
-  /model         in the chat: choose a provider and paste its key
+  /model         in the chat: choose a provider and paste its key, or an own endpoint
   hermes setup   the same and more, step by step
   ollama serve   or another server on this machine, then hermes again";
 
@@ -109,8 +109,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
         Ok(row) => row,
         Err(why) => {
             cx.out.error(format!("  {:<13} {why}", "built in"));
-            cx.out.error(NOTHING_FOUND);
-            return Ok(None);
+            return nothing_found(cx, config);
         }
     };
     let cost = if row.there {
@@ -121,10 +120,10 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     loop {
         let question = format!(
             "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
-             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [q] leave ",
+             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] leave ",
             row.weights.name
         );
-        match prompt::key(&question, &['y', 'm', 'k', 'q'])? {
+        match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
             Some('m') => {
                 if let Some(Picked { choice, key }) = model::pick(cx)? {
                     return settle(cx, config, &choice, key);
@@ -133,6 +132,11 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
             Some('k') => {
                 if let Some(chosen) = with_key(cx, config)? {
                     return Ok(Some(chosen));
+                }
+            }
+            Some('u') => {
+                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                    return settle(cx, config, &choice, key);
                 }
             }
             Some('q') => return Err(Failure::silent(Exit::Ok)),
@@ -149,6 +153,36 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
             }
             None => {
                 cx.out.error(NEXT_STEPS);
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Nothing answers and nothing is built in: a key or an address leads on, Esc into the chat.
+fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
+    loop {
+        let question = "nothing found.\n  [k] paste a key  [u] own endpoint  [m] choose from a list  \
+             [Enter] open the chat without a model  [q] leave ";
+        match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
+            Some('k') => {
+                if let Some(chosen) = with_key(cx, config)? {
+                    return Ok(Some(chosen));
+                }
+            }
+            Some('u') => {
+                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                    return settle(cx, config, &choice, key);
+                }
+            }
+            Some('m') => {
+                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                    return settle(cx, config, &choice, key);
+                }
+            }
+            Some('q') => return Err(Failure::silent(Exit::Ok)),
+            Some(_) | None => {
+                cx.out.error(NOTHING_FOUND);
                 return Ok(None);
             }
         }
@@ -321,10 +355,10 @@ fn propose(
     let standing = try_out(cx, config, &choice, None, window)?;
     loop {
         let question = format!(
-            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [q] leave ",
+            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] leave ",
             choice.model
         );
-        match prompt::key(&question, &['y', 'm', 'k', 'q'])? {
+        match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
             Some('m') => {
                 if let Some(Picked { choice, key }) = model::pick(cx)? {
                     return settle(cx, config, &choice, key);
@@ -333,6 +367,11 @@ fn propose(
             Some('k') => {
                 if let Some(chosen) = with_key(cx, config)? {
                     return Ok(Some(chosen));
+                }
+            }
+            Some('u') => {
+                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                    return settle(cx, config, &choice, key);
                 }
             }
             Some('q') => return Err(Failure::silent(Exit::Ok)),

@@ -2,6 +2,7 @@
 
 mod args;
 mod chat;
+mod choose;
 mod commands;
 mod exit;
 mod first_run;

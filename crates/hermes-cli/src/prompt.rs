@@ -139,6 +139,11 @@ fn read(question: &str, shown: bool) -> Result<Answer, Failure> {
     }
 }
 
+/// A line beside the questions.
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    show(&format!("{text}\n"))
+}
+
 fn rub_out(ch: char, shown: bool) -> Result<(), Failure> {
     let width = if shown {
         unicode_width::UnicodeWidthChar::width(ch).unwrap_or(0)

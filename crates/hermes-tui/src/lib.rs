@@ -17,6 +17,7 @@ pub mod markdown;
 pub mod pager;
 pub mod palette;
 pub mod panel;
+pub mod picker;
 pub mod port;
 pub mod prompt;
 pub mod row;

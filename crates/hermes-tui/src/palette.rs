@@ -85,8 +85,15 @@ fn chosen(row: Option<&str>) -> PaletteOutcome {
 }
 
 fn panel(keys: &Keymap) -> Panel {
-    let actions = keys
-        .describe()
+    let mut described = keys.describe();
+    // Enter on the first row must not throw anything away.
+    described.sort_by_key(|described| {
+        matches!(
+            described.action,
+            Action::Cancel | Action::Exit | Action::Suspend
+        )
+    });
+    let actions = described
         .into_iter()
         // Keys of editing are there to be pressed; the rest is there to be found.
         .filter(|described| described.action.area() == Area::Anywhere)

@@ -258,6 +258,8 @@ pub struct Panel {
     pub refresh: Option<Duration>,
     /// Something is under way: shown beside the title.
     pub busy: Option<String>,
+    /// It shows something else than before: the filter is emptied and the cursor goes to `selected`.
+    pub fresh: bool,
     /// Only takes the place of an open panel of the same id: the person may have closed it meanwhile.
     pub renews: bool,
 }
@@ -280,6 +282,8 @@ pub struct PanelRow {
     pub also: String,
     /// What a key that asks for a text begins with: the title that is to be changed.
     pub text: String,
+    /// What Enter does on this row in place of what it does on the others.
+    pub enter: Option<Box<PanelKey>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

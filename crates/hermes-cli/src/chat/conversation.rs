@@ -2,6 +2,8 @@
 //!
 //! What a command does is data ([`Told`]): the line chat prints it, the interface draws it.
 
+use std::time::Duration;
+
 use hermes_agent::events::EventReceiver;
 use hermes_core::event::{AgentCommand, AgentEvent, Setting, UserInput};
 use hermes_core::ids::SessionId;
@@ -9,16 +11,22 @@ use hermes_core::message::Part;
 use hermes_core::model::{ReasoningEffort, Route};
 use hermes_core::slash::Surfaces;
 use hermes_core::store::SessionStore as _;
+use hermes_core::task;
 use hermes_tui::port::{Effect, Said, Saying};
 use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::background::Background;
 use super::host::panels::Desk;
+use super::lease::Lease;
 use crate::args::TurnArgs;
 use crate::commands::Context;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::prompt;
 use crate::wiring::{Chat, Mode};
 
+/// How often it is looked for what another window has stored.
+const LOOK: Duration = Duration::from_secs(1);
 /// Effects of work in the background that may wait.
 const LATER: usize = 64;
 /// Output of the person's own commands that the model is told with the next message, in bytes.
@@ -154,6 +162,12 @@ pub(crate) struct Conversation {
     pub(crate) panels: Desk,
     /// Where work in the background shows something later.
     pub(crate) later: mpsc::Sender<Effect>,
+    /// It is held at a terminal, where each session has one window.
+    leases: bool,
+    /// The session is this window's; `None`: it is new, or another window has it.
+    lease: Option<Lease>,
+    /// Another window has the session; what happens there is shown until this is dropped.
+    watch: Option<DropGuard>,
 }
 
 /// How things are shown, for commands that switch it.
@@ -176,6 +190,8 @@ impl Conversation {
         let opened = Chat::open(&args, cx, Mode::Repl).await?;
         let (mut this, coming) = Self::around(args, cx, surface, opened).await?;
         this.images = images;
+        this.leases = true;
+        this.claim_or_ask().await?;
         Ok((this, coming))
     }
 
@@ -219,9 +235,134 @@ impl Conversation {
             background: Background::default(),
             panels: Desk::default(),
             later,
+            leases: false,
+            lease: None,
+            watch: None,
         };
         this.read_row().await?;
         Ok((this, coming))
+    }
+
+    /// The session is this window's from now on. Where another window has it, the person is asked.
+    async fn claim_or_ask(&mut self) -> Outcome {
+        if !self.chat.used {
+            // Nobody else knows it yet.
+            return Ok(());
+        }
+        let holder = match Lease::take(&self.cx.home, &self.chat.id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                return Ok(());
+            }
+            Err(holder) => holder,
+        };
+        loop {
+            let question = format!(
+                "This conversation is open in another window (pid {}{}).\n  [w] watch it  [t] take it over  \
+                 [b] branch: go on with a copy  [q] leave ",
+                holder.pid,
+                if holder.busy {
+                    ", a turn is running there"
+                } else {
+                    ""
+                },
+            );
+            match tokio::task::block_in_place(|| prompt::key(&question, &['w', 't', 'b', 'q']))? {
+                Some('t') => {
+                    if let Ok(lease) = Lease::seize(&self.cx.home, &self.chat.id) {
+                        self.lease = Some(lease);
+                        // What was said there meanwhile is known here, too.
+                        return self.read_again().await;
+                    }
+                    prompt::say("a turn is running there: wait for its end, or stop it there")?;
+                }
+                Some('b') => {
+                    // The other window goes on with the old one.
+                    self.watch = Some(CancellationToken::new().drop_guard());
+                    let branched = super::verbs::line(self, "/branch").await;
+                    return branched.map_or(Ok(()), |told| told.map(drop));
+                }
+                Some('w') => {
+                    self.watch().await?;
+                    return Ok(());
+                }
+                Some(_) | None => return Err(Failure::silent(Exit::Ok)),
+            }
+        }
+    }
+
+    /// Shows what is said in the other window as it is stored.
+    async fn watch(&mut self) -> Outcome {
+        let stop = CancellationToken::new();
+        let (store, id) = (self.chat.store.clone(), self.chat.id.clone());
+        let (later, ended) = (self.later.clone(), stop.clone());
+        let mut known = super::replay::entries(&store, &id).await?.len();
+        task::spawn("watch", async move {
+            while tokio::time::timeout(LOOK, ended.cancelled()).await.is_err() {
+                let Ok(entries) = super::replay::entries(&store, &id).await else {
+                    continue;
+                };
+                // An answer that grows takes the place of what was stored of it.
+                let new = entries.get(known.min(entries.len())..).unwrap_or_default();
+                if new.is_empty() {
+                    continue;
+                }
+                let text = super::replay::lines(new).join("\n");
+                known = entries.len();
+                if later.send(said(Saying::Plain, text)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.watch = Some(stop.drop_guard());
+        let told = "watching: what is said in the other window is shown here. A message of yours is sent \
+             once that window is closed; /branch goes on with a copy";
+        // Somebody reads it, or the queue is full of other things to read.
+        let _ = self.later.try_send(said(Saying::Info, told));
+        Ok(())
+    }
+
+    /// The session as it is stored now.
+    async fn read_again(&mut self) -> Outcome {
+        let args = TurnArgs {
+            resume: self.chat.used.then(|| self.chat.id.to_string()),
+            ..self.args.clone()
+        };
+        self.replace_chat(&args, "new_session").await
+    }
+
+    /// A message is about to be sent: is the session still this window's? Where it went on elsewhere it
+    /// is read again first, and the person sees that before the message goes.
+    async fn not_ours(&mut self, text: &str) -> Result<Option<Told>, Failure> {
+        if !self.leases || self.lease.as_ref().is_some_and(Lease::is_mine) {
+            return Ok(None);
+        }
+        let draft = Told::of(Effect::Draft(text.to_owned()));
+        match Lease::take(&self.cx.home, &self.chat.id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                self.watch = None;
+                if !self.chat.used {
+                    return Ok(None);
+                }
+                self.read_again().await?;
+                let opened = super::verbs::opened(self).await?;
+                let told = "this conversation went on in another window and was read again; Enter sends your message";
+                let mut all = draft;
+                all.effects.splice(0..0, opened.effects);
+                Ok(Some(all.and(said(Saying::Info, told))))
+            }
+            Err(holder) => {
+                let card = Saying::Error {
+                    fix: Some(format!(
+                        "/branch goes on with a copy; /new begins another; hermes -r {} asks what to do",
+                        self.chat.id
+                    )),
+                };
+                let cause = format!("another window has this conversation (pid {})", holder.pid);
+                Ok(Some(draft.and(said(card, cause))))
+            }
+        }
     }
 
     /// What the stored session says of itself.
@@ -244,6 +385,29 @@ impl Conversation {
     /// Another chat takes the place of this one, which goes on with its servers and processes.
     /// `reason`: why the session that was open ends, in the original's words.
     pub(crate) async fn open_instead(&mut self, args: &TurnArgs, reason: &str) -> Outcome {
+        self.replace_chat(args, reason).await?;
+        if !self.leases {
+            return Ok(());
+        }
+        // The one before is given back first: it may be the same.
+        self.lease = None;
+        self.watch = None;
+        if self.chat.used {
+            match Lease::take(&self.cx.home, &self.chat.id) {
+                Ok(lease) => self.lease = Some(lease),
+                Err(_) => self.watch().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no other window has the session.
+    fn is_ours(&self) -> bool {
+        !self.leases || !self.chat.used || self.lease.as_ref().is_some_and(Lease::is_mine)
+    }
+
+    async fn replace_chat(&mut self, args: &TurnArgs, reason: &str) -> Outcome {
+        let ours = self.is_ours();
         // Opened first: if that fails, the old session is still there.
         let opened = Chat::open_after(args, &self.cx, Mode::Repl, Some(&self.chat));
         let (chat, events) = opened.await?;
@@ -251,7 +415,7 @@ impl Conversation {
         self.opened = Some(events);
         // The new chat goes on with what this one used.
         old.borrows = true;
-        if old.id != self.chat.id {
+        if old.id != self.chat.id && ours {
             old.end(reason).await?;
         }
         old.close().await;
@@ -271,6 +435,9 @@ impl Conversation {
         match event {
             AgentEvent::TurnStarted { route, .. } => {
                 self.busy = true;
+                if let Some(lease) = &mut self.lease {
+                    lease.set_busy(true);
+                }
                 self.chat.used = true;
                 self.chat.asked = true;
                 self.back = None;
@@ -285,6 +452,9 @@ impl Conversation {
             AgentEvent::TitleChanged { title } => self.title = Some(title.clone()),
             AgentEvent::TurnFinished { summary } => {
                 self.busy = false;
+                if let Some(lease) = &mut self.lease {
+                    lease.set_busy(false);
+                }
                 if let Some(usd) = summary.cost.usd() {
                     *self.cost.get_or_insert_default() += usd;
                 }
@@ -349,6 +519,9 @@ impl Conversation {
     /// Without a model nothing is sent: the words stay with the person, who is told what to do.
     /// What was configured meanwhile is looked at first.
     pub(crate) async fn unready(&mut self, text: &str) -> Result<Option<Told>, Failure> {
+        if let Some(told) = self.not_ours(text).await? {
+            return Ok(Some(told));
+        }
         if self.chat.missing.is_none() {
             return Ok(None);
         }
@@ -387,6 +560,9 @@ impl Conversation {
         let ended = if self.forget {
             let deleted = self.chat.store.delete(&self.chat.id).await;
             deleted.map(drop).map_err(Failure::from)
+        } else if !self.is_ours() {
+            // Another window goes on with it.
+            Ok(())
         } else {
             self.chat.end("cli_close").await
         };

@@ -6,6 +6,7 @@ mod background;
 pub(crate) mod conversation;
 pub(crate) mod host;
 mod images;
+pub(crate) mod lease;
 mod lines;
 mod oneshot;
 mod render;

@@ -5,6 +5,7 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserIn
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::lease::Lease;
 use super::render::Renderer;
 use super::{images, usage_file};
 use crate::args::TurnArgs;
@@ -30,6 +31,26 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     let images = images::load(&args.image)?;
     let (chat, mut events) = Chat::open(args, cx, mode).await?;
     images::warn_if_unseen(&images, &chat, cx);
+    // A window that has it open reads it again before its next message.
+    let lease = chat
+        .used
+        .then(|| Lease::seize(&cx.home, &chat.id))
+        .transpose();
+    let mut lease = match lease {
+        Ok(lease) => lease,
+        Err(holder) => {
+            let why = format!(
+                "{} is open in another window (pid {}), where a turn is running; try again when it has ended",
+                chat.id, holder.pid
+            );
+            drop(events);
+            chat.close().await;
+            return Err(Failure::new(Exit::Busy, why));
+        }
+    };
+    if let Some(lease) = &mut lease {
+        lease.set_busy(true);
+    }
     // `-z` is for programs that want the answer alone.
     let streams = !question.closes && !args.quiet;
     let shown = (args.verbose, streams);

@@ -1,5 +1,6 @@
 //! `hermes model`: which model is used, which could be, and whether it works.
 
+pub(crate) mod endpoint;
 mod list;
 pub(crate) mod local;
 mod pick;

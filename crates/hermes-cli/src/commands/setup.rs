@@ -11,7 +11,9 @@ mod terminal;
 mod tools;
 
 use clap::{Args, ValueEnum};
+use hermes_tui::port::{Group, Mark, Panel, PanelRow};
 
+use crate::choose;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::prompt::{self, Answer};
@@ -126,6 +128,17 @@ fn quick(draft: &mut Draft<'_>) -> Outcome {
 fn form(draft: &mut Draft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
+        if choose::can_show(draft.cx) {
+            match choose::pick(draft.cx, overview(draft)?)?.and_then(|ask| ask.row) {
+                Some(row) if row != DONE => {
+                    if let Some(section) = named(&row) {
+                        section.fill(draft)?;
+                    }
+                    continue;
+                }
+                _ => return Ok(()),
+            }
+        }
         for (index, section) in Section::ALL.into_iter().enumerate() {
             let (good, text) = section.standing(draft)?;
             let mark = if good { "✓" } else { "·" };
@@ -145,16 +158,54 @@ fn form(draft: &mut Draft<'_>) -> Outcome {
             .parse::<usize>()
             .ok()
             .and_then(|number| Section::ALL.get(number.wrapping_sub(1)).copied())
-            .or_else(|| {
-                Section::ALL
-                    .into_iter()
-                    .find(|section| section.name().eq_ignore_ascii_case(&typed))
-            });
+            .or_else(|| named(&typed));
         match chosen {
             Some(section) => section.fill(draft)?,
             None => out.error(format!("there is no section {typed:?}")),
         }
     }
+}
+
+/// The row that ends the form.
+const DONE: &str = "done";
+
+fn named(name: &str) -> Option<Section> {
+    Section::ALL
+        .into_iter()
+        .find(|section| section.name().eq_ignore_ascii_case(name))
+}
+
+/// The sections and how they stand.
+fn overview(draft: &Draft<'_>) -> Result<Panel, Failure> {
+    let mut rows = Vec::new();
+    for section in Section::ALL {
+        let (good, text) = section.standing(draft)?;
+        rows.push(PanelRow {
+            id: section.name().to_owned(),
+            mark: if good { Mark::Good } else { Mark::Waiting },
+            cells: vec![section.name().to_owned(), text],
+            ..PanelRow::default()
+        });
+    }
+    rows.push(PanelRow {
+        id: DONE.to_owned(),
+        cells: vec![
+            DONE.to_owned(),
+            "see the changes, then write them or not".to_owned(),
+        ],
+        ..PanelRow::default()
+    });
+    Ok(Panel {
+        id: "setup".to_owned(),
+        title: "Setup".to_owned(),
+        note: "nothing is written before you have seen it".to_owned(),
+        groups: vec![Group {
+            title: String::new(),
+            rows,
+        }],
+        keys: vec![choose::enter("open")],
+        ..Panel::default()
+    })
 }
 
 /// Shows what would change, and writes it if the person agrees.

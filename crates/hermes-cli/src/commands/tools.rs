@@ -7,8 +7,10 @@ use clap::{Args, Subcommand};
 use hermes_agent::home::toolsets::{self, PLATFORMS, Toolset};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, EditError, KeyPath};
+use hermes_tui::port::PanelRow;
 use serde_json::json;
 
+use crate::choose;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
@@ -54,6 +56,9 @@ struct Change {
 }
 
 pub(crate) fn run(args: ToolsArgs, cx: &Context) -> Outcome {
+    if args.action.is_none() && choose::can_show(cx) {
+        return tick(cx, "cli");
+    }
     let action = args.action.unwrap_or_else(|| Action::List {
         on: On {
             platform: "cli".to_owned(),
@@ -75,6 +80,40 @@ fn known_platform(platform: &str) -> Outcome {
         "no platform {platform}; there are: {}",
         PLATFORMS.join(", ")
     )))
+}
+
+/// A checklist; each switch counts at once.
+fn tick(cx: &Context, platform: &str) -> Outcome {
+    let rows = || -> Result<Vec<PanelRow>, Failure> {
+        let config = Arc::new(cx.config()?);
+        let enabled = toolsets::enabled(&config, platform);
+        let offer = wiring::hands::offer(cx, &config)?;
+        let built = |set: &&Toolset| {
+            let here = |tool: &&str| {
+                offer.names.contains(*tool) || offer.missing.iter().any(|(name, _)| name == tool)
+            };
+            set.tools.iter().any(here)
+        };
+        let row = |set: &Toolset| choose::switched(set.name, set.label, enabled.contains(set.name));
+        Ok(toolsets::switchable(platform)
+            .filter(built)
+            .map(row)
+            .collect())
+    };
+    let mut changed = false;
+    choose::checklist(cx, "Tools at a terminal", rows()?, |name| {
+        let config = cx.config()?;
+        let on = !toolsets::enabled(&config, platform).contains(name);
+        switch_set(cx, &config, platform, name, on)?;
+        changed = true;
+        rows()
+    })?;
+    let word = if changed {
+        "kept in config.yaml"
+    } else {
+        "nothing was changed"
+    };
+    Ok(cx.out.line(word)?)
 }
 
 /// A tool of a set, as it stands on this machine.

@@ -265,7 +265,7 @@ fn what_does_not_work_is_not_written() {
 #[test]
 fn the_form_tests_fields_goes_back_and_shows_what_it_will_write() {
     let setup = Setup::with_config("# kept\n");
-    let mut terminal = at_terminal(&setup.home, &setup.server, ["setup"]);
+    let mut terminal = at_terminal(&setup.home, &setup.server, ["--plain", "setup"]);
     terminal.wait_for("✓ model");
     terminal.wait_for("section (1-4 or its name)");
     terminal.press("agent\r");
@@ -302,21 +302,30 @@ fn the_form_tests_fields_goes_back_and_shows_what_it_will_write() {
 fn ctrl_c_leaves_setup_without_changes_and_the_terminal_as_it_was() {
     let setup = Setup::new();
     let before = setup.home.read("config.yaml");
-    let mut terminal = at_terminal(&setup.home, &setup.server, ["setup", "agent"]);
-    terminal.wait_for("ask before dangerous commands");
-    terminal.press("off\r");
-    terminal.wait_for("model calls for one request");
-    terminal.press("\x03");
-    assert_eq!(terminal.end().exit_code(), 130);
-    assert!(terminal.is_cooked());
-    assert_eq!(setup.home.read("config.yaml"), before);
+    for args in [vec!["--plain", "setup", "agent"], vec!["setup", "agent"]] {
+        let plain = args[0] == "--plain";
+        let mut terminal = at_terminal(&setup.home, &setup.server, args);
+        terminal.wait_for("ask before dangerous commands");
+        if plain {
+            terminal.press("off\r");
+        } else {
+            key(&mut terminal, DOWN);
+            key(&mut terminal, "\r");
+        }
+        terminal.wait_for("model calls for one request");
+        terminal.press("\x03");
+        assert_eq!(terminal.end().exit_code(), 130);
+        assert!(terminal.is_cooked());
+        assert!(!terminal.alternate_screen());
+        assert_eq!(setup.home.read("config.yaml"), before);
+    }
 }
 
 #[test]
 fn models_are_chosen_by_group_and_narrowed_by_typing() {
     let (home, server) = fresh(40_960);
     home.env_file("GROQ_API_KEY=gsk_0123456789abcdef\n");
-    let mut terminal = at_terminal(&home, &server, ["model"]);
+    let mut terminal = at_terminal(&home, &server, ["--plain", "model"]);
     terminal.wait_for("number, words to filter");
     let shown = everything(&terminal);
     let place = |text: &str| {
@@ -333,4 +342,157 @@ fn models_are_chosen_by_group_and_narrowed_by_typing() {
     terminal.wait_for("model is now gemma3:4b (ollama)");
     assert_eq!(terminal.leave().0, 0);
     assert!(home.read("config.yaml").contains("default: gemma3:4b"));
+}
+
+const DOWN: &str = "\x1b[B";
+
+/// One key at the pace of a person.
+fn key(terminal: &mut Terminal, key: &str) {
+    terminal.press(key);
+    terminal.wait_quiet(std::time::Duration::from_millis(80));
+}
+
+#[test]
+fn a_model_is_chosen_with_arrows_and_a_filter() {
+    let (home, server) = fresh(40_960);
+    home.env_file("GROQ_API_KEY=gsk_0123456789abcdef\n");
+    let mut terminal = at_terminal(&home, &server, ["model"]);
+    terminal.wait_for("on this machine");
+    terminal.wait_for("own endpoint: type its address");
+    assert!(terminal.alternate_screen());
+    key(&mut terminal, "gemma3");
+    terminal.wait_gone("nomic-embed-text");
+    key(&mut terminal, "\r");
+    terminal.wait_for("model is now gemma3:4b (ollama)");
+    assert_eq!(terminal.leave().0, 0);
+    assert!(home.read("config.yaml").contains("default: gemma3:4b"));
+}
+
+/// A server somewhere that wants a key for its list.
+fn guarded() -> ModelServer {
+    let server = ModelServer::start();
+    let refused = json!({"error": {"message": "a key is needed"}});
+    server.route("GET", "/v1/models", Reply::json(401, &refused));
+    server
+}
+
+#[test]
+fn an_own_endpoint_is_chosen_by_its_address() {
+    let home = TempHome::new();
+    let server = guarded();
+    let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
+        .args(["model"])
+        .env("OLLAMA_HOST", "127.0.0.1:9")
+        .size(110, 40)
+        .start();
+    terminal.wait_for("own endpoint: type its address");
+    key(&mut terminal, "own endpoint");
+    key(&mut terminal, "\r");
+    terminal.wait_for("address of the server");
+    // Without its /v1, as people copy it.
+    key(&mut terminal, &server.root_url());
+    key(&mut terminal, "\r");
+    terminal.wait_for("the server wants a key");
+    let models = json!({"object": "list", "data": [{"id": "house-model"}, {"id": "other"}]});
+    server.route("GET", "/v1/models", Reply::json(200, &models));
+    terminal.press("s3cret-of-mine\r");
+    terminal.wait_for("house-model");
+    key(&mut terminal, "\r");
+    terminal.wait_for("model is now house-model (custom)");
+    assert!(!everything(&terminal).contains("s3cret"));
+    assert_eq!(terminal.leave().0, 0);
+    let config = home.read("config.yaml");
+    for line in [
+        "default: house-model",
+        "provider: custom",
+        &server.base_url(),
+    ] {
+        assert!(config.contains(line), "{line} in {config}");
+    }
+    assert!(home.read(".env").contains("=s3cret-of-mine"));
+    server.push_default(Reply::text("from your own house"));
+    let answer = hermes(&home).args(["-z", "hi"]).run().ok();
+    assert_eq!(answer.stdout, "from your own house\n");
+    let sent = server.last_request();
+    assert_eq!(sent.header("authorization"), Some("Bearer s3cret-of-mine"));
+}
+
+#[test]
+fn the_first_run_leads_to_an_own_endpoint() {
+    let (home, local) = fresh(40_960);
+    will_pass(&local);
+    let own = ModelServer::start();
+    own.serve_models([ServedModel::new("house-model").context_length(40_960)]);
+    let mut terminal = at_terminal(&home, &local, ["--plain"]);
+    terminal.wait_for("[u] own endpoint");
+    will_pass(&own);
+    own.push_default(Reply::text("from your own house"));
+    terminal.press("u");
+    terminal.wait_for("address of the server");
+    terminal.press("not an address\r");
+    terminal.wait_for("is no address");
+    terminal.press(&format!("{}\r", own.base_url()));
+    terminal.wait_for("model [house-model]");
+    terminal.press("\r");
+    terminal.wait_for("model is now house-model (custom)");
+    terminal.press("hi\r");
+    terminal.wait_for("from your own house");
+    assert!(home.read("config.yaml").contains(&own.base_url()));
+}
+
+#[test]
+fn the_form_is_walked_with_arrows() {
+    let setup = Setup::with_config("# kept\n");
+    let mut terminal = at_terminal(&setup.home, &setup.server, ["setup"]);
+    terminal.wait_for("see the changes");
+    for _ in 0..3 {
+        key(&mut terminal, DOWN);
+    }
+    key(&mut terminal, "\r");
+    terminal.wait_for("ask before dangerous commands");
+    key(&mut terminal, DOWN);
+    key(&mut terminal, "\r");
+    terminal.wait_for("model calls for one request");
+    terminal.press("12\r");
+    for field in ["reasoning effort", "remember things"] {
+        terminal.wait_for(field);
+        key(&mut terminal, "\r");
+    }
+    terminal.wait_for("time zone");
+    terminal.press("\r");
+    terminal.wait_for("approvals manual, 12 calls per request");
+    key(&mut terminal, "\x1b");
+    terminal.wait_for("write them? [Y/n]");
+    terminal.press("\r");
+    assert_eq!(terminal.leave().0, 0);
+    let text = setup.home.read("config.yaml");
+    for line in ["# kept", "max_turns: 12", "mode: manual"] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn tools_are_a_checklist_at_a_terminal() {
+    let setup = Setup::new();
+    let mut terminal = at_terminal(&setup.home, &setup.server, ["tools"]);
+    terminal.wait_for("[x]");
+    let first = |terminal: &Terminal| {
+        let rows = terminal.screen();
+        rows.into_iter()
+            .find(|row| row.contains("[x]") || row.contains("[ ]"))
+    };
+    let before = first(&terminal).unwrap();
+    key(&mut terminal, " ");
+    terminal.wait_until("the other state", |rows| {
+        let row = rows
+            .iter()
+            .find(|row| row.contains("[x]") || row.contains("[ ]"));
+        row.is_some_and(|row| *row != before)
+    });
+    key(&mut terminal, "\x1b");
+    terminal.wait_for("kept in config.yaml");
+    assert_eq!(terminal.leave().0, 0);
+    assert!(setup.home.read("config.yaml").contains("platform_toolsets"));
+    let listed = setup.run(["tools", "list"]).ok().stdout;
+    assert!(listed.contains("off"), "{listed}");
 }

@@ -4,6 +4,7 @@ mod leaving;
 mod servers;
 mod talking;
 mod unusual;
+mod windows;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hermes_testkit::mcp_server::FaultyServer;
-use hermes_testkit::model_server::{Reply, ServedModel};
+use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
 use hermes_testkit::terminal::Terminal;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -68,6 +68,54 @@ fn a_model_is_tested_kept_and_left() {
     terminal.wait_for("is the default of new conversations");
     close(&mut terminal);
     assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
+fn enter_on_a_provider_without_a_key_asks_for_it() {
+    let setup = Setup::new();
+    setup.server.serve_models([ServedModel::new("some/model")]);
+    let mut terminal = at(&setup.home)
+        .size(100, 30)
+        .env("OPENROUTER_BASE_URL", setup.server.base_url())
+        .start();
+    ready(&terminal);
+    panel(&mut terminal, "/model", "needs a key");
+    typed(&mut terminal, "openrouter");
+    terminal.wait_for("OPENROUTER_API_KEY");
+    press(&mut terminal, ENTER);
+    terminal.wait_for("never shown");
+    press(&mut terminal, "sk-or-v1-0123456789abcdef0123456789abcdef");
+    terminal.wait_for("*****");
+    std::thread::sleep(Duration::from_millis(120));
+    press(&mut terminal, ENTER);
+    terminal.wait_for("the key is in .env");
+}
+
+#[test]
+fn the_panel_leads_to_an_own_endpoint() {
+    let setup = Setup::new();
+    let own = ModelServer::start();
+    own.serve_models([ServedModel::new("house-model")]);
+    own.push_default(Reply::text("from your own house"));
+    let mut terminal = open(&setup);
+    panel(&mut terminal, "/model", "needs a key");
+    typed(&mut terminal, "type an address");
+    press(&mut terminal, ENTER);
+    terminal.wait_for("address of the server");
+    press(&mut terminal, &own.base_url());
+    std::thread::sleep(Duration::from_millis(120));
+    press(&mut terminal, ENTER);
+    terminal.wait_for("choose one");
+    // The list has gone to what was found.
+    terminal.wait_for("›   house-model");
+    press(&mut terminal, ENTER);
+    terminal.wait_for("? keys");
+    terminal.wait_for("is the default of new conversations");
+    say(&mut terminal, "who are you?");
+    terminal.wait_for("from your own house");
+    assert_eq!(quit(terminal).0, 0);
+    let config = setup.home.read("config.yaml");
+    assert!(config.contains(&own.base_url()), "{config}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::width;
 /// Between two frames of the running sign: 8 in a second.
 const SPIN: Duration = Duration::from_millis(125);
 /// A draft is saved when nothing was typed for so long.
-const DRAFT: Duration = Duration::from_millis(800);
+const DRAFT: Duration = Duration::from_millis(150);
 /// Lines of the composer at most, whatever the screen has.
 const COMPOSER: u16 = 16;
 /// Messages that are shown before "and more".

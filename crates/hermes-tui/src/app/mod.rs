@@ -19,6 +19,7 @@ mod transcript;
 
 pub use frame::Drawing;
 pub use options::{AppError, Explanation, Farewell, Options};
+pub(crate) use run::is_utf8;
 pub use run::run;
 pub use state::{App, Appearance};
 pub use status::banner;

@@ -76,11 +76,7 @@ impl App {
                 self.asks(Asked::Question(question), &why, now);
             }
             AgentEvent::QuestionClosed { question } => {
-                if let Some(told) = self.prompts.withdraw(&question) {
-                    self.transcript.push_before_tools(NoticeCell::warning(told));
-                }
-                self.transcript.tool_answered(&question, now);
-                self.title();
+                self.no_longer_asked(&question, now);
             }
             AgentEvent::UsageUpdated {
                 cost,
@@ -240,6 +236,14 @@ impl App {
         };
         self.transcript.push(NoticeCell::error(why.cause, why.fix));
         self.transcript.push(FooterCell::new(summary));
+    }
+
+    fn no_longer_asked(&mut self, question: &str, now: Instant) {
+        if let Some(told) = self.prompts.withdraw(question) {
+            self.transcript.push_before_tools(NoticeCell::warning(told));
+        }
+        self.transcript.tool_answered(question, now);
+        self.title();
     }
 
     fn asks(&mut self, asked: Asked, why: &str, now: Instant) {

@@ -475,7 +475,7 @@ fn log(path: &std::path::Path) -> Option<File> {
 }
 
 /// Whether symbols can be shown at all.
-fn is_utf8() -> bool {
+pub(crate) fn is_utf8() -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));

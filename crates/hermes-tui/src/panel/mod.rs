@@ -116,7 +116,10 @@ impl PanelView {
         self.columns = columns::Columns::of(&panel);
         self.longest.set(None);
         self.panel = panel;
-        self.fit(id.as_deref());
+        if self.panel.fresh {
+            self.filter.clear();
+        }
+        self.fit(id.as_deref().filter(|_| !self.panel.fresh));
         self.schedule(now);
     }
 
@@ -319,6 +322,8 @@ impl PanelView {
         if key.row && row.is_none() {
             return PanelOutcome::Nothing;
         }
+        let own = row.as_ref().and_then(|row| row.enter.as_deref());
+        let key = own.filter(|_| key.key == "enter").cloned().unwrap_or(key);
         let of = Pending { key, row };
         if of.key.confirm.is_some() {
             self.state = State::Confirm(of);

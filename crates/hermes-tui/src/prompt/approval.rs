@@ -83,6 +83,7 @@ impl ApprovalPrompt {
     }
 
     /// The same with the moment at which it is taken for a no.
+    #[must_use]
     pub fn expiring(mut self, at: Option<Instant>) -> Self {
         self.expires = at;
         self

@@ -133,6 +133,13 @@ pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<Told, Fail
         "steer" => Busy::Steer,
         "queue" => Busy::Queue,
         "interrupt" => Busy::Interrupt,
+        "" => {
+            let tui = crate::chat::host::tui(conversation);
+            let now = tui.busy.as_deref().unwrap_or("steer").to_owned();
+            return Ok(Told::plain(format!(
+                "Enter while a turn runs: {now}\n/busy steer (tell it at once), queue (ask afterwards) or interrupt (stop and ask)"
+            )));
+        }
         _ => {
             return Err(Failure::usage(
                 "/busy steer (tell it at once), queue (ask afterwards) or interrupt (stop and ask)",

@@ -140,7 +140,16 @@ async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     ])
 }
 
+/// A number of days as people type it: `7`, `--days 7`, `--days=7`, `7d`.
+pub(crate) fn days(typed: &str) -> &str {
+    let typed = typed.trim();
+    let typed = typed.strip_prefix("--days").unwrap_or(typed);
+    let typed = typed.trim_start_matches(['=', ' ']);
+    typed.strip_suffix(['d', 'D']).unwrap_or(typed).trim()
+}
+
 pub(super) async fn insights(conversation: &Conversation, days: &str) -> Result<Told, Failure> {
+    let days = self::days(days);
     match days.parse::<u32>() {
         _ if days.is_empty() => own::run(conversation, &["insights"]).await,
         Ok(1..) => own::run(conversation, &["insights", "--days", days]).await,

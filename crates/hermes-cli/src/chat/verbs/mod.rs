@@ -14,8 +14,9 @@ use super::conversation::{Conversation, Surface, Told};
 use super::host::panels;
 use crate::exit::Failure;
 
+pub(crate) use info::days;
 pub(crate) use personality::names as personalities;
-pub(crate) use session::resume;
+pub(crate) use session::{opened, resume};
 pub(crate) use tools::slug as skill_command;
 
 /// Runs a whole line that begins with a slash. `None`: it is no command but something to say.

@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 const LISTED: usize = 10;
 
 /// What the front end shows of the session that was opened.
-async fn opened(conversation: &mut Conversation) -> Result<Told, Failure> {
+pub(crate) async fn opened(conversation: &mut Conversation) -> Result<Told, Failure> {
     conversation.forget_notes();
     let chat = &conversation.chat;
     let entries = if chat.used {
@@ -32,7 +32,12 @@ async fn opened(conversation: &mut Conversation) -> Result<Told, Failure> {
 }
 
 pub(super) async fn new(conversation: &mut Conversation, title: &str) -> Result<Told, Failure> {
-    let old = conversation.chat.used.then(|| conversation.chat.id.clone());
+    // Of one in which nothing was said there is nothing to go back to, but of the one before it.
+    let old = match &conversation.back {
+        _ if conversation.chat.used => Some(conversation.chat.id.clone()),
+        Some(Back::Left(id)) => Some(id.clone()),
+        _ => None,
+    };
     let args = conversation.args.clone();
     conversation.open_instead(&args, "new_session").await?;
     conversation.title_to_set = (!title.is_empty()).then(|| title.to_owned());

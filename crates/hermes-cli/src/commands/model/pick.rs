@@ -9,8 +9,10 @@ use hermes_models::local::PROVIDER;
 use hermes_models::local::machine::size;
 use hermes_models::providers::{self, LocalServer};
 use hermes_models::router::{Overrides, Router};
+use hermes_tui::port::{Group as PanelGroup, Panel, PanelRow};
 
-use super::{SetArgs, local, router, tokens};
+use super::{SetArgs, endpoint, local, router, tokens};
+use crate::choose;
 use crate::commands::Context;
 use crate::commands::setup::keys::{self, Pasted};
 use crate::exit::Failure;
@@ -27,8 +29,8 @@ const ROWS: usize = 40;
 enum Group {
     Here,
     WithKey,
-    NeedsKey,
     BuiltIn,
+    NeedsKey,
 }
 
 impl Group {
@@ -72,6 +74,7 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
     let mut rows = rows(&router, found);
     if local::program_there() {
         rows.extend(built_in(&router));
+        rows.sort_by_key(|row| row.group);
     }
     if let Ok(route) = router.describe() {
         cx.out
@@ -80,6 +83,91 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
     if !rows.iter().any(|row| row.group != Group::NeedsKey) && cx.no_input {
         return Err(Failure::from(RouteError::NothingConfigured));
     }
+    if choose::can_show(cx) {
+        return with_arrows(&rows, cx);
+    }
+    line_by_line(&rows, cx)
+}
+
+/// What begins an own endpoint in the list.
+const OWN: &str = "own";
+
+/// A list with arrows and a filter.
+fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
+    let panel = || {
+        let mut groups: Vec<PanelGroup> = Vec::new();
+        let mut last = None;
+        for (index, row) in rows.iter().enumerate() {
+            if last != Some(row.group) {
+                last = Some(row.group);
+                groups.push(PanelGroup {
+                    title: row.group.title().to_owned(),
+                    rows: Vec::new(),
+                });
+            }
+            let shown = PanelRow {
+                id: index.to_string(),
+                cells: vec![row.model.clone(), row.provider.clone(), row.note.clone()],
+                ..PanelRow::default()
+            };
+            if let Some(group) = groups.last_mut() {
+                group.rows.push(shown);
+            }
+        }
+        let another = PanelGroup {
+            title: "another".to_owned(),
+            rows: vec![
+                endpoint::typed_row(OWN, "own endpoint: type its address", endpoint::ADDRESS),
+                endpoint::typed_row("name", "type a name", "provider/model"),
+            ],
+        };
+        // The providers without a key are many: what needs none stands before them.
+        let keyless = Group::NeedsKey.title();
+        let keyless = groups.iter().position(|group| group.title == keyless);
+        groups.insert(keyless.unwrap_or(groups.len()), another);
+        Panel {
+            id: "model".to_owned(),
+            title: "Model".to_owned(),
+            groups,
+            keys: vec![choose::enter("use")],
+            filters: true,
+            ..Panel::default()
+        }
+    };
+    loop {
+        let Some(ask) = choose::pick(cx, panel())? else {
+            return Ok(None);
+        };
+        let typed = ask.text.unwrap_or_default().trim().to_owned();
+        let row = ask.row.and_then(|id| id.parse::<usize>().ok());
+        let chosen = match (ask.action.as_str(), row.and_then(|index| rows.get(index))) {
+            (OWN, _) => endpoint::ask(cx, Some(typed))?,
+            ("name", _) if typed.is_empty() => None,
+            ("name", _) => Some(by_name(typed)),
+            (_, Some(row)) => take(row, cx)?,
+            (_, None) => None,
+        };
+        if chosen.is_some() {
+            return Ok(chosen);
+        }
+    }
+}
+
+/// A model that only its name is known of.
+fn by_name(model: String) -> Picked {
+    Picked {
+        choice: SetArgs {
+            model,
+            provider: None,
+            base_url: None,
+            key_env: None,
+        },
+        key: None,
+    }
+}
+
+/// Numbers and words, for a terminal that shows no lists.
+fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
     let mut filter = String::new();
     loop {
         let shown: Vec<&Row> = rows
@@ -93,16 +181,17 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
             })
             .collect();
         print(&shown, rows.len(), cx)?;
-        let typed =
-            match prompt::line("number, words to filter, or provider/model (Enter: leave): ")? {
-                Answer::Back if !filter.is_empty() => {
-                    filter.clear();
-                    continue;
-                }
-                Answer::Back => return Ok(None),
-                Answer::Line(line) if line.is_empty() => return Ok(None),
-                Answer::Line(line) => line,
-            };
+        let typed = match prompt::line(
+            "number, words to filter, provider/model, or the address of an own endpoint (Enter: leave): ",
+        )? {
+            Answer::Back if !filter.is_empty() => {
+                filter.clear();
+                continue;
+            }
+            Answer::Back => return Ok(None),
+            Answer::Line(line) if line.is_empty() => return Ok(None),
+            Answer::Line(line) => line,
+        };
         if let Ok(number) = typed.parse::<usize>() {
             match number.checked_sub(1).and_then(|index| shown.get(index)) {
                 Some(row) => {
@@ -115,18 +204,17 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
             continue;
         }
         let words = typed.to_lowercase();
+        if words.contains("://") || matches!(words.as_str(), OWN | "custom" | "own endpoint") {
+            let address = words.contains("://").then_some(typed);
+            match endpoint::ask(cx, address)? {
+                Some(chosen) => return Ok(Some(chosen)),
+                None => continue,
+            }
+        }
         if rows.iter().any(|row| row.matches(&words)) {
             filter = words;
         } else if prompt::confirm(&format!("nothing matches; use {typed:?} as it is?"), false)? {
-            return Ok(Some(Picked {
-                choice: SetArgs {
-                    model: typed,
-                    provider: None,
-                    base_url: None,
-                    key_env: None,
-                },
-                key: None,
-            }));
+            return Ok(Some(by_name(typed)));
         }
     }
 }

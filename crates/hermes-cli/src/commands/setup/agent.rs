@@ -6,6 +6,7 @@ use hermes_config::settings::coerce;
 use serde_json::{Value, json};
 
 use super::draft::Draft;
+use crate::choose;
 use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, Answer};
 
@@ -100,7 +101,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             Allowed::Switch => " (true, false)".to_owned(),
             Allowed::Number(..) | Allowed::Zone => String::new(),
         };
-        match prompt::line(&format!("{}{hint} [{now}]: ", field.label))? {
+        match answer(draft, field, &hint, &now)? {
             Answer::Back if at == 0 => return Ok(()),
             Answer::Back => {
                 at -= 1;
@@ -125,6 +126,21 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
         at += 1;
     }
     Ok(())
+}
+
+/// Words and switches are chosen from a list, where one can be shown.
+fn answer(draft: &Draft<'_>, field: &Field, hint: &str, now: &str) -> Result<Answer, Failure> {
+    let words: &[&str] = match &field.allowed {
+        Allowed::Words(words) => words,
+        Allowed::Switch => &["true", "false"],
+        Allowed::Number(..) | Allowed::Zone => &[],
+    };
+    if words.is_empty() || !choose::can_show(draft.cx) {
+        return prompt::line(&format!("{}{hint} [{now}]: ", field.label));
+    }
+    let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, "")).collect();
+    let chosen = choose::word(draft.cx, field.label, &words, now)?;
+    Ok(chosen.map_or(Answer::Back, Answer::Line))
 }
 
 fn check(allowed: &Allowed, typed: &str) -> Result<(), String> {

@@ -124,10 +124,7 @@ impl<'a> Draft<'a> {
                 lines.push(format!("  {sign} {}", hidden(text)));
             }
         }
-        let names = self
-            .keys
-            .iter()
-            .filter_map(|key| key.provider.key_envs.first());
+        let names = self.keys.iter().filter_map(Pasted::name);
         let names: Vec<String> = names.map(|name| format!("  + {name}=(the key)")).collect();
         if !names.is_empty() {
             lines.push(".env".to_owned());

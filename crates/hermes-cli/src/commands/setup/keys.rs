@@ -44,6 +44,17 @@ pub(crate) fn provider_of(key: &str) -> Option<&'static Provider> {
 pub(crate) struct Pasted {
     pub(crate) provider: &'static Provider,
     pub(crate) key: SecretString,
+    /// Where it is kept, if that is not where the provider's keys are.
+    pub(crate) variable: Option<String>,
+}
+
+impl Pasted {
+    /// The variable that keeps it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.variable
+            .as_deref()
+            .or_else(|| self.provider.key_envs.first().copied())
+    }
 }
 
 /// Asks for a key and tries it. `None`: the person went back.
@@ -68,6 +79,7 @@ pub(crate) fn ask(cx: &Context, provider: Option<&str>) -> Result<Option<Pasted>
                 return Ok(Some(Pasted {
                     provider,
                     key: SecretString::from(key),
+                    variable: None,
                 }));
             }
             Err(failure) => cx.out.error(failure.message),
@@ -122,7 +134,7 @@ pub(crate) fn check(
 /// Keeps a key in .env, which only the owner can read.
 pub(crate) fn store(cx: &Context, pasted: &Pasted) -> Outcome {
     let provider = pasted.provider;
-    let Some(name) = provider.key_envs.first() else {
+    let Some(name) = pasted.name() else {
         return Err(Failure::usage(format!(
             "{} has no variable for a key",
             provider.id

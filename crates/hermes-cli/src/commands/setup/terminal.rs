@@ -10,6 +10,7 @@ use hermes_exec::sandbox::{Sandbox, Settings};
 use serde_json::json;
 
 use super::draft::Draft;
+use crate::choose;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, Answer};
@@ -39,7 +40,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
         let now = draft.config()?.terminal.backend.as_str().to_owned();
-        let typed = match prompt::line(&format!("run commands: local, docker or ssh [{now}]: "))? {
+        let typed = match place(draft.cx, &now)? {
             Answer::Back => return Ok(()),
             Answer::Line(line) if line.is_empty() => now.clone(),
             Answer::Line(line) => line.to_lowercase(),
@@ -77,6 +78,21 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             }
         }
     }
+}
+
+/// Where commands are to run.
+fn place(cx: &Context, now: &str) -> Result<Answer, Failure> {
+    if !choose::can_show(cx) {
+        return prompt::line(&format!("run commands: local, docker or ssh [{now}]: "));
+    }
+    let places = [
+        ("local", "on this machine, in a sandbox where there is one"),
+        ("docker", "in a container"),
+        ("podman", "in a container, without a daemon"),
+        ("ssh", "on another machine"),
+    ];
+    let chosen = choose::word(cx, "Where commands run", &places, now)?;
+    Ok(chosen.map_or(Answer::Back, Answer::Line))
 }
 
 /// `false`: the person went back.

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use hermes_agent::home::toolsets;
+use hermes_tui::port::PanelRow;
 use serde_json::json;
 
 use super::draft::Draft;
+use crate::choose;
 use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, Answer};
 use crate::wiring;
@@ -43,7 +45,28 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     Ok((on > 0, format!("{on} of {} on{off}", sets.len())))
 }
 
+/// A checklist.
+fn tick(draft: &mut Draft<'_>) -> Outcome {
+    let cx = draft.cx;
+    let rows = |sets: Vec<(&str, &str, bool)>| -> Vec<PanelRow> {
+        let row = |(name, label, on): (&str, &str, bool)| choose::switched(name, label, on);
+        sets.into_iter().map(row).collect()
+    };
+    let first = rows(sets(draft)?);
+    choose::checklist(cx, "Tools at a terminal", first, |name| {
+        let mut enabled: BTreeSet<String> = toolsets::enabled(&*draft.config()?, PLATFORM);
+        if !enabled.remove(name) {
+            enabled.insert(name.to_owned());
+        }
+        draft.set(&["platform_toolsets", PLATFORM], &json!(enabled))?;
+        Ok(rows(sets(draft)?))
+    })
+}
+
 pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+    if choose::can_show(draft.cx) {
+        return tick(draft);
+    }
     let out = draft.cx.out;
     loop {
         let sets = sets(draft)?;

@@ -149,7 +149,7 @@ fn an_approval_waits_as_long_as_it_takes() {
 #[test]
 fn a_limit_is_counted_down_and_calls() {
     let mut bench = Bench::with(|options| {
-        options.approval_limit = Some(std::time::Duration::from_secs(60));
+        options.approval_limit = Some(std::time::Duration::from_mins(1));
     });
     let calls = |bench: &Bench| {
         let call = |wish: &&Wish| matches!(wish, Wish::Call(_));

@@ -88,6 +88,8 @@ pub(super) struct Popup {
     pub(super) selected: Option<usize>,
     /// More may come.
     pub(super) waiting: bool,
+    /// The person has moved the cursor: it stays on its row.
+    moved: bool,
 }
 
 /// What Enter does to an open popup.
@@ -251,6 +253,7 @@ impl Completion {
             selected: first.filter(|_| !rows.is_empty()),
             rows,
             waiting,
+            moved: false,
         });
     }
 
@@ -296,8 +299,18 @@ impl Completion {
                 },
             ));
         }
-        // Stable: what is equal stays in the order of the table.
-        rows.sort_by(|(a, used_a, _), (b, used_b, _)| b.cmp(a).then(used_a.cmp(used_b)));
+        // Names that begin with the word fit it equally well. What was used comes first, what works
+        // by itself before what needs more. Stable: what is equal stays in the order of the table.
+        rows.sort_by(|(a, used_a, row_a), (b, used_b, row_b)| {
+            let begins = a.0 == b.0 && a.0 > 0 && !word.is_empty();
+            let by_score = if begins { a.0.cmp(&b.0) } else { b.cmp(a) };
+            let by_use = by_score.then(used_a.cmp(used_b));
+            if begins {
+                by_use.then(row_a.open.cmp(&row_b.open))
+            } else {
+                by_use
+            }
+        });
         rows.into_iter().map(|(.., row)| row).collect()
     }
 
@@ -310,7 +323,7 @@ impl Completion {
             popup
                 .context
                 .goes_on(&context)
-                .then(|| popup.rows.get(popup.selected?))
+                .then(|| popup.rows.get(popup.selected.filter(|_| popup.moved)?))
                 .flatten()
                 .map(|row| row.label.clone())
         });
@@ -327,12 +340,15 @@ impl Completion {
             })
             .collect();
         // While files come in, the row under the cursor stays.
-        let selected = kept
+        // What fits best comes first, also when it was found last.
+        let stays = kept
             .filter(|_| same)
-            .and_then(|label| rows.iter().position(|row| row.label == label))
-            .unwrap_or(0);
+            .and_then(|label| rows.iter().position(|row| row.label == label));
         let waiting = self.files.is_running();
-        self.show(context, rows, Some(selected), waiting);
+        self.show(context, rows, Some(stays.unwrap_or(0)), waiting);
+        if let Some(popup) = &mut self.popup {
+            popup.moved = stays.is_some();
+        }
     }
 
     /// Files came in.
@@ -397,6 +413,7 @@ impl Completion {
         if count == 0 {
             return;
         }
+        popup.moved = true;
         popup.selected = Some(match (popup.selected, down) {
             (None, true) => 0,
             (None, false) => count - 1,

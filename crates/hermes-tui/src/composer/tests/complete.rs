@@ -10,6 +10,16 @@ fn labels(c: &Composer) -> Vec<String> {
 }
 
 #[test]
+fn the_first_letters_of_a_command_lead_to_the_one_that_works_by_itself() {
+    let (mut c, _) = with(Setup {
+        commands: Command::all(),
+        ..Setup::default()
+    });
+    write(&mut c, "/mo");
+    assert_eq!(labels(&c)[..2], ["/model", "/moa"]);
+}
+
+#[test]
 fn a_slash_offers_everything_and_letters_narrow_it() {
     let mut c = composer();
     write(&mut c, "/");

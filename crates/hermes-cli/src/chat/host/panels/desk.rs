@@ -38,6 +38,10 @@ pub(super) struct Shared {
     pub(super) served: Vec<String>,
     /// What a test of a row said.
     pub(super) tried: BTreeMap<String, String>,
+    /// A model server that the person has named.
+    pub(super) endpoint: Option<super::own::OwnEndpoint>,
+    /// It was just named: the list goes there.
+    pub(super) goes_to_endpoint: bool,
 }
 
 impl Desk {

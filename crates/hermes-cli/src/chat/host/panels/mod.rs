@@ -7,6 +7,7 @@ mod cron;
 mod desk;
 mod mcp;
 mod model;
+mod own;
 mod rollback;
 mod sessions;
 mod skills;

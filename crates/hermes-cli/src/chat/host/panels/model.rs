@@ -9,14 +9,17 @@ use hermes_config::env::ProcessEnv;
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, ListError, LocalFound};
+use hermes_models::local::machine::size;
+use hermes_models::local::{PROVIDER as BUILT_IN, Settings};
 use hermes_models::providers;
 use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
 use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 use secrecy::SecretString;
 
-use super::{After, key, row, text, unknown};
+use super::{After, key, own, row, text, unknown};
 use crate::chat::conversation::Conversation;
 use crate::chat::verbs;
+use crate::commands::model::endpoint;
 use crate::commands::model::{self, SetArgs, provider_of, tokens};
 use crate::commands::setup::keys::{self, Pasted};
 use crate::exit::Failure;
@@ -31,9 +34,12 @@ const PART: char = '\u{1f}';
 /// The first part of the id of a row that only wants a key.
 const KEYLESS: &str = "key";
 
+/// Providers that only want a key.
+const KEYLESS_TITLE: &str = "needs a key";
+
 /// What a row means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Choice {
+pub(super) enum Choice {
     Model {
         provider: String,
         model: String,
@@ -45,7 +51,7 @@ enum Choice {
 }
 
 impl Choice {
-    fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         match self {
             Self::Model {
                 provider,
@@ -75,7 +81,7 @@ impl Choice {
     }
 }
 
-fn router(conversation: &Conversation) -> Result<Arc<Router>, Failure> {
+pub(super) fn router(conversation: &Conversation) -> Result<Arc<Router>, Failure> {
     let config = Arc::new(conversation.cx.load_config()?.config);
     Ok(wiring::router(
         &conversation.cx,
@@ -116,10 +122,29 @@ pub(super) fn look_around(conversation: &Conversation) -> Result<(), Failure> {
 
 pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
     let router = router(conversation)?;
-    let shared = conversation.panels.shared();
+    let mut shared = conversation.panels.shared();
     let route = &conversation.chat.route;
     let found = shared.found.as_deref();
     let mut panel = shown(&router.providers(), found, route, &shared.served);
+    // What needs no key stands before what needs one.
+    let own = own::groups(shared.endpoint.as_ref(), route);
+    if std::mem::take(&mut shared.goes_to_endpoint) {
+        panel.fresh = true;
+        panel.selected = own
+            .first()
+            .and_then(|group| Some(group.rows.first()?.id.clone()));
+    }
+    let mut ways = Vec::new();
+    if model::local::program_there() {
+        ways.push(built_in(&router.local_settings(), route));
+    }
+    ways.extend(own);
+    let keyless = panel
+        .groups
+        .iter()
+        .position(|group| group.title == KEYLESS_TITLE);
+    let at = keyless.unwrap_or(panel.groups.len());
+    panel.groups.splice(at..at, ways);
     for row in panel.groups.iter_mut().flat_map(|group| &mut group.rows) {
         if let Some(said) = shared.tried.get(&row.id) {
             row.cells.push(said.clone());
@@ -160,13 +185,21 @@ fn shown(
                 .id(),
                 mark: Mark::Off,
                 cells: vec![provider.id.clone(), variable.to_owned()],
-                detail: format!("{}: ^K takes a key, or set {variable}", provider.name),
+                detail: format!("{}: Enter takes a key, or set {variable}", provider.name),
                 also: provider.name.clone(),
+                enter: Some(Box::new(PanelKey {
+                    text: Some(format!(
+                        "key of {} (kept in .env, never shown)",
+                        provider.name
+                    )),
+                    secret: true,
+                    ..key("enter", "add key", "key")
+                })),
                 ..PanelRow::default()
             });
         }
     }
-    for (title, rows) in [("with your keys", keyed), ("needs a key", keyless)] {
+    for (title, rows) in [("with your keys", keyed), (KEYLESS_TITLE, keyless)] {
         if !rows.is_empty() {
             groups.push(Group {
                 title: title.to_owned(),
@@ -207,6 +240,61 @@ fn keys_of_panel() -> Vec<PanelKey> {
             ..key("ctrl+r", "look again", "look")
         },
     ]
+}
+
+/// The models that this program runs itself: those that are here before those to be fetched.
+fn built_in(settings: &Settings, route: &Route) -> Group {
+    let mut all = model::local::rows(settings);
+    all.retain(|row| row.fits);
+    all.sort_by_key(|row| !row.there);
+    let rows = all.into_iter().map(|row| {
+        let choice = Choice::Model {
+            provider: BUILT_IN.to_owned(),
+            model: row.weights.name.clone(),
+            base_url: None,
+        };
+        let state = if row.there {
+            "here".to_owned()
+        } else {
+            format!("{} to fetch", size(row.bytes))
+        };
+        PanelRow {
+            id: choice.id(),
+            mark: mark(route, BUILT_IN, &row.weights.name),
+            cells: vec![
+                row.weights.name,
+                format!("{} memory", size(row.memory)),
+                state,
+            ],
+            detail:
+                "runs on this machine without a key; small: it chats and answers simple questions"
+                    .to_owned(),
+            also: "built in local".to_owned(),
+            ..PanelRow::default()
+        }
+    });
+    Group {
+        title: "built in".to_owned(),
+        rows: rows.collect(),
+    }
+}
+
+/// Fetches a built-in model beside the panel.
+fn fetch(conversation: &Conversation, name: String) -> After {
+    let cx = conversation.cx.clone();
+    let label = format!("fetching {name}");
+    conversation.panels.start("fetch-model", label, async move {
+        let fetched = {
+            let name = name.clone();
+            tokio::task::spawn_blocking(move || model::local::ready(&cx, Some(&name))).await
+        };
+        match fetched {
+            Ok(Ok(_)) => Ok(Some(format!("{name} is here: Enter uses it"))),
+            Ok(Err(failure)) => Err(failure.message),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+    After::Again
 }
 
 /// The model in use, and the others of its server.
@@ -335,7 +423,7 @@ fn abilities(tools: Option<bool>, images: Option<bool>) -> String {
     words.join(" ")
 }
 
-fn mark(route: &Route, provider: &str, model: &str) -> Mark {
+pub(super) fn mark(route: &Route, provider: &str, model: &str) -> Mark {
     if route.model == model && route.provider == provider {
         Mark::Current
     } else {
@@ -349,6 +437,9 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         look_around(conversation)?;
         return Ok(After::Again);
     }
+    if let Some(done) = own::act(conversation, ask).await {
+        return done;
+    }
     let id = row(ask)?;
     let choice = Choice::read(id)?;
     if ask.action == "key" {
@@ -360,8 +451,24 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         base_url,
     } = choice
     else {
-        return Err(Failure::usage("this provider has no key yet\n^K takes one"));
+        return Err(Failure::usage(
+            "this provider has no key yet\nEnter takes one",
+        ));
     };
+    if provider == BUILT_IN && matches!(ask.action.as_str(), "use" | "default" | "test") {
+        let there = router(conversation)?
+            .local_settings()
+            .weights(&model)
+            .is_ok_and(|weights| weights.is_there());
+        if !there {
+            return Ok(fetch(conversation, model));
+        }
+    }
+    if let ("use", endpoint::PROVIDER, Some(url)) =
+        (ask.action.as_str(), provider.as_str(), &base_url)
+    {
+        return own::take(conversation, url, model).await;
+    }
     let args = SetArgs {
         model,
         provider: Some(provider),
@@ -391,7 +498,7 @@ async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, 
     }
 }
 
-fn keep(conversation: &Conversation, args: &SetArgs) -> Result<After, Failure> {
+pub(super) fn keep(conversation: &Conversation, args: &SetArgs) -> Result<After, Failure> {
     let router = router(conversation)?;
     let route = model::resolve(args, &router)?;
     let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
@@ -491,6 +598,7 @@ async fn add_key(
     let pasted = Pasted {
         provider,
         key: secret,
+        variable: None,
     };
     keys::store(&conversation.cx, &pasted)?;
     let env = Env::load(&conversation.cx.home, &ProcessEnv::current())
@@ -536,6 +644,24 @@ mod tests {
             format: WireFormat::ChatCompletions,
             credential: None,
         }
+    }
+
+    #[test]
+    fn the_built_in_model_and_an_own_endpoint_are_offered() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = hermes_config::home::Home::at(dir.path());
+        let settings = Settings::new(&home, &hermes_config::Config::default());
+        let group = built_in(&settings, &route("", ""));
+        let row = &group.rows[0];
+        assert!(row.cells[2].ends_with("to fetch"), "{row:?}");
+        let choice = Choice::read(&row.id).unwrap();
+        assert!(
+            matches!(&choice, Choice::Model { provider, .. } if provider == BUILT_IN),
+            "{choice:?}"
+        );
+        let groups = own::groups(None, &route("", ""));
+        let asks = groups[0].rows[0].enter.as_ref().unwrap();
+        assert_eq!(asks.text.as_deref(), Some(endpoint::ADDRESS));
     }
 
     #[test]

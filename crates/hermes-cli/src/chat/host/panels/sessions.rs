@@ -133,6 +133,7 @@ fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
         detail: format!("{}\n{}", short(&session.preview, 200), detail.join(" · ")),
         also: format!("{} {}", session.preview, detail.join(" ")),
         text: title,
+        enter: None,
     }
 }
 

@@ -34,8 +34,9 @@ pub(super) async fn insights(
     conversation: &Conversation,
     days: &str,
 ) -> Result<Option<Told>, Failure> {
-    let days = match days.trim().parse::<u32>() {
-        _ if days.trim().is_empty() => 30,
+    let days = crate::chat::verbs::days(days);
+    let days = match days.parse::<u32>() {
+        _ if days.is_empty() => 30,
         Ok(days @ 1..) => days,
         _ => return Ok(None),
     };

@@ -1,0 +1,179 @@
+//! The part of `/model` about a server by its address.
+
+use hermes_core::model::Route;
+use hermes_tui::port::{Group, Mark, PanelAsk, PanelRow, Saying};
+use secrecy::SecretString;
+
+use super::model::{Choice, keep, mark, router};
+use super::{After, text};
+use crate::chat::conversation::{Conversation, said};
+use crate::chat::verbs;
+use crate::commands::model::endpoint::{self, Unlisted};
+use crate::commands::setup::keys;
+use crate::exit::Failure;
+
+/// A server by its address: the way to it, and its models once it is known.
+pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
+    let way = endpoint::typed_row("endpoint", "type an address", endpoint::ADDRESS);
+    let mut groups = Vec::new();
+    if let Some(known) = known {
+        let mut rows: Vec<PanelRow> = known
+            .models
+            .iter()
+            .map(|model| PanelRow {
+                id: Choice::Model {
+                    provider: endpoint::PROVIDER.to_owned(),
+                    model: model.clone(),
+                    base_url: Some(known.url.clone()),
+                }
+                .id(),
+                mark: if route.base_url == known.url {
+                    mark(route, endpoint::PROVIDER, model)
+                } else {
+                    Mark::None
+                },
+                cells: vec![model.clone()],
+                ..PanelRow::default()
+            })
+            .collect();
+        let question = format!("key of {} (kept in .env, never shown)", known.url);
+        let mut takes_key = endpoint::typed_row("endpoint-key", "type its key", &question);
+        if let Some(enter) = &mut takes_key.enter {
+            enter.secret = true;
+        }
+        rows.push(takes_key);
+        rows.push(endpoint::typed_row(
+            "endpoint-model",
+            "type the name of a model",
+            "model",
+        ));
+        groups.push(Group {
+            title: format!("own endpoint   {}", known.url),
+            rows,
+        });
+    }
+    groups.push(Group {
+        title: "own endpoint".to_owned(),
+        rows: vec![way],
+    });
+    groups
+}
+
+/// A server that the person has named.
+pub(super) struct OwnEndpoint {
+    url: String,
+    key: Option<SecretString>,
+    models: Vec<String>,
+}
+
+/// Asks the server for its models, with the key that is known.
+async fn look_at(
+    conversation: &mut Conversation,
+    url: String,
+    key: Option<SecretString>,
+) -> Result<After, Failure> {
+    let router = router(conversation)?;
+    let (note, known) = match endpoint::list(&router, &url, key.as_ref()).await {
+        Ok(listing) => (
+            format!(
+                "{} has {} models: choose one",
+                listing.url,
+                listing.models.len()
+            ),
+            OwnEndpoint {
+                url: listing.url,
+                key,
+                models: listing.models,
+            },
+        ),
+        Err(why) => {
+            let note = match why {
+                Unlisted::NeedsKey if key.is_some() => format!("{url} does not take this key"),
+                Unlisted::NeedsKey => format!("{url} wants a key"),
+                Unlisted::Other(why) => format!("{why}; type the name of a model, or a key"),
+            };
+            (
+                note,
+                OwnEndpoint {
+                    url,
+                    key,
+                    models: Vec::new(),
+                },
+            )
+        }
+    };
+    let mut shared = conversation.panels.shared();
+    shared.endpoint = Some(known);
+    shared.goes_to_endpoint = true;
+    drop(shared);
+    Ok(After::Note(note))
+}
+
+/// What is done about an own endpoint. `None`: it is about something else.
+pub(super) async fn act(
+    conversation: &mut Conversation,
+    ask: &PanelAsk,
+) -> Option<Result<After, Failure>> {
+    let typed = text(ask).to_owned();
+    let known = || {
+        let shared = conversation.panels.shared();
+        let known = shared.endpoint.as_ref();
+        known.map(|known| (known.url.clone(), known.key.clone()))
+    };
+    match (ask.action.as_str(), known()) {
+        ("endpoint" | "endpoint-key" | "endpoint-model", _) if typed.is_empty() => {
+            Some(Ok(After::Again))
+        }
+        ("endpoint", _) => Some(match endpoint::address(&typed) {
+            Ok(url) => look_at(conversation, url, None).await,
+            Err(why) => Err(Failure::usage(why)),
+        }),
+        ("endpoint-key", Some((url, _))) => {
+            let key = Some(SecretString::from(typed));
+            Some(look_at(conversation, url, key).await)
+        }
+        ("endpoint-model", Some((url, key))) => Some(use_it(conversation, &url, typed, key).await),
+        _ => None,
+    }
+}
+
+/// A model of the endpoint that is known.
+pub(super) async fn take(
+    conversation: &mut Conversation,
+    url: &str,
+    model: String,
+) -> Result<After, Failure> {
+    let key = {
+        let shared = conversation.panels.shared();
+        let known = shared.endpoint.as_ref().filter(|known| known.url == url);
+        known.and_then(|known| known.key.clone())
+    };
+    use_it(conversation, url, model, key).await
+}
+
+/// An own endpoint is the default from then on, and is gone on with: the address is in the config.
+async fn use_it(
+    conversation: &mut Conversation,
+    url: &str,
+    model: String,
+    key: Option<SecretString>,
+) -> Result<After, Failure> {
+    if conversation.busy {
+        return Err(Failure::usage("a turn is running: stop it first"));
+    }
+    let picked = endpoint::choice(url, model, key)?;
+    if let Some(key) = &picked.key {
+        keys::store(&conversation.cx, key)?;
+    }
+    let After::Note(note) = keep(conversation, &picked.choice)? else {
+        return Ok(After::Again);
+    };
+    // What was chosen for this conversation before is not meant any more.
+    conversation.args.model = None;
+    conversation.args.provider = None;
+    let told = match verbs::line(conversation, "/reload").await {
+        Some(told) => told?,
+        None => return Err(Failure::failed("/reload is no command")),
+    };
+    Ok(After::Leave(told.and(said(Saying::Info, &note))))
+}
