@@ -10,6 +10,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::approval::{ApprovalRequest, Presence, Verdict};
 use crate::tool::ToolContext;
 
+/// Set in the result of a program that could have fetched what it printed, so that a stored
+/// conversation still tells.
+pub const FROM_OUTSIDE: &str = "from_outside";
+
+/// Whether a stored result says that it may come from outside.
+pub fn says_from_outside(result: &str) -> bool {
+    result.contains("\"from_outside\":true")
+}
+
 const MARKED: u8 = 1;
 const WAIVED: u8 = 2;
 

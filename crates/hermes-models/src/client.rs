@@ -3,6 +3,7 @@
 //! Nothing is sent before the stream is polled, and bytes are read only as events are pulled.
 //! Dropping the stream, or cancelling, ends the request at once.
 
+mod bound;
 mod images;
 mod stream;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::assessment::{Assessment, Category, Class, Finding, Weight};
 use crate::classify::Look;
+use crate::proof::is_offline_python;
 use crate::request::{CommandRequest, Confinement, Kind};
 use crate::rules;
 use crate::shell::Surroundings;
@@ -66,6 +67,10 @@ pub(crate) fn assess(
             excerpt: String::new(),
         });
     }
+    let offline = match request.kind {
+        Kind::Code => is_offline_python(&clean),
+        _ => look.is_offline(),
+    };
     texts.append(&mut look.seen);
     let soft = match (request.confinement, request.kind) {
         // What the configuration names was chosen by the person.
@@ -80,6 +85,7 @@ pub(crate) fn assess(
         class,
         findings: look.findings,
         rule,
+        offline,
         parts: look.parts,
         texts: texts.into_iter().map(|text| text.to_lowercase()).collect(),
     }
@@ -101,6 +107,7 @@ fn too_long(request: &CommandRequest) -> Assessment {
         class: Class::Forbidden,
         findings: vec![finding],
         rule: None,
+        offline: false,
         parts: Vec::new(),
         texts: Vec::new(),
     }
@@ -183,6 +190,8 @@ fn merge(look: &mut Look<'_>, other: Look<'_>) {
     look.writes |= other.writes;
     look.dynamic |= other.dynamic;
     look.overflow |= other.overflow;
+    look.proven &= other.proven;
+    look.networked |= other.networked;
     look.seen.extend(other.seen);
     for finding in other.findings {
         let same = |known: &Finding| {

@@ -77,6 +77,9 @@ pub struct Assessment {
     pub findings: Vec<Finding>,
     /// What "always" would store. `None`: the command means something else each time.
     pub rule: Option<Rule>,
+    /// Shown to use no network: every program in it is known, and none of them does.
+    #[serde(skip)]
+    pub offline: bool,
     /// The simple commands, for rules that cover them one by one.
     #[serde(skip)]
     pub(crate) parts: Vec<Part>,

@@ -73,6 +73,10 @@ pub(crate) struct Look<'a> {
     part: usize,
     /// Texts that may still be looked at as code.
     scans: usize,
+    /// Every part is known to do only what is modelled.
+    pub(crate) proven: bool,
+    /// Another reading of it uses the network.
+    pub(crate) networked: bool,
 }
 
 /// What only matters together with something else.
@@ -128,6 +132,8 @@ impl<'a> Look<'a> {
             overflow: false,
             part: 0,
             scans: SCANS,
+            proven: false,
+            networked: false,
         }
     }
 

@@ -13,6 +13,7 @@ mod git;
 mod network;
 mod pack;
 mod paths;
+mod python;
 mod reader;
 mod special;
 mod syntax;
@@ -26,6 +27,7 @@ use std::collections::{HashMap, HashSet};
 use crate::classify::Look;
 use crate::shell::Word;
 
+pub(crate) use python::is_offline_python;
 pub(crate) use text::is_harmless_sed;
 
 /// Commands that are looked at, loops unrolled.

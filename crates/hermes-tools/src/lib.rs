@@ -17,6 +17,7 @@ pub mod web;
 use std::sync::Arc;
 
 use hermes_core::tool::{Effects, ToolSpec};
+use hermes_exec::Confinement;
 use serde_json::Value;
 
 /// The first sentence of `description` must say it all: small contexts see no more.
@@ -36,4 +37,9 @@ pub(crate) fn spec(
         untrusted: false,
         result_limit: None,
     }
+}
+
+/// Whether what runs under `confinement` can reach the network.
+pub(crate) fn reaches_network(confinement: &Confinement) -> bool {
+    !matches!(confinement, Confinement::Workspace { network: false, .. })
 }

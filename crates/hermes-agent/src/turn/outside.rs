@@ -7,6 +7,7 @@ use hermes_core::event::Spent;
 use hermes_core::message::{Content, Message, Part};
 use hermes_core::redact;
 use hermes_core::store::{SessionUpdate, StoredItem};
+use hermes_core::taint::says_from_outside;
 use hermes_core::tool::{ToolOutcome, ToolSpec};
 use hermes_store::scan::{self, Scope};
 
@@ -41,7 +42,10 @@ pub(super) fn suspicious(spec: Option<&ToolSpec>, text: &str) -> Vec<String> {
 /// Whether a stored conversation has read from outside.
 pub(crate) fn read_before(items: &[StoredItem]) -> bool {
     items.iter().any(|item| match &item.message {
-        Message::Tool(result) => fence::is_fenced(&result.content.text()),
+        Message::Tool(result) => {
+            let text = result.content.text();
+            fence::is_fenced(&text) || says_from_outside(&text)
+        }
         Message::User(user) => {
             let text = user.content.text();
             fence::is_fenced(&text) || text.contains(READ_OUTSIDE)

@@ -1,18 +1,16 @@
 //! HTML to Markdown: the article where there is one, else the whole page without its furniture.
 
+use std::borrow::Cow;
+
 use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 use url::Url;
 
+use super::cost::{self, COMMENT, FORMATTING, scan};
 use super::{Kind, Page};
 
 /// Larger pages are cut: nobody reads them, and parsing grows with them.
-const MAX_HTML: usize = 4 << 20;
-/// Elements inside each other. Deeper pages exist only to hurt.
-const MAX_DEPTH: usize = 300;
-/// Open formatting elements times tags: how far the parser's repair of unclosed ones may multiply.
-const MAX_REPAIR: usize = 2_000_000;
-
+pub(super) const MAX_HTML: usize = 4 << 20;
 /// Never text of the page.
 const FURNITURE: [&str; 15] = [
     "head", "meta", "script", "style", "noscript", "template", "svg", "iframe", "nav", "footer",
@@ -20,8 +18,9 @@ const FURNITURE: [&str; 15] = [
 ];
 
 pub(super) fn read(html: &str, url: &Url) -> Page {
-    let html = cut(html);
-    if is_hostile(html) {
+    let html = without_controls(cut(html));
+    let html = html.as_ref();
+    if cost::is_too_costly(html) {
         return Page {
             title: String::new(),
             text: strip(html),
@@ -66,11 +65,27 @@ fn cut(html: &str) -> &str {
     if html.len() <= MAX_HTML {
         return html;
     }
-    let mut end = MAX_HTML;
-    while !html.is_char_boundary(end) {
-        end -= 1;
+    super::head(html, MAX_HTML)
+}
+
+/// Control characters are no text. The parser takes each for a piece of its own.
+fn without_controls(html: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !html.contains(is_control) {
+        return Cow::Borrowed(html);
     }
-    &html[..end]
+    let mut out = String::with_capacity(html.len());
+    let mut after_return = false;
+    for c in html.chars() {
+        // A line may end in CR, LF or both.
+        if c == '\r' || (c == '\n' && !after_return) {
+            out.push('\n');
+        } else if c != '\n' && !is_control(c) {
+            out.push(c);
+        }
+        after_return = c == '\r';
+    }
+    Cow::Owned(out)
 }
 
 fn one_line(text: &str) -> String {
@@ -84,129 +99,22 @@ pub(super) fn has_scripts(bytes: &[u8]) -> bool {
     lower.windows(7).any(|window| window == b"<script")
 }
 
-/// A tag as the scanner sees it.
-struct Tag<'a> {
-    name: &'a str,
-    closing: bool,
-}
-
-/// Walks over tags, outside of comments, scripts and styles, and hands over the text between them.
-fn scan<'a>(html: &'a str, mut tag: impl FnMut(&Tag<'a>), mut text: impl FnMut(&'a str)) {
-    let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        text(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(comment) = rest.strip_prefix("!--") {
-            rest = comment.split_once("-->").map_or("", |(_, after)| after);
-            continue;
-        }
-        let (closing, after) = match rest.strip_prefix('/') {
-            Some(after) => (true, after),
-            None => (false, rest),
-        };
-        if !after.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            // A sign, a doctype or an instruction.
-            if rest.starts_with(['!', '?', '/']) {
-                rest = rest.split_once('>').map_or("", |(_, after)| after);
-            } else {
-                text("<");
-            }
-            continue;
-        }
-        let end = after
-            .find(|c: char| c.is_whitespace() || c == '>' || c == '/')
-            .unwrap_or(after.len());
-        let name = &after[..end];
-        tag(&Tag { name, closing });
-        rest = after[end..].split_once('>').map_or("", |(_, after)| after);
-        if !closing
-            && ["script", "style"]
-                .iter()
-                .any(|raw| name.eq_ignore_ascii_case(raw))
-        {
-            rest = skip_raw(rest, name);
-        }
-    }
-    text(rest);
-}
-
-fn skip_raw<'a>(rest: &'a str, name: &str) -> &'a str {
-    let bytes = rest.as_bytes();
-    let closes = |at: usize| {
-        bytes
-            .get(at + 2..at + 2 + name.len())
-            .is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    let mut from = 0;
-    while let Some(at) = rest[from..].find("</").map(|at| at + from) {
-        if closes(at) {
-            return &rest[at..];
-        }
-        from = at + 2;
-    }
-    ""
-}
-
-/// Elements that need no end or have none: they do not nest by being left open.
-const UNNESTED: [&str; 32] = [
-    "area", "base", "br", "col", "colgroup", "dd", "dt", "embed", "hr", "html", "head", "body",
-    "img", "input", "li", "link", "meta", "optgroup", "option", "p", "param", "path", "rp", "rt",
-    "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
-];
-
-/// Left open, the parser opens them again in every paragraph that follows.
-const FORMATTING: [&str; 14] = [
-    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
-];
-
-/// Whether parsing the page would cost more than reading it: nested without end, or full of
-/// unclosed formatting that multiplies.
-fn is_hostile(html: &str) -> bool {
-    let (mut depth, mut deepest) = (0_usize, 0_usize);
-    let (mut open, mut most_open) = (0_usize, 0_usize);
-    let mut tags = 0_usize;
-    scan(
-        html,
-        |tag| {
-            tags += 1;
-            let is = |names: &[&str]| names.iter().any(|name| tag.name.eq_ignore_ascii_case(name));
-            if is(&UNNESTED) {
-                return;
-            }
-            if is(&FORMATTING) {
-                open = if tag.closing {
-                    open.saturating_sub(1)
-                } else {
-                    open + 1
-                };
-                most_open = most_open.max(open);
-            }
-            depth = if tag.closing {
-                depth.saturating_sub(1)
-            } else {
-                depth + 1
-            };
-            deepest = deepest.max(depth);
-        },
-        |_| {},
-    );
-    deepest > MAX_DEPTH || most_open.saturating_mul(tags) > MAX_REPAIR
-}
-
 /// The text between the tags, for pages that are not parsed.
 fn strip(html: &str) -> String {
     let out = std::cell::RefCell::new(String::new());
     scan(
         html,
         |tag| {
-            let inline = FORMATTING
-                .iter()
-                .any(|name| tag.name.eq_ignore_ascii_case(name))
+            let inline = tag.name == COMMENT.name
+                || FORMATTING
+                    .iter()
+                    .any(|name| tag.name.eq_ignore_ascii_case(name))
                 || tag.name.eq_ignore_ascii_case("span");
             let mut out = out.borrow_mut();
             if !inline && !out.ends_with('\n') {
                 out.push('\n');
             }
+            true
         },
         |text| out.borrow_mut().push_str(text),
     );

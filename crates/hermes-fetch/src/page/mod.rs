@@ -1,11 +1,13 @@
 //! What was fetched, as text that a model can read.
 
 mod charset;
+mod cost;
 mod html;
 mod kind;
 mod pdf;
 mod plain;
 
+use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::Fetched;
@@ -39,14 +41,23 @@ pub enum PageError {
     Broken(String),
 }
 
+/// Pages that are read at the same time, in the whole program: each may need some tens of megabytes.
+const AT_ONCE: usize = 2;
+static READERS: Semaphore = Semaphore::const_new(AT_ONCE);
+/// Bytes of text that are looked at. Nobody is shown more than two million characters.
+const MAX_TEXT: usize = 8 << 20;
+
 /// Turns what was fetched into text, on a thread for such work. Whatever the bytes are, the worst
 /// outcome is an error.
 pub async fn read(fetched: Fetched) -> Result<Page, PageError> {
+    let permit = READERS.acquire().await;
     let work = tokio::task::spawn_blocking(move || {
         let content_type = fetched.content_type.as_deref();
         read_bytes(&fetched.body, content_type, &fetched.url, fetched.truncated)
     });
-    match work.await {
+    let outcome = work.await;
+    drop(permit);
+    match outcome {
         Ok(page) => page,
         Err(error) => Err(PageError::Broken(format!(
             "reading it failed half way ({})",
@@ -81,9 +92,12 @@ pub fn read_bytes(
         }
         Kind::Pdf if truncated => return Err(PageError::TooLarge { limit: bytes.len() }),
         Kind::Pdf => pdf::read(bytes)?,
-        Kind::Html => html::read(&charset::decode(bytes, content_type, true), url),
-        Kind::Json => plain::json(&charset::decode(bytes, content_type, false)),
-        Kind::Text => plain::text(&charset::decode(bytes, content_type, false)),
+        Kind::Html => {
+            let head = &bytes[..bytes.len().min(html::MAX_HTML)];
+            html::read(&charset::decode(head, content_type, true), url)
+        }
+        Kind::Json => plain::json(charset::decode(text_part(bytes), content_type, false)),
+        Kind::Text => plain::text(charset::decode(text_part(bytes), content_type, false)),
     };
     let text = tidy(&drop_inline_images(&page.text));
     if text.is_empty() {
@@ -91,6 +105,15 @@ pub fn read_bytes(
         return Err(PageError::Empty { scripted });
     }
     Ok(Page { text, ..page })
+}
+
+fn text_part(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(MAX_TEXT)]
+}
+
+/// The first `limit` bytes of `text`, cut between characters.
+fn head(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
 }
 
 /// Images inside the text (`data:` addresses) are thousands of characters that say nothing. What
@@ -104,9 +127,9 @@ pub fn drop_inline_images(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find(MARK) {
         let (before, from) = rest.split_at(at);
-        let after_head = from
+        let after_head = head(from, 101)
             .find(',')
-            .filter(|&comma| comma <= 100 && from[..comma].is_ascii())
+            .filter(|&comma| from[..comma].is_ascii())
             .map(|comma| &from[comma + 1..]);
         let Some(payload) = after_head else {
             out.push_str(before);
@@ -124,6 +147,9 @@ pub fn drop_inline_images(text: &str) -> String {
     out
 }
 
+/// How far behind an image its closing parenthesis is looked for.
+const TITLE: usize = 1_000;
+
 /// Writes `[IMAGE: alt]` for what stood between `before` and `rest`.
 fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
     let opening = before.trim_end_matches([' ', '<']);
@@ -133,7 +159,7 @@ fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
         return;
     };
     // Up to the parenthesis that closes the link, over an optional title.
-    let line = rest.lines().next().unwrap_or_default();
+    let line = head(rest, TITLE).lines().next().unwrap_or_default();
     if let Some(close) = line.find(')') {
         *rest = &rest[close + 1..];
     }

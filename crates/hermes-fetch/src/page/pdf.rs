@@ -10,7 +10,11 @@ use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId};
 use super::{Kind, Page, PageError};
 
 /// What a single packed stream may unpack to.
-const MAX_STREAM: usize = 32 << 20;
+const MAX_STREAM: usize = 8 << 20;
+/// What the drawing of one page may unpack to, and that of all of them: each operation in it is kept
+/// as an object of some tens of bytes while the page is read.
+const MAX_DRAWING: usize = 2 << 20;
+const MAX_DRAWINGS: usize = 64 << 20;
 const MAX_PAGES: usize = 1_000;
 /// Text beyond this is not read.
 const MAX_TEXT: usize = 4 << 20;
@@ -29,6 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
     let count = pages.len();
     let mut text = String::new();
     let mut failed = 0;
+    let mut drawn = 0;
     for (number, id) in pages.into_iter().take(MAX_PAGES) {
         if text.len() > MAX_TEXT {
             let _ = write!(
@@ -37,7 +42,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
             );
             break;
         }
-        match page_text(&document, id) {
+        if drawn > MAX_DRAWINGS {
+            let _ = write!(
+                text,
+                "\n\n[pages {number} to {count} are left out: the file is too large when unpacked]"
+            );
+            break;
+        }
+        match page_text(&document, id, &mut drawn) {
             Ok(page) if !page.trim().is_empty() => {
                 if !text.is_empty() {
                     text.push_str("\n\n");
@@ -86,13 +98,18 @@ struct Font<'a> {
     widths: BTreeMap<u8, f32>,
 }
 
-fn page_text(document: &Document, page: ObjectId) -> lopdf::Result<String> {
+fn page_text(document: &Document, page: ObjectId, drawn: &mut usize) -> lopdf::Result<String> {
     let fonts: BTreeMap<Vec<u8>, Font<'_>> = document
         .get_page_fonts(page)?
         .into_iter()
         .map(|(name, font)| (name, read_font(document, font)))
         .collect();
-    let content = document.get_page_content_with_limit(page, MAX_STREAM)?;
+    // Counted also where it fails: a bomb costs its limit.
+    *drawn += MAX_DRAWING / 64;
+    let content = document
+        .get_page_content_with_limit(page, MAX_DRAWING)
+        .inspect_err(|_| *drawn += MAX_DRAWING)?;
+    *drawn += content.len();
     let content = Content::decode(&content)?;
     let mut pen = Pen::default();
     for operation in &content.operations {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::bound::Bound;
 use super::timeouts::PhaseTimeouts;
 use super::wire::Answer;
 use crate::classify::{self, Situation, Transport, Verdict};
@@ -55,6 +56,7 @@ pub(super) fn start(
         sent: None,
         ready: VecDeque::new(),
         content: false,
+        bound: Bound::default(),
         phase: Phase::Idle,
     };
     Box::pin(stream::unfold(call, |mut call| async move {
@@ -76,6 +78,7 @@ struct Call {
     ready: VecDeque<Item>,
     /// Text, reasoning or a call was handed out.
     content: bool,
+    bound: Bound,
     phase: Phase,
 }
 
@@ -232,7 +235,14 @@ impl Call {
                     self.ready.push_back(Ok(ModelEvent::Started));
                 }
                 let mut events = Vec::new();
+                self.bound.receive(bytes.len());
                 let read = reading.reader.push(&bytes, &mut events);
+                self.bound.count(&events);
+                if let Some(why) = self.bound.exceeded() {
+                    // Asking again would get the same.
+                    tracing::warn!(why, "an answer was stopped");
+                    return self.fail(self.frame.shared.error(ErrorClass::Format, why));
+                }
                 self.take(events);
                 match read {
                     Ok(()) => self.phase = Phase::Reading(reading),

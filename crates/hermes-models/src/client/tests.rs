@@ -455,3 +455,33 @@ async fn a_key_that_cannot_be_sent_is_no_panic() {
     let items = stream.collect::<Vec<_>>().await;
     assert_eq!(items[0].as_ref().unwrap_err().class, ErrorClass::Auth);
 }
+
+/// An answer without end, in every kind of content.
+#[tokio::test(start_paused = true)]
+async fn an_endless_answer_is_stopped_with_a_reason() {
+    let piece = "x".repeat(256 << 10);
+    let deltas = [
+        json!({"content": piece}),
+        json!({"reasoning_content": piece}),
+        json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": piece}}]}),
+        json!({"content": "", "padding": piece}),
+    ];
+    for delta in deltas {
+        let chunk = json!({"choices": [{"delta": delta}]});
+        let act = Act::Bytes(format!("data: {chunk}\n\n"));
+        let wire = FakeWire::new(std::iter::repeat_n(act, 200));
+        let taken = Arc::clone(&wire.taken);
+        let sample = Sample::chat();
+        let client = client(&sample, wire);
+        let events: Vec<_> = client
+            .stream(sample.request.clone(), CancellationToken::new())
+            .collect()
+            .await;
+        let Some(Err(error)) = events.last() else {
+            panic!("it was read to its end");
+        };
+        assert_eq!(error.class, ErrorClass::Format);
+        assert!(error.message.contains("stopped"), "{}", error.message);
+        assert!(taken.load(Ordering::Relaxed) < 190);
+    }
+}

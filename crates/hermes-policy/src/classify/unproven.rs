@@ -12,6 +12,11 @@ const TEXT: usize = 4_096;
 /// Builtins that run, or evaluate, what they are given.
 const EVALUATORS: &str = "mapfile readarray compgen complete compopt bind hash enable trap alias let read declare typeset local export \
     readonly printf unset test [ fc history getopts shopt source . coproc";
+/// Programs that answer with what comes from elsewhere.
+const SERVICES: [&str; 14] = [
+    "docker", "podman", "kubectl", "gh", "aws", "gcloud", "az", "helm", "npm", "pnpm", "yarn",
+    "uv", "brew", "nc",
+];
 /// Parts of the names of options that take a program or command.
 const RUNNING: [&str; 26] = [
     "exec", "command", "cmd", "prog", "pager", "editor", "hook", "filter", "pre", "shell", "run",
@@ -25,6 +30,8 @@ impl Look<'_> {
     pub(crate) fn prove(&mut self, source: &str) {
         let (doubts, writes) = proof::unproven_parts(self, source);
         self.writes |= writes;
+        self.proven = doubts.is_empty();
+        self.networked |= self.facts.network;
         if doubts.is_empty() {
             return;
         }
@@ -35,6 +42,16 @@ impl Look<'_> {
         for doubt in doubts {
             self.doubt(doubt);
         }
+    }
+
+    /// Whether it is known to use no network: nothing in it is unknown, and nothing known talks to
+    /// others or shows what others wrote.
+    pub(crate) fn is_offline(&self) -> bool {
+        let names = self
+            .seen
+            .iter()
+            .map(|line| line.split(' ').next().unwrap_or_default());
+        self.proven && !self.networked && !names.into_iter().any(|name| SERVICES.contains(&name))
     }
 
     fn doubt(&mut self, doubt: Unproven) {

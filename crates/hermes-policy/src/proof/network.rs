@@ -18,6 +18,16 @@ fn is_web_address(word: &Word) -> bool {
                 && !lower.starts_with(['-', '@', '/']))
 }
 
+/// The file that an address is saved as.
+fn saved_as(address: &Word) -> Word {
+    let path = address.text.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty());
+    Word {
+        text: name.unwrap_or("index.html").to_owned(),
+        ..address.clone()
+    }
+}
+
 impl Prover<'_, '_> {
     pub(super) fn curl(&mut self, args: &[Word]) -> Proven {
         let options = Options::new(
@@ -58,7 +68,9 @@ impl Prover<'_, '_> {
             self.may_write(target)?;
         }
         if found.has(&["-O", "--remote-name"]) {
-            self.may_write(&Word::plain("."))?;
+            for address in &found.operands {
+                self.may_write(&saved_as(address))?;
+            }
         }
         let addresses = found
             .operands
@@ -89,8 +101,12 @@ impl Prover<'_, '_> {
             }
         }
         if !prints {
-            let dir = found.values(&["-P", "--directory-prefix"]).next().cloned();
-            self.may_write(&dir.unwrap_or_else(|| Word::plain(".")))?;
+            for dir in found.values(&["-P", "--directory-prefix"]) {
+                self.may_write(dir)?;
+            }
+            for address in &found.operands {
+                self.may_write(&saved_as(address))?;
+            }
         }
         match found.operands.iter().find(|word| !is_web_address(word)) {
             Some(_) => refuse("wget is given an address that is not known to be one of the web"),

@@ -182,6 +182,12 @@ impl Prover<'_, '_> {
         if word.dynamic || !word.known() || word.text.contains(BELOW) || word.text.is_empty() {
             return refuse("it writes to a file that is only known when it runs");
         }
+        // What is put into the person's own directory may be a file that runs by itself later.
+        let home = self.look.user_home();
+        let paths = self.look.resolve(&word.text);
+        if paths.iter().any(|path| home.starts_with(path)) {
+            return refuse(format!("it fills {}, where start-up files lie", word.text));
+        }
         match self.look.writes_inside(word) {
             Some(true) => {
                 self.writes = true;

@@ -46,6 +46,7 @@ pub(super) struct Calls {
     most: u32,
     made: AtomicU32,
     outside: AtomicBool,
+    fetches: AtomicBool,
 }
 
 impl Calls {
@@ -62,6 +63,7 @@ impl Calls {
             most,
             made: AtomicU32::new(0),
             outside: AtomicBool::new(false),
+            fetches: AtomicBool::new(false),
         }
     }
 
@@ -76,6 +78,16 @@ impl Calls {
     /// Whether the program got something from outside.
     pub(super) fn read_outside(&self) -> bool {
         self.outside.load(Ordering::Relaxed)
+    }
+
+    /// The program itself can reach the network: what it prints may be from there.
+    pub(super) fn note_network(&self) {
+        self.fetches.store(true, Ordering::Relaxed);
+        self.cx.taint.mark();
+    }
+
+    pub(super) fn may_fetch(&self) -> bool {
+        self.fetches.load(Ordering::Relaxed)
     }
 
     /// One request, one answer. `None`: it is not from the program, and gets no answer.

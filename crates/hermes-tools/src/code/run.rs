@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::fence;
+use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{
     Effects, Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use super::module::{self, Transport};
 use super::rpc::Calls;
 use super::{CodeDeps, HELPERS, Mode, NAME, remote, rpc};
-use crate::spec;
+use crate::{reaches_network, spec};
 
 const STDOUT_BYTES: usize = 50_000;
 const STDERR_BYTES: usize = 10_000;
@@ -182,6 +183,9 @@ impl ExecuteCode {
             "stdout_bytes_total": kept.total_bytes,
             "stdout_bytes_omitted": kept.cut_bytes(),
         });
+        if calls.may_fetch() {
+            value[FROM_OUTSIDE] = json!(true);
+        }
         if let Some(error) = error {
             value["error"] = json!(error);
         }
@@ -320,12 +324,16 @@ impl Program<'_> {
         let request = CommandRequest::terminal(self.code, cwd)
             .kind(Kind::Code)
             .confined(confined);
-        self.deps
+        let permit = self
+            .deps
             .gate
             .admit(&request, &info.posture, self.cx)
             .await
-            .map(drop)
-            .map_err(|refusal| refusal.outcome())
+            .map_err(|refusal| refusal.outcome())?;
+        if !permit.assessment.offline && reaches_network(confinement) {
+            self.calls.note_network();
+        }
+        Ok(())
     }
 
     fn files(&self, dir: &str, module: String) -> [(&'static str, String); 3] {

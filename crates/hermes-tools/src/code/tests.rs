@@ -272,12 +272,40 @@ async fn what_comes_from_outside_taints_and_is_fenced() {
         .await;
     assert!(!plain["output"].as_str().unwrap().contains("untrusted"));
     assert!(!bench.context.taint.is_marked());
+    assert!(plain.get("from_outside").is_none());
     let result = bench
         .run("from hermes_tools import web_search\nprint(web_search('what is there out in the world'))")
         .await;
     let output = result["output"].as_str().unwrap();
     assert!(output.starts_with("<untrusted_tool_result"), "{output}");
     assert!(bench.context.taint.is_marked());
+}
+
+/// Whatever way a program takes to the network, it is not known to stay off it.
+#[tokio::test]
+async fn a_program_that_could_fetch_taints() {
+    for code in [
+        "import urllib.request",
+        "import os\nos.getpid()",
+        "__import__('sock' + 'et')",
+        "import random\nrandom._os.getpid()",
+        "exec('import ' + 'http')",
+        "import re\nre.enum.sys.modules",
+        "from importlib import import_module",
+    ] {
+        let bench = Bench::new(Vec::new());
+        let result = bench.run(code).await;
+        assert!(bench.context.taint.is_marked(), "{code}: {result}");
+        assert_eq!(result["from_outside"], true, "{code}");
+    }
+    for code in [
+        "print(1 + 1)",
+        "import json, re\nprint(json.dumps(re.findall('a', 'aa')))",
+    ] {
+        let bench = Bench::new(Vec::new());
+        let result = bench.run(code).await;
+        assert!(!bench.context.taint.is_marked(), "{code}: {result}");
+    }
 }
 
 #[tokio::test]

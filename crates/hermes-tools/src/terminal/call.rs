@@ -8,6 +8,7 @@ use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::args::Args;
 use hermes_core::redact;
+use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
 use hermes_exec::process::NewProcess;
 use hermes_exec::{Confine as _, Confinement, Exec, ExecError, Exit, Finished, Start, Workspace};
@@ -16,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::live::Live;
 use super::{Shared, gateway, guard, hide, meaning, sudo};
+use crate::reaches_network;
 
 pub(super) struct Terminal {
     spec: ToolSpec,
@@ -114,12 +116,19 @@ impl Terminal {
         let confinement = self.shared.confinement(cx);
         let permit = self.admit(&call, &cwd, &confinement, cx).await?;
         self.keep_state(&call, &cwd, &permit, cx).await;
+        let fetches = !permit.assessment.offline && reaches_network(&confinement);
+        if fetches {
+            cx.taint.mark();
+        }
         let mut result = if call.background {
             self.start(&call, cwd, workspace, confinement, cx).await?
         } else {
             self.foreground(&call, cwd, workspace, confinement, cx)
                 .await?
         };
+        if fetches {
+            result.insert(FROM_OUTSIDE.into(), true.into());
+        }
         if let Some(note) = approval_note(&permit) {
             result.entry("approval").or_insert(note.into());
         }
@@ -270,6 +279,12 @@ impl Terminal {
         result.insert("exit_code".into(), exit.code().into());
         result.insert("error".into(), Value::Null);
         if let Outside::Ran(note) = outside {
+            // Outside there is always a network.
+            let request = self.request(call, &cwd, &Confinement::Off, cx);
+            if !deps.gate.assess(&request).offline {
+                cx.taint.mark();
+                result.insert(FROM_OUTSIDE.into(), true.into());
+            }
             result.insert("approval".into(), note.into());
         }
         if let Some(meaning) = meaning::of(&call.command, exit.code())

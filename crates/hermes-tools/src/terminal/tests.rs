@@ -273,6 +273,34 @@ async fn what_cannot_run_says_so() {
     assert_eq!(result["exit_code"], 126);
 }
 
+/// A program that could fetch taints the conversation; what is known to stay here does not.
+#[tokio::test]
+async fn commands_that_could_fetch_taint() {
+    for (command, taints) in [
+        ("ls", false),
+        ("echo hi | wc -c", false),
+        ("for f in a b; do echo $f; done", false),
+        ("python3 -c 'print(1)'", true),
+        ("node -e 1 || true", true),
+        ("./fetch.sh || true", true),
+        ("x=curl; $x --version || true", true),
+        ("exec 5<>/dev/tcp/127.0.0.1/1 || true", true),
+    ] {
+        let bench = Bench::new(Verdict::Once);
+        let context = bench.context("one");
+        let mut args = serde_json::Map::new();
+        args.insert("command".into(), command.into());
+        let tool = bench
+            .tools
+            .iter()
+            .find(|tool| tool.spec().name == "terminal");
+        let outcome = tool.unwrap().call(args, &context).await;
+        let value = done(outcome);
+        assert_eq!(context.taint.is_marked(), taints, "{command}: {value}");
+        assert_eq!(value.get("from_outside").is_some(), taints, "{command}");
+    }
+}
+
 #[tokio::test]
 async fn a_timeout_is_noted() {
     let bench = Bench::new(Verdict::Once);

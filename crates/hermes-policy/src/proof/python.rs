@@ -1,0 +1,75 @@
+//! Python programs that are known to use no network.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Modules that reach neither the network nor other programs.
+const MODULES: &str = "json re math cmath itertools collections functools datetime time calendar statistics textwrap string random decimal \
+    fractions hashlib csv operator bisect heapq copy enum dataclasses typing pprint difflib unicodedata base64 binascii struct uuid hermes_tools";
+/// Names behind which every module can be had, or another program.
+const REACHES: &str = r"(?x)
+    __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|modules|builtins|import_module|open|input|codecs|io)\b
+    | \b_*(?:os|sys|posix|nt|path|shutil|signal|threading|runpy|pty|ctypes|pkgutil|inspect)\b
+    | (?i:socket|subprocess|urllib|http|ssl|ftp|smtp|asyncio|importlib|requests|aiohttp|multiprocessing)";
+
+static IMPORT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?m)\b(?:from\s+([\w.]+)\s+import|import\s+([^\n;#]+))").ok());
+static REACH: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REACHES).ok());
+
+/// Whether `text` only imports modules that stay here, and names nothing through which others are
+/// reached.
+pub(crate) fn is_offline_python(text: &str) -> bool {
+    let (Some(imports), Some(reach)) = (IMPORT.as_ref(), REACH.as_ref()) else {
+        return false;
+    };
+    let known = |module: &str| MODULES.split_whitespace().any(|known| known == module);
+    // Letters that Python takes for others would hide a name.
+    if !text.is_ascii() || text.contains('\\') && text.contains("import \\") || reach.is_match(text)
+    {
+        return false;
+    }
+    imports.captures_iter(text).all(|found| {
+        let from = found.get(1).map(|module| module.as_str());
+        let list = found.get(2).map_or("", |list| list.as_str());
+        let listed = list
+            .split(',')
+            .map(|item| item.split_whitespace().next().unwrap_or_default());
+        match from {
+            Some(module) => known(module),
+            None => listed.into_iter().all(known),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_programs_are_known_to_be_offline() {
+        assert!(IMPORT.is_some() && REACH.is_some());
+        for text in [
+            "print(1)",
+            "import json, re\nprint(json.dumps({}))",
+            "from hermes_tools import read_file\nprint(read_file('a'))",
+            "from collections import Counter as C\nprint(C('aa'))",
+        ] {
+            assert!(is_offline_python(text), "{text}");
+        }
+        for text in [
+            "import os",
+            "import json, socket",
+            "import json as j, os as o",
+            "from urllib.request import urlopen",
+            "__import__('os')",
+            "import random\nrandom._os.system('x')",
+            "import re\nre.enum.sys",
+            "exec('x')",
+            "import\\\n os",
+            "ｅxec('x')",
+        ] {
+            assert!(!is_offline_python(text), "{text}");
+        }
+    }
+}
