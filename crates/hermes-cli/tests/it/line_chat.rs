@@ -302,3 +302,28 @@ fn an_answer_cannot_drive_the_terminal() {
     assert_eq!(shown, 2, "{screen:?}");
     assert!(!screen.contains("\x1b]52"), "{screen:?}");
 }
+
+/// A model that is set while a chat is open answers its next question.
+#[test]
+fn a_changed_model_counts_from_the_next_turn() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("fine"));
+    let Some(mut chat) = Terminal::open(&setup.home, "a_changed_model_counts") else {
+        return;
+    };
+    chat.type_line("first");
+    chat.wait_for("fine", 1);
+    let _ = setup
+        .run(["config", "set", "model.default", "another-model"])
+        .ok();
+    chat.type_line("second");
+    chat.wait_for("fine", 2);
+    let asked = setup.server.model_requests();
+    let models: Vec<String> = asked
+        .iter()
+        .filter(|request| request.body.to_string().contains("second"))
+        .map(|request| request.body["model"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(models.contains(&"another-model".to_owned()), "{models:?}");
+    let _ = chat.leave();
+}
