@@ -17,7 +17,7 @@ use super::{Turn, call, outside};
 /// References in one message; more are named and left alone.
 const MOST: usize = 8;
 /// For one of them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// git without what a project's own settings could make it run.
 const GIT: &str = "git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c diff.external= -c core.pager=cat";
 

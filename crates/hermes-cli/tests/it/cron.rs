@@ -344,7 +344,7 @@ fn the_original_and_we_work_on_one_table() {
 
 #[test]
 fn a_job_runs_at_most_once_a_minute() {
-    let home = TempHome::new();
+    let home = hermes_testkit::home::TempHome::new();
     for schedule in ["every 0m", "every 0h", "every 0 minutes"] {
         let run = hermes(&home)
             .args(["cron", "create", schedule, "do it"])

@@ -327,3 +327,19 @@ fn a_changed_model_counts_from_the_next_turn() {
     assert!(models.contains(&"another-model".to_owned()), "{models:?}");
     let _ = chat.leave();
 }
+
+#[test]
+fn quick_commands_work_in_the_terminal_too() {
+    let setup = Setup::with_config(
+        "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: version}\n",
+    );
+    let Some(mut chat) = Terminal::open(&setup.home, "quick_commands_work") else {
+        return;
+    };
+    chat.type_line("/hello");
+    chat.wait_for("hello from the shell", 1);
+    chat.type_line("/who");
+    chat.wait_for("hermes ", 1);
+    let _ = chat.leave();
+    assert!(setup.server.model_requests().is_empty());
+}

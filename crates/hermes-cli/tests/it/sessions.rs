@@ -316,32 +316,6 @@ fn the_original_lists_what_was_imported() {
     );
 }
 
-/// `sessions.auto_prune` deletes what is old, once in a while, and leaves the session in use alone.
-#[test]
-fn old_sessions_go_by_themselves_when_that_is_wished() {
-    let setup = crate::Setup::with_config("sessions: {auto_prune: true, retention_days: 30}\n");
-    setup
-        .server
-        .push_default(hermes_testkit::model_server::Reply::text("ok"));
-    for text in ["an old question", "a newer question"] {
-        let _ = setup.run(["-z", text]).ok();
-    }
-    let db = rusqlite::Connection::open(setup.home.join("state.db")).unwrap();
-    db.execute_batch(
-        "UPDATE sessions SET started_at = started_at - 40 * 86400
-            WHERE id = (SELECT session_id FROM messages WHERE content = 'an old question');
-         DELETE FROM state_meta WHERE key = 'last_auto_prune'",
-    )
-    .unwrap();
-    drop(db);
-    let _ = setup.run(["-z", "third"]).ok();
-    let list = setup.run(["sessions", "list", "--json"]).ok().stdout;
-    assert!(
-        !list.contains("an old question") && list.contains("a newer question"),
-        "{list}"
-    );
-}
-
 /// Sessions are shown by their first words, so they can be named by them.
 #[test]
 fn a_session_without_a_title_is_found_by_its_first_words() {
