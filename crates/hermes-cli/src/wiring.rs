@@ -215,8 +215,16 @@ fn answering(
     }
     let (route, missing) = who_answers(&router, args, mode)?;
     crate::logging::start_as(&cx.home.logs_dir(), &config.logging);
+    // Where the file counts, it counts again when it has changed.
+    let router = if args.ignore_user_config || args.safe_mode || mode != Mode::Repl {
+        unset::or_nobody(router, missing.as_ref())
+    } else {
+        let room = stock::Stockroom::with(cx, config);
+        room.take()
+            .of_one(router, &overrides(args), missing.as_ref())
+    };
     Ok(Answering {
-        router: unset::or_nobody(router, missing.as_ref()),
+        router,
         route,
         missing,
     })

@@ -161,8 +161,7 @@ fn steer_block(text: &str) -> String {
 /// The text that the user sent while the tool ran. It stands at the very end; marks anywhere else
 /// are part of the output.
 pub(super) fn steer(text: &str) -> Option<&str> {
-    const FOREIGN_OPEN: &str = "[OUT-OF-BAND USER MESSAGE";
-    const FOREIGN_CLOSE: &str = "[/OUT-OF-BAND USER MESSAGE]";
+    use crate::prompt::{FOREIGN_STEER_CLOSE as FOREIGN_CLOSE, FOREIGN_STEER_OPEN as FOREIGN_OPEN};
     let text = text.trim_end();
     let words = if let Some(text) = text.strip_suffix(STEER_CLOSE) {
         text.rsplit_once(STEER_OPEN)?.1

@@ -25,9 +25,47 @@ pub const STEER_OPEN: &str = "[MESSAGE FROM YOUR USER, SENT WHILE YOU WORK]";
 /// The line after it.
 pub const STEER_CLOSE: &str = "[/MESSAGE FROM YOUR USER]";
 
+/// How the lines of the original begin. Its prompts declare them, and sessions go back and forth
+/// between both programs.
+pub const FOREIGN_STEER_OPEN: &str = "[OUT-OF-BAND USER MESSAGE";
+/// The whole line, as its current version writes it.
+const FOREIGN_STEER_LINE: &str = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]";
+pub const FOREIGN_STEER_CLOSE: &str = "[/OUT-OF-BAND USER MESSAGE]";
+
 /// A steering text as it is appended to a tool result.
 pub fn steer_block(message: &str) -> String {
     format!("\n\n{STEER_OPEN}\n{message}\n{STEER_CLOSE}")
+}
+
+/// The same between the lines that the prompt of the session declares to be the person's: a session
+/// that the original began knows only the original's.
+pub fn steer_block_for(system: &str, message: &str) -> String {
+    if system.contains(STEER_OPEN) || !system.contains(FOREIGN_STEER_OPEN) {
+        return steer_block(message);
+    }
+    let declared = system
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with(FOREIGN_STEER_OPEN) && line.ends_with(']'));
+    let open = declared.unwrap_or(FOREIGN_STEER_LINE);
+    format!("\n\n{open}\n{message}\n{FOREIGN_STEER_CLOSE}")
+}
+
+/// Every steering text in a tool result, between the lines of either program.
+pub fn steered(content: &str) -> impl Iterator<Item = &str> {
+    let ours = content.split(STEER_OPEN).skip(1).filter_map(|after| {
+        let end = after.find(STEER_CLOSE)?;
+        Some(after[..end].trim_matches('\n'))
+    });
+    let theirs = content
+        .split(FOREIGN_STEER_OPEN)
+        .skip(1)
+        .filter_map(|after| {
+            let (_, words) = after.split_once('\n')?;
+            let end = words.find(FOREIGN_STEER_CLOSE)?;
+            Some(words[..end].trim_matches('\n'))
+        });
+    ours.chain(theirs)
 }
 
 /// What the prompt is made from.
@@ -259,8 +297,9 @@ fn stable(inputs: &Inputs<'_>) -> String {
     if !inputs.tools.is_empty() {
         parts.push(working(inputs));
         parts.push(format!(
-            "{}\n{STEER_OPEN}\n…\n{STEER_CLOSE}\n{}",
+            "{}\n{STEER_OPEN}\n…\n{STEER_CLOSE}\n{}\n{FOREIGN_STEER_LINE}\n…\n{FOREIGN_STEER_CLOSE}\n{}",
             text::STEER,
+            text::STEER_OTHER,
             text::STEER_END
         ));
         parts.extend(enforcement(inputs));

@@ -176,6 +176,27 @@ fn the_steer_markers_are_declared_as_they_are_used() {
     }
 }
 
+/// Each program uses the lines that the prompt of the session declares, and ours declares both.
+#[test]
+fn a_session_is_steered_by_the_lines_that_its_prompt_declares() {
+    let ours = prompt(|_| {});
+    assert_eq!(steer_block_for(&ours, "stop"), steer_block("stop"));
+    let line = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]";
+    assert!(ours.contains(line) && ours.contains("[/OUT-OF-BAND USER MESSAGE]"));
+    let other = "[OUT-OF-BAND USER MESSAGE — of an older version]";
+    for declared in [line, other] {
+        let theirs =
+            format!("You are Hermes.\n{declared}\n<their message>\n[/OUT-OF-BAND USER MESSAGE]\n");
+        let block = steer_block_for(&theirs, "stop");
+        assert_eq!(
+            block,
+            format!("\n\n{declared}\nstop\n[/OUT-OF-BAND USER MESSAGE]")
+        );
+        assert_eq!(steered(&block).collect::<Vec<_>>(), ["stop"]);
+    }
+    assert_eq!(steered(&steer_block("a\nb")).collect::<Vec<_>>(), ["a\nb"]);
+}
+
 #[test]
 fn enforcement_by_family_and_config() {
     let acting = |model: &'static str, value: serde_json::Value| {

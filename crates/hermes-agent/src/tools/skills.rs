@@ -30,6 +30,7 @@ impl SkillsList {
             "type": "object",
             "properties": {
                 "category": { "type": "string", "description": "Only skills of this category." },
+                "query": { "type": "string", "description": "Words that the name, category or description contain." },
             },
             "required": [],
         }));
@@ -48,13 +49,16 @@ impl SkillsList {
     }
 
     async fn run(&self, args: &ToolArgs) -> Result<Value, ToolOutcome> {
-        let category = Args::new("skills_list", args).text("category")?;
-        let category = category
-            .map(str::trim)
-            .filter(|category| !category.is_empty());
-        let category = category.map(str::to_owned);
+        let args = Args::new("skills_list", args);
+        let given = |text: Option<&str>| {
+            let text = text.map(str::trim).filter(|text| !text.is_empty());
+            text.map(str::to_owned)
+        };
+        let category = given(args.text("category")?);
+        // Without words it fits every skill; the listing is bounded all the same.
+        let query = given(args.text("query")?).or_else(|| Some(String::new()));
         let library = self.deps.skills.clone();
-        blocking(move || library.list(category.as_deref())).await
+        blocking(move || library.list(category.as_deref(), query.as_deref())).await
     }
 }
 

@@ -232,7 +232,8 @@ impl Turn<'_> {
                 }
             }
             if let Some(text) = &steered {
-                append(&mut row.content, &prompt::steer_block(text));
+                let block = prompt::steer_block_for(&self.conv.system, text);
+                append(&mut row.content, &block);
             }
             let item = Item::new(Message::Tool(row), Origin::Tool, self.now());
             self.commit(item, None).await?;

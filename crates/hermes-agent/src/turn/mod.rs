@@ -15,6 +15,7 @@ mod exit;
 mod judge;
 pub(crate) mod outside;
 mod recovery;
+mod references;
 mod result;
 mod sample;
 mod unfinished;
@@ -163,6 +164,8 @@ impl<'a> Turn<'a> {
         })
         .await;
         self.conv.compactor.begin_turn();
+        let mut input = input;
+        self.attach_references(&mut input).await;
         let ended = match self.open(input).await {
             Ok(()) => self.cycle().await,
             Err(exit) => Err(exit),

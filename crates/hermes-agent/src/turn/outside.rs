@@ -48,7 +48,9 @@ pub(crate) fn read_before(items: &[StoredItem]) -> bool {
         }
         Message::User(user) => {
             let text = user.content.text();
-            fence::is_fenced(&text) || text.contains(READ_OUTSIDE)
+            // What a message referred to goes over the wire beside it.
+            let beside = user.wire_text.as_deref().is_some_and(fence::is_fenced);
+            beside || fence::is_fenced(&text) || text.contains(READ_OUTSIDE)
         }
         Message::Assistant(answer) => answer.text.contains(READ_OUTSIDE),
     })

@@ -1,6 +1,6 @@
 //! `hermes config`: read, change, check and migrate config.yaml and `.env`.
 
-mod check;
+pub(in crate::commands) mod check;
 mod edit;
 mod show;
 

@@ -5,7 +5,7 @@ mod facts;
 mod life;
 mod program;
 mod run;
-mod scripts;
+pub(crate) mod scripts;
 mod service;
 mod setup;
 mod status;

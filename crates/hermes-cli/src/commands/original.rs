@@ -166,7 +166,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "bundles",
-        "a bundle is a file skill-bundles/NAME.yaml of the home (name, description, skills, instruction); in a chat: /NAME",
+        "bundles are not built in; name the skills: hermes -s A,B, or in a chat: /A",
     ),
     (
         "plugins",

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use chrono::NaiveDate;
@@ -32,6 +32,8 @@ pub(crate) struct Stock {
     pub(crate) cx: Context,
     pub(crate) config: Arc<Config>,
     seen: Vec<Option<Seen>>,
+    /// Where the newest stock is: conversations that are open take it from there.
+    room: OnceLock<Weak<Mutex<Arc<Self>>>>,
     /// By model and provider.
     routers: Mutex<HashMap<Named, Arc<Router>>>,
     helpers: Mutex<HashMap<(Named, String), Helper>>,
@@ -65,46 +67,79 @@ struct Seen {
 
 /// Where the stock is kept: read again when the files change.
 pub(crate) struct Stockroom {
-    current: Mutex<Arc<Stock>>,
+    current: Arc<Mutex<Arc<Stock>>>,
 }
 
 impl Stockroom {
     pub(crate) fn new(cx: &Context) -> Result<Self, Failure> {
-        let stock = Stock::read(cx)?;
-        Ok(Self {
-            current: Mutex::new(Arc::new(stock)),
-        })
+        let seen = look(cx);
+        let config = Arc::new(cx.config()?);
+        Ok(Self::holding(Stock::of(cx, config, seen)))
+    }
+
+    /// With a configuration that was read already.
+    pub(super) fn with(cx: &Context, config: &Arc<Config>) -> Self {
+        Self::holding(Stock::of(cx, Arc::clone(config), look(cx)))
+    }
+
+    fn holding(stock: Stock) -> Self {
+        let current = Arc::new(Mutex::new(Arc::new(stock)));
+        let room = Arc::downgrade(&current);
+        let stock = current.lock().unwrap_or_else(PoisonError::into_inner);
+        // It is new: nobody has set it.
+        let _ = stock.room.set(room);
+        drop(stock);
+        Self { current }
     }
 
     /// What the files say now. A file in the middle of an edit is no reason to stop: what was
     /// read last goes on.
     pub(crate) fn take(&self) -> Arc<Stock> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if look(&current.cx) != current.seen {
-            match current.cx.reread().and_then(|cx| Stock::read(&cx)) {
-                Ok(stock) => *current = Arc::new(stock),
-                Err(failure) => {
-                    tracing::warn!("the configuration stays as it was: {}", failure.message);
-                }
-            }
-        }
-        Arc::clone(&current)
+        newest(&self.current)
     }
 }
 
+fn newest(current: &Arc<Mutex<Arc<Stock>>>) -> Arc<Stock> {
+    let mut stock = current.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = look(&stock.cx);
+    if seen != stock.seen {
+        let read = stock.cx.reread().and_then(|cx| {
+            let config = Arc::new(cx.config()?);
+            Ok(Stock::of(&cx, config, seen))
+        });
+        match read {
+            Ok(new) => {
+                // It is new: nobody has set it.
+                let _ = new.room.set(Arc::downgrade(current));
+                *stock = Arc::new(new);
+            }
+            Err(failure) => {
+                tracing::warn!("the configuration stays as it was: {}", failure.message);
+            }
+        }
+    }
+    Arc::clone(&stock)
+}
+
 impl Stock {
-    fn read(cx: &Context) -> Result<Self, Failure> {
-        let seen = look(cx);
-        Ok(Self {
-            config: Arc::new(cx.config()?),
+    fn of(cx: &Context, config: Arc<Config>, seen: Vec<Option<Seen>>) -> Self {
+        Self {
+            config,
             cx: cx.clone(),
             seen,
+            room: OnceLock::new(),
             routers: Mutex::default(),
             helpers: Mutex::default(),
             prompts: Arc::default(),
             hooks: Mutex::default(),
             choices: Mutex::default(),
-        })
+        }
+    }
+
+    /// The stock of what the files say by now.
+    fn newest(self: &Arc<Self>) -> Arc<Self> {
+        let room = self.room.get().and_then(Weak::upgrade);
+        room.map_or_else(|| Arc::clone(self), |room| newest(&room))
     }
 
     /// The hooks; what was agreed to or taken back a moment ago counts at once.
@@ -189,8 +224,8 @@ impl Stock {
     ) -> Arc<dyn ModelRouter> {
         let named = (overrides.model.clone(), overrides.provider.clone());
         let own = Arc::new(OfOne {
-            stock: Arc::clone(self),
-            now: Mutex::new((named, router)),
+            now: Mutex::new((named, router, Arc::clone(self))),
+            room: self.room.get().and_then(Weak::upgrade),
         });
         unset::or_nobody(own, missing)
     }
@@ -220,23 +255,44 @@ fn seen(path: PathBuf) -> Option<Seen> {
 
 /// A router that others use, too, until somebody chooses another model in this conversation.
 struct OfOne {
-    stock: Arc<Stock>,
-    /// What it was asked for by, and the router for that.
-    now: Mutex<(Named, Arc<Router>)>,
+    /// What it was asked for by, the router for that, and the stock it is from.
+    now: Mutex<(Named, Arc<Router>, Arc<Stock>)>,
+    /// Keeps the stock current as long as the conversation lives.
+    #[expect(dead_code, reason = "it is held, not read")]
+    room: Option<Arc<Mutex<Arc<Stock>>>>,
 }
 
 impl OfOne {
-    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>)> {
+    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>, Arc<Stock>)> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn router(&self) -> Arc<Router> {
         Arc::clone(&self.now().1)
     }
+
+    /// What the files say by now counts from here on.
+    fn refresh(&self) {
+        let known = Arc::clone(&self.now().2);
+        let newest = known.newest();
+        if Arc::ptr_eq(&known, &newest) {
+            return;
+        }
+        let mut now = self.now();
+        let (model, provider) = now.0.clone();
+        now.1 = newest.router(Overrides {
+            model,
+            provider,
+            ..Overrides::default()
+        });
+        now.2 = newest;
+    }
 }
 
 impl ModelRouter for OfOne {
+    /// Asked at the start of each turn: a changed model, address or key counts from the next one.
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.refresh();
         self.router().primary()
     }
 
@@ -249,8 +305,8 @@ impl ModelRouter for OfOne {
     }
 
     fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
-        let (named, router) = self.now().clone();
-        self.stock.helper(&router, &named, task)
+        let (named, router, stock) = self.now().clone();
+        stock.helper(&router, &named, task)
     }
 
     fn switch(
@@ -264,9 +320,11 @@ impl ModelRouter for OfOne {
             ..Overrides::default()
         };
         let named = (overrides.model.clone(), overrides.provider.clone());
-        let router = self.stock.router(overrides);
+        self.refresh();
+        let stock = Arc::clone(&self.now().2);
+        let router = stock.router(overrides);
         let client = router.primary()?;
-        *self.now() = (named, router);
+        *self.now() = (named, router, stock);
         Ok(client)
     }
 }

@@ -341,3 +341,19 @@ fn the_original_and_we_work_on_one_table() {
     let theirs = oracle.run(&setup.home, THEIR_TICK, []).ok();
     assert_eq!(theirs.stdout.trim(), "0");
 }
+
+#[test]
+fn a_job_runs_at_most_once_a_minute() {
+    let home = hermes_testkit::home::TempHome::new();
+    for schedule in ["every 0m", "every 0h", "every 0 minutes"] {
+        let run = hermes(&home)
+            .args(["cron", "create", schedule, "do it"])
+            .run();
+        assert_eq!(run.code, Some(64), "{schedule}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("at most once a minute"),
+            "{}",
+            run.stderr
+        );
+    }
+}

@@ -231,3 +231,24 @@ fn a_model_may_judge_in_smart_mode() {
     terminal.type_line("/quit");
     let _ = terminal.leave();
 }
+
+/// `approvals.mode: off` is a choice: what a headless run writes outside its directory is written,
+/// once.
+#[test]
+fn mode_off_lets_headless_runs_write_outside_the_workspace() {
+    let setup = Setup::with_config("approvals:\n  mode: 'off'\n");
+    let outside = setup.home.work().parent().unwrap().join("elsewhere");
+    std::fs::create_dir_all(&outside).unwrap();
+    let file = outside.join("note.txt");
+    let said = turn(
+        &setup,
+        &[],
+        &format!("echo x >> log.txt; echo y > {}", file.display()),
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "y\n", "{said}");
+    let log = std::fs::read_to_string(setup.home.work().join("log.txt")).unwrap();
+    assert_eq!(log, "x\n", "it ran once");
+    let args = json!({"path": outside.join("tool.txt"), "content": "z"});
+    let said = call(&setup, &[], Reply::tool_call("c1", "write_file", &args));
+    assert!(outside.join("tool.txt").exists(), "{said}");
+}

@@ -361,3 +361,44 @@ fn a_paste_is_one_message() {
     let sent = setup.server.last_request();
     assert_eq!(sent.last_user_text(), "name\tsize\nboat\t12\nship\t90");
 }
+
+/// A model that is set while a chat is open answers its next question.
+#[test]
+fn a_changed_model_counts_from_the_next_turn() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("fine"));
+    let Some(mut chat) = Terminal::open(&setup.home, "a_changed_model_counts") else {
+        return;
+    };
+    chat.type_line("first");
+    chat.wait_for("fine", 1);
+    let _ = setup
+        .run(["config", "set", "model.default", "another-model"])
+        .ok();
+    chat.type_line("second");
+    chat.wait_for("fine", 2);
+    let asked = setup.server.model_requests();
+    let models: Vec<String> = asked
+        .iter()
+        .filter(|request| request.body.to_string().contains("second"))
+        .map(|request| request.body["model"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(models.contains(&"another-model".to_owned()), "{models:?}");
+    let _ = chat.leave();
+}
+
+#[test]
+fn quick_commands_work_in_the_terminal_too() {
+    let setup = Setup::with_config(
+        "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: version}\n",
+    );
+    let Some(mut chat) = Terminal::open(&setup.home, "quick_commands_work") else {
+        return;
+    };
+    chat.type_line("/hello");
+    chat.wait_for("hello from the shell", 1);
+    chat.type_line("/who");
+    chat.wait_for("hermes ", 1);
+    let _ = chat.leave();
+    assert!(setup.server.model_requests().is_empty());
+}

@@ -156,3 +156,26 @@ fn a_log_that_is_not_there_yet_can_be_followed() {
     drop(lines);
     assert_eq!(finish(child).code, Some(0));
 }
+
+#[test]
+fn the_level_of_the_config_counts() {
+    for (level, wanted) in [("DEBUG", true), ("ERROR", false)] {
+        let setup = crate::Setup::with_config(&format!("logging: {{level: {level}}}\n"));
+        setup
+            .server
+            .push_default(hermes_testkit::model_server::Reply::text("ok"));
+        let call = serde_json::json!({"command": "echo x"});
+        setup
+            .server
+            .push(hermes_testkit::model_server::Reply::tool_call(
+                "c1", "terminal", &call,
+            ));
+        let _ = setup.run(["-z", "hi"]).ok();
+        let log = std::fs::read_to_string(setup.home.join("logs/agent.log")).unwrap_or_default();
+        assert_eq!(
+            log.contains(" DEBUG ") || log.contains(" INFO "),
+            wanted,
+            "{level}: {log}"
+        );
+    }
+}

@@ -311,3 +311,93 @@ fn a_rate_limit_that_mentions_billing_is_waited_for() {
     setup.server.push(Reply::text("fine"));
     assert_eq!(setup.run(["-z", "hi"]).ok().stdout, "fine\n");
 }
+
+/// What a message refers to goes along with it, as far as the tools would read it.
+#[test]
+fn references_are_attached_to_the_message() {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    std::fs::write(work.join("note.txt"), "one\ntwo is the answer\nthree\n").unwrap();
+    std::fs::write(work.join(".env"), "PRIVATE_TOKEN=plain-env-secret-123456\n").unwrap();
+    setup.server.push_default(Reply::text("ok"));
+    let ask = |text: &str| {
+        let _ = setup.program(["-z", text]).cwd(work).run().ok();
+        setup.server.last_request().body.to_string()
+    };
+    let sent = ask("what does @file:note.txt:2 say?");
+    assert!(
+        sent.contains("Attached Context") && sent.contains("two is the answer"),
+        "{sent}"
+    );
+    assert!(!sent.contains("three"), "{sent}");
+    for text in [
+        "see @file:../config.yaml",
+        "see @file:/etc/passwd",
+        "see @file:~/.ssh/id_rsa",
+    ] {
+        let sent = ask(text);
+        assert!(
+            sent.contains("outside the directory of this conversation"),
+            "{text}: {sent}"
+        );
+    }
+    let sent = ask("see @file:.env");
+    assert!(!sent.contains("plain-env-secret"), "{sent}");
+    let sent = ask("see @url:http://169.254.169.254/latest");
+    assert!(
+        sent.contains("not attached") || sent.contains("private"),
+        "{sent}"
+    );
+    let sent = ask("see @file:missing.txt");
+    assert!(sent.contains("not attached"), "{sent}");
+}
+
+#[test]
+fn a_diff_is_attached_without_running_what_the_project_configures() {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(args)
+            .current_dir(work)
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    git(&["init", "-q"]);
+    std::fs::write(work.join("a.txt"), "before\n").unwrap();
+    git(&["add", "a.txt"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-qm",
+        "first",
+    ]);
+    std::fs::write(work.join("a.txt"), "after\n").unwrap();
+    let marker = work.join("marker");
+    let hook = work.join("hook.sh");
+    std::fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+    std::process::Command::new("chmod")
+        .arg("+x")
+        .arg(&hook)
+        .status()
+        .unwrap();
+    git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
+    git(&["config", "diff.external", hook.to_str().unwrap()]);
+    let _ = std::fs::remove_file(&marker);
+    setup.server.push_default(Reply::text("ok"));
+    let _ = setup.program(["-z", "review @diff"]).cwd(work).run().ok();
+    let sent = setup.server.last_request().body.to_string();
+    assert!(
+        sent.contains("+after") && sent.contains("-before"),
+        "{sent}"
+    );
+    assert!(!marker.exists(), "something of the project ran");
+}

@@ -315,3 +315,21 @@ fn the_original_lists_what_was_imported() {
         3
     );
 }
+
+/// Sessions are shown by their first words, so they can be named by them.
+#[test]
+fn a_session_without_a_title_is_found_by_its_first_words() {
+    let setup = crate::Setup::new();
+    setup
+        .server
+        .push_default(hermes_testkit::model_server::Reply::text("ok"));
+    let _ = setup.run(["-z", "how tall is the tower in Pisa"]).ok();
+    let shown = setup
+        .run(["sessions", "show", "how tall is the tower"])
+        .ok();
+    assert!(shown.stdout.contains("Pisa"), "{}", shown.stdout);
+    assert_eq!(setup.run(["sessions", "show", "how deep"]).code, Some(4));
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&setup.home.join("state.db").metadata().unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+}

@@ -53,3 +53,13 @@ fn unknown_names_are_refused_with_what_there_is() {
         Some(4)
     );
 }
+
+#[test]
+fn switching_off_and_on_again_leaves_nothing_behind() {
+    let setup = crate::Setup::new();
+    let before = setup.home.read("config.yaml");
+    let _ = setup.run(["tools", "disable", "web"]).ok();
+    assert_ne!(setup.home.read("config.yaml"), before);
+    let _ = setup.run(["tools", "enable", "web"]).ok();
+    assert_eq!(setup.home.read("config.yaml").trim_end(), before.trim_end());
+}

@@ -29,6 +29,9 @@ pub(crate) trait Field: Sized {
     fn shape() -> Shape;
 }
 
+/// A key, and what is below it.
+pub(crate) type Entry = (&'static str, fn() -> Shape);
+
 /// The schema of a part of config.yaml, for those who walk it: unknown keys, secrets, tests.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
@@ -38,7 +41,7 @@ pub(crate) enum Shape {
     /// One value that is never shown.
     Secret,
     /// The keys that mean something, and what is below each.
-    Section(Vec<(&'static str, fn() -> Shape)>),
+    Section(Vec<Entry>),
     /// Any names, with the same below each.
     Names(fn() -> Shape),
     /// The same again and again.

@@ -185,9 +185,9 @@ impl Mapped {
 
     /// Where the first `count` changes end: in the original, in the copy.
     fn shift(&self, count: usize) -> (usize, usize) {
-        count
-            .checked_sub(1)
-            .map_or((0, 0), |at| (self.pieces[at].original.end, self.pieces[at].copy.end))
+        count.checked_sub(1).map_or((0, 0), |at| {
+            (self.pieces[at].original.end, self.pieces[at].copy.end)
+        })
     }
 }
 

@@ -180,7 +180,9 @@ fn near_places_are_shown_with_line_numbers() {
 #[test]
 fn a_search_for_something_alike_is_bounded() {
     let line = |n: usize| format!("    value_{n:06} = compute(alpha, beta, gamma, {n})");
-    let wanted: Vec<String> = (0..256).map(|n| line(n * 7).replace("compute", "kompute")).collect();
+    let wanted: Vec<String> = (0..256)
+        .map(|n| line(n * 7).replace("compute", "kompute"))
+        .collect();
     let wanted = wanted.join("\n").replace("value_", "valve-");
     let steps = |lines: usize| {
         let content: Vec<String> = (0..lines).map(line).collect();

@@ -150,7 +150,7 @@ pub(super) async fn capabilities(Extract(state): Shared) -> Response {
 /// `GET /v1/skills`.
 pub(super) async fn skills(Extract(state): Shared) -> Result<Response, ApiError> {
     let library = Library::of_home(&state.deps.home, &state.deps.config, Some(SOURCE));
-    let listing = tokio::task::spawn_blocking(move || library.list(None));
+    let listing = tokio::task::spawn_blocking(move || library.list(None, None));
     let listed = listing
         .await
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

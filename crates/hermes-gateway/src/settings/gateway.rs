@@ -126,7 +126,7 @@ impl GatewaySettings {
                 problems.push(format!("{name} is configured, but cannot be run yet"));
             }
         }
-        let quick = quick::read(&written.map("quick_commands"), &mut problems);
+        let quick = quick::read_quick_commands(&written.map("quick_commands"), &mut problems);
         let (resets, quiet_resets) = resets(&written, &mut problems);
         let drain = loaded.tree.pointer("/agent/restart_drain_timeout");
         let drain = drain.and_then(Value::as_f64).unwrap_or_default();

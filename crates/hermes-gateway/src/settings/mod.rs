@@ -18,7 +18,7 @@ use hermes_config::Config;
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
 pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
-pub use quick::{Quick, QuickKind};
+pub use quick::{Quick, QuickKind, read_quick_commands};
 
 /// Platforms that this program can run, in the order in which they are started and shown.
 pub const PLATFORMS: [&str; 6] = [

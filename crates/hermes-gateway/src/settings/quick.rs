@@ -21,7 +21,7 @@ pub enum QuickKind {
 }
 
 /// Those that can be used, by name; the others are problems.
-pub(super) fn read(
+pub fn read_quick_commands(
     written: &Map<String, Value>,
     problems: &mut Vec<String>,
 ) -> BTreeMap<String, Quick> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::settings::{GatewaySettings, Streaming, Transport};
+use crate::settings::{BusyMode, GatewaySettings, Streaming, Transport};
 
 /// Which tool calls are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Style {
             // Without a block, the platform's own word that it can is all there is.
             reactions: block.is_none_or(|block| block.flag("reactions") == Some(true)),
             notice_every: (notice > 0).then(|| Duration::from_secs(notice)),
-            batch: Batch::of(platform),
+            batch: Batch::of(platform).in_mode(settings.busy),
             ack,
         }
     }
@@ -96,6 +96,17 @@ impl Batch {
             short: Duration::from_millis(short),
             split: Duration::from_millis(split),
             album: Duration::from_millis(album),
+        }
+    }
+
+    /// Where each message gets its own answer, only the parts of one wait for each other.
+    fn in_mode(self, busy: BusyMode) -> Self {
+        match busy {
+            BusyMode::Queue => Self {
+                short: Duration::ZERO,
+                ..self
+            },
+            BusyMode::Interrupt | BusyMode::Steer => self,
         }
     }
 

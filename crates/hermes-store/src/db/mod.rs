@@ -49,7 +49,7 @@ pub use import::{ImportError, ImportReport, Imported};
 pub use list::{ListFilter, Order, SessionSummary};
 pub use maintain::{Deleted, Optimized, SourceCount, Stats};
 pub use prune::{AutoPrune, PruneCandidate, SessionFilter};
-pub use repair::{RepairOptions, RepairReport, Strategy, repair};
+pub use repair::{RepairOptions, RepairReport, Strategy, glance, repair};
 pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;

@@ -103,6 +103,29 @@ pub fn repair(
     Ok(report)
 }
 
+/// What a short look finds: whether the tables are there and a message can be written. The file is
+/// not read through, which takes seconds for a large one.
+pub fn glance(path: &Path) -> Option<String> {
+    let look = || -> Result<Option<String>, rusqlite::Error> {
+        let conn = connect(path, Access::Write)?;
+        let layout = Layout::read(&conn)?;
+        if !layout.has("messages") || !layout.has("sessions") {
+            return Ok(Some(
+                "the tables sessions and messages are missing".to_owned(),
+            ));
+        }
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        let written = conn.execute_batch(
+            "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);
+             INSERT INTO messages (session_id, role, content, timestamp)
+                VALUES ('_health_probe', 'user', 'health probe', 0);",
+        );
+        conn.execute_batch("ROLLBACK")?;
+        Ok(written.err().map(|error| error.to_string()))
+    };
+    look().unwrap_or_else(|error| Some(error.to_string()))
+}
+
 type Step = fn(&Path) -> Result<(), Fault>;
 
 /// What is wrong with the file. Index damage shows only when a message is written, so the probe

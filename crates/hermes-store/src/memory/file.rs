@@ -59,12 +59,11 @@ impl MemoryFile {
             ),
         })?;
         let text = unix_newlines(text.strip_prefix('\u{feff}').unwrap_or(&text));
-        let mut entries: Vec<String> = Vec::new();
-        for piece in split(&text) {
-            if !entries.iter().any(|entry| entry == piece) {
-                entries.push(piece.to_owned());
-            }
-        }
+        let mut seen = std::collections::HashSet::new();
+        let entries = split(&text)
+            .filter(|piece| seen.insert(piece.to_owned()))
+            .map(str::to_owned)
+            .collect();
         Ok(Contents { entries, text })
     }
 

@@ -9,6 +9,9 @@ use super::{Frontmatter, Library, walk};
 /// Longest description in the list.
 const MAX_DESCRIPTION: usize = 60;
 
+/// Bytes of the list: it goes along with every request.
+const MAX_RENDERED: usize = 16_000;
+
 /// What the session has, which decides on skills that require or replace something.
 #[derive(Clone, Debug, Default)]
 pub struct Offer<'a> {
@@ -34,9 +37,18 @@ impl Library {
     pub fn index(&self, offer: &Offer<'_>) -> Index {
         let mut index = Index::default();
         let mut seen = BTreeSet::new();
+        let mut described = Vec::new();
         for root in self.roots() {
             let mut added = BTreeSet::new();
-            for path in walk::named(root, "SKILL.md") {
+            // One walk for both kinds of files.
+            let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
+            let found = walk::files(root, |path| {
+                is(path, "SKILL.md") || is(path, "DESCRIPTION.md")
+            });
+            let (skills, texts): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|path| is(path, "SKILL.md"));
+            described.push((root, texts));
+            for path in skills {
                 let Some((category, name, head)) = self.offered(root, &path, offer) else {
                     continue;
                 };
@@ -52,8 +64,8 @@ impl Library {
             }
             seen.extend(added);
         }
-        for root in self.roots() {
-            describe_categories(root, &mut index);
+        for (root, texts) in described {
+            describe_categories(root, &texts, &mut index);
         }
         index
     }
@@ -83,8 +95,17 @@ impl Index {
         self.categories.is_empty()
     }
 
-    /// The block for the prompt; `None` when there is nothing to offer.
+    /// The block for the prompt; `None` when there is nothing to offer. What does not fit into
+    /// [`MAX_RENDERED`] is shorter: names without descriptions, then fewer names.
     pub fn render(&self) -> Option<String> {
+        let full = self.full()?;
+        if full.len() <= MAX_RENDERED {
+            return Some(full);
+        }
+        self.render_lean()
+    }
+
+    fn full(&self) -> Option<String> {
         self.rendered(|text, category| {
             if !category.description.is_empty() {
                 let _ = write!(text, " {}", category.description);
@@ -100,9 +121,45 @@ impl Index {
 
     /// The same with names only, for small contexts.
     pub fn render_lean(&self) -> Option<String> {
+        let every = usize::MAX;
+        let lean = self.names(every)?;
+        if lean.len() <= MAX_RENDERED {
+            return Some(lean);
+        }
+        // Each category keeps as many names as fit; the rest is found by searching.
+        let (mut low, mut high) = (0, MAX_RENDERED);
+        while low + 1 < high {
+            let middle = usize::midpoint(low, high);
+            match self.names(middle) {
+                Some(text) if text.len() <= MAX_RENDERED => low = middle,
+                _ => high = middle,
+            }
+        }
+        let text = self.names(low)?;
+        if text.len() <= MAX_RENDERED {
+            return Some(text);
+        }
+        let count: usize = self.categories.values().map(|it| it.skills.len()).sum();
+        Some(format!(
+            "<available_skills>\n  {count} skills in {} categories; find them with skills_list(query)\n</available_skills>",
+            self.categories.len()
+        ))
+    }
+
+    /// At most so many names of each category.
+    fn names(&self, most: usize) -> Option<String> {
         self.rendered(|text, category| {
-            let names: Vec<&str> = category.skills.keys().map(String::as_str).collect();
+            let names: Vec<&str> = category
+                .skills
+                .keys()
+                .map(String::as_str)
+                .take(most)
+                .collect();
             let _ = write!(text, " {}", names.join(", "));
+            let left = category.skills.len() - names.len();
+            if left > 0 {
+                let _ = write!(text, " and {left} more: skills_list(query)");
+            }
         })
     }
 
@@ -166,8 +223,8 @@ fn short_description(head: &Frontmatter) -> String {
 }
 
 /// Categories may carry a text of their own in `DESCRIPTION.md`.
-fn describe_categories(root: &Path, index: &mut Index) {
-    for path in walk::named(root, "DESCRIPTION.md") {
+fn describe_categories(root: &Path, texts: &[std::path::PathBuf], index: &mut Index) {
+    for path in texts {
         let Some(dir) = path.parent().and_then(|dir| dir.strip_prefix(root).ok()) else {
             continue;
         };
@@ -178,7 +235,7 @@ fn describe_categories(root: &Path, index: &mut Index) {
         let Some(category) = index.categories.get_mut(name.as_ref()) else {
             continue;
         };
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = std::fs::read_to_string(path).unwrap_or_default();
         if category.description.is_empty()
             && let Some(description) = Frontmatter::read(&text).0.description()
         {

@@ -31,6 +31,8 @@ pub use view::{FileView, SkillView, View};
 /// Longest name and description that a listing shows.
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1_024;
+/// Skills in one listing.
+const MAX_LISTED: usize = 200;
 
 /// Where skills are, and which of them count.
 #[derive(Clone)]
@@ -182,8 +184,10 @@ impl Library {
         skills
     }
 
-    /// The skills that are switched on, as the `skills_list` tool shows them.
-    pub fn list(&self, category: Option<&str>) -> Value {
+    /// The skills that are switched on, as the `skills_list` tool shows them. `query`: words that
+    /// all stand in the name, the description or the category, in any case; then at most
+    /// [`MAX_LISTED`] are shown.
+    pub fn list(&self, category: Option<&str>, query: Option<&str>) -> Value {
         let mut skills = self.scan();
         skills.retain(|skill| skill.enabled);
         if skills.is_empty() {
@@ -194,6 +198,20 @@ impl Library {
             });
         }
         skills.retain(|skill| category.is_none() || skill.category.as_deref() == category);
+        let words: Vec<String> = query
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_lowercase)
+            .collect();
+        skills.retain(|skill| {
+            let category = skill.category.as_deref().unwrap_or_default();
+            let text = format!("{} {category} {}", skill.name, skill.description).to_lowercase();
+            words.iter().all(|word| text.contains(word.as_str()))
+        });
+        let found = skills.len();
+        if query.is_some() {
+            skills.truncate(MAX_LISTED);
+        }
         let mut categories: Vec<&str> = skills
             .iter()
             .filter_map(|skill| skill.category.as_deref())
@@ -209,9 +227,17 @@ impl Library {
                 })
             })
             .collect();
+        let hint = if found > shown.len() {
+            format!(
+                "{} of {found} are shown: name a category, or words of what you look for in query. Load one with skill_view(name) before you follow it.",
+                shown.len()
+            )
+        } else {
+            "Load one with skill_view(name) before you follow it.".to_owned()
+        };
         json!({
             "success": true, "skills": shown, "categories": categories, "count": shown.len(),
-            "hint": "Load one with skill_view(name) before you follow it.",
+            "hint": hint,
         })
     }
 

@@ -43,7 +43,7 @@ pub fn patch(text: &str, old: &str, new: &str, all: bool) -> Result<Patched, Pat
         edit::replace(&content, &plain(old), &plain(new), all).map_err(|error| match error {
             EditError::Empty => PatchError::Empty,
             EditError::Identical => PatchError::Same,
-            EditError::NotFound => PatchError::NotFound,
+            EditError::NotFound | EditError::GaveUp => PatchError::NotFound,
             EditError::Ambiguous { count, .. } => PatchError::Ambiguous(count),
             EditError::StrayBackslash(sequence) => PatchError::StrayBackslash(sequence),
         })?;

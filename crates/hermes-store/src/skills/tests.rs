@@ -78,19 +78,22 @@ fn the_list_is_sorted_by_category_and_the_home_wins_over_others() {
         "a/mac/SKILL.md",
         "---\nname: mac\ndescription: d\nplatforms: [plan9]\n---\nx\n",
     );
-    let list = f.library().list(None);
+    let list = f.library().list(None, None);
     assert_eq!(names(&list), ["top", "extra", "alpha", "zeta"]);
     assert_eq!(list["skills"][0]["description"], "First line counts.");
     assert_eq!(list["skills"][0]["category"], Value::Null);
     assert_eq!(list["skills"][2]["description"], "first");
     assert_eq!(list["categories"], json!(["a", "b"]));
     assert_eq!(list["count"], 4);
-    assert_eq!(names(&f.library().list(Some("b"))), ["alpha", "zeta"]);
+    assert_eq!(names(&f.library().list(Some("b"), None)), ["alpha", "zeta"]);
     let off = Settings {
         disabled: vec!["alpha".to_owned()],
         ..f.settings()
     };
-    assert_eq!(names(&Library::new(off.clone()).list(Some("b"))), ["zeta"]);
+    assert_eq!(
+        names(&Library::new(off.clone()).list(Some("b"), None)),
+        ["zeta"]
+    );
     assert!(matches!(
         Library::new(off).view("b/alpha", None, None).unwrap_err(),
         SkillError::Disabled(_)
@@ -100,7 +103,7 @@ fn the_list_is_sorted_by_category_and_the_home_wins_over_others() {
 #[test]
 fn an_empty_library_says_so() {
     let f = Fixture::new();
-    let list = f.library().list(None);
+    let list = f.library().list(None, None);
     assert_eq!(list["skills"], json!([]));
     assert!(list["message"].as_str().unwrap().contains("no skills"));
     assert_eq!(f.library().index(&Offer::default()).render(), None);
@@ -455,5 +458,33 @@ fn the_index_follows_conditions_and_cuts_descriptions() {
             .render_lean()
             .unwrap()
             .contains("\n  cat: long, needs\n")
+    );
+}
+
+/// The list goes along with every request: it is bounded, and the rest can be found.
+#[test]
+fn the_list_in_the_prompt_is_bounded_and_the_rest_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..3000 {
+        let skill = dir.path().join(format!("cat{}/skill-number-{n:04}", n % 7));
+        std::fs::create_dir_all(&skill).unwrap();
+        let text = format!(
+            "---\nname: skill-number-{n:04}\ndescription: does the thing called {n} in fifty words\n---\nx"
+        );
+        std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    }
+    let library = Library::new(Settings::new(dir.path()));
+    let shown = library.index(&Offer::default()).render().unwrap();
+    assert!(shown.len() <= 16_000, "{} bytes", shown.len());
+    assert!(shown.contains("more: skills_list(query)"), "{shown}");
+    let found = library.list(None, Some("CALLED 2999"));
+    assert_eq!(found["skills"][0]["name"], "skill-number-2999");
+    let all = library.list(None, Some(""));
+    assert_eq!(library.list(None, None)["count"], 3000);
+    assert_eq!(all["count"], 200);
+    assert!(
+        all["hint"].as_str().unwrap().contains("200 of 3000"),
+        "{}",
+        all["hint"]
     );
 }

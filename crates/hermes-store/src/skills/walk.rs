@@ -32,7 +32,9 @@ const MAX_DEPTH: usize = 32;
 pub(super) fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut inside = Vec::new();
-    descend(root, &wanted, &mut inside, &mut found);
+    if root.is_dir() {
+        descend(root, &wanted, &mut inside, &mut found);
+    }
     found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
     found
 }
@@ -48,10 +50,7 @@ fn descend(
     inside: &mut Vec<PathBuf>,
     found: &mut Vec<PathBuf>,
 ) {
-    let Ok(real) = dir.canonicalize() else {
-        return;
-    };
-    if inside.contains(&real) || inside.len() >= MAX_DEPTH {
+    if inside.len() >= MAX_DEPTH {
         return;
     }
     let Ok(entries) = std::fs::read_dir(dir) else {
@@ -59,18 +58,26 @@ fn descend(
         return;
     };
     let is_skill = dir.join("SKILL.md").is_file();
-    inside.push(real);
+    inside.push(dir.to_path_buf());
     for entry in entries.flatten() {
         let path = entry.path();
-        // Not the entry's own type: a link counts as what it leads to.
-        if path.is_dir() {
+        // A link counts as what it leads to; only through one can a directory be inside itself.
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        let leads_back = || {
+            let real = path.canonicalize().ok();
+            real.is_none() || inside.iter().any(|dir| dir.canonicalize().ok() == real)
+        };
+        let is_dir = kind.is_dir() || (kind.is_symlink() && path.is_dir() && !leads_back());
+        if is_dir {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let support = is_skill && SUPPORT.contains(&&*name);
             if !support && !SKIPPED.contains(&&*name) {
                 descend(&path, wanted, inside, found);
             }
-        } else if wanted(&path) && path.is_file() {
+        } else if wanted(&path) && (kind.is_file() || (kind.is_symlink() && path.is_file())) {
             // Reading a pipe would wait for a writer.
             found.push(path);
         }

@@ -4,6 +4,7 @@ mod busy;
 mod info;
 mod own;
 mod personality;
+mod quick;
 mod session;
 mod settings;
 mod tools;
@@ -28,13 +29,39 @@ pub(crate) async fn line(
         Parsed::Text => return None,
         Parsed::Command(command, rest) => run(conversation, command, rest).await,
         Parsed::Unknown { typed, rest, close } => {
-            match tools::use_skill(conversation, typed, rest).await {
-                Some(done) => done,
-                None => Err(unknown(typed, close)),
-            }
+            return Some(unknown_name(conversation, typed, rest, close).await);
         }
     };
     Some(done)
+}
+
+/// A quick command of the config, else a skill.
+async fn unknown_name(
+    conversation: &mut Conversation,
+    typed: &str,
+    rest: &str,
+    close: Option<&str>,
+) -> Result<Told, Failure> {
+    match quick::run(conversation, typed, rest).await {
+        Some(quick::Quick::Done(done)) => return done,
+        Some(quick::Quick::Line(line)) => {
+            // An alias of an alias leads nowhere.
+            if let Parsed::Command(command, rest) = slash::parse(&line) {
+                return run(conversation, command, rest).await;
+            }
+            let (name, rest) = line
+                .trim_start_matches('/')
+                .split_once(' ')
+                .unwrap_or((line.trim_start_matches('/'), ""));
+            let done = tools::use_skill(conversation, name, rest).await;
+            return done.unwrap_or_else(|| Err(unknown(name, None)));
+        }
+        None => {}
+    }
+    match tools::use_skill(conversation, typed, rest).await {
+        Some(done) => done,
+        None => Err(unknown(typed, close)),
+    }
 }
 
 fn unknown(typed: &str, close: Option<&str>) -> Failure {

@@ -29,6 +29,11 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
                 })
                 .collect();
             findings.extend(about_version(&loaded.file_tree));
+            findings.extend(about_others(cx, &loaded).into_iter().map(|text| Finding {
+                key: String::new(),
+                text,
+                problem: true,
+            }));
             findings
         }
         Err(error) if as_json => return unreadable(cx, &error),
@@ -77,6 +82,18 @@ fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
         "error": place,
     }))?;
     Err(Failure::silent(Exit::Failed))
+}
+
+/// Problems of sections that others read: hooks, quick commands.
+pub(in crate::commands) fn about_others(
+    cx: &Context,
+    loaded: &hermes_config::Loaded,
+) -> Vec<String> {
+    let hooks = loaded.tree.get("hooks");
+    let (_, mut problems) = hermes_gateway::hooks::load(&cx.home, hooks, true);
+    let quick = &loaded.config.quick_commands;
+    hermes_gateway::settings::read_quick_commands(quick, &mut problems);
+    problems
 }
 
 fn about_version(file: &serde_json::Value) -> Option<Finding> {

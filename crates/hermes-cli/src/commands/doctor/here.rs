@@ -8,7 +8,7 @@ use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_models::credentials::Status;
 use hermes_models::credentials::store::AuthStore;
 use hermes_models::router::Overrides;
-use hermes_store::db::{RepairOptions, RepairReport, repair};
+use hermes_store::db::{RepairOptions, RepairReport, glance, repair};
 use hermes_store::memory::{MemoryFiles, Target};
 use hermes_store::skills::Library;
 
@@ -19,6 +19,8 @@ use crate::wiring;
 /// Less free space than this, and the next conversation may not be kept.
 const TIGHT: u64 = 100 * 1024 * 1024;
 const LOW: u64 = 1024 * 1024 * 1024;
+/// A larger database is not read through: that takes seconds.
+const READ_THROUGH: u64 = 64 * 1024 * 1024;
 
 pub(super) fn home(cx: &Context, report: &mut Report) {
     let root = cx.home.root();
@@ -118,6 +120,9 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
             for warning in &loaded.warnings {
                 report.warning(warning.to_string(), "hermes config edit");
             }
+            for problem in commands::config::check::about_others(cx, &loaded) {
+                report.warning(problem, "hermes config edit");
+            }
             match hermes_config::migrate::run(&cx.home, &cx.env, true) {
                 Ok(plan) if !plan.is_empty() => report.ok(format!(
                     "written for an older version and understood; hermes config migrate rewrites it ({})",
@@ -127,6 +132,20 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
             }
         }
         Err(failure) => report.problem(failure.message, ""),
+    }
+    let plugins = std::fs::read_dir(cx.home.join("plugins"));
+    let plugins: Vec<String> = plugins
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().join("plugin.yaml").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    if !plugins.is_empty() {
+        report.warning(
+            format!("plugins in Python are not run: {}", plugins.join(", ")),
+            "an MCP server (hermes mcp add) or a hook (hermes hooks) can do what they do",
+        );
     }
 }
 
@@ -215,6 +234,18 @@ pub(super) fn database(cx: &Context, report: &mut Report) {
             format!("{} cannot be written", path.display()),
             "check who owns it",
         );
+        return;
+    }
+    let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+    if size > READ_THROUGH {
+        match glance(&path) {
+            Some(problem) => report.problem(problem, "run: hermes sessions repair"),
+            None => report.ok(format!(
+                "{}, {:.0} MB: it can be read and written; to read it through: hermes sessions repair --check-only",
+                path.display(),
+                size as f64 / 1e6
+            )),
+        }
         return;
     }
     let look = RepairOptions {

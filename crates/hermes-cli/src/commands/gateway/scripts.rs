@@ -94,39 +94,7 @@ impl Scripts {
         let Some(commands) = &self.commands else {
             return Err(Failure::failed("there is nowhere to run commands"));
         };
-        let cwd = workplace(stock);
-        let environment = Arc::clone(&commands.environment);
-        let confinement = match &commands.sandbox {
-            Some(sandbox) => sandbox.confinement(&cwd),
-            None => hermes_exec::Confinement::Off,
-        };
-        let confined = if environment.info().isolated {
-            hermes_policy::Confinement::Isolated
-        } else if confinement.is_off() {
-            hermes_policy::Confinement::None
-        } else {
-            hermes_policy::Confinement::Sandboxed
-        };
-        let request = CommandRequest::terminal(&line.command, &cwd)
-            .roots(vec![cwd.clone()])
-            .confined(confined);
-        let cancel = CancellationToken::new();
-        let _stop = cancel.clone().drop_guard();
-        let cx = context(Path::new("quick command"), cwd.clone(), cancel.clone());
-        let posture = environment.info().posture;
-        let admitted = commands.gate.admit(&request, &posture, &cx).await;
-        admitted.map_err(|refused| Failure::new(Code::Refused, refused.text))?;
-        let exec = Exec {
-            timeout: line.timeout,
-            cancel,
-            confinement,
-            split: true,
-            ..Exec::new(line.command, cwd)
-        };
-        let mut streams = Streams::new();
-        let finished = environment.exec(exec, &mut streams).await;
-        let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
-        Ok(streams.ran(finished.exit, line.timeout))
+        run_line_in(commands, workplace(stock), line).await
     }
 
     /// A script lies in `scripts/` of the home, wherever its links lead.
@@ -167,6 +135,47 @@ impl Scripts {
         });
         Ok(made.await?.clone())
     }
+}
+
+/// A line that the configuration has a name for, in a directory: under the same gate and sandbox as
+/// the commands of the agent.
+pub(crate) async fn run_line_in(
+    commands: &Commands,
+    cwd: PathBuf,
+    line: Line,
+) -> Result<Ran, Failure> {
+    let environment = Arc::clone(&commands.environment);
+    let confinement = match &commands.sandbox {
+        Some(sandbox) => sandbox.confinement(&cwd),
+        None => hermes_exec::Confinement::Off,
+    };
+    let confined = if environment.info().isolated {
+        hermes_policy::Confinement::Isolated
+    } else if confinement.is_off() {
+        hermes_policy::Confinement::None
+    } else {
+        hermes_policy::Confinement::Sandboxed
+    };
+    let request = CommandRequest::terminal(&line.command, &cwd)
+        .roots(vec![cwd.clone()])
+        .confined(confined);
+    let cancel = CancellationToken::new();
+    let _stop = cancel.clone().drop_guard();
+    let cx = context(Path::new("quick command"), cwd.clone(), cancel.clone());
+    let posture = environment.info().posture;
+    let admitted = commands.gate.admit(&request, &posture, &cx).await;
+    admitted.map_err(|refused| Failure::new(Code::Refused, refused.text))?;
+    let exec = Exec {
+        timeout: line.timeout,
+        cancel,
+        confinement,
+        split: true,
+        ..Exec::new(line.command, cwd)
+    };
+    let mut streams = Streams::new();
+    let finished = environment.exec(exec, &mut streams).await;
+    let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(streams.ran(finished.exit, line.timeout))
 }
 
 fn quoted(path: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN};
+use hermes_agent::prompt::steered;
 use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
 
@@ -305,15 +305,8 @@ fn tried(notes: &HashMap<String, String>) -> u32 {
 fn was_heard(spoken: &[Spoken], words: &str) -> bool {
     let words = words.trim();
     spoken.iter().any(|row| match row.role.as_str() {
-        "tool" => blocks(&row.content).any(|block| has_lines(block, words)),
+        "tool" => steered(&row.content).any(|block| has_lines(block, words)),
         _ => has_lines(&row.content, words),
-    })
-}
-
-fn blocks(content: &str) -> impl Iterator<Item = &str> {
-    content.split(STEER_OPEN).skip(1).filter_map(|after| {
-        let end = after.find(STEER_CLOSE)?;
-        Some(after[..end].trim_matches('\n'))
     })
 }
 

@@ -614,3 +614,62 @@ proptest! {
         })?;
     }
 }
+
+/// `sessions.auto_prune`: what ended long ago goes, once in a while, and never what is open.
+#[tokio::test]
+async fn old_sessions_are_pruned_once_in_a_while() {
+    use hermes_store::db::AutoPrune;
+    use std::sync::Arc;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.db");
+    let clock = Arc::new(hermes_testkit::clock::ManualClock::at(100 * 86_400));
+    let store = hermes_store::Store::open(&path, clock.clone()).unwrap();
+    for id in ["ended", "in-use"] {
+        let id = begin(&store, id, "cli", None).await;
+        say(&store, &id, "hello", 1000.0).await;
+        end(&store, &id, "agent_close").await;
+    }
+    begin(&store, "open", "cli", None).await;
+    let wish = AutoPrune {
+        retention_days: 90,
+        min_interval_hours: 24,
+        vacuum: true,
+    };
+    assert_eq!(
+        store.auto_prune(wish, Some("in-use")).await.unwrap(),
+        Some(1)
+    );
+    let left = |store: &hermes_store::Store| {
+        let conn = rusqlite::Connection::open(store.path()).unwrap();
+        texts(&conn, "SELECT id FROM sessions ORDER BY id")
+    };
+    assert_eq!(left(&store), ["in-use", "open"]);
+    assert_eq!(
+        store.auto_prune(wish, None).await.unwrap(),
+        None,
+        "not yet again"
+    );
+    clock.advance(Duration::from_secs(25 * 3600));
+    assert_eq!(store.auto_prune(wish, None).await.unwrap(), Some(1));
+    assert_eq!(left(&store), ["open"]);
+}
+
+/// Conversations are nobody else's, in new files and in old ones.
+#[tokio::test]
+async fn the_database_is_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let bench = Bench::new();
+    bench.begin("s1").await;
+    for end in ["", "-wal", "-shm"] {
+        let path = PathBuf::from(format!("{}{end}", bench.path().display()));
+        assert_eq!(mode(&path), 0o600, "{end}");
+    }
+    let path = bench.path();
+    bench.store.clone().close().await.unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let again = super::open(&path);
+    assert_eq!(mode(&path), 0o600);
+    drop(again);
+}

@@ -121,7 +121,7 @@ fn facts(view: &Value) -> Value {
 fn compare(oracle: &oracle::Oracle, home: &TempHome) {
     let theirs = oracle.json(home, READ, VIEWED);
     let library = library(home);
-    let mut list = library.list(None);
+    let mut list = library.list(None, None);
     list["hint"] = theirs["list"]["hint"].clone();
     assert_eq!(list, theirs["list"]);
     for name in VIEWED {
