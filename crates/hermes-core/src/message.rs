@@ -33,6 +33,13 @@ pub struct AssistantMessage {
     pub written_by: Option<Box<WrittenBy>>,
 }
 
+impl AssistantMessage {
+    /// Whether the provider let the answer end before its end.
+    pub fn is_cut(&self) -> bool {
+        self.finish.as_ref().is_some_and(FinishReason::is_cut)
+    }
+}
+
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WrittenBy {

@@ -132,13 +132,15 @@ impl ModelJudge {
             while let Some(event) = stream.next().await {
                 collector.push(&event?);
             }
-            Ok::<_, ModelError>(collector.finish().0.text)
+            Ok::<_, ModelError>(collector.finish().0)
         };
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err("the turn was stopped".to_owned()),
             answer = tokio::time::timeout(self.timeout, work) => match answer {
-                Ok(Ok(text)) => Ok(text),
+                // Half a verdict is none.
+                Ok(Ok(message)) if message.is_cut() => Err("its answer was cut off".to_owned()),
+                Ok(Ok(message)) => Ok(message.text),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err("it took too long".to_owned()),
             },

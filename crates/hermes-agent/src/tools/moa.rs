@@ -289,6 +289,9 @@ impl Moa {
         }
         match failure {
             Some(failure) => Err(failure),
+            None if message.is_cut() => {
+                Err((ErrorClass::BadResponse, "the answer was cut off".to_owned()))
+            }
             None => Ok(message.text),
         }
     }

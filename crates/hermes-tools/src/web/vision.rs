@@ -316,6 +316,15 @@ impl VisionAnalyze {
             cx.spent_on(client, TASK, usage);
         }
         match ended {
+            Ok(Ok(())) if message.is_cut() => Err(ModelError {
+                class: ErrorClass::BadResponse,
+                provider: client.route().provider.clone(),
+                model: client.route().model.clone(),
+                status: None,
+                message: "the description was cut off".to_owned(),
+                retry_after: None,
+                limit: None,
+            }),
             Ok(Ok(())) => Ok(match message.text.trim() {
                 "" => message.reasoning.unwrap_or_default().trim().to_owned(),
                 text => text.to_owned(),
