@@ -17,6 +17,9 @@ pub struct AgentSettings {
     pub max_cost_usd: Option<f64>,
     /// Repetitions of a failed call on one route (`agent.api_max_retries`).
     pub api_max_retries: u32,
+    /// The same where nothing listens on this machine: somebody has to start it, and waiting does not
+    /// help a person who asked once. `None`: as everywhere.
+    pub local_retries: Option<u32>,
     /// Recoveries of any kind in one turn.
     pub max_recoveries: u32,
     /// Time a turn may spend on calls that failed and on waiting to repeat them.
@@ -50,6 +53,7 @@ impl Default for AgentSettings {
     fn default() -> Self {
         Self {
             keep_unfinished: false,
+            local_retries: None,
             max_turns: 90,
             max_cost_usd: None,
             api_max_retries: 3,

@@ -641,6 +641,7 @@ fn agent_settings(
     settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
     // A gateway takes up turns that broke by itself, and answers anew.
     settings.keep_unfinished = !cx.is_gateway;
+    settings.local_retries = (mode != Mode::Repl).then_some(1);
     settings
 }
 

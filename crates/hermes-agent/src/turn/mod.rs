@@ -58,7 +58,7 @@ use crate::told;
 use judge::Strikes;
 use recovery::Failures;
 use sample::{Sampled, sample};
-use unfinished::Keeper;
+use unfinished::AnswerKeeper;
 
 /// What a turn shares with its session.
 #[derive(Clone)]
@@ -333,7 +333,7 @@ impl<'a> Turn<'a> {
         let raw = self.raw_tokens();
         let request = self.request();
         let goes_on = !self.parts.is_empty();
-        let mut keeper = Keeper::new(&self.scope.deps, &self.conv.id);
+        let mut keeper = AnswerKeeper::new(&self.scope.deps, &self.conv.id);
         let sampled = sample(
             &self.conv.client,
             request,

@@ -69,7 +69,7 @@ impl Turn<'_> {
                 error: &error,
                 nth,
                 fixes,
-                max_retries: self.scope.deps.settings.api_max_retries,
+                max_retries: self.retries_of(&error),
             },
             &*self.scope.deps.rng,
         );
@@ -84,6 +84,24 @@ impl Turn<'_> {
             return Err(self.budget_gone());
         }
         Err(exit::of_failure(&error))
+    }
+
+    /// How often the same request goes out again.
+    fn retries_of(&self, error: &ModelError) -> u32 {
+        let settings = &self.scope.deps.settings;
+        let most = settings.api_max_retries;
+        let Some(local) = settings.local_retries else {
+            return most;
+        };
+        let url = &self.conv.client.route().base_url;
+        let here = ["://127.", "://localhost", "://[::1]"]
+            .iter()
+            .any(|host| url.contains(host));
+        if here && error.class == ErrorClass::Unreachable {
+            most.min(local)
+        } else {
+            most
+        }
     }
 
     /// A connection that broke in the middle of a text: the text stays and the model goes on.

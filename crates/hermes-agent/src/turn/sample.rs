@@ -13,7 +13,7 @@ use hermes_core::usage::Usage;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::unfinished::Keeper;
+use super::unfinished::AnswerKeeper;
 use crate::events::EventSink;
 use crate::scrub::{Piece, Scrubber};
 
@@ -32,7 +32,7 @@ pub(super) struct Sampled {
 pub(super) async fn sample(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
-    (goes_on, keeper): (bool, &mut Keeper<'_>),
+    (goes_on, keeper): (bool, &mut AnswerKeeper<'_>),
     cancel: &CancellationToken,
     events: &EventSink,
 ) -> Sampled {

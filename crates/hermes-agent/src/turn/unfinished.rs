@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A longer text is stored less often: so many bytes a second at most.
 const BYTES_PER_SECOND: usize = 256 * 1024;
 
-pub(super) struct Keeper<'a> {
+pub(super) struct AnswerKeeper<'a> {
     deps: &'a SessionDeps,
     session: &'a SessionId,
     /// Bytes of the text that are stored.
@@ -28,7 +28,7 @@ pub(super) struct Keeper<'a> {
     off: bool,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> AnswerKeeper<'a> {
     pub(super) fn new(deps: &'a SessionDeps, session: &'a SessionId) -> Self {
         Self {
             deps,

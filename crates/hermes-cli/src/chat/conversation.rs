@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::background::Background;
 use super::host::panels::Desk;
-use super::lease::Lease;
+use super::lease::WindowLease;
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -165,7 +165,7 @@ pub(crate) struct Conversation {
     /// It is held at a terminal, where each session has one window.
     leases: bool,
     /// The session is this window's; `None`: it is new, or another window has it.
-    lease: Option<Lease>,
+    lease: Option<WindowLease>,
     /// Another window has the session; what happens there is shown until this is dropped.
     watch: Option<DropGuard>,
 }
@@ -249,7 +249,7 @@ impl Conversation {
             // Nobody else knows it yet.
             return Ok(());
         }
-        let holder = match Lease::take(&self.cx.home, &self.chat.id) {
+        let holder = match WindowLease::take(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 return Ok(());
@@ -269,7 +269,7 @@ impl Conversation {
             );
             match tokio::task::block_in_place(|| prompt::key(&question, &['w', 't', 'b', 'q']))? {
                 Some('t') => {
-                    if let Ok(lease) = Lease::seize(&self.cx.home, &self.chat.id) {
+                    if let Ok(lease) = WindowLease::seize(&self.cx.home, &self.chat.id) {
                         self.lease = Some(lease);
                         // What was said there meanwhile is known here, too.
                         return self.read_again().await;
@@ -334,11 +334,11 @@ impl Conversation {
     /// A message is about to be sent: is the session still this window's? Where it went on elsewhere it
     /// is read again first, and the person sees that before the message goes.
     async fn not_ours(&mut self, text: &str) -> Result<Option<Told>, Failure> {
-        if !self.leases || self.lease.as_ref().is_some_and(Lease::is_mine) {
+        if !self.leases || self.lease.as_ref().is_some_and(WindowLease::is_mine) {
             return Ok(None);
         }
         let draft = Told::of(Effect::Draft(text.to_owned()));
-        match Lease::take(&self.cx.home, &self.chat.id) {
+        match WindowLease::take(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 self.watch = None;
@@ -393,7 +393,7 @@ impl Conversation {
         self.lease = None;
         self.watch = None;
         if self.chat.used {
-            match Lease::take(&self.cx.home, &self.chat.id) {
+            match WindowLease::take(&self.cx.home, &self.chat.id) {
                 Ok(lease) => self.lease = Some(lease),
                 Err(_) => self.watch().await?,
             }
@@ -403,7 +403,7 @@ impl Conversation {
 
     /// Whether no other window has the session.
     fn is_ours(&self) -> bool {
-        !self.leases || !self.chat.used || self.lease.as_ref().is_some_and(Lease::is_mine)
+        !self.leases || !self.chat.used || self.lease.as_ref().is_some_and(WindowLease::is_mine)
     }
 
     async fn replace_chat(&mut self, args: &TurnArgs, reason: &str) -> Outcome {

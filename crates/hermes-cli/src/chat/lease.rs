@@ -41,12 +41,12 @@ impl Holder {
 
 /// A conversation that is this window's.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct WindowLease {
     file: PathBuf,
     me: Holder,
 }
 
-impl Lease {
+impl WindowLease {
     /// Takes the conversation. `Err`: another window has it. Where nothing can be written, it is taken
     /// as well: a disk that is full must not keep a person from their conversation.
     pub(crate) fn take(home: &Home, session: &SessionId) -> Result<Self, Holder> {
@@ -124,7 +124,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for WindowLease {
     fn drop(&mut self) {
         if self.is_mine() {
             // A file that stays names a process that is gone.
@@ -160,7 +160,7 @@ mod tests {
 
     /// As another process would have written it.
     fn foreign(home: &Home, id: &SessionId, pid: u32, began: u64, busy: bool) -> PathBuf {
-        let lease = Lease::take(home, id).unwrap();
+        let lease = WindowLease::take(home, id).unwrap();
         let file = lease.file.clone();
         drop(lease);
         let other = Holder {
@@ -177,7 +177,7 @@ mod tests {
     fn one_window_has_it_and_gives_it_back() {
         let (_dir, home) = home();
         let id = SessionId::new("20260101_a/b");
-        let lease = Lease::take(&home, &id).unwrap();
+        let lease = WindowLease::take(&home, &id).unwrap();
         assert!(lease.is_mine());
         let file = lease.file.clone();
         drop(lease);
@@ -191,28 +191,28 @@ mod tests {
         // The parent of every test lives.
         let parent = std::os::unix::process::parent_id();
         foreign(&home, &id, parent, began(parent), false);
-        assert_eq!(Lease::take(&home, &id).unwrap_err().pid, parent);
-        let mine = Lease::seize(&home, &id).unwrap();
+        assert_eq!(WindowLease::take(&home, &id).unwrap_err().pid, parent);
+        let mine = WindowLease::seize(&home, &id).unwrap();
         assert!(mine.is_mine());
         drop(mine);
         // Another process of that number.
         foreign(&home, &id, parent, 1, false);
-        assert!(Lease::take(&home, &id).is_ok());
+        assert!(WindowLease::take(&home, &id).is_ok());
         // In the middle of a turn nothing is taken away.
         foreign(&home, &id, parent, began(parent), true);
-        assert!(Lease::seize(&home, &id).is_err());
+        assert!(WindowLease::seize(&home, &id).is_err());
     }
 
     #[test]
     fn whoever_lost_it_knows() {
         let (_dir, home) = home();
         let id = SessionId::new("a");
-        let mut lease = Lease::take(&home, &id).unwrap();
+        let mut lease = WindowLease::take(&home, &id).unwrap();
         lease.set_busy(true);
-        let other = Lease::seize(&home, &id).unwrap_err();
+        let other = WindowLease::seize(&home, &id).unwrap_err();
         assert!(other.busy);
         lease.set_busy(false);
-        let other = Lease::seize(&home, &id).unwrap();
+        let other = WindowLease::seize(&home, &id).unwrap();
         assert!(!lease.is_mine() && other.is_mine());
         drop(other);
         assert!(!lease.is_mine(), "it has to be taken again");

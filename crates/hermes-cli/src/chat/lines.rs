@@ -22,7 +22,7 @@ const AT_ONCE: Timespec = Timespec {
 };
 
 /// What the person did at the prompt.
-pub(super) enum Line {
+pub(super) enum TypedLine {
     Text(String),
     Interrupted,
     End,
@@ -39,7 +39,7 @@ enum Typed {
 }
 
 /// Reads lines off the async threads.
-pub(super) struct Lines {
+pub(super) struct TypedLines {
     out: Output,
     typed: mpsc::Receiver<Typed>,
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-impl Lines {
+impl TypedLines {
     pub(super) fn open(out: Output) -> Result<Self, Failure> {
         let (send, typed) = mpsc::channel(QUEUE);
         let (woken, wake) = io::pipe()?;
@@ -126,7 +126,7 @@ impl Lines {
     }
 
     /// The next message. May be dropped and called again without losing one.
-    pub(super) async fn read(&mut self, interrupts: &mut Signal) -> Result<Line, Failure> {
+    pub(super) async fn read(&mut self, interrupts: &mut Signal) -> Result<TypedLine, Failure> {
         loop {
             if let Some(text) = self.ready.pop_front() {
                 return self.message(text);
@@ -140,7 +140,7 @@ impl Lines {
                     self.prompted = false;
                     self.begun.clear();
                     if self.pasted.is_empty() {
-                        return Ok(Line::Interrupted);
+                        return Ok(TypedLine::Interrupted);
                     }
                     self.pasted.clear();
                     self.out.remark("(the pasted lines are dropped)");
@@ -159,7 +159,7 @@ impl Lines {
                     let mut left = std::mem::take(&mut self.burst);
                     left.append(&mut self.pasted);
                     if left.is_empty() {
-                        return Ok(Line::End);
+                        return Ok(TypedLine::End);
                     }
                     return self.message(left.join("\n"));
                 }
@@ -167,9 +167,9 @@ impl Lines {
         }
     }
 
-    fn message(&mut self, text: String) -> Result<Line, Failure> {
+    fn message(&mut self, text: String) -> Result<TypedLine, Failure> {
         self.pause()?;
-        Ok(Line::Text(text))
+        Ok(TypedLine::Text(text))
     }
 
     /// A line was read. `Some`: a message is complete.
@@ -297,7 +297,7 @@ mod tests {
 
     /// What becomes of lines, each with whether the next one was there already.
     fn messages(typed: &[(&str, bool)]) -> Vec<String> {
-        let mut lines = Lines::open(Output::detect(ColorChoice::Never, true, true)).unwrap();
+        let mut lines = TypedLines::open(Output::detect(ColorChoice::Never, true, true)).unwrap();
         let mut all = Vec::new();
         for (text, more) in typed {
             all.extend(lines.line((*text).to_owned(), *more));

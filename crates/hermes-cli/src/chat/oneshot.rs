@@ -5,7 +5,7 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserIn
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::lease::Lease;
+use super::lease::WindowLease;
 use super::render::Renderer;
 use super::{images, usage_file};
 use crate::args::TurnArgs;
@@ -34,7 +34,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     // A window that has it open reads it again before its next message.
     let lease = chat
         .used
-        .then(|| Lease::seize(&cx.home, &chat.id))
+        .then(|| WindowLease::seize(&cx.home, &chat.id))
         .transpose();
     let mut lease = match lease {
         Ok(lease) => lease,

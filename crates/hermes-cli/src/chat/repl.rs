@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::ask::Questions;
 use super::conversation::{Conversation, Surface, Then};
-use super::lines::{Line, Lines};
+use super::lines::{TypedLine, TypedLines};
 use super::render::Renderer;
 use super::{images, replay, verbs};
 use crate::args::TurnArgs;
@@ -60,7 +60,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     if repl.conversation.chat.used {
         repl.say_where_we_are().await?;
     }
-    let mut lines = Lines::open(cx.out)?;
+    let mut lines = TypedLines::open(cx.out)?;
     let talked = repl.converse(&mut lines).await;
     let Repl {
         conversation,
@@ -101,7 +101,7 @@ impl Repl<'_> {
     }
 
     /// Reads and obeys lines until the person leaves.
-    async fn converse(&mut self, lines: &mut Lines) -> Outcome {
+    async fn converse(&mut self, lines: &mut TypedLines) -> Outcome {
         let mut leaving = false;
         loop {
             let line = tokio::select! {
@@ -119,18 +119,18 @@ impl Repl<'_> {
                 }
             };
             match line {
-                Line::Text(text) => {
+                TypedLine::Text(text) => {
                     leaving = false;
                     if self.line(&text).await? == Next::Leave {
                         return Ok(());
                     }
                 }
-                Line::Interrupted if leaving => return Ok(()),
-                Line::Interrupted => {
+                TypedLine::Interrupted if leaving => return Ok(()),
+                TypedLine::Interrupted => {
                     leaving = true;
                     self.cx.out.remark("(Ctrl+C again to leave)");
                 }
-                Line::End => return Ok(()),
+                TypedLine::End => return Ok(()),
             }
         }
     }

@@ -401,3 +401,20 @@ fn a_diff_is_attached_without_running_what_the_project_configures() {
     );
     assert!(!marker.exists(), "something of the project ran");
 }
+
+#[test]
+fn a_server_of_this_machine_that_is_not_there_is_tried_twice() {
+    let setup = Setup::new();
+    let text = setup.home.read("config.yaml");
+    // Nothing listens there.
+    let text = text.replace(&setup.server.base_url(), "http://127.0.0.1:9/v1");
+    std::fs::write(setup.home.join("config.yaml"), text).unwrap();
+    let done = setup.run(["-z", "hi"]);
+    assert_eq!(done.code, Some(69), "{}", done.stderr);
+    assert_eq!(
+        done.stderr.matches("; attempt ").count(),
+        1,
+        "{}",
+        done.stderr
+    );
+}
