@@ -19,6 +19,7 @@ mod exit_codes;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;
+mod hands_escapes;
 mod hands_files;
 mod hands_policy;
 mod hands_sandbox;
