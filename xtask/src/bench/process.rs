@@ -68,6 +68,21 @@ pub(super) struct Running {
 
 /// Starts `program` in `home`, seeing nothing of our environment.
 pub(super) fn start(program: &Path, args: &[&str], home: &Path) -> Result<Running> {
+    start_in(
+        program,
+        args,
+        home,
+        [&home.join("user"), &home.join("work")],
+    )
+}
+
+/// The same with another directory of the person, and another one to stand in.
+pub(super) fn start_in(
+    program: &Path,
+    args: &[&str],
+    home: &Path,
+    [user, work]: [&Path; 2],
+) -> Result<Running> {
     let file = home.join("measured.json");
     for old in [file.clone(), home.join("measured.json.pid")] {
         if old.exists() {
@@ -82,10 +97,10 @@ pub(super) fn start(program: &Path, args: &[&str], home: &Path) -> Result<Runnin
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HERMES_HOME", home.join("home"))
-        .env("HOME", home.join("user"))
+        .env("HOME", user)
         .env("LANG", "C.UTF-8")
         .env("TERM", "dumb")
-        .current_dir(home.join("work"))
+        .current_dir(work)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

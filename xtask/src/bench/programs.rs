@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::command::{cargo, run};
 use crate::{setup, target_dir};
 
-use super::process::{Finished, Running, start};
+use super::process::{Finished, Running, start, start_in};
 use super::server::Server;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,6 +109,11 @@ impl Programs {
 
     pub(super) fn start(&self, who: Who, args: &[&str], home: &Path) -> Result<Running> {
         start(self.path(who), args, home)
+    }
+
+    /// In the person's directory itself, with the program's home below it: where a gateway works.
+    pub(super) fn start_at_home(&self, who: Who, args: &[&str], home: &Path) -> Result<Running> {
+        start_in(self.path(who), args, home, [home, home])
     }
 
     /// Asks the model one thing.

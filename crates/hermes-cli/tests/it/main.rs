@@ -20,6 +20,7 @@ mod faked_time;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;
+mod hands_escapes;
 mod hands_files;
 mod hands_policy;
 mod hands_sandbox;

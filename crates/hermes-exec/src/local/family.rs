@@ -99,11 +99,13 @@ impl Family {
 
     /// Ends them without waiting. The leader must not have been reaped.
     pub(crate) fn kill_now(&self) {
+        // Found before the first of them dies: descent is lost with whoever it goes through.
+        let members = self.members();
         if let Some(leader) = Pid::from_raw(self.leader) {
             // an error means that there is nobody to kill
             let _ = kill_process_group(leader, Signal::KILL);
         }
-        for pid in self.members() {
+        for pid in members.into_iter().chain(self.members()) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }

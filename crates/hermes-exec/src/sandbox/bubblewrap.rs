@@ -60,7 +60,8 @@ pub(super) fn wrap(
     spec.terminal = false;
     // In there is a table of processes of its own.
     spec.guard.clear();
-    spec.is_covered = true;
+    // What it sees is made already.
+    spec.expects_view = false;
     let mut args = flags(&files, &launch.cwd, spec.network);
     args.push("--".into());
     args.push(helper.into());

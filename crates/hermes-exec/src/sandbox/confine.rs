@@ -125,6 +125,10 @@ fn become_it(
 ) -> Result<Command, String> {
     let order = letter.open().map_err(|error| format!("order: {error}"))?;
     begin(spec.session, order.terminal)?;
+    if let Some(words) = room.warning() {
+        // Its reader learns of it before anything else; one that is gone does not.
+        let _ = writeln!(std::io::stderr(), "hermes: {words}");
+    }
     room.show_processes()?;
     std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
     room.limit(spec)?;

@@ -3,13 +3,14 @@
 //! A command is started through our own program again (`hermes __confine <spec> -- program …`), which
 //! puts itself into the limits and then becomes the command: [`confine_main`]. The tiers:
 //!
-//! | tier | files | network off | system calls | cost |
+//! | tier | files | processes | network off | system calls |
 //! |---|---|---|---|---|
-//! | Landlock | kernel rules, by an allow-list | no sockets but Unix ones | filtered | under 1 ms |
-//! | bubblewrap | a mount namespace of its own | an empty network namespace | filtered | about 10 ms |
+//! | Landlock | kernel rules by an allow-list, in a view of its own (`view`) | a table of its own (`room`) | no sockets but Unix ones | filtered |
+//! | bubblewrap | a mount namespace of its own | a table of its own | an empty network namespace | filtered |
 //!
-//! What a confined command can do: read everything but the home's secrets, write below the workspace,
-//! temporary directories, caches and what the configuration names.
+//! What a confined command can do: read everything but secrets of the home and private files of the person,
+//! write below the workspace, temporary directories, caches and what the configuration names, but nothing that
+//! runs later (`protect`).
 
 mod blocked;
 mod bubblewrap;
@@ -122,6 +123,8 @@ pub struct Posture {
     pub network: bool,
     /// Empty when everything is as asked for.
     pub why: String,
+    /// What this system does not allow, and what follows; empty when it allows everything.
+    pub weaker: String,
     /// Commands are refused: the named sandbox is missing.
     pub refuses: bool,
 }
@@ -138,11 +141,12 @@ impl fmt::Display for Posture {
                 write!(f, "confined by {tier}, network {network}")?;
             }
         }
-        if self.why.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({})", self.why)
+        for words in [&self.why, &self.weaker] {
+            if !words.is_empty() {
+                write!(f, " ({words})")?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -225,10 +229,23 @@ impl Sandbox {
             Choice::Auto if !landlock => bubblewrap::find(path),
             _ => None,
         };
-        Self::with(settings, landlock, bwrap)
+        let mut sandbox = Self::with(settings, landlock, bwrap);
+        if sandbox.posture.active == Tier::Landlock
+            && let Some(why) = no_namespaces()
+        {
+            sandbox.posture.weaker = format!("{why}: {WITHOUT_VIEW}");
+        }
+        sandbox
     }
 
-    fn with(settings: Settings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
+    fn with(mut settings: Settings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
+        // What was opened is open by its own name and where it lies.
+        for opened in [&mut settings.readable, &mut settings.sockets] {
+            let real: Vec<PathBuf> = opened.iter().map(|path| places::canonical(path)).collect();
+            opened.extend(real);
+            opened.sort();
+            opened.dedup();
+        }
         let no_landlock = if cfg!(target_os = "linux") {
             "this kernel has no Landlock (Linux 5.13 or newer has)"
         } else {
@@ -260,6 +277,7 @@ impl Sandbox {
             active,
             network: settings.network,
             why,
+            weaker: String::new(),
             refuses,
         };
         let private = settings.homes.iter().map(|dir| Private::of(dir)).collect();
@@ -314,6 +332,7 @@ impl Sandbox {
         let mut spec = Spec {
             session: true,
             terminal: launch.terminal,
+            expects_view: self.posture.weaker.is_empty(),
             env: spec::withhold(&mut launch.env),
             ..Spec::default()
         };
@@ -337,6 +356,7 @@ impl Sandbox {
                 read_only: kept.read_only,
                 hidden: kept.hidden,
                 readable: self.settings.readable.clone(),
+                shares_terminals: false,
             };
             spec.files = Some(files.condensed());
         }
@@ -409,6 +429,41 @@ impl Confine for Sandbox {
     fn blocked(&self, exit: i32, output: &str, confinement: &Confinement) -> Option<String> {
         blocked::detect(exit, output, confinement, &self.private).map(|found| found.to_string())
     }
+}
+
+/// What a command without a view of its own lacks.
+const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git and the top of a home are \
+    read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
+
+/// Why this system probably allows no namespaces. Helpers find out; one that does not get what is expected
+/// says so.
+#[cfg(target_os = "linux")]
+fn no_namespaces() -> Option<String> {
+    use rustix::thread::{CapabilitySet, capabilities};
+
+    let may =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    let says = |name: &str, value: &str| {
+        let text = std::fs::read_to_string(Path::new("/proc/sys").join(name));
+        text.is_ok_and(|text| text.trim() == value)
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !may && status.lines().any(|line| line == "Seccomp:\t2") {
+        return Some("a filter around this program allows no namespaces".to_owned());
+    }
+    [
+        ("user/max_user_namespaces", "0"),
+        ("kernel/unprivileged_userns_clone", "0"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ]
+    .into_iter()
+    .find(|(name, value)| !may && says(name, value))
+    .map(|(name, value)| format!("{} is {value}", name.replace('/', ".")))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn no_namespaces() -> Option<String> {
+    None
 }
 
 #[cfg(target_os = "linux")]

@@ -25,12 +25,13 @@ const MAX_MODULES: usize = 5;
 /// What is known about the person's directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
-    personal: Arc<Mutex<Option<Personal>>>,
+    personal: Arc<Mutex<Option<Looked>>>,
+    system: Arc<Mutex<Option<Looked>>>,
     surveys: Surveys,
 }
 
 #[derive(Debug)]
-struct Personal {
+struct Looked {
     paths: Vec<PathBuf>,
     seen: Vec<Seen>,
 }
@@ -58,16 +59,24 @@ impl Protection {
         let Some(home) = &settings.user_home else {
             return Vec::new();
         };
-        let mut known = self.personal.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*known
-            && known.seen.iter().all(Seen::is_as_it_was)
-        {
-            return known.paths.clone();
-        }
-        let made = look_up(&canonical(home), settings);
-        let paths = made.paths.clone();
-        *known = Some(made);
-        paths
+        known_or(&self.personal, || look_up(&canonical(home), settings))
+    }
+
+    /// The secrets of the machine that this account could read.
+    fn system(&self) -> Vec<PathBuf> {
+        known_or(&self.system, || {
+            let paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+            let above: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+            let there = above.into_iter().filter(|dir| dir.is_dir());
+            Looked {
+                seen: there.map(Seen::listed).collect(),
+                paths: paths
+                    .iter()
+                    .filter_map(|path| path.canonicalize().ok())
+                    .filter(|path| is_readable(path))
+                    .collect(),
+            }
+        })
     }
 
     /// What is read-only or hidden by a view of the command's own.
@@ -114,8 +123,7 @@ impl Protection {
                 .filter(|path| is_below(path) && is_entry(path))
                 .cloned(),
         );
-        let system = SYSTEM.iter().map(PathBuf::from);
-        kept.hidden.extend(system.filter(|path| is_readable(path)));
+        kept.hidden.extend(self.system());
         kept.hidden.extend(sockets::foreign(settings, writable));
         kept.hidden.retain(|path| !allowed(path));
         for list in [&mut kept.read_only, &mut kept.hidden] {
@@ -206,12 +214,27 @@ fn put_aside(path: &Path) -> Option<PathBuf> {
     None
 }
 
-fn look_up(home: &Path, settings: &Settings) -> Personal {
+/// What was found before, unless something has changed since.
+fn known_or(known: &Mutex<Option<Looked>>, look: impl FnOnce() -> Looked) -> Vec<PathBuf> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = &*known
+        && known.seen.iter().all(Seen::is_as_it_was)
+    {
+        return known.paths.clone();
+    }
+    let found = look();
+    let paths = found.paths.clone();
+    *known = Some(found);
+    paths
+}
+
+fn look_up(home: &Path, settings: &Settings) -> Looked {
     let mut seen = BTreeSet::from([home.to_owned()]);
     let mut paths = BTreeSet::new();
     for name in PERSONAL {
         let path = home.join(name);
-        if settings.readable.iter().any(|open| path.starts_with(open)) {
+        let is_open = |path: &Path| settings.readable.iter().any(|open| path.starts_with(open));
+        if is_open(&path) {
             continue;
         }
         seen.extend(path.parent().map(Path::to_owned));
@@ -225,7 +248,7 @@ fn look_up(home: &Path, settings: &Settings) -> Personal {
                 (!home.starts_with(&target)).then_some(target)
             }));
             // A link to the whole home, or above it, would hide everything.
-            if !home.starts_with(&real) {
+            if !home.starts_with(&real) && !is_open(&real) {
                 paths.insert(real);
             }
         }
@@ -233,7 +256,7 @@ fn look_up(home: &Path, settings: &Settings) -> Personal {
     }
     // Only what exists can change what is below it; the rest shows in the home itself.
     seen.retain(|dir| dir.is_dir());
-    Personal {
+    Looked {
         paths: paths.into_iter().collect(),
         seen: seen.iter().map(|dir| Seen::listed(dir)).collect(),
     }

@@ -25,6 +25,8 @@ pub(super) struct Room {
     has_own_processes: bool,
     /// `None`: there are no limits at all.
     filters: Option<Filters>,
+    /// Somebody believes that there is a view.
+    lacks_view: bool,
 }
 
 impl Room {
@@ -55,14 +57,15 @@ impl Room {
             network: spec.network,
             guard: &spec.guard,
             is_alone: has_own_processes,
-            is_covered: view.is_some() || spec.is_covered,
         };
+        let lacks_view = spec.expects_view && spec.seccomp && view.is_none();
         let filters = spec.seccomp.then(|| Filters::make(around)).transpose()?;
         Ok(Self {
             files,
             view,
             has_own_processes,
             filters,
+            lacks_view,
         })
     }
 
@@ -96,6 +99,11 @@ impl Room {
             show_own_processes().map_err(|error| format!("processes: {error}"))?;
         }
         Ok(())
+    }
+
+    /// Words for a command that has fewer rights than whoever started it was told.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.lacks_view.then(|| super::WITHOUT_VIEW.to_owned())
     }
 
     /// Resources, and what root may do.

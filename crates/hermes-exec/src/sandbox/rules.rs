@@ -28,6 +28,9 @@ const DEVICES: &[&str] = &[
     "/dev/nvidia1",
 ];
 
+/// Where terminals of all programs of an account lie, and where new ones are made.
+const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
+
 /// What a command may do with files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Wire", into = "Wire")]
@@ -44,6 +47,8 @@ pub(super) struct Files {
     pub(super) hidden: Vec<PathBuf>,
     /// Below what is unreadable, and read all the same.
     pub(super) readable: Vec<PathBuf>,
+    /// Terminals are everybody's: there is no view with others.
+    pub(super) shares_terminals: bool,
 }
 
 /// The same for the way to the helper: a path need not be text.
@@ -93,6 +98,7 @@ impl From<Wire> for Files {
             read_only: wire.read_only.into_iter().map(path).collect(),
             hidden: wire.hidden.into_iter().map(path).collect(),
             readable: wire.readable.into_iter().map(path).collect(),
+            shares_terminals: false,
         }
     }
 }
@@ -143,7 +149,13 @@ impl Files {
                 self.grant(place, metadata.is_dir(), Access::Write, &mut all);
             }
         }
-        for device in DEVICES.iter().map(Path::new) {
+        let is_closed =
+            |device: &Path| self.shares_terminals && TERMINALS.map(Path::new).contains(&device);
+        for device in DEVICES
+            .iter()
+            .map(Path::new)
+            .filter(|device| !is_closed(device))
+        {
             if let Ok(metadata) = device.metadata() {
                 all.rules.push(Rule {
                     path: device.to_owned(),
@@ -156,13 +168,25 @@ impl Files {
     }
 
     /// Without writable places below others, which differ from call to call. Those below the person's
-    /// directory stay: they are writable where it is not.
+    /// directory stay where that is writable itself, and those in homes of ours: they are open where what is
+    /// around them is not.
     pub(super) fn condensed(mut self) -> Self {
         let all = self.writable.clone();
         let home = self.user_home.clone();
+        let is_below_home =
+            |place: &Path| home.as_ref().is_some_and(|home| place.starts_with(home));
         let is_wide = |outer: &Path| home.as_ref().is_some_and(|home| home.starts_with(outer));
+        let private = self.private.clone();
+        let is_ours = |place: &Path| {
+            private
+                .iter()
+                .any(|private| place.starts_with(&private.dir))
+        };
         let within = |place: &Path, outer: &Path| {
-            place != outer && place.starts_with(outer) && !is_wide(outer)
+            place != outer
+                && place.starts_with(outer)
+                && !(is_wide(outer) && is_below_home(place))
+                && !is_ours(place)
         };
         self.writable
             .retain(|place| !all.iter().any(|outer| within(place, outer)));
@@ -208,6 +232,7 @@ impl Files {
     pub(super) fn uncovered(mut self) -> Self {
         let hidden = std::mem::take(&mut self.hidden);
         self.unreadable.extend(hidden);
+        self.shares_terminals = true;
         self
     }
 

@@ -1,6 +1,7 @@
 //! Sockets of the account outside a command's own places. Whoever answers at one of them is not confined: a
 //! terminal multiplexer, a container engine or an agent for keys would run or sign what it is told.
 
+use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -90,13 +91,25 @@ pub(super) fn foreign(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf>
     }
     // Those of programs that call tools ask for a token, and come and go with each of them.
     let of_calls = |path: &Path| path.to_string_lossy().starts_with("/tmp/hermes-code-");
+    let mut parents = HashMap::new();
     paths
         .into_iter()
-        .filter(|path| !of_calls(path))
-        // Where they really lie; most of them do not exist.
-        .filter_map(|path| path.canonicalize().ok())
+        // Most of them do not exist: one look tells.
+        .filter(|path| {
+            !of_calls(path) && path.symlink_metadata().is_ok_and(|data| !data.is_symlink())
+        })
+        .filter_map(|path| really(&path, &mut parents))
         .filter(|path| !allowed(path) && !is_own(path))
         .collect()
+}
+
+/// Where a path lies that is no link itself. Many sockets share a directory.
+fn really(path: &Path, parents: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
+    let (parent, name) = (path.parent()?, path.file_name()?);
+    let real = parents
+        .entry(parent.to_owned())
+        .or_insert_with(|| parent.canonicalize().ok());
+    Some(real.as_ref()?.join(name))
 }
 
 /// Named by variables of this process.

@@ -61,8 +61,8 @@ pub(super) struct Spec {
     pub(super) guard: Vec<u32>,
     /// Rules for Landlock.
     pub(super) files: Option<Files>,
-    /// Somebody else has made a view in which sockets of others are covered.
-    pub(super) is_covered: bool,
+    /// A command without a view of its own is told so.
+    pub(super) expects_view: bool,
     /// Variables for the command that would change what the helper itself does.
     pub(super) env: Vec<(Bytes, Bytes)>,
 }

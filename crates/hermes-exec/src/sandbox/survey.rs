@@ -11,7 +11,7 @@ use super::seen::Seen;
 
 /// How far down, and how many directories, are looked at: most projects lie two or three levels deep.
 const MAX_DEPTH: usize = 4;
-const MAX_DIRECTORIES: usize = 256;
+const MAX_DIRECTORIES: usize = 128;
 /// Roots that are remembered.
 const MAX_ROOTS: usize = 64;
 

@@ -93,11 +93,11 @@ impl View {
         }
         let nothing = Nothing::make()?;
         for dir in files.pins() {
-            mount_bind_recursive(&dir, &dir)?;
+            unless_gone(mount_bind_recursive(&dir, &dir))?;
         }
         for path in &files.read_only {
-            mount_bind_recursive(path, path)?;
-            set_read_only_tree(path)?;
+            unless_gone(mount_bind_recursive(path, path))?;
+            unless_gone(set_read_only_tree(path))?;
         }
         for private in files
             .private
@@ -111,7 +111,7 @@ impl View {
             if is_opened(path) && path.is_dir() {
                 cover_with_empty(path)?;
             } else {
-                nothing.cover(path)?;
+                unless_gone(nothing.cover(path))?;
             }
         }
         for part in shared.iter().chain(&opened) {
@@ -154,6 +154,14 @@ impl View {
 pub(super) fn show_own_processes() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", PROC, "proc", flags, None).map_err(io::Error::from)
+}
+
+/// What went away since it was listed needs no cover.
+fn unless_gone(done: Result<(), impl Into<io::Error>>) -> io::Result<()> {
+    match done.map_err(Into::into) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Those that are there.

@@ -363,8 +363,16 @@ impl Terminal {
             .gate
             .assess(&self.request(call, cwd, confinement, cx))
             .class;
-        let leaves = class == Class::Ask && cx.approver.presence() == Presence::Standing;
-        ((is_allowed || leaves) && class != Class::Forbidden).then_some(APPROVED_BEFORE)
+        // Where a session has left its workspace, the limits are all that holds.
+        let leaves = class == Class::Ask
+            && cwd.starts_with(&cx.cwd)
+            && cx.approver.presence() == Presence::Standing;
+        match class {
+            Class::Forbidden => None,
+            _ if leaves => Some(APPROVED_BEFORE),
+            _ if is_allowed => Some(ALLOWED_BEFORE),
+            _ => None,
+        }
     }
 
     /// Whether the person lets the command run outside the sandbox; else, why it does not.
@@ -498,6 +506,7 @@ impl Terminal {
 }
 
 const APPROVED_BEFORE: &str = "It ran outside the sandbox, as was approved beforehand.";
+const ALLOWED_BEFORE: &str = "It ran outside the sandbox, as the person allowed.";
 const AGAIN: &str = "It was not run again: a part of it may have been done. Undo or leave out that part, or call exactly this command once more; then it runs outside the sandbox, as was approved beforehand.";
 const LET_OUT: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
 

@@ -1,0 +1,293 @@
+//! What a turn cannot do to the person, from the top: private files, files that run later, git in `/diff`,
+//! commands that run twice or live on.
+
+use std::path::Path;
+use std::process::Command;
+
+use hermes_testkit::model_server::Reply;
+use hermes_testkit::place::beyond_temporary;
+use hermes_testkit::process::finish;
+use serde_json::{Value, json};
+
+use crate::Setup;
+use crate::line_chat::Terminal;
+
+const SECRET: &str = "words-that-are-private-0123456789";
+
+/// Runs these calls in one turn, standing in `dir`; what the model read of each.
+fn turn(setup: &Setup, flags: &[&str], dir: &Path, calls: &[(&str, Value)]) -> Vec<String> {
+    for (at, (name, arguments)) in calls.iter().enumerate() {
+        let reply = Reply::tool_call(&format!("c{at}"), name, arguments);
+        setup.server.push(reply);
+    }
+    setup.server.push(Reply::text("done"));
+    let args: Vec<&str> = flags.iter().copied().chain(["-z", "go"]).collect();
+    let _ = setup.program(args).cwd(dir).run().ok();
+    let results = setup.server.last_request().tool_results();
+    results.iter().map(|result| result.text.clone()).collect()
+}
+
+fn command(text: &str) -> (&'static str, Value) {
+    ("terminal", json!({ "command": text }))
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn repository(dir: &Path) {
+    for args in [
+        &["init", "--quiet", "-b", "main"][..],
+        &["add", "."],
+        &[
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.org",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "first",
+        ],
+    ] {
+        let done = Command::new("git")
+            .args(args)
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{args:?}");
+    }
+}
+
+#[test]
+fn programs_and_tools_read_no_private_files() {
+    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    let user = setup.home.user();
+    let names = [
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".kube/config",
+        ".npmrc",
+        ".netrc",
+        ".gnupg/private-keys-v1.d/x",
+        ".cargo/credentials.toml",
+        ".config/gh/hosts.yml",
+        ".docker/config.json",
+        ".bash_history",
+        ".config/gcloud/x.json",
+        ".mozilla/firefox/p/logins.json",
+        "other-project/.env",
+    ];
+    for name in names {
+        write(&user.join(name), SECRET);
+    }
+    let reads = "import os, sys\nfor base, _, files in os.walk(os.path.expanduser('~')):\n    for name in files:\n        \
+        try:\n            sys.stdout.write(open(os.path.join(base, name), errors='replace').read())\n        except OSError:\n            pass\n";
+    write(&setup.home.work().join("build.py"), reads);
+    write(
+        &setup.home.work().join("Makefile"),
+        "all:\n\tpython3 build.py\n",
+    );
+    let mut calls = vec![
+        command("python3 build.py"),
+        command("make"),
+        ("execute_code", json!({ "code": reads })),
+    ];
+    calls.extend(names.map(|name| ("read_file", json!({"path": format!("~/{name}")}))));
+    calls.push(("search_files", json!({"pattern": "private", "path": "~"})));
+    for text in turn(&setup, &[], &setup.home.work(), &calls) {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+#[test]
+fn nothing_that_runs_later_is_planted() {
+    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let work = setup.home.work();
+    repository(&work);
+    let before = std::fs::read_to_string(work.join(".git/config")).unwrap();
+    write(
+        &work.join("plant.sh"),
+        "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil; echo evil > .envrc; \
+         mkdir -p .vscode; echo '{}' > .vscode/tasks.json; mv .git g; cp -r g .git; exit 0",
+    );
+    let said = turn(
+        &setup,
+        &[],
+        &work,
+        &[
+            command("bash plant.sh"),
+            command(
+                "echo x > file && git add file && \
+        git -c user.name=T -c user.email=t@example.org commit --quiet -m two && git log --format=%s",
+            ),
+        ],
+    );
+    assert!(said[1].contains("two"), "{}", said[1]);
+    for name in [".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json"] {
+        assert!(!work.join(name).exists(), "{name}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(work.join(".git/config")).unwrap(),
+        before
+    );
+    // The person's own directory as the workspace.
+    let user = setup.home.user();
+    write(
+        &user.join("plant.sh"),
+        "echo evil > .bash_profile; echo evil > .gitconfig; mkdir -p bin; echo evil > bin/ls; echo fine > notes; exit 0",
+    );
+    turn(&setup, &[], &user, &[command("bash plant.sh")]);
+    for name in [".bash_profile", ".gitconfig", "bin"] {
+        assert!(!user.join(name).exists(), "{name}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(user.join("notes")).unwrap(),
+        "fine\n"
+    );
+}
+
+#[test]
+fn a_look_at_changes_runs_nothing_of_the_repository() {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    write(&work.join("file"), "one\n");
+    repository(&work);
+    write(&work.join("file"), "two words\n");
+    let marker = setup.home.user().join("marker");
+    let evil = work.join("evil.sh");
+    write(
+        &evil,
+        &format!("#!/bin/sh\nenv > {}\ncat\n", marker.display()),
+    );
+    std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write(&work.join(".gitattributes"), "* filter=x diff=x\n");
+    for key in [
+        "core.fsmonitor",
+        "diff.external",
+        "diff.x.textconv",
+        "filter.x.clean",
+        "core.pager",
+    ] {
+        let set = Command::new("git")
+            .args(["config", key])
+            .arg(&evil)
+            .current_dir(&work)
+            .status();
+        assert!(set.unwrap().success());
+    }
+    let test = "hands_escapes::a_look_at_changes_runs_nothing_of_the_repository";
+    let Some(mut terminal) = Terminal::open(&setup.home, test) else {
+        return;
+    };
+    terminal.type_line("/diff");
+    terminal.type_line("/quit");
+    let (_, screen) = terminal.leave();
+    assert!(screen.contains("two words"), "{screen}");
+    assert!(!marker.exists());
+}
+
+#[test]
+fn what_was_approved_beforehand_runs_once() {
+    let setup = Setup::new();
+    let work = setup.home.work();
+    // Temporary directories are for everybody.
+    let place = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
+    let outside = place.path().join("outside");
+    // By its text it leaves the workspace.
+    let plain = format!("echo A >> log.txt; echo x > {}", outside.display());
+    let said = turn(&setup, &["--yolo"], &work, &[command(&plain)]);
+    assert_eq!(
+        std::fs::read_to_string(work.join("log.txt")).unwrap(),
+        "A\n",
+        "{said:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "x\n");
+    // A program that nobody can look into: it is stopped, and stays so until it is called again.
+    write(
+        &work.join("run.sh"),
+        &format!(
+            "echo B >> more.txt; echo y > {} || exit 1",
+            outside.display()
+        ),
+    );
+    let said = turn(&setup, &["--yolo"], &work, &[command("bash run.sh")]);
+    assert_eq!(
+        std::fs::read_to_string(work.join("more.txt")).unwrap(),
+        "B\n",
+        "{said:?}"
+    );
+    assert!(said[0].contains("not run again"), "{}", said[0]);
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "x\n");
+    let again = turn(
+        &setup,
+        &["--yolo"],
+        &work,
+        &[command("bash run.sh"), command("bash run.sh")],
+    );
+    assert_eq!(
+        std::fs::read_to_string(work.join("more.txt")).unwrap(),
+        "B\nB\nB\n",
+        "{again:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "y\n");
+}
+
+/// Processes that stand in `dir`.
+fn standing_in(dir: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir))
+        .count()
+}
+
+fn until(dir: &Path, wanted: impl Fn(usize) -> bool) {
+    for _ in 0..6000 {
+        if wanted(standing_in(dir)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} processes stand in {}", standing_in(dir), dir.display());
+}
+
+#[test]
+fn commands_end_with_a_program_that_is_killed() {
+    for config in ["", "terminal:\n  sandbox: off\n"] {
+        let setup = Setup::with_config(&format!("approvals:\n  unattended: allow\n{config}"));
+        let work = setup.home.work().canonicalize().unwrap();
+        let place = work.join("place");
+        std::fs::create_dir(&place).unwrap();
+        write(
+            &work.join("run.sh"),
+            "cd place; setsid sleep 1000 & trap '' TERM HUP; sleep 1000; sleep 1000",
+        );
+        let (name, arguments) = command("bash run.sh");
+        setup.server.push(Reply::tool_call("c1", name, &arguments));
+        let mut child = setup.program(["-z", "go"]).cwd(&work).spawn();
+        until(&place, |count| count >= 2);
+        child.kill().unwrap();
+        let _ = finish(child);
+        until(&place, |count| count == 0);
+    }
+}
+
+#[test]
+fn a_session_of_its_own_does_not_outlive_a_program() {
+    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    let work = setup.home.work().canonicalize().unwrap();
+    let place = work.join("place");
+    std::fs::create_dir(&place).unwrap();
+    let code = "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True, cwd='place', env={}, \
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint('over')\n";
+    let said = turn(
+        &setup,
+        &[],
+        &work,
+        &[("execute_code", json!({ "code": code }))],
+    );
+    assert!(said[0].contains("over"), "{}", said[0]);
+    until(&place, |count| count == 0);
+}
