@@ -145,12 +145,7 @@ impl Repl<'_> {
 
     /// What comes now does not go behind the prompt.
     fn clear_prompt(&self) -> Outcome {
-        let clear = if self.cx.out.stdout_tty {
-            "\r\x1b[K"
-        } else {
-            ""
-        };
-        Ok(self.cx.out.piece(clear)?)
+        Ok(self.cx.out.clear_line()?)
     }
 
     /// Something happens while the person writes: a background process has news, or subagents

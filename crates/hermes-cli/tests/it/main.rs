@@ -16,6 +16,7 @@ mod crash;
 mod cron;
 mod doctor;
 mod exit_codes;
+mod foreign_text;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;

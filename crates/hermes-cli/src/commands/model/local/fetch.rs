@@ -197,7 +197,11 @@ impl<'a> Bar<'a> {
         if self.out.stderr_tty {
             self.shown().open = true;
             // Nowhere is left to complain if stderr is gone.
-            let _ = write!(std::io::stderr().lock(), "\r  {text}\x1b[K");
+            let _ = write!(
+                std::io::stderr().lock(),
+                "\r  {}\x1b[K",
+                crate::output::harmless(text)
+            );
         } else {
             self.out.remark(format!("  {text}"));
         }
