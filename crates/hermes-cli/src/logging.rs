@@ -102,6 +102,8 @@ impl<S: Subscriber> Layer<S> for FileLayer {
         let now = chrono::Local::now().format("%Y-%m-%d %H:%M:%S,%3f");
         let line = format!("{now} {} {}: {}\n", meta.level(), meta.target(), text.0);
         let line = hermes_core::redact::secrets(&line);
+        // Whoever looks at the file does so on a terminal.
+        let line = crate::output::harmless(&line);
         self.agent.write(&line);
         if *meta.level() <= Level::WARN {
             self.errors.write(&line);

@@ -1,8 +1,13 @@
 //! Where results and remarks go: results to stdout, everything else to stderr.
+//!
+//! Nothing that others wrote has power over a terminal: whatever is written here loses its control
+//! characters on the way out, and only styles that were put in by [`Output::styled`] become sequences.
 
 use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Serialize;
 
@@ -63,42 +68,64 @@ impl Output {
     /// Writes a result line.
     pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_ref().as_bytes())?;
+        out.write_all(outgoing(text.as_ref()).as_bytes())?;
         out.write_all(b"\n")
     }
 
-    /// Writes a result line that others wrote: as it is for a program, without power over the
-    /// terminal for a person.
+    /// Writes a result line that others wrote.
     pub(crate) fn foreign_line(self, text: &str) -> io::Result<()> {
-        self.line(self.safe(text))
+        self.line(text)
     }
 
     /// What others wrote, as it may go to where results go.
     pub(crate) fn safe(self, text: &str) -> Cow<'_, str> {
-        if self.stdout_tty {
-            harmless(text)
+        harmless(text)
+    }
+
+    /// Writes a piece of an answer and shows it at once. A program gets all of it.
+    pub(crate) fn piece(self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(self.answer(text).as_bytes())?;
+        out.flush()
+    }
+
+    /// Writes the answer of a model as a result line: a program gets all of it.
+    pub(crate) fn answer_line(self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(self.answer(text).as_bytes())?;
+        out.write_all(b"\n")
+    }
+
+    fn answer(self, text: &str) -> Cow<'_, str> {
+        if self.stdout_tty || text.contains(STYLE) {
+            outgoing(text)
         } else {
             text.into()
         }
     }
 
-    /// Writes a piece of a result and shows it at once.
-    pub(crate) fn piece(self, text: &str) -> io::Result<()> {
+    /// Takes away what stands in the last line of the terminal that results go to.
+    pub(crate) fn clear_line(self) -> io::Result<()> {
+        if !self.stdout_tty {
+            return Ok(());
+        }
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(b"\r\x1b[K")?;
         out.flush()
     }
 
     pub(crate) fn json(self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
         let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, value)?;
+        out.write_all(ascii_controls(&text).as_bytes())?;
         out.write_all(b"\n")
     }
 
     /// One JSON value on one line, shown at once.
     pub(crate) fn json_line(self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
         let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, value)?;
+        out.write_all(ascii_controls(&text).as_bytes())?;
         out.write_all(b"\n")?;
         out.flush()
     }
@@ -120,7 +147,7 @@ impl Output {
     pub(crate) fn transient(self, text: &str) {
         if !self.quiet && !self.plain && held().is_none() {
             // Nowhere is left to complain if stderr is gone.
-            let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
+            let _ = write!(io::stderr().lock(), "\r\x1b[K{}", outgoing(text));
         }
     }
 
@@ -133,7 +160,7 @@ impl Output {
             return;
         }
         // Nowhere is left to complain if stderr is gone.
-        let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+        let _ = writeln!(io::stderr().lock(), "{}", outgoing(text.as_ref()));
     }
 
     pub(crate) fn dim(self, text: &str) -> Cow<'_, str> {
@@ -142,7 +169,8 @@ impl Output {
 
     pub(crate) fn styled<'a>(self, code: &str, text: &'a str) -> Cow<'a, str> {
         if self.color {
-            format!("\x1b[{code}m{text}\x1b[0m").into()
+            let mark = style_mark();
+            format!("{STYLE}{mark}{code}{STYLE_END}{text}{STYLE}{mark}0{STYLE_END}").into()
         } else {
             text.into()
         }
@@ -175,29 +203,93 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         for text in held().take().unwrap_or_default() {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = writeln!(io::stderr().lock(), "{}", outgoing(&text));
         }
     }
 }
 
+/// Stand around a style until it goes out, with a word in between that nobody else knows.
+const STYLE: char = '\u{10fffd}';
+const STYLE_END: char = '\u{10fffc}';
+
+fn style_mark() -> &'static str {
+    static MARK: OnceLock<String> = OnceLock::new();
+    MARK.get_or_init(|| format!("{:016x};", RandomState::new().build_hasher().finish()))
+}
+
+/// Text on its way out: styles of ours become sequences, everything else is [`harmless`].
+fn outgoing(text: &str) -> Cow<'_, str> {
+    if !text.contains(STYLE) {
+        return harmless(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for (number, piece) in text.split(STYLE).enumerate() {
+        let style = piece
+            .strip_prefix(style_mark())
+            .filter(|_| number > 0)
+            .and_then(|rest| rest.split_once(STYLE_END))
+            .filter(|(code, _)| {
+                code.bytes()
+                    .all(|byte| byte.is_ascii_digit() || byte == b';')
+            });
+        match style {
+            Some((code, rest)) => {
+                out.push_str("\x1b[");
+                out.push_str(code);
+                out.push('m');
+                out.push_str(&harmless(rest));
+            }
+            None => out.push_str(&harmless(piece)),
+        }
+    }
+    out.into()
+}
+
+/// JSON whose strings hold no control character raw. The serialiser leaves some of them.
+fn ascii_controls(json: &str) -> Cow<'_, str> {
+    let drives = |ch: char| (ch.is_control() && ch != '\n') || reorders(ch);
+    if !json.contains(drives) {
+        return json.into();
+    }
+    let mut out = String::with_capacity(json.len());
+    for ch in json.chars() {
+        if drives(ch) {
+            out.push_str(&format!("\\u{:04x}", u32::from(ch)));
+        } else {
+            out.push(ch);
+        }
+    }
+    out.into()
+}
+
+/// Changes the order in which what follows is shown.
+fn reorders(ch: char) -> bool {
+    matches!(ch, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
-/// the cursor, rename the window or fill the clipboard is seen and does nothing.
+/// the cursor, rename the window or fill the clipboard, or a mark that would turn the line around, is
+/// seen and does nothing.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let drives = |ch: char| ch.is_control() && !matches!(ch, '\n' | '\t');
+    let drives = |ch: char| (ch.is_control() && !matches!(ch, '\n' | '\t')) || reorders(ch);
     if !text.contains(drives) {
         return text.into();
     }
-    text.chars()
-        .filter_map(|ch| match ch {
-            '\r' => None,
-            '\u{7f}' => Some('␡'),
+    let mut out = String::with_capacity(text.len());
+    for ch in text.chars() {
+        match ch {
+            '\r' => {}
+            '\u{7f}' => out.push('␡'),
             // The pictures of control characters: ␛ for escape.
-            '\0'..='\u{1f}' if drives(ch) => char::from_u32(0x2400 + u32::from(ch)),
-            ch if drives(ch) => Some(char::REPLACEMENT_CHARACTER),
-            ch => Some(ch),
-        })
-        .collect::<String>()
-        .into()
+            '\0'..='\u{1f}' if drives(ch) => {
+                out.extend(char::from_u32(0x2400 + u32::from(ch)));
+            }
+            ch if reorders(ch) => out.push_str(&format!("<U+{:04X}>", u32::from(ch))),
+            ch if drives(ch) => out.push(char::REPLACEMENT_CHARACTER),
+            ch => out.push(ch),
+        }
+    }
+    out.into()
 }
 
 #[cfg(test)]
@@ -210,9 +302,35 @@ mod tests {
             ("plain\n\ttext 日本 👍🏽\r\n", "plain\n\ttext 日本 👍🏽\n"),
             ("\u{1b}]0;title\u{7}", "␛]0;title␇"),
             ("a\u{9b}2Jb\u{7f}", "a\u{fffd}2Jb␡"),
+            ("pay \u{202e}drow\u{2069}", "pay <U+202E>drow<U+2069>"),
         ] {
             assert_eq!(harmless(text), shown);
         }
         assert!(matches!(harmless("nothing to do"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn only_our_own_styles_become_sequences() {
+        let out = Output {
+            stdin_tty: false,
+            stdout_tty: true,
+            stderr_tty: true,
+            color: true,
+            quiet: false,
+        };
+        let styled = out.styled("31", "bad \u{1b}[8m\u{1b}]52;c;x\u{7}");
+        assert_eq!(outgoing(&styled), "\u{1b}[31mbad ␛[8m␛]52;c;x␇\u{1b}[0m");
+        // Whoever guesses at the marks gains nothing.
+        let forged = "\u{10fffd}0123456789abcdef;8\u{10fffc}hidden";
+        assert!(!outgoing(forged).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn json_has_no_raw_controls() {
+        let text = serde_json::to_string(&"a\u{9b}b\u{202e}c\u{7f}").unwrap();
+        let shown = ascii_controls(&text);
+        assert_eq!(shown, r#""a\u009bb\u202ec\u007f""#);
+        let back: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(back, "a\u{9b}b\u{202e}c\u{7f}");
     }
 }

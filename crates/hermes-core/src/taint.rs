@@ -101,3 +101,16 @@ impl ToolContext {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_result_still_tells_where_it_comes_from() {
+        let result = serde_json::json!({ "output": "x", FROM_OUTSIDE: true });
+        assert!(says_from_outside(&result.to_string()));
+        let result = serde_json::json!({ "output": "x" });
+        assert!(!says_from_outside(&result.to_string()));
+    }
+}

@@ -33,7 +33,10 @@ pub(crate) fn assess(
         hermes_home,
     };
     let clean = clean(&request.command);
+    // A sandbox keeps secrets unreadable by itself.
+    let disk = request.confinement == Confinement::None;
     let mut look = Look::new(&around, &request.roots);
+    look.disk = disk;
     if clean != request.command.replace("\r\n", "\n") {
         look.firm(
             Category::HIDDEN,
@@ -50,6 +53,7 @@ pub(crate) fn assess(
     let mut texts = vec![clean.clone()];
     for variant in variants(&clean) {
         let mut other = Look::new(&around, &request.roots);
+        other.disk = disk;
         if request.kind == Kind::Code {
             other.program_text(&variant);
         } else {

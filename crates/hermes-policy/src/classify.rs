@@ -73,6 +73,8 @@ pub(crate) struct Look<'a> {
     part: usize,
     /// Texts that may still be looked at as code.
     scans: usize,
+    /// Secrets may be looked for on the disk of this machine.
+    pub(crate) disk: bool,
     /// Every part is known to do only what is modelled.
     pub(crate) proven: bool,
     /// Another reading of it uses the network.
@@ -132,6 +134,7 @@ impl<'a> Look<'a> {
             overflow: false,
             part: 0,
             scans: SCANS,
+            disk: false,
             proven: false,
             networked: false,
         }

@@ -156,8 +156,8 @@ impl Prover<'_, '_> {
 
     /// Notes a doubt about the command of `words` and goes on.
     fn note(&mut self, mut doubt: Unproven, words: &[Word]) {
-        if doubt.argv.is_none() && words.iter().all(Word::is_static) {
-            doubt.argv = Some(words.iter().map(|word| word.text.clone()).collect());
+        if doubt.argv.is_none() {
+            doubt.argv = evaluate::argv_of(words);
         }
         if !self.found.contains(&doubt) && self.found.len() < 50 {
             self.found.push(doubt);

@@ -185,7 +185,7 @@ impl Renderer {
             if self.style == Style::Live {
                 self.out.line(harmless(text))?;
             } else {
-                self.out.line(text)?;
+                self.out.answer_line(text)?;
             }
         }
         self.streamed = false;

@@ -237,7 +237,7 @@ fn confirmed(cx: &Context, question: &str) -> Result<bool, Failure> {
         )));
     }
     let mut err = io::stderr().lock();
-    write!(err, "{question} [y/N] ")?;
+    write!(err, "{} [y/N] ", crate::output::harmless(question))?;
     err.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

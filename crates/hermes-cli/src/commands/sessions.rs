@@ -430,7 +430,7 @@ pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
         )));
     }
     let mut err = std::io::stderr().lock();
-    write!(err, "{question} [y/N] ")?;
+    write!(err, "{} [y/N] ", crate::output::harmless(question))?;
     err.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

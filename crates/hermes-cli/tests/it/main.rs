@@ -17,6 +17,7 @@ mod cron;
 mod doctor;
 mod exit_codes;
 mod faked_time;
+mod foreign_text;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;

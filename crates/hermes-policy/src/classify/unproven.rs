@@ -64,14 +64,6 @@ impl Look<'_> {
         if part.is_some_and(|part| !self.parts[part].findings.is_empty()) {
             return;
         }
-        if part.is_none()
-            && doubt.argv.is_some()
-            && !self.findings.is_empty()
-            && !doubt.private
-            && !doubt.evaluates
-        {
-            return;
-        }
         let category = if doubt.private {
             Category::SECRET_READ
         } else {

@@ -231,8 +231,14 @@ impl Prover<'_, '_> {
             };
         }
         let fed = self.feed(before);
+        let first = self.found.len();
         if let Err(doubt) = self.run(&words, &fed) {
             self.note(doubt, &words);
+        }
+        // What a script within it does is the doing of this command.
+        let argv = argv_of(&words);
+        for doubt in self.found.iter_mut().skip(first) {
+            doubt.argv.clone_from(&argv);
         }
         Ok(())
     }
@@ -373,6 +379,14 @@ impl Prover<'_, '_> {
 pub(super) enum Feed {
     Unknown,
     Below { starts: Vec<Word>, narrowed: bool },
+}
+
+/// The words of a command, where they are all known.
+pub(super) fn argv_of(words: &[Word]) -> Option<Vec<String>> {
+    words
+        .iter()
+        .all(Word::is_static)
+        .then(|| words.iter().map(|word| word.text.clone()).collect())
 }
 
 /// Without quotes it may become several words, or none, and hold wildcards.

@@ -104,9 +104,10 @@ impl Prover<'_, '_> {
                 return Self::pattern_is_private(path, &samples);
             }
             // What a link leads to counts like its name.
-            path.canonicalize().is_ok_and(|real| {
-                real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
-            })
+            self.look.disk
+                && path.canonicalize().is_ok_and(|real| {
+                    real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
+                })
         })
     }
 
@@ -154,6 +155,9 @@ impl Prover<'_, '_> {
                     "it reads everything below {}, outside the workspace",
                     word.text
                 ));
+            }
+            if !self.look.disk {
+                continue;
             }
             match secrets_below(&path, hidden) {
                 Below::None => {}

@@ -185,3 +185,21 @@ fn adding_twice_is_once() {
     assert!(!rules::add(&path, &Rule("ls".into())).unwrap());
     assert_eq!(rules::stored(&path).unwrap(), ["ls"]);
 }
+
+#[tokio::test]
+async fn a_rule_covers_nothing_unproven_beside_its_command() {
+    let rules = &["make", "make *"];
+    assert!(allowed(rules, "make && ls").await);
+    for other in [
+        "make; echo $((x))",
+        "make && bash -c 'git init --template=t'",
+        "make test; cat ~/.s*/id*",
+        "make; [[ -v 'a[0]' ]]",
+    ] {
+        assert!(!allowed(rules, other).await, "{other}");
+    }
+    let rules = &["git init --template=t"];
+    assert!(allowed(rules, "git init --template=t && ls").await);
+    let rules = &["bash -c 'git init --template=t'"];
+    assert!(allowed(rules, "ls; bash -c 'git init --template=t'").await);
+}
