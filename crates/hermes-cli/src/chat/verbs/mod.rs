@@ -4,6 +4,7 @@ mod busy;
 mod info;
 mod own;
 mod personality;
+mod prompts;
 mod session;
 mod settings;
 mod tools;
@@ -29,7 +30,10 @@ pub(crate) async fn line(
         Parsed::Unknown { typed, rest, close } => {
             match tools::use_skill(conversation, typed, rest).await {
                 Some(done) => done,
-                None => Err(unknown(typed, close)),
+                None => match prompts::use_prompt(conversation, typed, rest).await {
+                    Some(done) => done,
+                    None => Err(unknown(typed, close)),
+                },
             }
         }
     };
