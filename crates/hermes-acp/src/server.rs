@@ -31,7 +31,9 @@ use tokio_util::task::TaskTracker;
 use crate::edits::Edits;
 use crate::mode::Mode;
 use crate::program::{Opening, Program, Reach, Server, Wanted};
-use crate::session::{self, ORDERS, Order, Outlet, Parts, Prompt, Session};
+use crate::session::{
+    self, ORDERS, Order, Outlet, Parts, Prompt, Replies, Session, SetModelRequest, SetModelResponse,
+};
 use crate::updates;
 use crate::wire::{self, Gauge};
 use hermes_agent::front::Past;
@@ -95,10 +97,9 @@ async fn serve_lines(
     transport: impl agent_client_protocol::ConnectTo<Agent> + 'static,
 ) -> Result<(), Error> {
     let [greeted, checked, begun, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
-    let [listed, prompted, switched, closed] = [(); 4].map(|()| Arc::clone(&shared));
-    Agent
-        .v1()
-        .name(shared.about.0)
+    let [listed, prompted, switched, chosen, closed] = [(); 5].map(|()| Arc::clone(&shared));
+    let agent = Agent.v1().name(shared.about.0);
+    agent
         .on_receive_request(
             async move |request: InitializeRequest, responder, _: ConnectionTo<Client>| {
                 responder.respond(greeted.initialize(request))
@@ -152,6 +153,12 @@ async fn serve_lines(
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
+            async move |request: SetModelRequest, responder, _: ConnectionTo<Client>| {
+                chosen.set_model(&request, responder)
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
             async move |request: CloseSessionRequest, responder, _: ConnectionTo<Client>| {
                 closed.close_session(&request, responder)
             },
@@ -159,10 +166,7 @@ async fn serve_lines(
         )
         .on_receive_notification(
             async move |request: CancelNotification, _: ConnectionTo<Client>| {
-                // A session that is not open has nothing to cancel.
-                if let Ok(orders) = shared.orders(&request.session_id.0) {
-                    let _ = orders.try_send(Order::Cancel);
-                }
+                shared.cancel(&request);
                 Ok(())
             },
             agent_client_protocol::on_receive_notification!(),
@@ -462,7 +466,7 @@ impl Shared {
         let over = CancellationToken::new();
         let watched = over.clone();
         let prompt = Box::new(Prompt {
-            responder,
+            responder: Replies::Prompt(responder),
             over: over.drop_guard(),
         });
         let blocks = request.prompt;
@@ -481,6 +485,32 @@ impl Shared {
                     prompt.answer(Err(session::busy()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn set_model(
+        &self,
+        request: &SetModelRequest,
+        responder: Responder<SetModelResponse>,
+    ) -> Result<(), Error> {
+        let orders = match self.orders(&request.session_id) {
+            Ok(orders) => orders,
+            Err(error) => return responder.respond_with_error(error),
+        };
+        let model = request.model_id.trim().to_owned();
+        if model.is_empty() || model.contains(char::is_whitespace) {
+            let text = format!("{:?} is no name of a model", request.model_id);
+            return responder.respond_with_error(session::invalid(text));
+        }
+        let prompt = Box::new(Prompt {
+            responder: Replies::Model(responder),
+            over: CancellationToken::new().drop_guard(),
+        });
+        if let Err(refused) = orders.try_send(Order::SetModel { model, prompt })
+            && let Order::SetModel { prompt, .. } = refused.into_inner()
+        {
+            prompt.answer(Err(session::busy()));
         }
         Ok(())
     }
@@ -513,6 +543,13 @@ impl Shared {
             respond(responder, Ok(CloseSessionResponse::new()));
         });
         Ok(())
+    }
+
+    fn cancel(&self, request: &CancelNotification) {
+        // A session that is not open has nothing to cancel.
+        if let Ok(orders) = self.orders(&request.session_id.0) {
+            let _ = orders.try_send(Order::Cancel);
+        }
     }
 
     fn orders(&self, id: &str) -> Result<mpsc::Sender<Order>, Error> {

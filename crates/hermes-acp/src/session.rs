@@ -13,10 +13,11 @@ use agent_client_protocol::v1::schema::{
     StopReason, ToolCallUpdate,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Client, Error, ErrorCode};
+use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::model::Route;
 use hermes_core::slash::{self, Parsed};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -39,13 +40,33 @@ pub(crate) enum Order {
         blocks: Vec<ContentBlock>,
         prompt: Box<Prompt>,
     },
+    /// Another model answers from here on.
+    SetModel { model: String, prompt: Box<Prompt> },
     /// Stop what is being done.
     Cancel,
 }
 
+/// `session/set_model`: not in the stable protocol, but editors have a menu for it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonRpcRequest)]
+#[request(method = "session/set_model", response = SetModelResponse)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SetModelRequest {
+    pub(crate) session_id: String,
+    pub(crate) model_id: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonRpcResponse)]
+pub(crate) struct SetModelResponse {}
+
+/// Whom an answer goes to.
+pub(crate) enum Replies {
+    Prompt(Responder<PromptResponse>),
+    Model(Responder<SetModelResponse>),
+}
+
 /// A prompt that wants its answer.
 pub(crate) struct Prompt {
-    pub(crate) responder: Responder<PromptResponse>,
+    pub(crate) responder: Replies,
     /// Tells whoever watches for its cancellation that it is over.
     pub(crate) over: DropGuard,
 }
@@ -53,8 +74,15 @@ pub(crate) struct Prompt {
 impl Prompt {
     /// An editor that is gone needs no answer.
     pub(crate) fn answer(self, outcome: Result<StopReason, Error>) {
-        let response = outcome.map(PromptResponse::new);
-        if let Err(error) = self.responder.respond_with_result(response) {
+        let answered = match self.responder {
+            Replies::Prompt(responder) => {
+                responder.respond_with_result(outcome.map(PromptResponse::new))
+            }
+            Replies::Model(responder) => {
+                responder.respond_with_result(outcome.map(|_| SetModelResponse {}))
+            }
+        };
+        if let Err(error) = answered {
             tracing::debug!("a prompt is not answered: {error}");
         }
         drop(self.over);
@@ -150,6 +178,19 @@ struct Command {
     reported: bool,
     /// A turn ended since it began.
     turned: bool,
+    /// What it complained about.
+    failed: Option<String>,
+}
+
+impl Command {
+    /// It is over. Whoever asked for a model wants to know whether they have it; others read it.
+    fn answer(self) {
+        let outcome = match (&self.prompt.responder, self.failed) {
+            (Replies::Model(_), Some(why)) => Err(invalid(why)),
+            _ => Ok(StopReason::EndTurn),
+        };
+        self.prompt.answer(outcome);
+    }
 }
 
 impl Session {
@@ -231,6 +272,7 @@ impl Session {
                 Err(error) => asked.answer(Err(invalid(error.to_string()))),
                 Ok(input) => self.prompt(input, *asked),
             },
+            Order::SetModel { model, prompt } => self.slash(format!("/model {model}"), *prompt),
             Order::Cancel => {
                 if self.command.is_some() {
                     self.wish(Wish::Stop);
@@ -272,6 +314,7 @@ impl Session {
                     reports: false,
                     reported: false,
                     turned: false,
+                    failed: None,
                 });
             }
             Err(_) => prompt.answer(Err(busy())),
@@ -293,6 +336,11 @@ impl Session {
                 text,
                 columns,
             } => {
+                if level == NoticeLevel::Error
+                    && let Some(command) = &mut self.command
+                {
+                    command.failed = Some(text.clone());
+                }
                 let update = match level {
                     NoticeLevel::Info if columns => updates::text(calls::fenced(&text) + "\n\n"),
                     NoticeLevel::Info => updates::text(text + "\n\n"),
@@ -332,7 +380,7 @@ impl Session {
             return;
         };
         if over {
-            command.prompt.answer(Ok(StopReason::EndTurn));
+            command.answer();
         } else {
             self.waiting.push(command.prompt);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::fs::write_atomic;
+use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bytes::{hex, same};
-use crate::gateway::{Gateway, Posting, Voice};
+use crate::gateway::{Gateway, PostError, Posting, Voice};
 use crate::spine::Ledger;
 use crate::turn::Decision;
 
@@ -28,8 +29,10 @@ const LONGEST: u64 = 1 << 20;
 const REQUESTS: usize = 16;
 /// For the request to come, and for a client to take the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a gateway may take: a message waits for the turn of its chat to end.
-const ANSWER: Duration = Duration::from_mins(3);
+/// What a gateway may take.
+const ANSWER: Duration = Duration::from_mins(1);
+/// How long a message waits for a turn of its chat to end.
+const MIRROR: Duration = Duration::from_secs(2);
 
 /// Where the gateway of a home listens, and the proof that one may ask.
 #[derive(Clone, Serialize, Deserialize)]
@@ -277,8 +280,21 @@ async fn send<L: Ledger + Clone + 'static>(
         files: false,
         mirror: Some(Voice::Assistant),
     };
-    let chunks = post.send(posting).await;
-    let chunks = chunks.map_err(|error| error.to_string())?;
+    // The transcript of the chat learns of it, unless a turn is in the way: that may be waiting for a person.
+    let sent = if let Ok(sent) = tokio::time::timeout(MIRROR, post.send(posting.clone())).await {
+        sent
+    } else {
+        let bare = Posting {
+            mirror: None,
+            ..posting
+        };
+        match post.send(bare).await {
+            // The first attempt had stored it.
+            Err(PostError::Store(StoreError::Ended(_))) => Ok(1),
+            sent => sent,
+        }
+    };
+    let chunks = sent.map_err(|error| error.to_string())?;
     // Stored: it is delivered whatever happens, but perhaps not yet.
     Ok(json!({"success": true, "target": shown(&target), "messages": chunks}))
 }

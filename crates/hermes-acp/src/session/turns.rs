@@ -53,7 +53,7 @@ impl Session {
             .command
             .take_if(|command| command.reports && command.reported)
         {
-            command.prompt.answer(Ok(StopReason::EndTurn));
+            command.answer();
         }
     }
 

@@ -5,6 +5,7 @@ mod editor;
 mod edits;
 mod sessions;
 
+use agent_client_protocol::UntypedMessage;
 use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, ContentBlock, ImageContent,
     ListSessionsRequest, LoadSessionRequest, McpServer, McpServerStdio, NewSessionRequest,
@@ -175,11 +176,11 @@ async fn a_tool_that_was_cancelled_is_not_reported_as_completed() {
                 seen.until(|seen| {
                     let begun = seen.find(|update| match update {
                         SessionUpdate::ToolCallUpdate(call) => {
-                            Some(format!("{call:?}").contains("begun"))
+                            format!("{call:?}").contains("begun").then_some(())
                         }
                         _ => None,
                     });
-                    begun == Some(true)
+                    begun.is_some()
                 })
                 .await;
                 let _ = cx.send_notification(CancelNotification::new(id.clone()));
@@ -192,6 +193,27 @@ async fn a_tool_that_was_cancelled_is_not_reported_as_completed() {
                 _ => None,
             });
             assert_eq!(last, Some(ToolCallStatus::Failed));
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn an_editor_chooses_the_model() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("Hello"));
+    Editor::new(&setup)
+        .run(async |cx, _| {
+            let id = begin(&cx, &setup.home.work()).await;
+            let choose = async |session: &str, model: &str| {
+                let params = json!({"sessionId": session, "modelId": model});
+                let request = UntypedMessage::new("session/set_model", params).unwrap();
+                cx.send_request(request).block_task().await
+            };
+            choose(&id, "another-model").await.unwrap();
+            assert_eq!(prompt(&cx, &id, "hi").await, Ok(StopReason::EndTurn));
+            assert_eq!(setup.server.last_request().body["model"], "another-model");
+            assert!(choose("nowhere", "another-model").await.is_err());
+            assert!(choose(&id, "").await.is_err());
         })
         .await;
 }

@@ -44,7 +44,7 @@ fn calls(setup: &Setup, sshd: &Sshd, calls: &[(&str, Value)]) -> Vec<Value> {
     }
     setup.server.push(Reply::text("done"));
     let finished = setup
-        .program(["-z", "go"])
+        .program(["--yolo", "-z", "go"])
         .env("PATH", path_with(sshd))
         .run()
         .ok();

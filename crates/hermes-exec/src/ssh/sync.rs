@@ -30,6 +30,7 @@ const SKILLS: &str = "skills";
 const NEVER: &[&str] = &[
     ".env",
     "auth.json",
+    "gateway_control.json",
     "auth",
     "mcp-tokens",
     "state.db",

@@ -188,12 +188,10 @@ fn refused(field: &str, code: &'static str, text: &str) -> ApiError {
     ApiError::bad(message).param(field).code(code)
 }
 
-#[expect(clippy::float_cmp, reason = "the very number that clients send")]
 fn is_one(value: &Value) -> bool {
     value.as_f64() == Some(1.0)
 }
 
-#[expect(clippy::float_cmp, reason = "the very number that clients send")]
 fn is_zero(value: &Value) -> bool {
     value.as_f64() == Some(0.0)
 }

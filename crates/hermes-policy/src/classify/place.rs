@@ -485,6 +485,7 @@ impl Look<'_> {
                 .strip_prefix(&self.around.hermes_home)
                 .is_ok_and(|rest| {
                     rest.starts_with("auth.json")
+                        || rest.starts_with("gateway_control.json")
                         || rest.starts_with("mcp-tokens")
                         || rest.starts_with(".env")
                 });

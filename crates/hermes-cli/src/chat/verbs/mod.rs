@@ -4,6 +4,7 @@ mod busy;
 mod info;
 mod own;
 mod personality;
+mod prompts;
 mod quick;
 mod session;
 mod settings;
@@ -29,6 +30,13 @@ pub(crate) async fn line(
         Parsed::Text => return None,
         Parsed::Command(command, rest) => run(conversation, command, rest).await,
         Parsed::Unknown { typed, rest, close } => {
+            match tools::use_skill(conversation, typed, rest).await {
+                Some(done) => done,
+                None => match prompts::use_prompt(conversation, typed, rest).await {
+                    Some(done) => done,
+                    None => Err(unknown(typed, close)),
+                },
+            }
             return Some(unknown_name(conversation, typed, rest, close).await);
         }
     };

@@ -60,7 +60,14 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
         |name: &str| Failure::not_found(format!("no MCP server {name:?}; /mcp lists them"));
     let words: Vec<&str> = rest.split_whitespace().collect();
     match words.as_slice() {
-        [] => Ok(Told::plain(commands::mcp::table(&toolbox))),
+        [] => {
+            let mut text = commands::mcp::table(&toolbox);
+            let prompts = super::prompts::known(&toolbox);
+            if !prompts.is_empty() {
+                text = format!("{text}\n\nprompts:\n{}", prompts.join("\n"));
+            }
+            Ok(Told::plain(text))
+        }
         ["reconnect"] => {
             for name in toolbox.names() {
                 toolbox.reconnect(&name);

@@ -43,6 +43,7 @@ const NOT_STATE: &[&str] = &[
 /// Files that mean something on one machine at one time only.
 const OF_THE_MOMENT: &[&str] = &[
     "gateway.pid",
+    "gateway_control.json",
     "cron.pid",
     "models_dev_cache.json",
     "provider_models_cache.json",

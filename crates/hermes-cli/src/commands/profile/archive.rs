@@ -45,7 +45,7 @@ pub(super) struct ImportArgs {
 /// What holds keys and logins.
 const SECRETS: [&str; 4] = ["auth.json", ".env", ".op.env", "mcp-tokens"];
 /// What a running program left behind, locks, logs, and what can be had again.
-const RUNTIME: [&str; 13] = [
+const RUNTIME: [&str; 14] = [
     "logs",
     "cache",
     "image_cache",
@@ -54,6 +54,7 @@ const RUNTIME: [&str; 13] = [
     "checkpoints",
     "auth.lock",
     "gateway.pid",
+    "gateway_control.json",
     "gateway.lock",
     "gateway_state.json",
     "processes.json",

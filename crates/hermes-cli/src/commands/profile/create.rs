@@ -65,8 +65,9 @@ const HISTORY: [&str; 7] = [
     "checkpoints",
 ];
 /// What a running program left behind.
-const RUNTIME: [&str; 5] = [
+const RUNTIME: [&str; 6] = [
     "gateway.pid",
+    "gateway_control.json",
     "gateway_state.json",
     "gateway.lock",
     "processes.json",

@@ -70,8 +70,8 @@ impl Replays {
     }
 
     /// The call was taken. What cannot be written is still known until the end of this process.
-    pub(super) fn remember(&mut self, key: String, now: i64) -> std::io::Result<()> {
-        self.add(now, key.clone());
+    pub(super) fn remember(&mut self, key: &str, now: i64) -> std::io::Result<()> {
+        self.add(now, key.to_owned());
         self.forget(now);
         if self.lines > 2 * self.order.len() + 64 {
             return self.rewrite();
@@ -140,7 +140,7 @@ mod tests {
         assert_ne!(key, Replays::key("other", b"signature"));
         let mut replays = Replays::open(home.path(), 1000);
         assert!(!replays.is_known(&key, 1000));
-        replays.remember(key.clone(), 1000).unwrap();
+        replays.remember(&key, 1000).unwrap();
         assert!(replays.is_known(&key, 1000 + KEPT));
         // A crash in the middle of a line.
         let path = home.path().join(FILE);
@@ -158,7 +158,7 @@ mod tests {
         let mut replays = Replays::open(home.path(), 0);
         for n in 0..2000_i64 {
             let key = Replays::key("ci", &n.to_be_bytes());
-            replays.remember(key, n * 60).unwrap();
+            replays.remember(&key, n * 60).unwrap();
         }
         assert!(replays.order.len() < 20, "{}", replays.order.len());
         let text = std::fs::read_to_string(home.path().join(FILE)).unwrap();

@@ -585,7 +585,7 @@ impl Shared {
     /// Before the caller hears that its call is taken.
     async fn keep_signature(self: &Arc<Self>, key: String) {
         let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
-        let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(key, now));
+        let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
         match kept.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("webhook: signatures are not kept: {error}"),

@@ -1,7 +1,7 @@
 //! Whether a call is from the service that it says: five ways to sign, tried in a fixed order. The
 //! first whose header is there decides; a call cannot choose a weaker one by leaving parts out.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
@@ -77,7 +77,7 @@ pub(super) fn verify(
 /// What a signature with a time was made of: the same again is the same call. `None`: the scheme has no
 /// time, and a sender may well send the same twice.
 pub(super) fn timed(scheme: Scheme, headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
-    let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     match scheme {
         Scheme::Svix => {
             // The set that was looked at.

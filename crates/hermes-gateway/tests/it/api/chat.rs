@@ -303,3 +303,74 @@ async fn pictures_reach_the_agent() {
         ("look", 1)
     );
 }
+
+#[tokio::test]
+async fn a_conversation_that_does_not_fit_is_the_clients_error() {
+    let world = World::new().await;
+    let request = world
+        .request(Method::POST, CHAT)
+        .body(ask("long story").to_string());
+    let response = request.send().await.unwrap();
+    assert_eq!(response.headers()["x-should-retry"], "false");
+    let (status, body) = answer(response).await;
+    assert_eq!(status, 400, "{body}");
+    assert_eq!(body["error"]["code"], "context_length_exceeded");
+    assert_eq!(body["error"]["type"], "invalid_request_error");
+    let input = json!({"input": "long story"});
+    let request = world
+        .request(Method::POST, "/v1/responses")
+        .body(input.to_string());
+    let (status, body) = answer(request.send().await.unwrap()).await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
+    );
+    let mut body = ask("long story");
+    body["stream"] = json!(true);
+    let events = stream(world.request(Method::POST, CHAT).body(body.to_string())).await;
+    let last = &events[events.len() - 2].data;
+    assert_eq!(last["error"]["code"], "context_length_exceeded", "{last}");
+    assert_eq!(last["error"]["type"], "invalid_request_error");
+}
+
+#[tokio::test]
+async fn a_field_that_would_be_ignored_is_refused_by_name() {
+    let world = World::new().await;
+    let refused = async |path: &str, body: &Value, field: &str| {
+        let request = world.request(Method::POST, path).body(body.to_string());
+        let (status, answer) = answer(request.send().await.unwrap()).await;
+        assert_eq!(status, 400, "{path} {field}: {answer}");
+        assert_eq!(answer["error"]["param"], field, "{path}: {answer}");
+    };
+    for (field, value) in [
+        ("n", json!(2)),
+        ("stop", json!(["END"])),
+        ("max_tokens", json!(5)),
+        ("background", json!(true)),
+        ("temperature", json!(0.2)),
+        (
+            "tools",
+            json!([{"type": "function", "function": {"name": "f"}}]),
+        ),
+        ("not_a_field", json!(1)),
+    ] {
+        let mut body = ask("hello");
+        body[field] = value.clone();
+        refused(CHAT, &body, field).await;
+        let mut body = json!({"input": "hello"});
+        body[field] = value;
+        refused("/v1/responses", &body, field).await;
+        refused("/v1/runs", &body, field).await;
+    }
+    assert!(
+        world.seen.openings.lock().unwrap().is_empty(),
+        "nothing was begun"
+    );
+    let mut body = ask("hello");
+    body["n"] = json!(1);
+    body["temperature"] = json!(1);
+    body["user"] = json!("someone");
+    body["max_tokens"] = Value::Null;
+    let request = world.request(Method::POST, CHAT).body(body.to_string());
+    assert_eq!(answer(request.send().await.unwrap()).await.0, 200);
+}

@@ -178,6 +178,10 @@ impl Talk {
                 let why = "the answer was cut at the length limit".to_owned();
                 (TurnExit::Partial { why }, self.say("half of").await)
             }
+            "long" => {
+                let message = "the conversation does not fit the model".to_owned();
+                (TurnExit::ContextFull { message }, String::new())
+            }
             "fail" => {
                 let message = "no credit left, key sk-proj-abcdefghijklmnopqrstuvwxyz012345";
                 let exit = TurnExit::Failed {

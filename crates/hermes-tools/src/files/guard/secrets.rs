@@ -1,13 +1,15 @@
 //! The lists behind the guard.
 
 /// Secrets in the home's directory, in lower case.
-pub(super) const SECRET_FILES: [&str; 7] = [
+pub(super) const SECRET_FILES: [&str; 8] = [
     ".env",
     ".op.env",
     "auth.json",
     "auth.lock",
     ".anthropic_oauth.json",
     "webhook_subscriptions.json",
+    // Whoever has its token decides what is allowed.
+    "gateway_control.json",
     "cache/bws_cache.json",
 ];
 pub(super) const SECRET_DIRS: [&str; 5] = [
