@@ -241,7 +241,7 @@ fn references_are_attached_to_the_message() {
     std::fs::write(work.join(".env"), "PRIVATE_TOKEN=plain-env-secret-123456\n").unwrap();
     setup.server.push_default(Reply::text("ok"));
     let ask = |text: &str| {
-        let _ = setup.program(["-z", text]).cwd(work).run().ok();
+        let _ = setup.program(["-z", text]).cwd(&work).run().ok();
         setup.server.last_request().body.to_string()
     };
     let sent = ask("what does @file:note.txt:2 say?");
@@ -279,7 +279,7 @@ fn a_diff_is_attached_without_running_what_the_project_configures() {
     let git = |args: &[&str]| {
         let done = std::process::Command::new("git")
             .args(args)
-            .current_dir(work)
+            .current_dir(&work)
             .output()
             .unwrap();
         assert!(
@@ -313,7 +313,7 @@ fn a_diff_is_attached_without_running_what_the_project_configures() {
     git(&["config", "diff.external", hook.to_str().unwrap()]);
     let _ = std::fs::remove_file(&marker);
     setup.server.push_default(Reply::text("ok"));
-    let _ = setup.program(["-z", "review @diff"]).cwd(work).run().ok();
+    let _ = setup.program(["-z", "review @diff"]).cwd(&work).run().ok();
     let sent = setup.server.last_request().body.to_string();
     assert!(
         sent.contains("+after") && sent.contains("-before"),
