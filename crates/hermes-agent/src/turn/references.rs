@@ -18,8 +18,9 @@ use super::{Turn, call, outside};
 const MOST: usize = 8;
 /// For one of them.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// git without what a project's own settings could make it run.
-const GIT: &str = "git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c diff.external= -c core.pager=cat";
+/// By the tool of commands: what a project's own settings make git run is confined as the model's
+/// own commands are.
+const GIT: &str = "git --no-pager";
 
 /// One reference, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

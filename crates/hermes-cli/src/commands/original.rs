@@ -69,7 +69,6 @@ const ROWS: &[(&str, &str)] = &[
         "messages are sent by a job: hermes cron create 1m PROMPT --deliver telegram:CHAT, or by a route: hermes webhook subscribe",
     ),
     ("auth spotify", "Spotify is not built in"),
-    ("cron runs", "the runs of a job: hermes cron show JOB"),
     (
         "kanban",
         "boards are not built in; kanban.db is left as it is. Jobs: hermes cron; tasks of a conversation: the todo tool",

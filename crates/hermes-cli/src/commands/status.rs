@@ -256,7 +256,7 @@ fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
     let offer = wiring::hands::offer(cx, config)?;
     let (mut on, mut empty, mut off) = (Vec::new(), Vec::new(), Vec::new());
     for set in toolsets::switchable("cli") {
-        let usable = set.tools.iter().any(|tool| offer.names.contains(*tool));
+        let usable = super::tools::is_usable(set, &offer);
         match (enabled.contains(set.name), usable) {
             (true, true) => on.push(set.name),
             (true, false) => empty.push(set.name),

@@ -187,7 +187,11 @@ fn row(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> serde_json::Value
             Standing::NotBuilt => json!({"name": name, "available": false, "why": "not built yet"}),
         })
         .collect();
-    let usable = tools.iter().any(|tool| tool["available"] == true);
+    let here = tools
+        .iter()
+        .filter(|tool| tool["available"] == true)
+        .count();
+    let usable = here > 0 && here * 2 >= tools.len();
     json!({"name": set.name, "about": set.label, "enabled": on, "usable": usable, "tools": tools})
 }
 
@@ -215,13 +219,22 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
         }
         what.push_str(&why);
     }
-    let state = match (on, here.is_empty()) {
-        (true, false) => "on",
-        // Switched on, and nothing of it can be offered here.
-        (true, true) => "none",
+    let usable = !here.is_empty() && here.len() * 2 >= tools.len();
+    let state = match (on, usable) {
+        (true, true) => "on",
+        // Switched on, and nothing of its own can be offered here.
+        (true, false) => "none",
         (false, _) => "off",
     };
     format!("{state:<4} {:<16} {what}", set.name)
+}
+
+/// Whether a set has something to offer here. Sets share tools: one that has only a tool of another
+/// has nothing of its own.
+pub(crate) fn is_usable(set: &Toolset, offer: &wiring::hands::Offer) -> bool {
+    let here = set.tools.iter().filter(|tool| offer.names.contains(**tool));
+    let here = here.count();
+    here > 0 && here * 2 >= set.tools.len()
 }
 
 /// Whether the set that a tool is in is switched on for a platform.

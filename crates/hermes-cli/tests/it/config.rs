@@ -344,6 +344,8 @@ fn invalid_values_are_refused_and_reported() {
             checked.stdout
         );
     }
+    // A forced backend also stands in .env.
+    let home = TempHome::new();
     home.config("kanban: {auto_decompose: false}\nagnet: {}\n");
     let checked = config(&home, ["check"]).ok();
     for said in [

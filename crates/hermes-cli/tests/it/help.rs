@@ -159,7 +159,6 @@ const ORIGINAL: &[&str] = &[
     "cron run",
     "cron remove",
     "cron status",
-    "cron runs",
     "cron tick",
     "webhook",
     "webhook subscribe",

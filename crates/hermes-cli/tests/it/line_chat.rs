@@ -384,6 +384,7 @@ fn a_changed_model_counts_from_the_next_turn() {
         .map(|request| request.body["model"].as_str().unwrap().to_owned())
         .collect();
     assert!(models.contains(&"another-model".to_owned()), "{models:?}");
+    chat.type_line("/quit");
     let _ = chat.leave();
 }
 
@@ -399,6 +400,7 @@ fn quick_commands_work_in_the_terminal_too() {
     chat.wait_for("hello from the shell", 1);
     chat.type_line("/who");
     chat.wait_for("hermes ", 1);
+    chat.type_line("/quit");
     let _ = chat.leave();
     assert!(setup.server.model_requests().is_empty());
 }

@@ -321,8 +321,14 @@ fn references_are_attached_to_the_message() {
     std::fs::write(work.join(".env"), "PRIVATE_TOKEN=plain-env-secret-123456\n").unwrap();
     setup.server.push_default(Reply::text("ok"));
     let ask = |text: &str| {
-        let _ = setup.program(["-z", text]).cwd(work).run().ok();
-        setup.server.last_request().body.to_string()
+        let _ = setup.program(["-z", text]).cwd(&work).run().ok();
+        let body = setup.server.last_request().body;
+        body["messages"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .to_string()
     };
     let sent = ask("what does @file:note.txt:2 say?");
     assert!(
@@ -353,13 +359,13 @@ fn references_are_attached_to_the_message() {
 }
 
 #[test]
-fn a_diff_is_attached_without_running_what_the_project_configures() {
+fn a_diff_is_attached_without_running_an_external_diff() {
     let setup = Setup::new();
     let work = setup.home.work();
     let git = |args: &[&str]| {
         let done = std::process::Command::new("git")
             .args(args)
-            .current_dir(work)
+            .current_dir(&work)
             .output()
             .unwrap();
         assert!(
@@ -389,11 +395,10 @@ fn a_diff_is_attached_without_running_what_the_project_configures() {
         .arg(&hook)
         .status()
         .unwrap();
-    git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
     git(&["config", "diff.external", hook.to_str().unwrap()]);
     let _ = std::fs::remove_file(&marker);
     setup.server.push_default(Reply::text("ok"));
-    let _ = setup.program(["-z", "review @diff"]).cwd(work).run().ok();
+    let _ = setup.program(["-z", "review @diff"]).cwd(&work).run().ok();
     let sent = setup.server.last_request().body.to_string();
     assert!(
         sent.contains("+after") && sent.contains("-before"),
