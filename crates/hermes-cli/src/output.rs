@@ -104,16 +104,6 @@ impl Output {
         }
     }
 
-    /// Takes away what stands in the last line of the terminal that results go to.
-    pub(crate) fn clear_line(self) -> io::Result<()> {
-        if !self.stdout_tty {
-            return Ok(());
-        }
-        let mut out = io::stdout().lock();
-        out.write_all(b"\r\x1b[K")?;
-        out.flush()
-    }
-
     pub(crate) fn json(self, value: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_string_pretty(value)?;
         let mut out = io::stdout().lock();
@@ -317,6 +307,7 @@ mod tests {
             stderr_tty: true,
             color: true,
             quiet: false,
+            plain: false,
         };
         let styled = out.styled("31", "bad \u{1b}[8m\u{1b}]52;c;x\u{7}");
         assert_eq!(outgoing(&styled), "\u{1b}[31mbad ␛[8m␛]52;c;x␇\u{1b}[0m");

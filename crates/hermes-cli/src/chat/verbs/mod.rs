@@ -30,20 +30,13 @@ pub(crate) async fn line(
         Parsed::Text => return None,
         Parsed::Command(command, rest) => run(conversation, command, rest).await,
         Parsed::Unknown { typed, rest, close } => {
-            match tools::use_skill(conversation, typed, rest).await {
-                Some(done) => done,
-                None => match prompts::use_prompt(conversation, typed, rest).await {
-                    Some(done) => done,
-                    None => Err(unknown(typed, close)),
-                },
-            }
-            return Some(unknown_name(conversation, typed, rest, close).await);
+            unknown_name(conversation, typed, rest, close).await
         }
     };
     Some(done)
 }
 
-/// A quick command of the config, else a skill.
+/// A quick command of the config, else a skill, else a prompt of an MCP server.
 async fn unknown_name(
     conversation: &mut Conversation,
     typed: &str,
@@ -66,7 +59,10 @@ async fn unknown_name(
         }
         None => {}
     }
-    match tools::use_skill(conversation, typed, rest).await {
+    if let Some(done) = tools::use_skill(conversation, typed, rest).await {
+        return done;
+    }
+    match prompts::use_prompt(conversation, typed, rest).await {
         Some(done) => done,
         None => Err(unknown(typed, close)),
     }
