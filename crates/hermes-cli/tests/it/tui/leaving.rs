@@ -142,7 +142,10 @@ fn holds(dir: &std::path::Path, text: &str) -> bool {
         if path.is_dir() {
             return holds(&path, text);
         }
-        std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+        // One that is still being written is not there yet.
+        path.extension().is_none_or(|end| end != "tmp")
+            && std::fs::read(&path)
+                .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
     })
 }
 
