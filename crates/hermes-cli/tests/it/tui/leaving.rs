@@ -189,6 +189,28 @@ fn a_new_session_can_be_taken_back() {
 }
 
 #[test]
+fn a_second_new_session_keeps_the_way_back() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("noted"));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "remember the boat");
+    terminal.wait_for(" out");
+    for _ in 0..2 {
+        say(&mut terminal, "/new");
+        terminal.wait_until("the way back", |rows| {
+            at_bottom(rows, 5, "back to the old one: /undo")
+        });
+    }
+    say(&mut terminal, "/busy");
+    terminal.wait_for("Enter while a turn runs: steer");
+    say(&mut terminal, "/undo");
+    terminal.wait_until("the old conversation", |rows| {
+        at_bottom(rows, 12, "remember the boat")
+    });
+    assert_eq!(quit(terminal).0, 0);
+}
+
+#[test]
 fn plain_lines_where_a_screen_cannot_be_had() {
     let setup = Setup::new();
     for (name, value, args) in [("TERM", "dumb", vec![]), ("TERM", "xterm", vec!["--plain"])] {
