@@ -333,3 +333,17 @@ pub(super) async fn debug(conversation: &Conversation) -> Result<Told, Failure> 
     let _ = write!(text, "\nlogs     {}", logs.display());
     Ok(Told::plain(hermes_core::redact::keys(&text).into_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::days;
+
+    #[test]
+    fn days_are_read_as_people_type_them() {
+        for typed in ["7", " 7 ", "--days 7", "--days=7", "7d"] {
+            assert_eq!(days(typed), "7", "{typed:?}");
+        }
+        assert_eq!(days(""), "");
+        assert_eq!(days("soon"), "soon");
+    }
+}

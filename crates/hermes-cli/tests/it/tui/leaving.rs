@@ -142,7 +142,10 @@ fn holds(dir: &std::path::Path, text: &str) -> bool {
         if path.is_dir() {
             return holds(&path, text);
         }
-        std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+        // One that is still being written is not there yet.
+        path.extension().is_none_or(|end| end != "tmp")
+            && std::fs::read(&path)
+                .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
     })
 }
 
@@ -183,6 +186,28 @@ fn a_new_session_can_be_taken_back() {
     assert_eq!(quit(terminal).0, 0);
     let listed = setup.run(["sessions", "list", "--json"]).ok().json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_second_new_session_keeps_the_way_back() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("noted"));
+    let mut terminal = open(&setup);
+    say(&mut terminal, "remember the boat");
+    terminal.wait_for(" out");
+    for _ in 0..2 {
+        say(&mut terminal, "/new");
+        terminal.wait_until("the way back", |rows| {
+            at_bottom(rows, 5, "back to the old one: /undo")
+        });
+    }
+    say(&mut terminal, "/busy");
+    terminal.wait_for("Enter while a turn runs: steer");
+    say(&mut terminal, "/undo");
+    terminal.wait_until("the old conversation", |rows| {
+        at_bottom(rows, 12, "remember the boat")
+    });
+    assert_eq!(quit(terminal).0, 0);
 }
 
 #[test]
