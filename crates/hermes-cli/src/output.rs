@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -244,7 +245,8 @@ fn ascii_controls(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len());
     for ch in json.chars() {
         if drives(ch) {
-            out.push_str(&format!("\\u{:04x}", u32::from(ch)));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(ch));
         } else {
             out.push(ch);
         }
@@ -274,7 +276,9 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
             '\0'..='\u{1f}' if drives(ch) => {
                 out.extend(char::from_u32(0x2400 + u32::from(ch)));
             }
-            ch if reorders(ch) => out.push_str(&format!("<U+{:04X}>", u32::from(ch))),
+            ch if reorders(ch) => {
+                let _ = write!(out, "<U+{:04X}>", u32::from(ch));
+            }
             ch if drives(ch) => out.push(char::REPLACEMENT_CHARACTER),
             ch => out.push(ch),
         }

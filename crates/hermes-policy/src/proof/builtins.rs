@@ -1,7 +1,7 @@
 //! Which program a command runs, and builtins of the shell.
 
 use super::evaluate::Feed;
-use super::table::{self, Kind, Options, Program, take_apart};
+use super::table::{self, ModelledProgram, OperandKind, OptionModel, take_apart};
 use super::words::{is_inert_variable, is_name};
 use super::{Proven, Prover, construct, refuse};
 use crate::classify::SYSTEM_PATHS;
@@ -43,14 +43,14 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn table_program(&mut self, name: &str, program: &Program, args: &[Word]) -> Proven {
+    fn table_program(&mut self, name: &str, program: &ModelledProgram, args: &[Word]) -> Proven {
         if name == "sort" {
             return self.sort(args);
         }
         let found = take_apart(args, &program.options).or_else(refuse)?;
         match program.kind {
-            Kind::Text => Ok(()),
-            Kind::Writes => {
+            OperandKind::Text => Ok(()),
+            OperandKind::Writes => {
                 for (_, value) in &found.given {
                     value.iter().try_for_each(|value| self.not_private(value))?;
                 }
@@ -59,7 +59,7 @@ impl Prover<'_, '_> {
                     .iter()
                     .try_for_each(|word| self.may_write(word))
             }
-            Kind::Reads => {
+            OperandKind::Reads => {
                 for (_, value) in &found.given {
                     value.iter().try_for_each(|value| self.not_private(value))?;
                 }
@@ -90,7 +90,7 @@ impl Prover<'_, '_> {
     }
 
     fn sort(&mut self, args: &[Word]) -> Proven {
-        let options = Options::new(
+        let options = OptionModel::new(
             "bcCdfgiMhnrRsuVzm",
             "ktSo",
             "--reverse --unique --numeric-sort --key: --field-separator: --ignore-case --human-numeric-sort --version-sort \
@@ -201,7 +201,7 @@ impl Prover<'_, '_> {
     }
 
     fn read(args: &[Word]) -> Proven {
-        let options = Options::new("rs", "dntp", "");
+        let options = OptionModel::new("rs", "dntp", "");
         let Ok(found) = take_apart(args, &options) else {
             return construct("read may evaluate subscripts");
         };

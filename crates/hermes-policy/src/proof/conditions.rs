@@ -1,6 +1,6 @@
 //! `[[ … ]]` and `test`.
 
-use super::syntax::{Piece, RawWord};
+use super::syntax::{RawWord, WordPiece};
 use super::{Proven, Prover, construct};
 use crate::shell::Word;
 
@@ -43,7 +43,7 @@ impl Prover<'_, '_> {
             } else if NUMBERS.contains(&operator) {
                 let digits = |word: Option<&RawWord>| {
                     word.is_some_and(|word| match word.pieces.as_slice() {
-                        [Piece::Text { text, .. }] => {
+                        [WordPiece::Text { text, .. }] => {
                             !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
                         }
                         _ => false,
@@ -69,7 +69,7 @@ impl Prover<'_, '_> {
     /// The right side of a comparison is a pattern: braces mean themselves.
     fn pattern(&mut self, word: &RawWord) -> Proven {
         for piece in &word.pieces {
-            if !matches!(piece, Piece::Text { .. }) {
+            if !matches!(piece, WordPiece::Text { .. }) {
                 let only = RawWord {
                     pieces: vec![piece.clone()],
                     quoted: true,

@@ -1,9 +1,9 @@
 //! Here documents: their bodies follow the line that announces them.
 
-use super::reader::{Read, Reader};
-use super::syntax::{Node, Piece, RawRedirect, RawWord};
+use super::reader::{Read, SubsetReader};
+use super::syntax::{RawRedirect, RawWord, ScriptNode, WordPiece};
 
-impl Reader {
+impl SubsetReader {
     pub(super) fn document(&mut self, end: &str, tabs: bool, literal: bool) -> Read<RawWord> {
         let mut body = String::new();
         loop {
@@ -40,7 +40,7 @@ impl Reader {
             body.chars().for_each(|c| word.push_text(c, true));
             return Ok(word);
         }
-        let mut inner = Reader {
+        let mut inner = SubsetReader {
             source: body.chars().collect(),
             at: 0,
             depth: self.depth + 1,
@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// Puts the bodies of here documents where they were announced.
-    pub(super) fn finish(mut self, mut nodes: Vec<Node>) -> Read<Vec<Node>> {
+    pub(super) fn finish(mut self, mut nodes: Vec<ScriptNode>) -> Read<Vec<ScriptNode>> {
         if !self.waiting.is_empty() {
             return Err("a here document has no end");
         }
@@ -71,7 +71,7 @@ impl Reader {
     }
 }
 
-fn fill_node(node: &mut Node, bodies: &[RawWord]) {
+fn fill_node(node: &mut ScriptNode, bodies: &[RawWord]) {
     let fill = |redirects: &mut Vec<RawRedirect>| {
         for redirect in redirects {
             if let RawRedirect::Pending(number) = redirect {
@@ -81,20 +81,20 @@ fn fill_node(node: &mut Node, bodies: &[RawWord]) {
         }
     };
     match node {
-        Node::Simple(command) => {
+        ScriptNode::Simple(command) => {
             fill(&mut command.redirects);
             let values = command.assigns.iter_mut().map(|(_, value)| value);
             for word in command.words.iter_mut().chain(values) {
                 fill_word(word, bodies);
             }
         }
-        Node::Group(body, redirects) | Node::Branch(body, redirects) => {
+        ScriptNode::Group(body, redirects) | ScriptNode::Branch(body, redirects) => {
             fill(redirects);
             for node in body.iter_mut() {
                 fill_node(node, bodies);
             }
         }
-        Node::For {
+        ScriptNode::For {
             values,
             body,
             redirects,
@@ -108,12 +108,12 @@ fn fill_node(node: &mut Node, bodies: &[RawWord]) {
                 fill_node(node, bodies);
             }
         }
-        Node::Pipeline(body) | Node::Function { body, .. } => {
+        ScriptNode::Pipeline(body) | ScriptNode::Function { body, .. } => {
             for node in body.iter_mut() {
                 fill_node(node, bodies);
             }
         }
-        Node::Test(words) | Node::Choice(words) => {
+        ScriptNode::Test(words) | ScriptNode::Choice(words) => {
             for word in words.iter_mut() {
                 fill_word(word, bodies);
             }
@@ -123,7 +123,7 @@ fn fill_node(node: &mut Node, bodies: &[RawWord]) {
 
 fn fill_word(word: &mut RawWord, bodies: &[RawWord]) {
     for piece in &mut word.pieces {
-        if let Piece::Substitution { body, .. } | Piece::PipePath { body } = piece {
+        if let WordPiece::Substitution { body, .. } | WordPiece::PipePath { body } = piece {
             for node in body.iter_mut() {
                 fill_node(node, bodies);
             }

@@ -1,7 +1,7 @@
 //! From the tree to commands whose words are known as far as their text decides them.
 
 use super::reader;
-use super::syntax::{Node, Piece, RawCommand, RawRedirect, RawWord};
+use super::syntax::{RawCommand, RawRedirect, RawWord, ScriptNode, WordPiece};
 use super::words::is_inert_variable;
 use super::{Proven, Prover, STEPS, Unproven, Value, construct, refuse};
 use crate::shell::text::braces;
@@ -16,10 +16,10 @@ const ALTERNATIVES: usize = 32;
 
 impl Prover<'_, '_> {
     /// Counts how often each variable gets a value, wherever.
-    pub(super) fn count_assignments(&mut self, nodes: &[Node]) {
+    pub(super) fn count_assignments(&mut self, nodes: &[ScriptNode]) {
         for node in nodes {
             match node {
-                Node::Simple(command) => {
+                ScriptNode::Simple(command) => {
                     for (name, _) in &command.assigns {
                         *self.assigned.entry(name.clone()).or_default() += 1;
                     }
@@ -33,7 +33,7 @@ impl Prover<'_, '_> {
                                 matches!(name, "read" | "export" | "local" | "readonly" | "unset")
                             });
                     for word in command.words.iter().filter(|_| setter) {
-                        if let Some(Piece::Text { text, .. }) = word.pieces.first() {
+                        if let Some(WordPiece::Text { text, .. }) = word.pieces.first() {
                             let name = text.split('=').next().unwrap_or(text);
                             *self.assigned.entry(name.to_owned()).or_default() += 2;
                         }
@@ -43,13 +43,13 @@ impl Prover<'_, '_> {
                         self.count_in_word(word);
                     }
                 }
-                Node::Pipeline(body)
-                | Node::Group(body, _)
-                | Node::Branch(body, _)
-                | Node::Function { body, .. } => {
+                ScriptNode::Pipeline(body)
+                | ScriptNode::Group(body, _)
+                | ScriptNode::Branch(body, _)
+                | ScriptNode::Function { body, .. } => {
                     self.count_assignments(body);
                 }
-                Node::For {
+                ScriptNode::For {
                     name, body, values, ..
                 } => {
                     *self.assigned.entry(name.clone()).or_default() += 1;
@@ -58,7 +58,7 @@ impl Prover<'_, '_> {
                     }
                     self.count_assignments(body);
                 }
-                Node::Test(words) | Node::Choice(words) => {
+                ScriptNode::Test(words) | ScriptNode::Choice(words) => {
                     for word in words {
                         self.count_in_word(word);
                     }
@@ -69,17 +69,17 @@ impl Prover<'_, '_> {
 
     fn count_in_word(&mut self, word: &RawWord) {
         for piece in &word.pieces {
-            if let Piece::Substitution { body, .. } | Piece::PipePath { body } = piece {
+            if let WordPiece::Substitution { body, .. } | WordPiece::PipePath { body } = piece {
                 self.count_assignments(body);
             }
         }
     }
 
-    pub(super) fn body(&mut self, nodes: &[Node]) -> Proven {
+    pub(super) fn body(&mut self, nodes: &[ScriptNode]) -> Proven {
         nodes.iter().try_for_each(|node| self.node(node, None))
     }
 
-    fn unsure_body(&mut self, nodes: &[Node]) -> Proven {
+    fn unsure_body(&mut self, nodes: &[ScriptNode]) -> Proven {
         let straight = std::mem::replace(&mut self.straight, false);
         let result = self.body(nodes);
         self.straight = straight;
@@ -87,14 +87,14 @@ impl Prover<'_, '_> {
     }
 
     /// `before`: the stage of the pipeline that feeds this one.
-    fn node(&mut self, node: &Node, before: Option<&Node>) -> Proven {
+    fn node(&mut self, node: &ScriptNode, before: Option<&ScriptNode>) -> Proven {
         self.steps += 1;
         if self.steps > STEPS {
             return refuse("it has more parts than are looked at");
         }
         match node {
-            Node::Simple(command) => self.simple(command, before),
-            Node::Pipeline(stages) => {
+            ScriptNode::Simple(command) => self.simple(command, before),
+            ScriptNode::Pipeline(stages) => {
                 let straight = std::mem::replace(&mut self.straight, false);
                 let mut before = None;
                 let mut result = Ok(());
@@ -108,7 +108,7 @@ impl Prover<'_, '_> {
                 self.straight = straight;
                 result
             }
-            Node::Group(body, redirects) => {
+            ScriptNode::Group(body, redirects) => {
                 self.redirects(redirects)?;
                 // A subshell has variables of its own; what it sets is not known behind it.
                 let variables = self.variables.clone();
@@ -116,11 +116,11 @@ impl Prover<'_, '_> {
                 self.variables = variables;
                 result
             }
-            Node::Branch(body, redirects) => {
+            ScriptNode::Branch(body, redirects) => {
                 self.redirects(redirects)?;
                 self.unsure_body(body)
             }
-            Node::For {
+            ScriptNode::For {
                 name,
                 values,
                 body,
@@ -129,7 +129,7 @@ impl Prover<'_, '_> {
                 self.redirects(redirects)?;
                 self.for_loop(name, values, body)
             }
-            Node::Function { name, body } => {
+            ScriptNode::Function { name, body } => {
                 if super::table::is_modelled(name) {
                     return construct("a function takes the name of a command");
                 }
@@ -137,14 +137,14 @@ impl Prover<'_, '_> {
                 self.functions.insert(name.clone());
                 Ok(())
             }
-            Node::Test(words) => self.condition(words),
-            Node::Choice(words) => words
+            ScriptNode::Test(words) => self.condition(words),
+            ScriptNode::Choice(words) => words
                 .iter()
                 .try_for_each(|word| self.words_of(word).map(drop)),
         }
     }
 
-    fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[Node]) -> Proven {
+    fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[ScriptNode]) -> Proven {
         if !is_inert_variable(name) {
             return construct("a loop sets a variable that changes what programs do");
         }
@@ -193,7 +193,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn simple(&mut self, command: &RawCommand, before: Option<&Node>) -> Proven {
+    fn simple(&mut self, command: &RawCommand, before: Option<&ScriptNode>) -> Proven {
         self.redirects(&command.redirects)?;
         let mut words = Vec::new();
         for word in &command.words {
@@ -244,8 +244,8 @@ impl Prover<'_, '_> {
     }
 
     /// What the stage before this one prints, as operands: directories whose files it names.
-    fn feed(&mut self, before: Option<&Node>) -> Feed {
-        let Some(Node::Simple(command)) = before else {
+    fn feed(&mut self, before: Option<&ScriptNode>) -> Feed {
+        let Some(ScriptNode::Simple(command)) = before else {
             return Feed::Unknown;
         };
         let mut words = Vec::new();
@@ -285,11 +285,11 @@ impl Prover<'_, '_> {
         let plain = raw
             .pieces
             .iter()
-            .all(|piece| matches!(piece, Piece::Text { .. } | Piece::Home));
+            .all(|piece| matches!(piece, WordPiece::Text { .. } | WordPiece::Home));
         for piece in &raw.pieces {
             match piece {
-                Piece::Text { text, quoted: true } => word.text.push_str(text),
-                Piece::Text {
+                WordPiece::Text { text, quoted: true } => word.text.push_str(text),
+                WordPiece::Text {
                     text,
                     quoted: false,
                 } => {
@@ -303,16 +303,16 @@ impl Prover<'_, '_> {
                         });
                     }
                 }
-                Piece::Home => {
+                WordPiece::Home => {
                     word.text.push_str(&self.look.user_home().to_string_lossy());
                 }
-                Piece::Unknown { quoted } => unknown(&mut word, *quoted),
-                Piece::Variable { name, quoted } => self.variable(name, *quoted, &mut word),
-                Piece::Substitution { body, quoted } => {
+                WordPiece::Unknown { quoted } => unknown(&mut word, *quoted),
+                WordPiece::Variable { name, quoted } => self.variable(name, *quoted, &mut word),
+                WordPiece::Substitution { body, quoted } => {
                     self.inner(body)?;
                     unknown(&mut word, *quoted);
                 }
-                Piece::PipePath { body } => {
+                WordPiece::PipePath { body } => {
                     self.inner(body)?;
                     word.text.push_str("/dev/fd/63");
                     word.expanded = true;
@@ -322,7 +322,7 @@ impl Prover<'_, '_> {
         alternatives(&word, plain)
     }
 
-    fn inner(&mut self, body: &[Node]) -> Proven {
+    fn inner(&mut self, body: &[ScriptNode]) -> Proven {
         let variables = self.variables.clone();
         let result = self.unsure_body(body);
         self.variables = variables;

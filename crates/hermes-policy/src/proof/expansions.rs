@@ -1,10 +1,10 @@
 //! Words of the modelled language: quotes and expansions.
 
-use super::reader::{Doubt, Read, Reader, read_at};
-use super::syntax::{Node, Piece, RawWord};
+use super::reader::{Doubt, Read, SubsetReader, read_at};
+use super::syntax::{RawWord, ScriptNode, WordPiece};
 use super::words::is_plain_arithmetic;
 
-impl Reader {
+impl SubsetReader {
     pub(super) fn word(&mut self) -> Read<RawWord> {
         let mut word = RawWord::default();
         let start = self.at;
@@ -13,7 +13,7 @@ impl Reader {
                 '<' if self.starts("<(") && word.pieces.is_empty() => {
                     self.at += 2;
                     let body = self.closed()?;
-                    word.pieces.push(Piece::PipePath { body });
+                    word.pieces.push(WordPiece::PipePath { body });
                 }
                 '<' if self.starts("<(") => {
                     return Err("a substitution stands within a word");
@@ -43,7 +43,7 @@ impl Reader {
                     self.at += 1;
                     // "" is a word, though an empty one.
                     if word.pieces.is_empty() {
-                        word.pieces.push(Piece::Text {
+                        word.pieces.push(WordPiece::Text {
                             text: String::new(),
                             quoted: true,
                         });
@@ -55,7 +55,7 @@ impl Reader {
                     self.at += 1;
                     match self.peek() {
                         None | Some('/' | ' ' | '\t' | '\n' | ';' | '|' | '&' | ')') => {
-                            word.pieces.push(Piece::Home);
+                            word.pieces.push(WordPiece::Home);
                         }
                         _ => return Err("it names the directory of another user"),
                     }
@@ -97,7 +97,7 @@ impl Reader {
             }
             text.push(c);
         }
-        word.pieces.push(Piece::Text { text, quoted: true });
+        word.pieces.push(WordPiece::Text { text, quoted: true });
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Reader {
         }
     }
 
-    fn closed(&mut self) -> Read<Vec<Node>> {
+    fn closed(&mut self) -> Read<Vec<ScriptNode>> {
         let waiting = self.waiting.len();
         let body = self.list(&[])?;
         if !self.eat(")") || self.waiting.len() != waiting {
@@ -161,12 +161,12 @@ impl Reader {
                 return Err("arithmetic may run commands");
             }
             self.at += 2;
-            word.pieces.push(Piece::Unknown { quoted });
+            word.pieces.push(WordPiece::Unknown { quoted });
             return Ok(());
         }
         if self.eat("(") {
             let body = self.closed()?;
-            word.pieces.push(Piece::Substitution { body, quoted });
+            word.pieces.push(WordPiece::Substitution { body, quoted });
             return Ok(());
         }
         if self.eat("{") {
@@ -184,12 +184,12 @@ impl Reader {
             }
             Some('@' | '*' | '-' | '0'..='9') => {
                 self.at += 1;
-                word.pieces.push(Piece::Unknown { quoted });
+                word.pieces.push(WordPiece::Unknown { quoted });
                 Ok(())
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let name = self.name();
-                word.pieces.push(Piece::Variable { name, quoted });
+                word.pieces.push(WordPiece::Variable { name, quoted });
                 Ok(())
             }
             _ => {
@@ -222,9 +222,9 @@ impl Reader {
         if self.eat("}") {
             word.pieces.push(
                 if length || name.starts_with(|c: char| c.is_ascii_digit()) {
-                    Piece::Unknown { quoted }
+                    WordPiece::Unknown { quoted }
                 } else {
-                    Piece::Variable { name, quoted }
+                    WordPiece::Variable { name, quoted }
                 },
             );
             return Ok(());
@@ -243,7 +243,7 @@ impl Reader {
             }
         }
         self.at += 1;
-        word.pieces.push(Piece::Unknown { quoted });
+        word.pieces.push(WordPiece::Unknown { quoted });
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Reader {
                 c => text.push(c),
             }
         }
-        word.pieces.push(Piece::Text { text, quoted: true });
+        word.pieces.push(WordPiece::Text { text, quoted: true });
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl Reader {
             return Err("a substitution has quotes that are not modelled");
         }
         let body = read_at(&inner, self.depth + 1)?;
-        word.pieces.push(Piece::Substitution { body, quoted });
+        word.pieces.push(WordPiece::Substitution { body, quoted });
         Ok(())
     }
 }

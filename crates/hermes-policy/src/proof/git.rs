@@ -1,6 +1,6 @@
 //! git: subcommands with the options that are known to run nothing and to read nothing else.
 
-use super::table::{Arguments, Options, take_apart};
+use super::table::{OptionModel, ParsedArguments, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
 
@@ -8,7 +8,7 @@ use crate::shell::Word;
 const READS: &str = "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep name-rev merge-base rev-list \
     diff-tree diff-index diff-files var version count-objects for-each-ref whatchanged check-ignore check-attr cherry range-diff show-ref \
     show-branch fsck merge-tree";
-const READ_OPTIONS: Options = Options::new(
+const READ_OPTIONS: OptionModel = OptionModel::new(
     "abcdegijklpqrstuvwxzhomCDEFHIMPRTW0123456789",
     "nSGLUAB",
     "--oneline --graph --all --decorate --no-decorate --stat --shortstat --numstat --name-only --name-status --summary --patch --no-patch --pretty --format \
@@ -27,10 +27,10 @@ const READ_OPTIONS: Options = Options::new(
 );
 
 /// A subcommand that changes the repository, with its options.
-const WRITES: &[(&str, Options)] = &[
+const WRITES: &[(&str, OptionModel)] = &[
     (
         "add",
-        Options::new(
+        OptionModel::new(
             "AunvNf",
             "",
             "--all --update --intent-to-add --dry-run --verbose --force",
@@ -38,20 +38,20 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "commit",
-        Options::new(
+        OptionModel::new(
             "aqsvn",
             "m",
             "--amend --no-edit --allow-empty --message: --signoff --quiet --no-verify --all --date: --author: --allow-empty-message --fixup: --squash:",
         ),
     ),
-    ("mv", Options::new("fknv", "", "--force --verbose")),
+    ("mv", OptionModel::new("fknv", "", "--force --verbose")),
     (
         "rm",
-        Options::new("rfqn", "", "--cached --force --quiet --dry-run"),
+        OptionModel::new("rfqn", "", "--cached --force --quiet --dry-run"),
     ),
     (
         "merge",
-        Options::new(
+        OptionModel::new(
             "q",
             "m",
             "--no-ff --ff-only --ff --squash --no-commit --abort --no-edit --quiet --stat --no-stat",
@@ -59,19 +59,19 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "cherry-pick",
-        Options::new("xn", "", "--no-commit --abort --skip --quit"),
+        OptionModel::new("xn", "", "--no-commit --abort --skip --quit"),
     ),
     (
         "revert",
-        Options::new("n", "m", "--no-commit --no-edit --abort --skip --quit"),
+        OptionModel::new("n", "m", "--no-commit --no-edit --abort --skip --quit"),
     ),
     (
         "am",
-        Options::new("3q", "", "--abort --skip --3way --quiet"),
+        OptionModel::new("3q", "", "--abort --skip --3way --quiet"),
     ),
     (
         "switch",
-        Options::new(
+        OptionModel::new(
             "dqt",
             "cC",
             "--create: --detach --track --quiet --guess --no-guess --orphan:",
@@ -79,7 +79,7 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "checkout",
-        Options::new(
+        OptionModel::new(
             "dqtf",
             "bB",
             "--detach --track --quiet --orphan: --force --ours --theirs",
@@ -87,15 +87,15 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "restore",
-        Options::new("SWq", "s", "--staged --worktree --source: --quiet"),
+        OptionModel::new("SWq", "s", "--staged --worktree --source: --quiet"),
     ),
     (
         "reset",
-        Options::new("q", "", "--soft --mixed --hard --merge --keep --quiet"),
+        OptionModel::new("q", "", "--soft --mixed --hard --merge --keep --quiet"),
     ),
     (
         "rebase",
-        Options::new(
+        OptionModel::new(
             "q",
             "",
             "--abort --skip --quit --onto: --autostash --quiet --no-autostash",
@@ -103,7 +103,7 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "stash",
-        Options::new(
+        OptionModel::new(
             "qupka",
             "m",
             "--message: --include-untracked --keep-index --all --quiet --stat --patch --oneline --index",
@@ -111,7 +111,7 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "branch",
-        Options::new(
+        OptionModel::new(
             "avrlmdqitcfDMC",
             "u",
             "--list --all --remotes --show-current --contains --merged --no-merged --sort: --format: --points-at: --set-upstream-to: --track --delete --move --verbose --column --color --no-color --force --no-track --unset-upstream",
@@ -119,7 +119,7 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "tag",
-        Options::new(
+        OptionModel::new(
             "lanidf",
             "m",
             "--list --contains --merged --no-merged --points-at: --sort: --format: --annotate --message: --delete --column --force",
@@ -127,14 +127,14 @@ const WRITES: &[(&str, Options)] = &[
     ),
     (
         "clean",
-        Options::new("ndxXfq", "e", "--dry-run --force --quiet --exclude:"),
+        OptionModel::new("ndxXfq", "e", "--dry-run --force --quiet --exclude:"),
     ),
-    ("notes", Options::new("", "m", "--message:")),
+    ("notes", OptionModel::new("", "m", "--message:")),
 ];
-const FETCHES: &[(&str, Options)] = &[
+const FETCHES: &[(&str, OptionModel)] = &[
     (
         "fetch",
-        Options::new(
+        OptionModel::new(
             "qvatpnf4",
             "",
             "--all --prune --tags --depth: --quiet --verbose --force --dry-run --no-tags --unshallow --progress",
@@ -142,7 +142,7 @@ const FETCHES: &[(&str, Options)] = &[
     ),
     (
         "pull",
-        Options::new(
+        OptionModel::new(
             "qvr",
             "",
             "--rebase --ff-only --no-rebase --quiet --autostash --verbose --no-edit --ff --no-ff",
@@ -150,7 +150,7 @@ const FETCHES: &[(&str, Options)] = &[
     ),
     (
         "clone",
-        Options::new(
+        OptionModel::new(
             "qvn",
             "b",
             "--depth: --branch: --quiet --single-branch --no-checkout --bare --mirror --filter: --progress --no-tags",
@@ -158,7 +158,7 @@ const FETCHES: &[(&str, Options)] = &[
     ),
     (
         "ls-remote",
-        Options::new(
+        OptionModel::new(
             "htq",
             "",
             "--heads --tags --refs --quiet --symref --get-url --exit-code",
@@ -166,7 +166,7 @@ const FETCHES: &[(&str, Options)] = &[
     ),
     (
         "push",
-        Options::new(
+        OptionModel::new(
             "qvufdn",
             "",
             "--tags --force --force-with-lease --delete --set-upstream --all --quiet --dry-run --no-verify --mirror --prune",
@@ -230,7 +230,7 @@ impl Prover<'_, '_> {
     }
 
     fn git_verb(&mut self, verb: &str, args: &[Word]) -> Proven {
-        let find = |list: &[(&str, Options)]| {
+        let find = |list: &[(&str, OptionModel)]| {
             list.iter()
                 .find(|(name, _)| *name == verb)
                 .map(|(_, options)| *options)
@@ -304,7 +304,7 @@ impl Prover<'_, '_> {
             ("init", _) => {
                 let found = take_apart(
                     args,
-                    &Options::new("q", "b", "--quiet --initial-branch: --bare"),
+                    &OptionModel::new("q", "b", "--quiet --initial-branch: --bare"),
                 )
                 .or_else(refuse)?;
                 found
@@ -315,7 +315,7 @@ impl Prover<'_, '_> {
             ("apply", _) => {
                 let found = take_apart(
                     args,
-                    &Options::new(
+                    &OptionModel::new(
                         "Rv3",
                         "p",
                         "--check --stat --numstat --summary --cached --index --reverse --3way",
@@ -330,7 +330,7 @@ impl Prover<'_, '_> {
             ("format-patch", _) => {
                 let found = take_apart(
                     args,
-                    &Options::new(
+                    &OptionModel::new(
                         "nkN0123456789",
                         "o",
                         "--stdout --output-directory: --numbered --cover-letter",
@@ -352,7 +352,7 @@ impl Prover<'_, '_> {
     fn git_config(&mut self, args: &[Word], texts: &[&str]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new("lz", "", "--get --get-all --get-regexp --list --show-origin --show-scope --local --global --system --name-only --default: --type: --bool --int --null"),
+            &OptionModel::new("lz", "", "--get --get-all --get-regexp --list --show-origin --show-scope --local --global --system --name-only --default: --type: --bool --int --null"),
         )
         .or_else(refuse)?;
         let reads = found.has(&["--get", "--get-all", "--get-regexp", "--list", "-l"])
@@ -376,7 +376,7 @@ impl Prover<'_, '_> {
     }
 
     /// Revisions and paths: none of them may name what is private.
-    fn git_words(&mut self, found: &Arguments<'_>) -> Proven {
+    fn git_words(&mut self, found: &ParsedArguments<'_>) -> Proven {
         for target in found.values(&["--output"]) {
             self.may_write(target)?;
         }

@@ -1,6 +1,6 @@
 //! Programs that fetch.
 
-use super::table::{Options, take_apart};
+use super::table::{OptionModel, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
 
@@ -30,7 +30,7 @@ fn saved_as(address: &Word) -> Word {
 
 impl Prover<'_, '_> {
     pub(super) fn curl(&mut self, args: &[Word]) -> Proven {
-        let options = Options::new(
+        let options = OptionModel::new(
             "sSfLIvikgGNqj#0O46",
             "HAemorXwC",
             "--silent --show-error --fail --location --head --verbose --include --insecure --get --compressed --max-time: --connect-timeout: \
@@ -86,7 +86,7 @@ impl Prover<'_, '_> {
     }
 
     pub(super) fn wget(&mut self, args: &[Word]) -> Proven {
-        let options = Options::new(
+        let options = OptionModel::new(
             "qcSvNn46",
             "OPUTt",
             "--quiet --spider --output-document: --directory-prefix: --user-agent: --timeout: --tries: --no-verbose --continue \

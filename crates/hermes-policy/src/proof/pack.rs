@@ -1,23 +1,23 @@
 //! Programs that copy, pack and change files.
 
-use super::table::{Options, take_apart};
+use super::table::{OptionModel, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
 
 impl Prover<'_, '_> {
     pub(super) fn copy(&mut self, name: &str, args: &[Word]) -> Proven {
         let options = match name {
-            "cp" => Options::new(
+            "cp" => OptionModel::new(
                 "aRrpdfinuvTLPxlb",
                 "t",
                 "--recursive --archive --force --verbose --no-clobber --update --target-directory: --preserve --parents",
             ),
-            "mv" => Options::new(
+            "mv" => OptionModel::new(
                 "finuvTb",
                 "t",
                 "--force --verbose --no-clobber --update --target-directory:",
             ),
-            _ => Options::new(
+            _ => OptionModel::new(
                 "sfnrvT",
                 "t",
                 "--symbolic --force --relative --verbose --no-dereference --target-directory:",
@@ -55,7 +55,7 @@ impl Prover<'_, '_> {
             .collect();
         let found = take_apart(
             &words,
-            &Options::new("Rvcf", "", "--recursive --verbose --changes"),
+            &OptionModel::new("Rvcf", "", "--recursive --verbose --changes"),
         )
         .or_else(refuse)?;
         let skip = usize::from(words.len() == args.len());
@@ -66,7 +66,7 @@ impl Prover<'_, '_> {
     pub(super) fn mktemp(&mut self, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new("dqut", "p", "--directory --tmpdir --suffix: --quiet"),
+            &OptionModel::new("dqut", "p", "--directory --tmpdir --suffix: --quiet"),
         )
         .or_else(refuse)?;
         self.writes = true;
@@ -100,7 +100,7 @@ impl Prover<'_, '_> {
     pub(super) fn split(&mut self, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new(
+            &OptionModel::new(
                 "dxe",
                 "lbnaC",
                 "--lines: --bytes: --number: --numeric-suffixes",
@@ -122,7 +122,7 @@ impl Prover<'_, '_> {
     pub(super) fn patch(&mut self, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new(
+            &OptionModel::new(
                 "RNEfstu0123456789",
                 "pdi",
                 "--dry-run --strip: --reverse --input: --directory:",
@@ -145,7 +145,7 @@ impl Prover<'_, '_> {
     pub(super) fn compress(&mut self, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new(
+            &OptionModel::new(
                 "dkcfvqnltz0123456789",
                 "T",
                 "--decompress --keep --stdout --force --list --test --best --fast --threads:",
@@ -163,7 +163,8 @@ impl Prover<'_, '_> {
     }
 
     pub(super) fn zip(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &Options::new("rqjyu0123456789", "", "")).or_else(refuse)?;
+        let found =
+            take_apart(args, &OptionModel::new("rqjyu0123456789", "", "")).or_else(refuse)?;
         let Some((archive, files)) = found.operands.split_first() else {
             return refuse("zip without an archive");
         };
@@ -174,7 +175,7 @@ impl Prover<'_, '_> {
     }
 
     pub(super) fn unzip(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &Options::new("lqotvnZp", "d", "")).or_else(refuse)?;
+        let found = take_apart(args, &OptionModel::new("lqotvnZp", "d", "")).or_else(refuse)?;
         let Some((archive, _)) = found.operands.split_first() else {
             return refuse("unzip without an archive");
         };
@@ -191,7 +192,7 @@ impl Prover<'_, '_> {
     }
 
     pub(super) fn rsync(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &Options::new("avrlptgoDhnuxP", "", "--progress --dry-run --archive --verbose --exclude: --include: --stats --human-readable")).or_else(refuse)?;
+        let found = take_apart(args, &OptionModel::new("avrlptgoDhnuxP", "", "--progress --dry-run --archive --verbose --exclude: --include: --stats --human-readable")).or_else(refuse)?;
         if found.operands.iter().any(|word| word.text.contains(':')) {
             return refuse("rsync talks to another machine");
         }
@@ -224,7 +225,7 @@ impl Prover<'_, '_> {
             }
             first.text.insert(0, '-');
         }
-        let options = Options::new(
+        let options = OptionModel::new(
             "tcxzjJvpkamO",
             "fC",
             "--list --create --extract --get --gzip --bzip2 --xz --zstd --verbose --file: --directory: --strip-components: --exclude: --no-same-owner --keep-old-files",

@@ -3,7 +3,7 @@
 //! It is independent of the grammar that finds what is dangerous: what either of the two does not
 //! understand asks. Everything that is not written out here is an error, with its reason.
 
-use super::syntax::{Node, Piece, RawCommand, RawRedirect, RawWord};
+use super::syntax::{RawCommand, RawRedirect, RawWord, ScriptNode, WordPiece};
 use super::words::is_name;
 
 /// Levels of nesting that are read.
@@ -12,7 +12,7 @@ const DEPTH: usize = 24;
 pub(super) type Doubt = &'static str;
 pub(super) type Read<T> = Result<T, Doubt>;
 
-pub(super) struct Reader {
+pub(super) struct SubsetReader {
     pub(super) source: Vec<char>,
     pub(super) at: usize,
     pub(super) depth: usize,
@@ -24,12 +24,12 @@ pub(super) struct Reader {
 }
 
 /// The statements of `source`.
-pub(super) fn read(source: &str) -> Read<Vec<Node>> {
+pub(super) fn read(source: &str) -> Read<Vec<ScriptNode>> {
     read_at(source, 0)
 }
 
-pub(super) fn read_at(source: &str, depth: usize) -> Read<Vec<Node>> {
-    let mut reader = Reader {
+pub(super) fn read_at(source: &str, depth: usize) -> Read<Vec<ScriptNode>> {
+    let mut reader = SubsetReader {
         source: source.chars().collect(),
         at: 0,
         depth,
@@ -43,7 +43,7 @@ pub(super) fn read_at(source: &str, depth: usize) -> Read<Vec<Node>> {
     reader.finish(nodes)
 }
 
-impl Reader {
+impl SubsetReader {
     pub(super) fn peek(&self) -> Option<char> {
         self.source.get(self.at).copied()
     }
@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// Statements up to one of the keywords in `ends`, a closing bracket or the end.
-    pub(super) fn list(&mut self, ends: &[&str]) -> Read<Vec<Node>> {
+    pub(super) fn list(&mut self, ends: &[&str]) -> Read<Vec<ScriptNode>> {
         self.depth += 1;
         if self.depth > DEPTH {
             return Err("it is nested deeper than is looked at");
@@ -152,7 +152,7 @@ impl Reader {
         Ok(())
     }
 
-    fn pipeline(&mut self) -> Read<Node> {
+    fn pipeline(&mut self) -> Read<ScriptNode> {
         let mut stages = vec![self.command()?];
         loop {
             self.blanks();
@@ -167,11 +167,11 @@ impl Reader {
         Ok(if stages.len() == 1 {
             stages.remove(0)
         } else {
-            Node::Pipeline(stages)
+            ScriptNode::Pipeline(stages)
         })
     }
 
-    fn command(&mut self) -> Read<Node> {
+    fn command(&mut self) -> Read<ScriptNode> {
         self.blanks();
         while self.at_keyword("!") || self.at_keyword("time") {
             self.at += if self.peek() == Some('!') { 1 } else { 4 };
@@ -194,14 +194,14 @@ impl Reader {
                 return Err("a bracket is not closed");
             }
             let redirects = self.redirects()?;
-            return Ok(Node::Group(body, redirects));
+            return Ok(ScriptNode::Group(body, redirects));
         }
         if self.at_keyword("{") {
             self.at += 1;
             let body = self.list(&["}"])?;
             self.keyword("}")?;
             let redirects = self.redirects()?;
-            return Ok(Node::Group(body, redirects));
+            return Ok(ScriptNode::Group(body, redirects));
         }
         if self.at_keyword("[[") {
             self.at += 2;
@@ -218,7 +218,7 @@ impl Reader {
             body.extend(self.list(&["done"])?);
             self.keyword("done")?;
             let redirects = self.redirects()?;
-            return Ok(Node::Branch(body, redirects));
+            return Ok(ScriptNode::Branch(body, redirects));
         }
         if self.at_keyword("for") {
             self.at += 3;
@@ -231,7 +231,7 @@ impl Reader {
         self.simple()
     }
 
-    fn conditional(&mut self) -> Read<Node> {
+    fn conditional(&mut self) -> Read<ScriptNode> {
         let mut body = self.list(&["then"])?;
         self.keyword("then")?;
         body.extend(self.list(&["elif", "else", "fi"])?);
@@ -251,10 +251,10 @@ impl Reader {
         }
         self.keyword("fi")?;
         let redirects = self.redirects()?;
-        Ok(Node::Branch(body, redirects))
+        Ok(ScriptNode::Branch(body, redirects))
     }
 
-    fn for_loop(&mut self) -> Read<Node> {
+    fn for_loop(&mut self) -> Read<ScriptNode> {
         self.blanks();
         let name = self.word()?;
         let name = name.bare().filter(|name| is_name(name)).unwrap_or_default();
@@ -280,7 +280,7 @@ impl Reader {
         let body = self.list(&["done"])?;
         self.keyword("done")?;
         let redirects = self.redirects()?;
-        Ok(Node::For {
+        Ok(ScriptNode::For {
             name,
             values,
             body,
@@ -288,7 +288,7 @@ impl Reader {
         })
     }
 
-    fn case(&mut self) -> Read<Node> {
+    fn case(&mut self) -> Read<ScriptNode> {
         self.blanks();
         let mut choice = vec![self.word()?];
         self.keyword("in")?;
@@ -318,17 +318,17 @@ impl Reader {
         }
         self.keyword("esac")?;
         let redirects = self.redirects()?;
-        body.insert(0, Node::Choice(choice));
-        Ok(Node::Branch(body, redirects))
+        body.insert(0, ScriptNode::Choice(choice));
+        Ok(ScriptNode::Branch(body, redirects))
     }
 
-    fn test(&mut self) -> Read<Node> {
+    fn test(&mut self) -> Read<ScriptNode> {
         let mut words = Vec::new();
         loop {
             self.lines()?;
             if self.at_keyword("]]") {
                 self.at += 2;
-                return Ok(Node::Test(words));
+                return Ok(ScriptNode::Test(words));
             }
             let operator = ["&&", "||", "(", ")", "<", ">"]
                 .into_iter()
@@ -387,7 +387,7 @@ impl Reader {
             let mut end = String::new();
             for piece in &word.pieces {
                 match piece {
-                    Piece::Text { text, .. } => end.push_str(text),
+                    WordPiece::Text { text, .. } => end.push_str(text),
                     _ => return Err("the end of a here document is not a plain word"),
                 }
             }
@@ -423,7 +423,7 @@ impl Reader {
         Ok(word)
     }
 
-    fn simple(&mut self) -> Read<Node> {
+    fn simple(&mut self) -> Read<ScriptNode> {
         let mut command = RawCommand::default();
         loop {
             self.blanks();
@@ -456,10 +456,10 @@ impl Reader {
         if command.words.is_empty() && command.assigns.is_empty() && command.redirects.is_empty() {
             return Err("an operator has nothing before it");
         }
-        Ok(Node::Simple(command))
+        Ok(ScriptNode::Simple(command))
     }
 
-    fn function(&mut self, name: String) -> Read<Node> {
+    fn function(&mut self, name: String) -> Read<ScriptNode> {
         self.at += 1;
         self.blanks();
         if !self.eat(")") {
@@ -472,7 +472,7 @@ impl Reader {
         self.at += 1;
         let body = self.list(&["}"])?;
         self.keyword("}")?;
-        Ok(Node::Function { name, body })
+        Ok(ScriptNode::Function { name, body })
     }
 }
 
@@ -482,7 +482,7 @@ fn is_boundary(c: char) -> bool {
 
 /// `NAME=value` at the start of a command.
 fn split_assignment(word: &RawWord) -> Read<Option<(String, RawWord)>> {
-    let Some(Piece::Text {
+    let Some(WordPiece::Text {
         text,
         quoted: false,
     }) = word.pieces.first()
@@ -506,7 +506,7 @@ fn split_assignment(word: &RawWord) -> Read<Option<(String, RawWord)>> {
     if value.is_empty() {
         pieces.remove(0);
     } else if let Some(first) = pieces.first_mut() {
-        *first = Piece::Text {
+        *first = WordPiece::Text {
             text: value.to_owned(),
             quoted: false,
         };

@@ -1,7 +1,7 @@
 //! Programs with arguments of their own kind.
 
 use super::evaluate::Feed;
-use super::table::{Options, may_be_option, take_apart};
+use super::table::{OptionModel, may_be_option, take_apart};
 use super::wrappers::below;
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
@@ -44,8 +44,8 @@ impl Prover<'_, '_> {
             "dd" => self.dd(args),
             "uniq" => self.uniq(args),
             "xxd" => {
-                let found =
-                    take_apart(args, &Options::new("abeEiupr", "clgsno", "")).or_else(refuse)?;
+                let found = take_apart(args, &OptionModel::new("abeEiupr", "clgsno", ""))
+                    .or_else(refuse)?;
                 match found.operands.as_slice() {
                     [] => Ok(()),
                     [file] => self.may_read(file),
@@ -66,7 +66,7 @@ impl Prover<'_, '_> {
         let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
         let harmless = match name {
             "date" => {
-                let options = Options::new(
+                let options = OptionModel::new(
                     "uRI",
                     "d",
                     "--utc --iso-8601 --rfc-3339 --date: --universal",
@@ -153,7 +153,7 @@ impl Prover<'_, '_> {
     fn uniq(&mut self, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
-            &Options::new("cdDiuz", "fsw", "--count --repeated --unique --ignore-case"),
+            &OptionModel::new("cdDiuz", "fsw", "--count --repeated --unique --ignore-case"),
         )
         .or_else(refuse)?;
         match found.operands.as_slice() {

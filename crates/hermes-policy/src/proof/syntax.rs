@@ -2,7 +2,7 @@
 
 /// One piece of a word.
 #[derive(Clone, Debug)]
-pub(super) enum Piece {
+pub(super) enum WordPiece {
     /// Text as it stands. Unquoted text may hold wildcards and braces.
     Text { text: String, quoted: bool },
     /// `$name` or `${name}`.
@@ -10,9 +10,9 @@ pub(super) enum Piece {
     /// Something that only a run can tell, without a side effect.
     Unknown { quoted: bool },
     /// `$(…)`.
-    Substitution { body: Vec<Node>, quoted: bool },
+    Substitution { body: Vec<ScriptNode>, quoted: bool },
     /// `<(…)`: the word is the path of a pipe.
-    PipePath { body: Vec<Node> },
+    PipePath { body: Vec<ScriptNode> },
     /// `~` at the start of a word: the person's directory.
     Home,
 }
@@ -20,7 +20,7 @@ pub(super) enum Piece {
 /// A word before it is evaluated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawWord {
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<WordPiece>,
     /// Some of it was quoted or escaped.
     pub quoted: bool,
 }
@@ -29,20 +29,20 @@ impl RawWord {
     /// The text, where nothing but unquoted text is in it: keywords, names, operators.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.pieces.as_slice() {
-            [Piece::Text { text, .. }] if !self.quoted => Some(text),
+            [WordPiece::Text { text, .. }] if !self.quoted => Some(text),
             _ => None,
         }
     }
 
     pub(super) fn push_text(&mut self, c: char, is_quoted: bool) {
         self.quoted |= is_quoted;
-        if let Some(Piece::Text { text, quoted }) = self.pieces.last_mut()
+        if let Some(WordPiece::Text { text, quoted }) = self.pieces.last_mut()
             && *quoted == is_quoted
         {
             text.push(c);
             return;
         }
-        self.pieces.push(Piece::Text {
+        self.pieces.push(WordPiece::Text {
             text: c.to_string(),
             quoted: is_quoted,
         });
@@ -68,22 +68,22 @@ pub(super) struct RawCommand {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum ScriptNode {
     Simple(RawCommand),
-    Pipeline(Vec<Node>),
+    Pipeline(Vec<ScriptNode>),
     /// A body that runs in any case: `( … )`, `{ … }`.
-    Group(Vec<Node>, Vec<RawRedirect>),
+    Group(Vec<ScriptNode>, Vec<RawRedirect>),
     /// Bodies that may or may not run, or run several times.
-    Branch(Vec<Node>, Vec<RawRedirect>),
+    Branch(Vec<ScriptNode>, Vec<RawRedirect>),
     For {
         name: String,
         values: Vec<RawWord>,
-        body: Vec<Node>,
+        body: Vec<ScriptNode>,
         redirects: Vec<RawRedirect>,
     },
     Function {
         name: String,
-        body: Vec<Node>,
+        body: Vec<ScriptNode>,
     },
     /// `[[ … ]]`.
     Test(Vec<RawWord>),

@@ -4,7 +4,7 @@ use crate::shell::Word;
 
 /// What the operands of a program are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperandKind {
     /// Text, or names that are not opened.
     Text,
     /// Files whose contents are read.
@@ -15,15 +15,15 @@ pub(super) enum Kind {
 
 /// A program and its options.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Program {
+pub(super) struct ModelledProgram {
     pub names: &'static str,
-    pub kind: Kind,
-    pub options: Options,
+    pub kind: OperandKind,
+    pub options: OptionModel,
 }
 
 /// Options that are modelled. Whatever is not named here asks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
+pub(super) struct OptionModel {
     /// Letters without a value; `*`: every option of the program is harmless.
     pub flags: &'static str,
     /// Letters that take a value.
@@ -32,7 +32,7 @@ pub(super) struct Options {
     pub long: &'static str,
 }
 
-impl Options {
+impl OptionModel {
     pub(super) const fn new(flags: &'static str, valued: &'static str, long: &'static str) -> Self {
         Self {
             flags,
@@ -48,21 +48,21 @@ impl Options {
 
 const fn row(
     names: &'static str,
-    kind: Kind,
+    kind: OperandKind,
     flags: &'static str,
     valued: &'static str,
     long: &'static str,
-) -> Program {
-    Program {
+) -> ModelledProgram {
+    ModelledProgram {
         names,
         kind,
-        options: Options::new(flags, valued, long),
+        options: OptionModel::new(flags, valued, long),
     }
 }
 
-use Kind::{Reads, Text, Writes};
+use OperandKind::{Reads, Text, Writes};
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[ModelledProgram] = &[
     row(
         "echo ls dir vdir stat pwd basename dirname realpath readlink whoami id groups uname arch uptime free df ps pgrep pidof \
          nproc which whereis seq sleep expr factor numfmt tty logname printenv locale getconf lscpu lsblk lsmod vmstat iostat \
@@ -225,7 +225,7 @@ pub(super) const SPECIAL: &str = "cd pushd popd exit return break continue : shi
     npm pnpm yarn pip pip3 uv hostnamectl timedatectl localectl resolvectl source . eval let mapfile readarray compgen complete alias \
     enable bind shopt getopts";
 
-pub(super) fn find(name: &str) -> Option<&'static Program> {
+pub(super) fn find(name: &str) -> Option<&'static ModelledProgram> {
     PROGRAMS
         .iter()
         .find(|program| program.names.split_whitespace().any(|known| known == name))
@@ -237,13 +237,13 @@ pub(super) fn is_modelled(name: &str) -> bool {
 
 /// The arguments of a program, taken apart.
 #[derive(Debug, Default)]
-pub(super) struct Arguments<'w> {
+pub(super) struct ParsedArguments<'w> {
     pub operands: Vec<&'w Word>,
     /// Options in their order: the letter or long name, with the value where it takes one.
     pub given: Vec<(String, Option<Word>)>,
 }
 
-impl Arguments<'_> {
+impl ParsedArguments<'_> {
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.given
             .iter()
@@ -267,8 +267,11 @@ pub(super) fn may_be_option(word: &Word) -> bool {
 }
 
 /// Takes `args` apart, or says what is not modelled.
-pub(super) fn take_apart<'w>(args: &'w [Word], options: &Options) -> Result<Arguments<'w>, String> {
-    let mut found = Arguments::default();
+pub(super) fn take_apart<'w>(
+    args: &'w [Word],
+    options: &OptionModel,
+) -> Result<ParsedArguments<'w>, String> {
+    let mut found = ParsedArguments::default();
     let mut at = 0;
     while let Some(word) = args.get(at) {
         at += 1;

@@ -1,6 +1,6 @@
 //! Programs whose text is an argument: sed, awk, jq, SQL.
 
-use super::table::{Options, take_apart};
+use super::table::{OptionModel, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
 
@@ -25,7 +25,7 @@ impl Prover<'_, '_> {
                 _ => rest.push(word.clone()),
             }
         }
-        let options = Options::new(
+        let options = OptionModel::new(
             "nErsuz",
             "e",
             "--quiet --silent --regexp-extended --expression: --posix",
@@ -55,7 +55,7 @@ impl Prover<'_, '_> {
     }
 
     pub(super) fn awk(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &Options::new("", "Fv", "")).or_else(refuse)?;
+        let found = take_apart(args, &OptionModel::new("", "Fv", "")).or_else(refuse)?;
         let Some((program, files)) = found.operands.split_first() else {
             return refuse("awk without a program");
         };
@@ -81,7 +81,7 @@ impl Prover<'_, '_> {
             rest.push(word.clone());
             at += 1;
         }
-        let options = Options::new(
+        let options = OptionModel::new(
             "nrcCMSsaejR",
             "",
             "--null-input --raw-output --compact-output --color-output --monochrome-output --sort-keys --slurp --exit-status --tab --join-output --raw-input",

@@ -2,7 +2,7 @@
 
 use super::evaluate::Feed;
 use super::paths::BELOW;
-use super::table::{Options, take_apart};
+use super::table::{OptionModel, take_apart};
 use super::words::is_inert_variable;
 use super::{Proven, Prover, construct, refuse};
 use crate::shell::{UNKNOWN, Word};
@@ -21,7 +21,7 @@ impl Prover<'_, '_> {
             },
             "timeout" => self.behind_options(
                 args,
-                &Options::new(
+                &OptionModel::new(
                     "v",
                     "ks",
                     "--preserve-status --foreground --signal: --kill-after:",
@@ -31,13 +31,13 @@ impl Prover<'_, '_> {
             ),
             "nice" => self.behind_options(
                 args,
-                &Options::new("0123456789", "n", "--adjustment:"),
+                &OptionModel::new("0123456789", "n", "--adjustment:"),
                 0,
                 feed,
             ),
             "stdbuf" => self.behind_options(
                 args,
-                &Options::new("", "ioe", "--output: --input: --error:"),
+                &OptionModel::new("", "ioe", "--output: --input: --error:"),
                 0,
                 feed,
             ),
@@ -54,7 +54,7 @@ impl Prover<'_, '_> {
     fn behind_options(
         &mut self,
         args: &[Word],
-        options: &Options,
+        options: &OptionModel,
         skip: usize,
         feed: &Feed,
     ) -> Proven {
@@ -72,7 +72,7 @@ impl Prover<'_, '_> {
     fn env(&mut self, args: &[Word], feed: &Feed) -> Proven {
         let start = own_options(
             args,
-            &Options::new("i0", "u", "--ignore-environment --unset: --null"),
+            &OptionModel::new("i0", "u", "--ignore-environment --unset: --null"),
         )?;
         let mut at = start;
         while let Some((name, _)) = args.get(at).and_then(|word| word.text.split_once('=')) {
@@ -87,7 +87,7 @@ impl Prover<'_, '_> {
     fn watch(&mut self, args: &[Word]) -> Proven {
         let start = own_options(
             args,
-            &Options::new(
+            &OptionModel::new(
                 "dtcgepx",
                 "n",
                 "--interval: --differences --no-title --color",
@@ -104,7 +104,7 @@ impl Prover<'_, '_> {
     fn flock(&mut self, args: &[Word], feed: &Feed) -> Proven {
         let start = own_options(
             args,
-            &Options::new("nsxue", "wE", "--nonblock --shared --exclusive --timeout:"),
+            &OptionModel::new("nsxue", "wE", "--nonblock --shared --exclusive --timeout:"),
         )?;
         let Some((file, words)) = args.get(start..).unwrap_or_default().split_first() else {
             return refuse("flock without a file");
@@ -143,7 +143,7 @@ impl Prover<'_, '_> {
     }
 
     fn xargs(&mut self, args: &[Word], feed: &Feed) -> Proven {
-        let options = Options::new(
+        let options = OptionModel::new(
             "0rt",
             "nPILd",
             "--null --no-run-if-empty --max-args: --max-procs: --delimiter:",
@@ -216,7 +216,7 @@ pub(super) fn below(start: &Word) -> Word {
 }
 
 /// Where the options of a wrapper end: the first word that is none of them.
-fn own_options(args: &[Word], options: &Options) -> Result<usize, super::Unproven> {
+fn own_options(args: &[Word], options: &OptionModel) -> Result<usize, super::Unproven> {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         if word.dynamic || word.glob {
