@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::bytes::{hex, same};
 use crate::gateway::{Gateway, PostError, Posting, Voice};
 use crate::spine::Ledger;
-use crate::turn::Decision;
+use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";
 /// Longest request and answer.
@@ -244,9 +244,9 @@ async fn carry_out<L: Ledger + Clone + 'static>(
         }
         ControlRequest::Decide { id, decision } => {
             let wanted = match decision.as_str() {
-                "allow-once" => Decision::AllowOnce,
-                "allow-always" => Decision::AllowAlways,
-                "deny" => Decision::Deny,
+                "allow-once" => OwnerDecision::AllowOnce,
+                "allow-always" => OwnerDecision::AllowAlways,
+                "deny" => OwnerDecision::Deny,
                 other => {
                     return Err(format!(
                         "{other:?} is no decision: allow-once, allow-always or deny"

@@ -23,7 +23,7 @@ use crate::session::{Index, IndexError};
 use crate::settings::GatewaySettings;
 use crate::spine::{Inbox, Ledger, beat};
 pub use crate::turn::{
-    Decision, DecisionError, Known, OpenPermission, Post, PostError, Posting, Voice,
+    DecisionError, Known, OpenPermission, OwnerDecision, Post, PostError, Posting, Voice,
 };
 use crate::turn::{Hub, leaving, runner};
 use crate::voice::{Speaker, Transcriber};
@@ -180,7 +180,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
     pub async fn decide_permission(
         &self,
         id: &str,
-        decision: Decision,
+        decision: OwnerDecision,
         by: &str,
     ) -> Result<OpenPermission, DecisionError> {
         self.hub.decide_permission(id, decision, by).await

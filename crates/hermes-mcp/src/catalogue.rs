@@ -17,7 +17,7 @@ use crate::link::Era;
 use crate::naming;
 use crate::result::MediaStore;
 use crate::schema::{self, Sanitised};
-use crate::tool::{Action, Caller, Consent, RemoteTool, effects};
+use crate::tool::{Action, Caller, RemoteTool, ToolConsent, effects};
 
 /// A server that was up at least once.
 pub struct Source<'a> {
@@ -193,14 +193,14 @@ impl Shelf<'_> {
             tool: name.to_owned(),
             schema: sanitised,
         };
-        let consent = waits.then(|| Consent {
+        let consent = waits.then(|| ToolConsent {
             known: self.known.clone(),
             says: text.unwrap_or_default().to_owned(),
         });
         self.push(spec, action, consent);
     }
 
-    fn push(&mut self, spec: ToolSpec, action: Action, consent: Option<Consent>) {
+    fn push(&mut self, spec: ToolSpec, action: Action, consent: Option<ToolConsent>) {
         self.tools.push(RemoteTool {
             spec,
             action,

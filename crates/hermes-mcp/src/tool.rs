@@ -55,7 +55,7 @@ pub(crate) enum Action {
 
 /// What a person is asked before a tool is used that says something else than before.
 #[derive(Clone)]
-pub(crate) struct Consent {
+pub(crate) struct ToolConsent {
     pub(crate) known: KnownTools,
     /// What it says now.
     pub(crate) says: String,
@@ -66,7 +66,7 @@ pub struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
     /// The person must agree before it is used.
-    pub(crate) consent: Option<Consent>,
+    pub(crate) consent: Option<ToolConsent>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) media: Arc<MediaStore>,
 }
@@ -94,7 +94,7 @@ impl RemoteTool {
     /// Asks once; the answer holds until the tool says something else again.
     async fn agreed(
         &self,
-        consent: &Consent,
+        consent: &ToolConsent,
         tool: &str,
         cx: &ToolContext,
     ) -> Result<(), ToolOutcome> {

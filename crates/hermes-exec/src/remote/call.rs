@@ -91,7 +91,8 @@ async fn once(
         trailer(&mark, "$r"),
         last_word(&mark)
     );
-    let mut call = Call::begin(link, &text, &mark, stdin, Input::Ends).map_err(Failed::Error)?;
+    let mut call =
+        Call::begin(link, &text, &mark, stdin, CallInput::Ends).map_err(Failed::Error)?;
     let mut reply = Reply {
         code: 0,
         out: Vec::new(),
@@ -153,7 +154,7 @@ pub(super) enum Step {
 
 /// What becomes of the far side's standard input when everything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum CallInput {
     Ends,
     /// It stays open for as long as the call: its end tells the far side that nobody waits any more, also
     /// when this program was killed.
@@ -181,7 +182,7 @@ impl Call {
         text: &str,
         mark: &str,
         stdin: Bytes,
-        after: Input,
+        after: CallInput,
     ) -> Result<Self, ExecError> {
         let mut input = text.as_bytes().to_vec();
         input.push(0);
@@ -196,7 +197,7 @@ impl Call {
                 }
                 // Some programs between us and the far side keep what they were given until more comes.
                 let _ = pipe.flush().await;
-                if after == Input::Stays {
+                if after == CallInput::Stays {
                     let _ = released.await;
                 }
             }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::{self, Call, Ended, Input, Step};
+use super::call::{self, Call, CallInput, Ended, Step};
 use super::script::Run;
 use super::{Far, Remote, Transport, token};
 use crate::environment::{Exec, ExecError, Exit, Finished, Sink, Stdin, Stream, Variables};
@@ -116,7 +116,7 @@ impl Remote {
             run.keep(program),
             run.foreground(command.split, stdin.len(), command.timeout)
         );
-        let begin = || Call::begin(&self.link, &text, run.mark, stdin.clone(), Input::Stays);
+        let begin = || Call::begin(&self.link, &text, run.mark, stdin.clone(), CallInput::Stays);
         let mut call = begin()?;
         let (mut how, mut ended) = follow(&mut call, command, &mut guard, sink).await?;
         if how.is_none() && ended.is_none() {
@@ -145,7 +145,7 @@ impl Remote {
         self.ask(&run.keep(program), Bytes::new(), 1024).await?;
         // A terminal passes no end of input on: a call beside it sees to the end when we are killed.
         let watch = run.watch(command.timeout);
-        let _watch = Call::begin(&self.link, &watch, run.mark, Bytes::new(), Input::Stays)?;
+        let _watch = Call::begin(&self.link, &watch, run.mark, Bytes::new(), CallInput::Stays)?;
         let mut call = Call::terminal(&self.link, &run.terminal())?;
         let how = match follow(&mut call, command, &mut guard, sink).await {
             Ok((how, _)) => how,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
-use super::fields::Endpoint;
+use super::fields::ApiEndpoint;
 use super::input::{self, Body};
 use super::label;
 use super::names::{self, Named};
@@ -41,7 +41,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    Endpoint::Chat.check(&body, &state.settings.ignore_fields)?;
+    ApiEndpoint::Chat.check(&body, &state.settings.ignore_fields)?;
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
     let named = Named::read(&headers, &body)?;

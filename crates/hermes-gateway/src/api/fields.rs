@@ -125,7 +125,7 @@ const TALK_STREAM: Table = &[
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-pub(super) enum Endpoint {
+pub(super) enum ApiEndpoint {
     Chat,
     Responses,
     Runs,
@@ -135,7 +135,7 @@ pub(super) enum Endpoint {
     TalkStream,
 }
 
-impl Endpoint {
+impl ApiEndpoint {
     fn own(self) -> Table {
         match self {
             Self::Chat => CHAT,
@@ -251,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    fn check(endpoint: Endpoint, body: &Value) -> Result<(), Value> {
+    fn check(endpoint: ApiEndpoint, body: &Value) -> Result<(), Value> {
         let body = Body(body.as_object().unwrap().clone());
         endpoint
             .check(&body, &["tolerated".to_owned()])
@@ -266,12 +266,12 @@ mod tests {
             "logprobs": false, "max_tokens": null, "user": "u", "metadata": {"a": "b"},
             "background": false, "tolerated": 7, "modalities": ["text"],
         });
-        assert_eq!(check(Endpoint::Chat, &body), Ok(()));
+        assert_eq!(check(ApiEndpoint::Chat, &body), Ok(()));
         let body = json!({
             "input": "x", "truncation": "auto", "include": [], "background": false,
             "text": {"format": {"type": "text"}, "verbosity": null}, "max_output_tokens": null,
         });
-        assert_eq!(check(Endpoint::Responses, &body), Ok(()));
+        assert_eq!(check(ApiEndpoint::Responses, &body), Ok(()));
     }
 
     #[test]
@@ -294,7 +294,8 @@ mod tests {
             ("max_tokns", json!(5)),
         ];
         for (field, value) in chat {
-            let error = check(Endpoint::Chat, &json!({field: value, "messages": []})).unwrap_err();
+            let error =
+                check(ApiEndpoint::Chat, &json!({field: value, "messages": []})).unwrap_err();
             assert_eq!(error["param"], field);
             assert_eq!(error["type"], "invalid_request_error");
             assert!(
@@ -314,7 +315,7 @@ mod tests {
         ];
         for (field, value) in others {
             let body = json!({field: value, "input": "x"});
-            assert!(check(Endpoint::Responses, &body).is_err(), "{field}");
+            assert!(check(ApiEndpoint::Responses, &body).is_err(), "{field}");
         }
     }
 
@@ -322,7 +323,7 @@ mod tests {
         /// No name that is not in a table passes, whatever it is set to.
         #[test]
         fn unknown_names_never_pass(name in "[a-z_]{1,20}", value in 0_i32..3) {
-            for endpoint in [Endpoint::Chat, Endpoint::Responses, Endpoint::Runs, Endpoint::Talk] {
+            for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::Talk] {
                 let known = endpoint.rule(&name).is_some();
                 let body = Map::from_iter([(name.clone(), json!(value))]);
                 let passed = endpoint.check(&Body(body), &[]).is_ok();

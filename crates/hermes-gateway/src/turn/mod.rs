@@ -26,5 +26,5 @@ mod voice_mode;
 mod words;
 
 pub(crate) use hub::Hub;
-pub use operator::{Decision, DecisionError, OpenPermission};
+pub use operator::{DecisionError, OpenPermission, OwnerDecision};
 pub use post::{Known, Post, PostError, Posting, Voice};

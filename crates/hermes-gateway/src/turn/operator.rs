@@ -25,7 +25,7 @@ pub struct OpenPermission {
 
 /// What the owner decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum OwnerDecision {
     AllowOnce,
     /// For ever where that is offered, else for the session.
     AllowAlways,
@@ -73,7 +73,7 @@ impl<L: Ledger + Clone> Hub<L> {
     pub(crate) async fn decide_permission(
         &self,
         id: &str,
-        decision: Decision,
+        decision: OwnerDecision,
         by: &str,
     ) -> Result<OpenPermission, DecisionError> {
         let not_open = || DecisionError::NotOpen(id.to_owned());
@@ -83,10 +83,10 @@ impl<L: Ledger + Clone> Hub<L> {
             .and_then(|stored| self.waiting_permission(stored))
             .ok_or_else(not_open)?;
         let choice = match decision {
-            Decision::AllowOnce => "o",
-            Decision::AllowAlways if open.lasting => "a",
-            Decision::AllowAlways => "s",
-            Decision::Deny => "d",
+            OwnerDecision::AllowOnce => "o",
+            OwnerDecision::AllowAlways if open.lasting => "a",
+            OwnerDecision::AllowAlways => "s",
+            OwnerDecision::Deny => "d",
         };
         let kept = kept_for_operator(choice, by);
         if !self.ledger.answer_question(id, &kept).await? {

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 pub(super) use self::items::Items;
 pub(super) use self::request::{Request, read};
 use super::error::ApiError;
-use super::fields::Endpoint;
+use super::fields::ApiEndpoint;
 use super::input::{self, Body};
 use super::names::{self, Named};
 use super::once::{self, Asked};
@@ -70,7 +70,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    Endpoint::Responses.check(&body, &state.settings.ignore_fields)?;
+    ApiEndpoint::Responses.check(&body, &state.settings.ignore_fields)?;
     let named = Named::read(&headers, &body)?;
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::log::{Excerpt, Run};
 use super::error::ApiError;
-use super::fields::Endpoint;
+use super::fields::ApiEndpoint;
 use super::input::Body;
 use super::names::{self, Named};
 use super::once::{self, Asked};
@@ -114,7 +114,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    Endpoint::Runs.check(&body, &state.settings.ignore_fields)?;
+    ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
     let named = Named::read(&headers, &body)?;
     let asked = Asked::read(&headers, "runs", &body.0)?;
     let model = body.text("model")?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::find;
 use crate::api::error::ApiError;
-use crate::api::fields::Endpoint;
+use crate::api::fields::ApiEndpoint;
 use crate::api::input::{self, Body};
 use crate::api::label;
 use crate::api::names::{self, Named};
@@ -33,7 +33,7 @@ async fn begin(
     state: &State,
     id: &str,
     headers: &HeaderMap,
-    (body, endpoint): (&Body, Endpoint),
+    (body, endpoint): (&Body, ApiEndpoint),
 ) -> Result<Begun, ApiError> {
     endpoint.check(body, &state.settings.ignore_fields)?;
     let ticket = state.work.admit(state.deps.facts.draining())?;
@@ -76,7 +76,7 @@ pub(in crate::api) async fn chat(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, Endpoint::Talk)).await?;
+    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
     let outcome = begun.turn.finish().await;
     let verdict = Verdict::of(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
@@ -107,7 +107,7 @@ pub(in crate::api) async fn chat_stream(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, Endpoint::TalkStream)).await?;
+    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::TalkStream)).await?;
     let mut response = sse::response(Stream {
         state,
         session: id.clone(),
