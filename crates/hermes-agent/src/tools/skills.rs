@@ -29,8 +29,7 @@ impl SkillsList {
         let parameters = schema!(json!({
             "type": "object",
             "properties": {
-                "category": { "type": "string", "description": "Only skills of this category." },
-                "query": { "type": "string", "description": "Words that the name, category or description contain." },
+                "category": { "type": "string", "description": "Only skills of this category; other words are looked for in names and descriptions." },
             },
             "required": [],
         }));
@@ -56,7 +55,7 @@ impl SkillsList {
         };
         let category = given(args.text("category")?);
         // Without words it fits every skill; the listing is bounded all the same.
-        let query = given(args.text("query")?).or_else(|| Some(String::new()));
+        let query = Some(String::new());
         let library = self.deps.skills.clone();
         blocking(move || library.list(category.as_deref(), query.as_deref())).await
     }

@@ -141,7 +141,7 @@ impl Index {
         }
         let count: usize = self.categories.values().map(|it| it.skills.len()).sum();
         Some(format!(
-            "<available_skills>\n  {count} skills in {} categories; find them with skills_list(query)\n</available_skills>",
+            "<available_skills>\n  {count} skills in {} categories; find them with skills_list(category)\n</available_skills>",
             self.categories.len()
         ))
     }
@@ -158,7 +158,7 @@ impl Index {
             let _ = write!(text, " {}", names.join(", "));
             let left = category.skills.len() - names.len();
             if left > 0 {
-                let _ = write!(text, " and {left} more: skills_list(query)");
+                let _ = write!(text, " and {left} more: skills_list(category)");
             }
         })
     }

@@ -197,6 +197,12 @@ impl Library {
                 "message": format!("There are no skills yet in {dir}."),
             });
         }
+        // A category that there is none of is taken for words to look for.
+        let there = |name: &str| skills.iter().any(|it| it.category.as_deref() == Some(name));
+        let (category, query) = match category {
+            Some(words) if query.is_some() && !there(words) => (None, Some(words)),
+            category => (category, query),
+        };
         skills.retain(|skill| category.is_none() || skill.category.as_deref() == category);
         let words: Vec<String> = query
             .unwrap_or_default()
@@ -229,7 +235,7 @@ impl Library {
             .collect();
         let hint = if found > shown.len() {
             format!(
-                "{} of {found} are shown: name a category, or words of what you look for in query. Load one with skill_view(name) before you follow it.",
+                "{} of {found} are shown: name a category, or words of what you look for in its place. Load one with skill_view(name) before you follow it.",
                 shown.len()
             )
         } else {

@@ -476,7 +476,7 @@ fn the_list_in_the_prompt_is_bounded_and_the_rest_is_found() {
     let library = Library::new(Settings::new(dir.path()));
     let shown = library.index(&Offer::default()).render().unwrap();
     assert!(shown.len() <= 16_000, "{} bytes", shown.len());
-    assert!(shown.contains("more: skills_list(query)"), "{shown}");
+    assert!(shown.contains("more: skills_list(category)"), "{shown}");
     let found = library.list(None, Some("CALLED 2999"));
     assert_eq!(found["skills"][0]["name"], "skill-number-2999");
     let all = library.list(None, Some(""));
