@@ -250,7 +250,12 @@ fn until(dir: &Path, wanted: impl Fn(usize) -> bool) {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("{} processes stand in {}", standing_in(dir), dir.display());
+    let count = standing_in(dir);
+    assert!(
+        wanted(count),
+        "{count} processes stand in {}",
+        dir.display()
+    );
 }
 
 #[test]
