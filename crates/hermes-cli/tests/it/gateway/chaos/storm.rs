@@ -215,12 +215,28 @@ impl Storm {
 
     fn settle(&mut self) {
         let open = self.live(|storm| storm.open());
+        if !open.is_empty() {
+            self.keep_database();
+        }
         assert!(
             open.is_empty(),
             "never answered: {open:#?}\n{}\n{}",
             self.seen(&open),
             self.log()
         );
+    }
+
+    /// For whoever wants to know why: the database, in the directory that `HERMES_CHAOS_KEEP` names.
+    fn keep_database(&self) {
+        let Some(dir) = std::env::var_os("HERMES_CHAOS_KEEP") else {
+            return;
+        };
+        for name in ["state.db", "state.db-wal"] {
+            let kept = PathBuf::from(&dir).join(name);
+            if let Err(error) = std::fs::copy(self.home.join(name), &kept) {
+                eprintln!("{}: {error}", kept.display());
+            }
+        }
     }
 
     fn open(&self) -> Vec<String> {
