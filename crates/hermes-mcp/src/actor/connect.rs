@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_core::task;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -85,6 +87,7 @@ async fn connect_once(
         }
         () = cancel.cancelled() => return Err(given_up()),
     };
+    let unproven = Unproven(Some(Arc::clone(&link)));
     let listed = tokio::select! {
         listed = timeout_at(deadline, tools(&*link, deadline, &cancel)) => {
             listed.unwrap_or_else(|_| Err(late("no answer")))
@@ -92,6 +95,7 @@ async fn connect_once(
         why = link.closed() => Err(why),
         () = cancel.cancelled() => Err(given_up()),
     };
+    unproven.keep();
     match listed {
         Ok(tools) => Ok(Fresh {
             link,
@@ -102,6 +106,27 @@ async fn connect_once(
             close(&*link).await;
             failure.text = format!("connected, but no list of tools: {}", failure.text);
             Err(failure)
+        }
+    }
+}
+
+/// A link that is not in use yet. Whoever waits for it may go away at any moment; it is closed then.
+struct Unproven(Option<Arc<dyn Link>>);
+
+impl Unproven {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unproven {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.take()
+            && Handle::try_current().is_ok()
+        {
+            drop(task::spawn("mcp-discard", async move {
+                close(&*link).await;
+            }));
         }
     }
 }
