@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
+use tree_sitter::{Decode, ParseOptions, ParseState, Parser, Tree};
 
 /// How often the parser may report progress before it is stopped. It reports every hundred steps or
 /// so; 128 kB of ordinary script needs a few thousand.
@@ -13,6 +13,23 @@ const STEPS: u32 = 60_000;
 const TOKENS: usize = 2_000;
 /// Longer texts are given up at their first mistake.
 const FORGIVEN: usize = 4_096;
+
+/// What the grammar's scanner gets to see of a text: a character for each byte. It looks characters up
+/// in a table of the C library that ends at U+00FF, and reads memory that is not its own for others.
+/// Bytes that are no ASCII become letters, as the characters of which they are a part are to a shell;
+/// different texts stay different.
+struct Bytes;
+
+impl Decode for Bytes {
+    fn decode(bytes: &[u8]) -> (i32, u32) {
+        let letter = match bytes.first().copied() {
+            None => return (-1, 0),
+            Some(byte @ 0x80..0xc0) => byte + 0x40,
+            Some(byte) => byte,
+        };
+        (i32::from(letter), 1)
+    }
+}
 
 /// The tree of `source`; `None` where it would take too long.
 pub(super) fn parse(source: &str) -> Option<Tree> {
@@ -33,7 +50,7 @@ pub(super) fn parse(source: &str) -> Option<Tree> {
         }
     };
     let bytes = source.as_bytes();
-    parser.parse_with_options(
+    parser.parse_custom_encoding::<Bytes, _, _>(
         &mut |at, _| bytes.get(at..).unwrap_or_default(),
         None,
         Some(ParseOptions::new().progress_callback(&mut progress)),
