@@ -2,7 +2,7 @@
 //! and whichever proves itself is used from then on. Nothing here has a side effect on the server
 //! beyond a session that is deleted again.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::connect::{Fresh, attempt};
 use super::retire::{close, drained};
 use super::shared::{LiveLink, Shared};
+use super::tries::{self, Work};
 use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::keepalive::{self, ProbeBy};
@@ -27,8 +28,6 @@ use crate::state::LinkState;
 const HEDGE: Duration = Duration::from_millis(500);
 /// A busy child is given this long to finish before it is asked.
 const BUSY_CHILD: Duration = Duration::from_secs(10);
-/// An attempt that is no longer needed may take this long to clean up.
-const DISCARD: Duration = Duration::from_secs(10);
 /// Questions to a session that was called unknown: behind a load balancer without stickiness only
 /// some of them go to an instance that does not know it.
 const CROSS_CHECKS: usize = 6;
@@ -73,7 +72,7 @@ struct Signals {
 
 /// The new connection beside the old one.
 struct NewConnection {
-    work: Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>,
+    work: Work,
     begun: bool,
     cancel: CancellationToken,
 }
@@ -297,11 +296,7 @@ fn discard(made: Option<Result<Fresh, McpFailure>>, attempt: NewConnection) {
             close(&*fresh.link).await;
         })),
         // It was told to stop, and closes what it has made.
-        None if attempt.begun => drop(task::spawn("mcp-discard", async move {
-            if let Ok(Ok(fresh)) = timeout(DISCARD, attempt.work).await {
-                close(&*fresh.link).await;
-            }
-        })),
+        None if attempt.begun => tries::discard(attempt.work),
         _ => {}
     }
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use hermes_core::task;
 use tokio::time::timeout;
@@ -21,7 +22,7 @@ const MOST: usize = 3;
 /// A try that is no longer needed may take this long to clean up.
 const DISCARD: Duration = Duration::from_secs(10);
 
-type Work = Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>;
+pub(super) type Work = Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>;
 
 /// The tries of one attempt, oldest first.
 #[derive(Default)]
@@ -74,13 +75,23 @@ impl Tries {
 }
 
 impl Try {
-    /// Ends it without making anybody wait.
     fn discard(self) {
         self.cancel.cancel();
-        drop(task::spawn("mcp-discard", async move {
-            if let Ok(Ok(fresh)) = timeout(DISCARD, self.work).await {
-                close(&*fresh.link).await;
-            }
-        }));
+        discard(self.work);
     }
+}
+
+/// Ends an attempt that was told to stop, without making anybody wait for it.
+pub(super) fn discard(mut work: Work) {
+    // Most end at once: then nothing of it overlaps with what comes next.
+    let ended = work.as_mut().now_or_never();
+    drop(task::spawn("mcp-discard", async move {
+        let ended = match ended {
+            Some(ended) => Ok(ended),
+            None => timeout(DISCARD, work).await,
+        };
+        if let Ok(Ok(fresh)) = ended {
+            close(&*fresh.link).await;
+        }
+    }));
 }
