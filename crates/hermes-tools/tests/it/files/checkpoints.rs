@@ -300,10 +300,12 @@ async fn files_of_a_repository_inside_the_project_go_back_too() {
     let head = bench.text("sub/.git/HEAD");
     bench.put("sub/no.tmp", "ignored\n");
     let dir = bench.path("");
-    bench.write("sub/in.txt", "two\n").await;
+    // As a command does: a file tool would keep what the repository inside was, as a project of its own.
+    bench.write("top.txt", "s\n").await;
+    bench.put("sub/in.txt", "two\n");
     bench.turn(2);
-    bench.write("sub/new.txt", "later\n").await;
     bench.write("top.txt", "t\n").await;
+    bench.put("sub/new.txt", "later\n");
     let restored = bench
         .deps
         .checkpoints
