@@ -332,7 +332,8 @@ fn switch_sets(
         // As it is without a list: none is needed.
         doc.unset(&path)?;
         let all = KeyPath::new(["platform_toolsets"]);
-        let empty = |value: &serde_json::Value| value.as_object().is_some_and(|it| it.is_empty());
+        let empty =
+            |value: &serde_json::Value| value.as_object().is_some_and(serde_json::Map::is_empty);
         if all
             .get(doc.tree())
             .is_some_and(|it| empty(it) || it.is_null())

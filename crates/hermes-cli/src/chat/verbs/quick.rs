@@ -1,6 +1,8 @@
 //! `quick_commands` of config.yaml in a chat: a name for a command line, or for another command. No
 //! model is asked.
 
+use std::fmt::Write as _;
+
 use std::time::Duration;
 
 use hermes_core::redact;
@@ -55,7 +57,10 @@ async fn exec(conversation: &Conversation, command: String) -> Result<Told, Fail
     }
     match ran.status {
         Some(0) => {}
-        Some(code) => shown.push_str(&format!("\nIt ended with {code}.")),
+        Some(code) => {
+            // Writing to a string does not fail.
+            let _ = write!(shown, "\nIt ended with {code}.");
+        }
         None => shown.push_str("\nIt was ended."),
     }
     Ok(Told::plain(shown))

@@ -32,7 +32,11 @@ const SECRET_ENDS: [&str; 5] = ["pem", "key", "p12", "pfx", "keystore"];
 /// Whether a file or directory of this name stays here.
 pub(super) fn is_secret_file(name: &str) -> bool {
     let lower = name.to_lowercase();
-    let env = lower == ".env" || lower.starts_with(".env.") || lower.ends_with(".env");
+    let env = lower.starts_with(".env.")
+        || lower == ".env"
+        || Path::new(&lower)
+            .extension()
+            .is_some_and(|kind| kind == "env");
     // Also what was put aside of them: `auth.json.corrupt`, `.env.bak`.
     let auth = lower.starts_with("auth.json");
     let end = Path::new(&lower)

@@ -151,17 +151,9 @@ enum Early {
 impl Conversation {
     async fn run(mut self) {
         while let Some(wish) = self.orders.recv().await {
-            match wish {
-                Wish::Say(input) => {
-                    if !self.turns(input).await {
-                        return;
-                    }
-                }
-                Wish::Order(AgentCommand::Steer(text)) => {
-                    if !self.turns(text.as_str().into()).await {
-                        return;
-                    }
-                }
+            let input: UserInput = match wish {
+                Wish::Say(input) => input,
+                Wish::Order(AgentCommand::Steer(text)) => text.as_str().into(),
                 Wish::Slash(line) => {
                     self.tell(News::Said {
                         level: NoticeLevel::Info,
@@ -169,16 +161,17 @@ impl Conversation {
                         columns: false,
                     })
                     .await;
-                    if line.starts_with("/poem") {
-                        self.tell(News::Ran(Follows::Turn)).await;
-                        if !self.turns("roses are red".into()).await {
-                            return;
-                        }
-                    } else {
+                    if !line.starts_with("/poem") {
                         self.tell(News::Ran(Follows::Nothing)).await;
+                        continue;
                     }
+                    self.tell(News::Ran(Follows::Turn)).await;
+                    "roses are red".into()
                 }
-                _ => {}
+                _ => continue,
+            };
+            if !self.turns(input).await {
+                return;
             }
         }
     }

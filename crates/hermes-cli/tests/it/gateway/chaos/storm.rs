@@ -233,9 +233,8 @@ impl Storm {
         };
         for name in ["state.db", "state.db-wal"] {
             let kept = PathBuf::from(&dir).join(name);
-            if let Err(error) = std::fs::copy(self.home.join(name), &kept) {
-                eprintln!("{}: {error}", kept.display());
-            }
+            // A database without a log of its own has one file only.
+            let _ = std::fs::copy(self.home.join(name), &kept);
         }
     }
 
