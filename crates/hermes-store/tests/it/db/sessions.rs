@@ -650,7 +650,7 @@ async fn old_sessions_are_pruned_once_in_a_while() {
         None,
         "not yet again"
     );
-    clock.advance(Duration::from_secs(25 * 3600));
+    clock.advance(Duration::from_hours(25));
     assert_eq!(store.auto_prune(wish, None).await.unwrap(), Some(1));
     assert_eq!(left(&store), ["open"]);
 }
