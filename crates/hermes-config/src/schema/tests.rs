@@ -141,12 +141,12 @@ impl Tried {
         }
     }
 
-    fn begin(&self) -> Value {
+    fn begin() -> Value {
         json!({"providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}}})
     }
 
     fn set(&self, key: &str, value: &Value) -> Result<(), String> {
-        std::fs::write(self.home.config_path(), self.begin().to_string()).unwrap();
+        std::fs::write(self.home.config_path(), Self::begin().to_string()).unwrap();
         let options = SetOptions {
             json: true,
             force: false,
@@ -158,7 +158,7 @@ impl Tried {
 
     /// What loading says about that key.
     fn problems(&self, path: &[String], value: &Value) -> Vec<String> {
-        let mut tree = self.begin();
+        let mut tree = Self::begin();
         put(&mut tree, path, value, "").unwrap();
         std::fs::write(self.home.config_path(), tree.to_string()).unwrap();
         let key = path.join(".");
@@ -367,7 +367,7 @@ fn collect_words(dir: &Path, words: &mut BTreeSet<String>) {
             ) {
                 collect_words(&path, words);
             }
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             let code = text.split("\n#[cfg(test)]").next().unwrap_or(&text);
             words.extend(
