@@ -8,6 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::admit::Ticket;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
 use super::input::{self, Body};
@@ -41,7 +42,17 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    ApiEndpoint::Chat.check(&body, &state.settings.ignore_fields)?;
+    let hints = ApiEndpoint::Chat.check(&body, &state.settings.ignore_fields)?;
+    let response = answer(state, ticket, headers, body).await?;
+    Ok(hints.name_in(response))
+}
+
+async fn answer(
+    state: Arc<State>,
+    ticket: Ticket,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
     let named = Named::read(&headers, &body)?;

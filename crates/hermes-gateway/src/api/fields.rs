@@ -2,6 +2,8 @@
 //! change the answer; everything else is refused by name, so that no client believes in a setting that
 //! nobody reads.
 
+use axum::http::HeaderValue;
+use axum::response::Response;
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -14,6 +16,9 @@ enum Rule {
     Read,
     /// It is about bookkeeping at OpenAI: the answer is the same without it.
     Inert,
+    /// A taste in wording that most clients always send. The agent has its own; the answer says so in
+    /// a header.
+    Hint,
     /// Only what the agent does anyway can be asked for; the text says what to do instead.
     Only(fn(&Value) -> bool, &'static str),
 }
@@ -52,6 +57,11 @@ const COMMON: Table = &[
 ];
 
 const CHAT: Table = &[
+    ("temperature", Rule::Hint),
+    ("top_p", Rule::Hint),
+    ("seed", Rule::Hint),
+    ("frequency_penalty", Rule::Hint),
+    ("presence_penalty", Rule::Hint),
     ("messages", Rule::Read),
     ("stream", Rule::Read),
     ("stream_options", Rule::Read),
@@ -61,8 +71,6 @@ const CHAT: Table = &[
         "n",
         Rule::Only(is_one, "send the request again for another answer"),
     ),
-    ("frequency_penalty", Rule::Only(is_zero, SETTINGS)),
-    ("presence_penalty", Rule::Only(is_zero, SETTINGS)),
     ("logprobs", Rule::Only(is_false, SETTINGS)),
     ("logit_bias", Rule::Only(is_empty, SETTINGS)),
     ("functions", Rule::Only(is_empty, TOOLS)),
@@ -73,6 +81,8 @@ const CHAT: Table = &[
 ];
 
 const RESPONSES: Table = &[
+    ("temperature", Rule::Hint),
+    ("top_p", Rule::Hint),
     ("input", Rule::Read),
     ("instructions", Rule::Read),
     ("previous_response_id", Rule::Read),
@@ -154,7 +164,8 @@ impl ApiEndpoint {
     }
 
     /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
-    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<(), ApiError> {
+    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<Hints, ApiError> {
+        let mut hints = Vec::new();
         for (field, value) in &body.0 {
             // Null means that nothing is wanted, everywhere.
             if value.is_null() || ignored.iter().any(|name| name == field || name == "*") {
@@ -162,6 +173,7 @@ impl ApiEndpoint {
             }
             match self.rule(field) {
                 Some(Rule::Read | Rule::Inert) => {}
+                Some(Rule::Hint) => hints.push(field.as_str()),
                 Some(Rule::Only(is_usual, _)) if is_usual(value) => {}
                 Some(Rule::Only(_, instead)) => {
                     return Err(refused(
@@ -176,7 +188,24 @@ impl ApiEndpoint {
                 }
             }
         }
-        Ok(())
+        Ok(Hints(hints.join(", ")))
+    }
+}
+
+/// Fields that were taken and not followed.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hints(String);
+
+impl Hints {
+    /// Names them in the header `X-Hermes-Ignored`.
+    pub(super) fn name_in(self, mut response: Response) -> Response {
+        if let Ok(names) = HeaderValue::from_str(&self.0)
+            && !self.0.is_empty()
+        {
+            response.headers_mut().insert("x-hermes-ignored", names);
+        }
+        response
     }
 }
 
@@ -251,27 +280,43 @@ mod tests {
 
     use super::*;
 
-    fn check(endpoint: ApiEndpoint, body: &Value) -> Result<(), Value> {
+    fn check(endpoint: ApiEndpoint, body: &Value) -> Result<String, Value> {
         let body = Body(body.as_object().unwrap().clone());
         endpoint
             .check(&body, &["tolerated".to_owned()])
+            .map(|hints| hints.0)
             .map_err(|error| error.to_json()["error"].clone())
     }
 
     #[test]
     fn what_the_agent_does_anyway_may_be_asked_for() {
         let body = json!({
-            "messages": [], "n": 1, "temperature": 1, "top_p": 1.0, "stop": [], "tools": [],
-            "tool_choice": "auto", "response_format": {"type": "text"}, "presence_penalty": 0,
+            "messages": [], "n": 1, "stop": [], "tools": [],
+            "tool_choice": "auto", "response_format": {"type": "text"},
             "logprobs": false, "max_tokens": null, "user": "u", "metadata": {"a": "b"},
             "background": false, "tolerated": 7, "modalities": ["text"],
         });
-        assert_eq!(check(ApiEndpoint::Chat, &body), Ok(()));
+        assert_eq!(check(ApiEndpoint::Chat, &body), Ok(String::new()));
         let body = json!({
             "input": "x", "truncation": "auto", "include": [], "background": false,
             "text": {"format": {"type": "text"}, "verbosity": null}, "max_output_tokens": null,
         });
-        assert_eq!(check(ApiEndpoint::Responses, &body), Ok(()));
+        assert_eq!(check(ApiEndpoint::Responses, &body), Ok(String::new()));
+    }
+
+    #[test]
+    fn tastes_are_taken_and_named() {
+        let body = json!({"messages": [], "temperature": 0.2, "top_p": 0.9, "seed": 7});
+        let hints = check(ApiEndpoint::Chat, &body).unwrap();
+        for field in ["temperature", "top_p", "seed"] {
+            assert!(hints.contains(field), "{hints}");
+        }
+        let body = json!({"input": "x", "temperature": 0});
+        assert_eq!(
+            check(ApiEndpoint::Responses, &body),
+            Ok("temperature".to_owned())
+        );
+        assert!(check(ApiEndpoint::Runs, &body).is_err());
     }
 
     #[test]
@@ -282,9 +327,6 @@ mod tests {
             ("stop", json!(["a"])),
             ("max_tokens", json!(5)),
             ("max_completion_tokens", json!(5)),
-            ("temperature", json!(0)),
-            ("top_p", json!(0.5)),
-            ("seed", json!(1)),
             ("logit_bias", json!({"50256": -100})),
             ("tools", json!([{"type": "function"}])),
             ("tool_choice", json!("required")),

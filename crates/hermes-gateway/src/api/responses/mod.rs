@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 
 pub(super) use self::items::Items;
 pub(super) use self::request::{Request, read};
+use super::admit::Ticket;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
 use super::input::{self, Body};
@@ -70,7 +71,17 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    ApiEndpoint::Responses.check(&body, &state.settings.ignore_fields)?;
+    let hints = ApiEndpoint::Responses.check(&body, &state.settings.ignore_fields)?;
+    let response = answer(state, ticket, headers, body).await?;
+    Ok(hints.name_in(response))
+}
+
+async fn answer(
+    state: Arc<State>,
+    ticket: Ticket,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let named = Named::read(&headers, &body)?;
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;

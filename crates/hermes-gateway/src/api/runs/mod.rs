@@ -114,7 +114,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
+    let _ = ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
     let named = Named::read(&headers, &body)?;
     let asked = Asked::read(&headers, "runs", &body.0)?;
     let model = body.text("model")?;

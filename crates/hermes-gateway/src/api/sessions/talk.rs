@@ -35,7 +35,7 @@ async fn begin(
     headers: &HeaderMap,
     (body, endpoint): (&Body, ApiEndpoint),
 ) -> Result<Begun, ApiError> {
-    endpoint.check(body, &state.settings.ignore_fields)?;
+    let _ = endpoint.check(body, &state.settings.ignore_fields)?;
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let named = Named::read(headers, body)?;
     if named.session.as_deref().is_some_and(|other| other != id) {
