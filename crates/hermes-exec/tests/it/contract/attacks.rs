@@ -533,9 +533,9 @@ fn a_home_as_workspace_keeps_secrets_and_keys() {
         start(Command::new(&launch.program), &launch)
     };
     let said = run(
-        "mkdir new && echo hello > new/file && echo top > top && cat new/file top .ssh/id notes.txt .hermes/skills/demo/SKILL.md; echo c > .cargo/registry/y",
+        "mkdir new && echo hello > new/file && echo top > top && cat new/file top notes.txt .hermes/skills/demo/SKILL.md; echo c > .cargo/registry/y",
     );
-    let own_view = said.text == "hello\ntop\nbefore\nnotes\na skill\n";
+    let own_view = said.text == "hello\ntop\nnotes\na skill\n";
     if !own_view {
         // Without a view of its own the home's top level stays as it is; the rest holds all the same.
         skip(
@@ -544,6 +544,8 @@ fn a_home_as_workspace_keeps_secrets_and_keys() {
         );
     }
     assert!(!own_view || home.join(".cargo/registry/y").exists());
+    let key = run("cat .ssh/id");
+    assert!(!key.text.contains("before"), "{}", key.text);
     for script in [
         "cat .hermes/.env .hermes/auth.json",
         "echo evil > .hermes/.env",
