@@ -452,6 +452,37 @@ async fn a_caller_that_hangs_up_has_called_all_the_same() {
     assert_eq!(life.waiting().await.len(), 1);
 }
 
+/// A service repeats a call of which it heard nothing. It must not be told that it was taken before it
+/// is stored: a crash in between would lose it.
+#[tokio::test]
+async fn a_call_that_is_repeated_while_it_is_dealt_with_waits_for_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    let scripts = home.path().join("scripts");
+    std::fs::create_dir(&scripts).unwrap();
+    std::fs::write(scripts.join("s.sh"), WAITING).unwrap();
+    let life = Life::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
+    let headers = [("X-Gitlab-Token", "s3cret"), ("X-Request-ID", "d-1")];
+    let first = life.call("r", &headers, "{}");
+    let second = async {
+        while !scripts.join("started").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let again = life.call("r", &headers, "{}");
+        tokio::pin!(again);
+        tokio::select! {
+            (status, answer) = &mut again => panic!("{status} before it is stored: {answer}"),
+            // Another connection was served meanwhile, twice.
+            () = async { life.healthy().await; life.healthy().await } => {}
+        }
+        std::fs::write(scripts.join("go"), "").unwrap();
+        again.await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.0, 202);
+    assert_eq!((second.0, &second.1["status"]), (200, &json!("duplicate")));
+    assert_eq!(life.waiting().await.len(), 1);
+}
+
 #[tokio::test]
 async fn a_script_that_breaks_or_takes_too_long_loses_no_call() {
     let home = tempfile::tempdir().unwrap();

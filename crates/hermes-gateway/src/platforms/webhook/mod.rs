@@ -7,6 +7,7 @@
 
 mod deliver;
 mod filter;
+mod recent;
 mod replay;
 mod routes;
 mod script;

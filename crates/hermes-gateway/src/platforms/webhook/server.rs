@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::deliver::{LOG, github};
 use super::filter::{Call, passes};
+use super::recent::RecentCalls;
 use super::replay::Replays;
 use super::routes::{NO_SECRET, Route, Routes};
 use super::signature::{Scheme, hex, timed, verify};
@@ -36,8 +37,6 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// For the body of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TIDYING: Duration = Duration::from_mins(5);
-/// Calls that are being dealt with or were lately; older ones are in the store.
-const RECENT: usize = 2_048;
 
 pub(super) struct Server {
     shared: Arc<Shared>,
@@ -49,7 +48,7 @@ struct Shared {
     routes: Mutex<Routes>,
     /// When the calls of the last minute came, by route.
     rates: Mutex<HashMap<String, VecDeque<Instant>>>,
-    recent: Mutex<Recent>,
+    recent: RecentCalls,
     replays: Mutex<Replays>,
     warned: Mutex<HashSet<String>>,
     rate: usize,
@@ -59,12 +58,6 @@ struct Shared {
     library: Library,
     desk: Arc<dyn Desk>,
     clock: Arc<dyn Clock>,
-}
-
-#[derive(Default)]
-struct Recent {
-    order: VecDeque<String>,
-    ids: HashSet<String>,
 }
 
 impl Server {
@@ -98,7 +91,7 @@ impl Server {
             shared: Arc::new(Shared {
                 routes: Mutex::new(routes),
                 rates: Mutex::default(),
-                recent: Mutex::default(),
+                recent: RecentCalls::default(),
                 replays: Mutex::new(Replays::open(&home, clock.now().timestamp())),
                 warned: Mutex::default(),
                 rate: usize::try_from(number("rate_limit", 30)?).unwrap_or(usize::MAX),
@@ -333,14 +326,14 @@ impl Shared {
             StatusCode::OK,
             json!({"status": "duplicate", "delivery_id": id}),
         );
-        let Some(mark) = Mark::set(&self.recent, format!("{}\n{id}", route.0)) else {
+        let Some(claim) = self.recent.claim(&format!("{}\n{id}", route.0)).await else {
             return duplicate;
         };
         // By an earlier life, or longer ago than is remembered here.
         match self.desk.received(&chat_id(route.0, &id), &id).await {
             Ok(false) => {}
             Ok(true) => {
-                mark.keep();
+                claim.keep();
                 return duplicate;
             }
             Err(error) => {
@@ -361,15 +354,15 @@ impl Shared {
             None => None,
             Some(key) => {
                 let known = lock(&self.replays).is_known(key, self.clock.now().timestamp());
-                match Mark::set(&self.recent, format!("signed\n{key}")) {
-                    Some(mark) if !known => Some(mark),
+                match self.recent.claim_now(&format!("signed\n{key}")) {
+                    Some(claim) if !known => Some(claim),
                     _ => return again(),
                 }
             }
         };
         let response = self.admitted(link, route, headers, body, id).await;
         if response.status() == StatusCode::ACCEPTED {
-            mark.keep();
+            claim.keep();
             if let Some(key) = signed {
                 self.keep_signature(key).await;
             }
@@ -644,55 +637,6 @@ fn stranger(headers: &HeaderMap) -> Option<&'static str> {
     };
     (!is_loopback(&name.to_ascii_lowercase()))
         .then_some("The Host of a call without a secret must be this machine's own")
-}
-
-/// Says that a call is known. Taken back when it is dropped: whoever was turned away, or whose call
-/// broke, may come again.
-struct Mark<'a> {
-    recent: &'a Mutex<Recent>,
-    key: String,
-}
-
-impl<'a> Mark<'a> {
-    /// `None`: it was known.
-    fn set(recent: &'a Mutex<Recent>, key: String) -> Option<Self> {
-        let new = lock(recent).remember(&key);
-        new.then_some(Self { recent, key })
-    }
-
-    fn keep(mut self) {
-        self.key.clear();
-    }
-}
-
-impl Drop for Mark<'_> {
-    fn drop(&mut self) {
-        if !self.key.is_empty() {
-            lock(self.recent).forget(&self.key);
-        }
-    }
-}
-
-impl Recent {
-    /// `false`: it was there.
-    fn remember(&mut self, key: &str) -> bool {
-        if !self.ids.insert(key.to_owned()) {
-            return false;
-        }
-        self.order.push_back(key.to_owned());
-        while self.order.len() > RECENT {
-            if let Some(oldest) = self.order.pop_front() {
-                self.ids.remove(&oldest);
-            }
-        }
-        true
-    }
-
-    fn forget(&mut self, key: &str) {
-        if self.ids.remove(key) {
-            self.order.retain(|known| known != key);
-        }
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
