@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::home::Home;
 use crate::known;
 use crate::migrate;
-use crate::schema::rules::Judge;
+use crate::schema::rules::RuleCheck;
 use crate::schema::{self, Config, NEWEST_KNOWN_VERSION, effect, untyped};
 use crate::settings::{self, TERMINAL_VARIABLES};
 use crate::warning::{ConfigWarning, Problem};
@@ -113,7 +113,7 @@ pub(crate) fn settle(home: &Home, tree: &mut Value, warnings: &mut Vec<ConfigWar
     untyped::settle(tree, warnings);
     let Value::Object(all) = &*tree else { return };
     let all = all.clone();
-    Judge { tree: &all, home }.settle(tree, warnings);
+    RuleCheck { tree: &all, home }.settle(tree, warnings);
 }
 
 /// `TERMINAL_ENV` and its like count where config.yaml says nothing about the terminal: a home of

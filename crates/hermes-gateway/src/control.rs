@@ -116,13 +116,13 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
 }
 
 /// The side of the gateway. Its address is known to others from here on, until it is dropped.
-pub struct Control {
+pub struct GatewayControl {
     listener: TcpListener,
     token: String,
     path: std::path::PathBuf,
 }
 
-impl Control {
+impl GatewayControl {
     pub async fn bind(home: &Path) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let token = hex(&rand::random::<[u8; 32]>());
@@ -180,7 +180,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for GatewayControl {
     fn drop(&mut self) {
         // Another gateway may have taken the place.
         let ours = std::fs::read(&self.path)

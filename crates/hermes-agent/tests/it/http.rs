@@ -52,7 +52,7 @@ impl Rig {
         self.start_at(None)
     }
 
-    /// The stored conversation, in a program that starts anew.
+    /// The stored conversation, loaded by a new process.
     pub(crate) async fn resume(&self) -> Running {
         let session = self
             .store

@@ -341,7 +341,7 @@ async fn a_bad_end_is_no_end() {
 }
 
 /// A refusal in words that nobody knows, of a request near the window: the conversation is
-/// compacted once and the turn goes on.
+/// compacted once and the turn continues.
 #[tokio::test]
 async fn an_unknown_refusal_of_a_full_window_compacts() {
     for format in FORMATS {

@@ -194,7 +194,7 @@ fn forget_keys(err: &mut dyn Write) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // Bounded: what comes for ever is not typed ahead.
+    // Bounded: endless input is not type-ahead.
     for _ in 0..64 {
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         let mut line = String::new();

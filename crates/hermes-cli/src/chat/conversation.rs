@@ -259,7 +259,7 @@ impl Conversation {
         loop {
             let question = format!(
                 "This conversation is open in another window (pid {}{}).\n  [w] watch it  [t] take it over  \
-                 [b] branch: go on with a copy  [q] leave ",
+                 [b] branch: continue in a copy  [q] quit ",
                 holder.pid,
                 if holder.busy {
                     ", a turn is running there"
@@ -277,7 +277,7 @@ impl Conversation {
                     prompt::say("a turn is running there: wait for its end, or stop it there")?;
                 }
                 Some('b') => {
-                    // The other window goes on with the old one.
+                    // The other window keeps the original session.
                     self.watch = Some(CancellationToken::new().drop_guard());
                     let branched = super::verbs::line(self, "/branch").await;
                     return branched.map_or(Ok(()), |told| told.map(drop));
@@ -315,8 +315,8 @@ impl Conversation {
             }
         });
         self.watch = Some(stop.drop_guard());
-        let told = "watching: what is said in the other window is shown here. A message of yours is sent \
-             once that window is closed; /branch goes on with a copy";
+        let told = "watching: messages from the other window appear here. Your own message is sent \
+             once that window closes; /branch continues in a copy";
         // Somebody reads it, or the queue is full of other things to read.
         let _ = self.later.try_send(said(Saying::Info, told));
         Ok(())
@@ -355,7 +355,7 @@ impl Conversation {
             Err(holder) => {
                 let card = Saying::Error {
                     fix: Some(format!(
-                        "/branch goes on with a copy; /new begins another; hermes -r {} asks what to do",
+                        "/branch continues in a copy; /new starts another session; hermes -r {} asks what to do",
                         self.chat.id
                     )),
                 };

@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(2);
 
 /// Which process has a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Holder {
+pub(crate) struct LeaseHolder {
     token: String,
     pub(crate) pid: u32,
     /// When the process began, as the system counts it: a pid is used again.
@@ -28,7 +28,7 @@ pub(crate) struct Holder {
     pub(crate) busy: bool,
 }
 
-impl Holder {
+impl LeaseHolder {
     fn is_alive(&self) -> bool {
         let Ok(pid) = i32::try_from(self.pid) else {
             return false;
@@ -43,18 +43,18 @@ impl Holder {
 #[derive(Debug)]
 pub(crate) struct WindowLease {
     file: PathBuf,
-    me: Holder,
+    me: LeaseHolder,
 }
 
 impl WindowLease {
     /// Takes the conversation. `Err`: another window has it. Where nothing can be written, it is taken
     /// as well: a disk that is full must not keep a person from their conversation.
-    pub(crate) fn take(home: &Home, session: &SessionId) -> Result<Self, Holder> {
+    pub(crate) fn take(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
         Self::new(home, session).write(false)
     }
 
     /// Takes it from whoever has it.
-    pub(crate) fn seize(home: &Home, session: &SessionId) -> Result<Self, Holder> {
+    pub(crate) fn seize(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
         Self::new(home, session).write(true)
     }
 
@@ -67,7 +67,7 @@ impl WindowLease {
             .collect();
         Self {
             file: home.cache_dir().join("leases").join(format!("{name}.json")),
-            me: Holder {
+            me: LeaseHolder {
                 token: format!("{pid}-{:016x}", SystemRng.next_u64()),
                 pid,
                 began: began(pid),
@@ -76,7 +76,7 @@ impl WindowLease {
         }
     }
 
-    fn write(self, by_force: bool) -> Result<Self, Holder> {
+    fn write(self, by_force: bool) -> Result<Self, LeaseHolder> {
         let Some(dir) = self.file.parent() else {
             return Ok(self);
         };
@@ -97,7 +97,7 @@ impl WindowLease {
         Ok(self)
     }
 
-    fn put(&self, holder: &Holder) {
+    fn put(&self, holder: &LeaseHolder) {
         let written = serde_json::to_vec(holder)
             .map_err(std::io::Error::from)
             .and_then(|bytes| fs::write(&self.file, bytes));
@@ -133,7 +133,7 @@ impl Drop for WindowLease {
     }
 }
 
-fn holder(file: &Path) -> Option<Holder> {
+fn holder(file: &Path) -> Option<LeaseHolder> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let lease = WindowLease::take(home, id).unwrap();
         let file = lease.file.clone();
         drop(lease);
-        let other = Holder {
+        let other = LeaseHolder {
             token: "other".to_owned(),
             pid,
             began,

@@ -370,13 +370,13 @@ pub(crate) fn rule_of(path: &[String]) -> Option<Rule> {
 }
 
 /// What the rules need to know of the configuration and the machine.
-pub(crate) struct Judge<'a> {
+pub(crate) struct RuleCheck<'a> {
     /// Everything that is set: own providers, servers and the backend are read from it.
     pub(crate) tree: &'a Map<String, Value>,
     pub(crate) home: &'a Home,
 }
 
-impl Judge<'_> {
+impl RuleCheck<'_> {
     /// Reports the values of `tree` that break a rule, and puts the default in their place where
     /// that is safe.
     pub(crate) fn settle(&self, tree: &mut Value, warnings: &mut Vec<ConfigWarning>) {

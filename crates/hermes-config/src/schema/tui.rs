@@ -77,7 +77,7 @@ mod tests {
         let mut warnings = Vec::new();
         let config = Config::from_tree(tree, &mut warnings);
         crate::known::check(tree.as_object().unwrap(), &mut warnings);
-        let judge = crate::schema::rules::Judge {
+        let judge = crate::schema::rules::RuleCheck {
             tree: tree.as_object().unwrap(),
             home: &crate::Home::at("/nonexistent"),
         };

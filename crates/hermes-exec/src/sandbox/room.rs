@@ -9,7 +9,7 @@ use super::fork::{Sibling, can_be_own, stay_as_first};
 use super::kernel;
 use super::prepared::read_files;
 use super::rules::Files;
-use super::seccomp::{Filters, Surroundings};
+use super::seccomp::{FilterContext, Filters};
 use super::spec::Spec;
 use super::view::{PROC, View, show_own_processes};
 use crate::local::family::{Family, start_time};
@@ -53,7 +53,7 @@ impl Room {
             view.show_all_processes()
                 .map_err(|error| format!("processes: {error}"))?;
         }
-        let around = Surroundings {
+        let around = FilterContext {
             network: spec.network,
             guard: &spec.guard,
             is_alone: has_own_processes,

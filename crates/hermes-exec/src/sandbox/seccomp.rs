@@ -20,7 +20,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// What filters depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct FilterContext<'a> {
     pub(super) network: bool,
     /// Processes that may not be signalled.
     pub(super) guard: &'a [u32],
@@ -33,7 +33,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    pub(super) fn make(around: Surroundings<'_>) -> Result<Self, String> {
+    pub(super) fn make(around: FilterContext<'_>) -> Result<Self, String> {
         let mut rules = Rules::new();
         for &number in DENIED {
             rules.insert(number, Vec::new());

@@ -164,7 +164,7 @@ impl ApiEndpoint {
     }
 
     /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
-    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<Hints, ApiError> {
+    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<IgnoredFields, ApiError> {
         let mut hints = Vec::new();
         for (field, value) in &body.0 {
             // Null means that nothing is wanted, everywhere.
@@ -188,16 +188,16 @@ impl ApiEndpoint {
                 }
             }
         }
-        Ok(Hints(hints.join(", ")))
+        Ok(IgnoredFields(hints.join(", ")))
     }
 }
 
 /// Fields that were taken and not followed.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Hints(String);
+pub(super) struct IgnoredFields(String);
 
-impl Hints {
+impl IgnoredFields {
     /// Names them in the header `X-Hermes-Ignored`.
     pub(super) fn name_in(self, mut response: Response) -> Response {
         if let Ok(names) = HeaderValue::from_str(&self.0)

@@ -202,7 +202,7 @@ struct Inner {
     waiting: AtomicUsize,
     /// Nothing waits any more: there is room for what else is due.
     drained: Notify,
-    ends: record::Ends,
+    ends: record::RecordedEnds,
     /// Runs that were claimed and stopped before they began: (execution, job).
     unbegun: Mutex<Vec<(String, String)>>,
     tasks: TaskTracker,
@@ -219,7 +219,7 @@ impl Scheduler {
                 slots: Semaphore::new(deps.policy.parallel.max(1)),
                 waiting: AtomicUsize::new(0),
                 drained: Notify::new(),
-                ends: record::Ends::default(),
+                ends: record::RecordedEnds::default(),
                 unbegun: Mutex::default(),
                 tasks: TaskTracker::new(),
                 deps,

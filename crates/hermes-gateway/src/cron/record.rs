@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 
 use super::Inner;
 
-/// Ends wait this long for others while more runs go on.
+/// RecordedEnds wait this long for others while more runs go on.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 type Answer = Result<After, String>;
 
-/// Ends that are not in the table yet.
+/// RecordedEnds that are not in the table yet.
 #[derive(Default)]
-pub(super) struct Ends {
+pub(super) struct RecordedEnds {
     queue: Mutex<Queue>,
     /// Somebody waits to write them, and a reason to wait is gone.
     full: tokio::sync::Notify,
@@ -32,7 +32,7 @@ struct Queue {
     led: bool,
 }
 
-impl Ends {
+impl RecordedEnds {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic while holding this lock cannot leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)

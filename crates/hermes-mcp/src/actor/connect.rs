@@ -87,7 +87,7 @@ async fn connect_once(
         }
         () = cancel.cancelled() => return Err(given_up()),
     };
-    let unproven = Unproven(Some(Arc::clone(&link)));
+    let unused = UnusedLink(Some(Arc::clone(&link)));
     let listed = tokio::select! {
         listed = timeout_at(deadline, tools(&*link, deadline, &cancel)) => {
             listed.unwrap_or_else(|_| Err(late("no answer")))
@@ -95,7 +95,7 @@ async fn connect_once(
         why = link.closed() => Err(why),
         () = cancel.cancelled() => Err(given_up()),
     };
-    unproven.keep();
+    unused.keep();
     match listed {
         Ok(tools) => Ok(Fresh {
             link,
@@ -111,15 +111,15 @@ async fn connect_once(
 }
 
 /// A link that is not in use yet. Whoever waits for it may go away at any moment; it is closed then.
-struct Unproven(Option<Arc<dyn Link>>);
+struct UnusedLink(Option<Arc<dyn Link>>);
 
-impl Unproven {
+impl UnusedLink {
     fn keep(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unproven {
+impl Drop for UnusedLink {
     fn drop(&mut self) {
         if let Some(link) = self.0.take()
             && Handle::try_current().is_ok()

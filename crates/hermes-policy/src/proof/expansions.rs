@@ -1,6 +1,6 @@
 //! Words of the modelled language: quotes and expansions.
 
-use super::reader::{Doubt, Read, SubsetReader, read_at};
+use super::reader::{Read, SubsetReader, UnprovenReason, read_at};
 use super::syntax::{RawWord, ScriptNode, WordPiece};
 use super::words::is_plain_arithmetic;
 
@@ -213,7 +213,7 @@ impl SubsetReader {
 
     /// `${…}` in the forms that only look at a variable.
     fn braced(&mut self, word: &mut RawWord, quoted: bool) -> Read<()> {
-        const ODD: Doubt = "an expansion may run commands or change variables";
+        const ODD: UnprovenReason = "an expansion may run commands or change variables";
         let length = self.eat("#");
         let name = self.name();
         if name.is_empty() {

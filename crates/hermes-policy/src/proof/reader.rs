@@ -9,8 +9,8 @@ use super::words::is_name;
 /// Levels of nesting that are read.
 const DEPTH: usize = 24;
 
-pub(super) type Doubt = &'static str;
-pub(super) type Read<T> = Result<T, Doubt>;
+pub(super) type UnprovenReason = &'static str;
+pub(super) type Read<T> = Result<T, UnprovenReason>;
 
 pub(super) struct SubsetReader {
     pub(super) source: Vec<char>,

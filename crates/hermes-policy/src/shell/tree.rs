@@ -16,11 +16,11 @@ const FORGIVEN: usize = 4_096;
 
 /// What the grammar's scanner gets to see of a text: a character for each byte. It looks characters up
 /// in a table of the C library that ends at U+00FF, and reads memory that is not its own for others.
-/// Bytes that are no ASCII become letters, as the characters of which they are a part are to a shell;
+/// ByteDecoder that are no ASCII become letters, as the characters of which they are a part are to a shell;
 /// different texts stay different.
-struct Bytes;
+struct ByteDecoder;
 
-impl Decode for Bytes {
+impl Decode for ByteDecoder {
     fn decode(bytes: &[u8]) -> (i32, u32) {
         let letter = match bytes.first().copied() {
             None => return (-1, 0),
@@ -50,7 +50,7 @@ pub(super) fn parse(source: &str) -> Option<Tree> {
         }
     };
     let bytes = source.as_bytes();
-    parser.parse_custom_encoding::<Bytes, _, _>(
+    parser.parse_custom_encoding::<ByteDecoder, _, _>(
         &mut |at, _| bytes.get(at..).unwrap_or_default(),
         None,
         Some(ParseOptions::new().progress_callback(&mut progress)),

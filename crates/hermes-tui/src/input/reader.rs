@@ -345,7 +345,7 @@ impl<T: AsFd> Reader<T> {
         let now = timespec(Duration::ZERO);
         let mut bytes = [0; 16384];
         let mut inputs = Vec::new();
-        // Bounded: what comes for ever is not typed ahead.
+        // Bounded: endless input is not type-ahead.
         for _ in 0..64 {
             let (typed, _) = self.wait(Some(&now))?;
             if !typed {

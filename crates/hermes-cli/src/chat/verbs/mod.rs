@@ -44,8 +44,8 @@ async fn unknown_name(
     close: Option<&str>,
 ) -> Result<Told, Failure> {
     match quick::run(conversation, typed, rest).await {
-        Some(quick::Quick::Done(done)) => return done,
-        Some(quick::Quick::Line(line)) => {
+        Some(quick::QuickOutcome::Done(done)) => return done,
+        Some(quick::QuickOutcome::Line(line)) => {
             // An alias of an alias leads nowhere.
             if let Parsed::Command(command, rest) = slash::parse(&line) {
                 return run(conversation, command, rest).await;

@@ -18,22 +18,28 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SHOWN: usize = 12_000;
 
 /// What a name stands for.
-pub(super) enum Quick {
+pub(super) enum QuickOutcome {
     /// Another line to type.
     Line(String),
     Done(Result<Told, Failure>),
 }
 
 /// `None`: the name stands for nothing.
-pub(super) async fn run(conversation: &Conversation, typed: &str, rest: &str) -> Option<Quick> {
+pub(super) async fn run(
+    conversation: &Conversation,
+    typed: &str,
+    rest: &str,
+) -> Option<QuickOutcome> {
     let config = &conversation.chat.config;
     let mut written = config.gateway.quick_commands.clone().unwrap_or_default();
     written.extend(config.quick_commands.clone());
     let name = typed.to_ascii_lowercase().replace('_', "-");
     let quick = read_quick_commands(&written, &mut Vec::new()).remove(&name)?;
     match quick.does {
-        QuickKind::Alias(target) => Some(Quick::Line(format!("{target} {rest}").trim().to_owned())),
-        QuickKind::Exec(command) => Some(Quick::Done(exec(conversation, command).await)),
+        QuickKind::Alias(target) => Some(QuickOutcome::Line(
+            format!("{target} {rest}").trim().to_owned(),
+        )),
+        QuickKind::Exec(command) => Some(QuickOutcome::Done(exec(conversation, command).await)),
     }
 }
 

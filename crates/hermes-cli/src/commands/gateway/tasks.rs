@@ -7,7 +7,7 @@ use hermes_config::Zone;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::api::{self, ApiServer, Work};
-use hermes_gateway::control::Control;
+use hermes_gateway::control::GatewayControl;
 use hermes_gateway::cron::{self, HomeFiles, Scheduler};
 use hermes_gateway::gateway::Gateway;
 use hermes_gateway::platforms::Unusable;
@@ -74,7 +74,7 @@ pub(super) async fn all(around: &Around<'_>) -> Beside {
 
 /// What other programs of the home ask. Without it the gateway does all else.
 async fn control(around: &Around<'_>) -> Option<Task> {
-    let control = match Control::bind(around.settings.home.root()).await {
+    let control = match GatewayControl::bind(around.settings.home.root()).await {
         Ok(control) => control,
         Err(error) => {
             tracing::warn!("hermes mcp serve cannot reach this gateway: {error}");

@@ -50,7 +50,7 @@ pub(crate) fn address(typed: &str) -> Result<String, String> {
 }
 
 /// What a server has, and under which address: many are named without their `/v1`.
-pub(crate) struct Listing {
+pub(crate) struct ModelListing {
     pub(crate) url: String,
     pub(crate) models: Vec<String>,
 }
@@ -67,7 +67,7 @@ pub(crate) async fn list(
     router: &Router,
     url: &str,
     key: Option<&SecretString>,
-) -> Result<Listing, Unlisted> {
+) -> Result<ModelListing, Unlisted> {
     let key = key.cloned().unwrap_or_else(|| SecretString::from(NO_KEY));
     let mut urls = vec![url.to_owned()];
     if !url.ends_with("/v1") {
@@ -79,7 +79,7 @@ pub(crate) async fn list(
         match asked.await {
             Ok(models) => {
                 let models = models.into_iter().map(|model| model.id).collect();
-                return Ok(Listing { url, models });
+                return Ok(ModelListing { url, models });
             }
             Err(LiveError::List(ListError::Refused {
                 status: 401 | 403, ..
@@ -182,7 +182,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>
                     let typed = typed.or_empty();
                     key = (!typed.is_empty()).then(|| SecretString::from(typed));
                 }
-                break Listing {
+                break ModelListing {
                     url: url.to_owned(),
                     models: Vec::new(),
                 };
@@ -196,7 +196,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>
 }
 
 /// One of the models that the server has, or a name that is typed.
-fn model_of(cx: &Context, listing: &Listing) -> Result<Option<String>, Failure> {
+fn model_of(cx: &Context, listing: &ModelListing) -> Result<Option<String>, Failure> {
     if listing.models.is_empty() || !choose::can_show(cx) {
         for model in &listing.models {
             cx.out.foreign_line(&format!("  {model}"))?;

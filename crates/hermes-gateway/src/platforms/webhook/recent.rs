@@ -1,4 +1,4 @@
-//! Calls that came lately, by their ids: one that is repeated while the first is dealt with waits for
+//! CallStages that came lately, by their ids: one that is repeated while the first is dealt with waits for
 //! what becomes of that. Until it is stored, nobody may be told that it was taken.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,13 +12,13 @@ const MOST: usize = 2_048;
 
 #[derive(Default)]
 pub(super) struct RecentCalls {
-    calls: Mutex<Calls>,
+    calls: Mutex<CallStages>,
     /// One that was being dealt with has ended.
     settled: Notify,
 }
 
 #[derive(Default)]
-struct Calls {
+struct CallStages {
     order: VecDeque<String>,
     stages: HashMap<String, Stage>,
 }
@@ -31,7 +31,7 @@ enum Stage {
 
 impl RecentCalls {
     /// The right to deal with this call; `None`: it was taken. Waits while another has that right.
-    pub(super) async fn claim(&self, key: &str) -> Option<Claim<'_>> {
+    pub(super) async fn claim(&self, key: &str) -> Option<CallClaim<'_>> {
         loop {
             let mut settled = pin!(self.settled.notified());
             settled.as_mut().enable();
@@ -44,29 +44,29 @@ impl RecentCalls {
     }
 
     /// The same at once; `None` also where another has that right.
-    pub(super) fn claim_now(&self, key: &str) -> Option<Claim<'_>> {
+    pub(super) fn claim_now(&self, key: &str) -> Option<CallClaim<'_>> {
         self.try_claim(key).ok()
     }
 
-    fn try_claim(&self, key: &str) -> Result<Claim<'_>, Stage> {
+    fn try_claim(&self, key: &str) -> Result<CallClaim<'_>, Stage> {
         let mut calls = self.calls();
         if let Some(stage) = calls.stages.get(key) {
             return Err(*stage);
         }
         calls.remember(key);
-        Ok(Claim {
+        Ok(CallClaim {
             recent: self,
             key: Some(key.to_owned()),
         })
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, CallStages> {
         // A panic cannot leave the map half changed.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Calls {
+impl CallStages {
     fn remember(&mut self, key: &str) {
         self.stages.insert(key.to_owned(), Stage::UnderWay);
         self.order.push_back(key.to_owned());
@@ -84,14 +84,14 @@ impl Calls {
     }
 }
 
-/// The right to deal with a call. Dropped without [`Claim::keep`], it is given back: whoever was turned
+/// The right to deal with a call. Dropped without [`CallClaim::keep`], it is given back: whoever was turned
 /// away, or whose call broke, may come again.
-pub(super) struct Claim<'a> {
+pub(super) struct CallClaim<'a> {
     recent: &'a RecentCalls,
     key: Option<String>,
 }
 
-impl Claim<'_> {
+impl CallClaim<'_> {
     /// The call is stored.
     pub(super) fn keep(mut self) {
         if let Some(key) = self.key.take()
@@ -102,7 +102,7 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for CallClaim<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.recent.calls().forget(&key);
