@@ -191,7 +191,7 @@ impl LocalEnvironment {
         }
         let snapshot = self.snapshot().await;
         let dir = self.scratch.of_call(&command.confinement)?;
-        let report = dir.path().join("state");
+        let report = dir.path().join(scratch::REPORT);
         let program = Program {
             prelude: snapshot.prelude.as_deref(),
             report: Some(&report),
@@ -336,7 +336,7 @@ fn wrapped(program: &Program<'_>, command: &str, dir: &Path) -> Result<String, E
     if command.len() <= MAX_ARGUMENT {
         return Ok(program.around(command));
     }
-    let file = dir.join("command");
+    let file = dir.join(scratch::COMMAND);
     std::fs::write(&file, command).map_err(|error| ExecError::file(&file, error))?;
     Ok(program.around_file(&file))
 }

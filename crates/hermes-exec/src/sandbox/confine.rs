@@ -17,19 +17,30 @@ use super::spec::Spec;
 /// Before the limits: what they are for comes later, over standard input.
 pub(super) const WAIT: &str = "--wait";
 
+/// What the helper does once the limits are in force.
+enum Next {
+    /// Whoever started it has no use for it any more.
+    End,
+    /// It becomes the command.
+    Become(Command),
+    /// It starts the command and stays as the first process of its table: the kernel treats that one
+    /// differently.
+    #[cfg(target_os = "linux")]
+    Start(Command),
+}
+
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let (code, why) = match prepare(args) {
-        // Whoever started us has no use for us any more.
-        Ok(None) => return ExitCode::SUCCESS,
-        Ok(Some(mut command)) => {
-            let program = command.get_program().to_owned();
+        Ok(Next::End) => return ExitCode::SUCCESS,
+        Ok(Next::Become(mut command)) => {
             let error = command.exec();
-            let code = match error.kind() {
-                std::io::ErrorKind::NotFound => 127,
-                _ => 126,
-            };
-            (code, format!("{}: {error}", program.display()))
+            not_started(&command, &error)
         }
+        #[cfg(target_os = "linux")]
+        Ok(Next::Start(mut command)) => match command.spawn() {
+            Ok(child) => super::fork::end_with(child.id()),
+            Err(error) => not_started(&command, &error),
+        },
         Err(why) => (
             CONFINE_FAILED,
             format!("the sandbox cannot be set up: {why}"),
@@ -40,7 +51,19 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Option<Command>, String> {
+/// As a shell would put it.
+fn not_started(command: &Command, error: &std::io::Error) -> (u8, String) {
+    let code = match error.kind() {
+        std::io::ErrorKind::NotFound => 127,
+        _ => 126,
+    };
+    (
+        code,
+        format!("{}: {error}", command.get_program().display()),
+    )
+}
+
+fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Next, String> {
     let first = args.next().ok_or("no limits given")?;
     if first == WAIT {
         let spec = read_spec(&args.next().ok_or("no limits given")?)?;
@@ -56,7 +79,7 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Option<Command>, 
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     begin(spec.session, spec.terminal)?;
     restrict(&spec)?;
-    Ok(Some(command))
+    Ok(Next::Become(command))
 }
 
 fn read_spec(json: &OsString) -> Result<Spec, String> {
@@ -66,7 +89,7 @@ fn read_spec(json: &OsString) -> Result<Spec, String> {
 /// Waits for commands. Each is a copy of this process, which returns here with what it is to become; the
 /// helper itself returns only when it is no longer needed, and takes the commands that still run with it.
 #[cfg(target_os = "linux")]
-fn wait(spec: &Spec) -> Result<Option<Command>, String> {
+fn wait(spec: &Spec) -> Result<Next, String> {
     use super::fork::{Side, sibling};
     use super::order::{Letter, answer};
     use super::prepared::Prepared;
@@ -100,18 +123,18 @@ fn wait(spec: &Spec) -> Result<Option<Command>, String> {
                 // One that nobody knows of must not run.
                 answer(&socket, room.own_number()?)
                     .map_err(|error| format!("no order: {error}"))?;
-                return become_it(&spec, letter, rules, room).map(Some);
+                return become_it(&spec, letter, rules, room);
             }
             Err(_) if answer(&socket, 0).is_ok() => {}
             Err(_) => break,
         }
     }
     running.end(room.as_ref());
-    Ok(None)
+    Ok(Next::End)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wait(_spec: &Spec) -> Result<Option<Command>, String> {
+fn wait(_spec: &Spec) -> Result<Next, String> {
     Err("no helper waits on this system".to_owned())
 }
 
@@ -122,7 +145,7 @@ fn become_it(
     letter: super::order::Letter,
     rules: super::prepared::Prepared,
     room: &super::room::Room,
-) -> Result<Command, String> {
+) -> Result<Next, String> {
     let order = letter.open().map_err(|error| format!("order: {error}"))?;
     begin(spec.session, order.terminal)?;
     if let Some(words) = room.warning() {
@@ -134,11 +157,14 @@ fn become_it(
     room.limit(spec)?;
     rules.enforce(room.own_table())?;
     room.filter()?;
-    room.stay_as_first()?;
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear();
     command.envs(order.env.iter().map(|(name, value)| (name, value)));
-    Ok(command)
+    Ok(if room.has_own_processes() {
+        Next::Start(command)
+    } else {
+        Next::Become(command)
+    })
 }
 
 fn begin(session: bool, terminal: bool) -> Result<(), String> {

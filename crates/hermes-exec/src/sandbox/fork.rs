@@ -59,40 +59,32 @@ pub(super) fn sibling(is_own: bool) -> io::Result<Side> {
     }
 }
 
-/// Splits this process: the child returns and becomes the command; the process itself stays as the first one
-/// of its table, and ends with the command, in its way.
+/// Waits as the first process of its table until the command ends, and ends in the same way.
 #[expect(
     unsafe_code,
-    reason = "no safe call makes a process that is not a program yet"
+    reason = "the standard library closes only what it opened, and cannot wait for orphans"
 )]
-pub(super) fn stay_as_first() -> io::Result<()> {
-    // SAFETY: There is one thread, as in `sibling`.
-    match unsafe { libc::fork() } {
-        0 => Ok(()),
-        command if command > 0 => {
-            // Streams and handles are the command's; here they would stay open for others to find.
-            // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
-            unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
-            loop {
-                let mut status = 0;
-                // SAFETY: It writes to `status` alone.
-                let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-                if ended == command {
-                    let code = if libc::WIFEXITED(status) {
-                        libc::WEXITSTATUS(status)
-                    } else {
-                        128 + libc::WTERMSIG(status)
-                    };
-                    // SAFETY: It does not return; what other processes left to do is the kernel's.
-                    unsafe { libc::_exit(code) };
-                }
-                if ended < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                    // SAFETY: As above.
-                    unsafe { libc::_exit(i32::from(super::CONFINE_FAILED)) };
-                }
-            }
+pub(super) fn end_with(command: u32) -> ! {
+    // Streams and handles are the command's; here they would stay open for others to find.
+    // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
+    unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+    loop {
+        let mut status = 0;
+        // SAFETY: It writes to `status` alone.
+        let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if ended.cast_unsigned() == command {
+            let code = if libc::WIFEXITED(status) {
+                libc::WEXITSTATUS(status)
+            } else {
+                128 + libc::WTERMSIG(status)
+            };
+            // SAFETY: It does not return; what other processes left to do is the kernel's.
+            unsafe { libc::_exit(code) };
         }
-        _ => Err(io::Error::last_os_error()),
+        if ended < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            // SAFETY: As above.
+            unsafe { libc::_exit(i32::from(super::CONFINE_FAILED)) };
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-use super::fork::{Sibling, can_be_own, stay_as_first};
+use super::fork::{Sibling, can_be_own};
 use super::kernel;
 use super::prepared::read_files;
 use super::rules::Files;
@@ -118,14 +118,6 @@ impl Room {
     /// System calls; nothing can be mounted afterwards.
     pub(super) fn filter(&self) -> Result<(), String> {
         self.filters.as_ref().map_or(Ok(()), Filters::install)
-    }
-
-    /// A command is not the first process of its table itself: the kernel treats that one differently.
-    pub(super) fn stay_as_first(&self) -> Result<(), String> {
-        if self.has_own_processes {
-            stay_as_first().map_err(|error| format!("process: {error}"))?;
-        }
-        Ok(())
     }
 }
 
