@@ -20,9 +20,10 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::leader::{Leader, can_watch};
+use super::leader::{EndedCopies, Leader, can_watch};
 use super::run::Ends;
 use crate::confinement::{Ahead, Launch};
+use crate::sandbox::HelperAnswer;
 
 /// A helper that nobody needed for this long is let go.
 const KEPT: Duration = Duration::from_mins(1);
@@ -58,8 +59,29 @@ struct Waiting {
 /// holds the line.
 pub(super) struct Line {
     socket: UnixStream,
-    /// It is killed when it is let go.
-    _process: Child,
+    /// It is killed when it is let go; always there until then.
+    process: Option<Child>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Without a runtime this process ends, and nobody has to take note.
+        let (Some(mut process), Ok(_)) =
+            (self.process.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let helper = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        // An error means that it has ended.
+        let _ = process.start_kill();
+        task::spawn("end of a helper", async move {
+            // There is nothing to do for one that was lost.
+            let _ = process.wait().await;
+            if let Some(helper) = helper {
+                EndedCopies::AllOf(helper).reap().await;
+            }
+        });
+    }
 }
 
 impl Helpers {
@@ -145,7 +167,7 @@ impl Waiting {
             .kill_on_drop(true);
         let line = Line {
             socket: UnixStream::from_std(near)?,
-            _process: command.spawn()?,
+            process: Some(command.spawn()?),
         };
         Ok(Self {
             launch: ahead.helper.clone(),
@@ -158,18 +180,21 @@ impl Waiting {
     /// Tells it what to start; who that is. `None`: nothing was started, and nothing will be.
     async fn order(&mut self, order: &[u8], ends: &Ends) -> Option<Pid> {
         let answer = tokio::time::timeout(PATIENCE, self.ask(order, ends)).await;
-        let pid = match answer {
-            Ok(Ok(pid)) => pid,
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
                 tracing::debug!("the helper of commands is gone: {error}");
-                0
+                HelperAnswer::default()
             }
             Err(_) => self.give_up(),
         };
-        Pid::from_raw(pid)
+        if let Some(ended) = Pid::from_raw(answer.ended) {
+            task::spawn("end of a copy", EndedCopies::One(ended).reap());
+        }
+        Pid::from_raw(answer.command)
     }
 
-    async fn ask(&mut self, order: &[u8], ends: &Ends) -> io::Result<i32> {
+    async fn ask(&mut self, order: &[u8], ends: &Ends) -> io::Result<HelperAnswer> {
         let socket = &self.line.socket;
         let mut sent = socket
             .async_io(Interest::WRITABLE, || send(socket, order, ends.all()))
@@ -178,7 +203,7 @@ impl Waiting {
             socket.writable().await?;
             sent += would_block(socket.try_write(&order[sent..]))?;
         }
-        let mut answer = [0; 4];
+        let mut answer = [0; HelperAnswer::LENGTH];
         let mut received = 0;
         while received < answer.len() {
             socket.readable().await?;
@@ -187,20 +212,20 @@ impl Waiting {
                 read => received += would_block(read)?,
             }
         }
-        Ok(i32::from_le_bytes(answer))
+        Ok(HelperAnswer::read(answer))
     }
 
     /// From now on it cannot answer, and what cannot does not run; it may just have answered.
-    fn give_up(&self) -> i32 {
+    fn give_up(&self) -> HelperAnswer {
         tracing::warn!("the helper of commands does not answer");
-        let mut answer = [0; 4];
+        let mut answer = [0; HelperAnswer::LENGTH];
         // Asked of the kernel itself: what the runtime knows may be older.
         let socket = &self.line.socket;
         let read = shutdown(socket, Shutdown::Read)
             .and_then(|()| recv(socket, &mut answer, RecvFlags::DONTWAIT));
         match read {
-            Ok((_, 4)) => i32::from_le_bytes(answer),
-            _ => 0,
+            Ok((_, HelperAnswer::LENGTH)) => HelperAnswer::read(answer),
+            _ => HelperAnswer::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use hermes_core::task;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open,
-    waitpid,
+    waitpgid, waitpid,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -17,6 +17,28 @@ use tokio::process::Child;
 
 use super::helper::Line;
 use super::source::watched;
+
+/// Takes note of the ends of copies that a helper made and that got no command: one by its number, or, once the
+/// helper is gone, those that are left in its group. They were killed, or end by themselves: this takes no time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum EndedCopies {
+    One(Pid),
+    AllOf(Pid),
+}
+
+impl EndedCopies {
+    pub(super) async fn reap(self) {
+        let wait = move || match self {
+            // Errors mean that there are no more.
+            Self::One(pid) => while let Ok(None) = waitpid(Some(pid), WaitOptions::empty()) {},
+            Self::AllOf(helper) => {
+                while let Ok(Some(_)) = waitpgid(helper, WaitOptions::empty()) {}
+            }
+        };
+        // A panic in there harms nobody.
+        let _ = tokio::task::spawn_blocking(wait).await;
+    }
+}
 
 pub(super) enum Leader {
     Started(Child),

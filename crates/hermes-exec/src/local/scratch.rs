@@ -32,16 +32,16 @@ pub(super) struct Places {
 }
 
 /// Directories of ended calls, with nothing in them.
-type Free = Arc<Mutex<Vec<Made>>>;
+type Free = Arc<Mutex<Vec<OwnDirectory>>>;
 
 /// A directory that we made, and which one that was: a command may have put another, or a link, in its place.
-struct Made {
+struct OwnDirectory {
     dir: TempDir,
     device: u64,
     inode: u64,
 }
 
-impl Made {
+impl OwnDirectory {
     fn is_in_place(&self) -> bool {
         self.dir.path().symlink_metadata().is_ok_and(|data| {
             data.is_dir() && (data.dev(), data.ino()) == (self.device, self.inode)
@@ -52,7 +52,7 @@ impl Made {
 /// The directory of one call. What is in it goes with it.
 pub(super) struct CallDirectory {
     /// Always there until this is dropped.
-    made: Option<Made>,
+    made: Option<OwnDirectory>,
     /// `None`: it is used once.
     free: Option<Free>,
 }
@@ -125,7 +125,7 @@ impl Places {
             let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
             free.pop()
         });
-        let made = match waiting.filter(Made::is_in_place) {
+        let made = match waiting.filter(OwnDirectory::is_in_place) {
             Some(made) => made,
             None => self.make(place)?,
         };
@@ -135,7 +135,7 @@ impl Places {
         })
     }
 
-    fn make(&self, place: &Scratch) -> Result<Made, ExecError> {
+    fn make(&self, place: &Scratch) -> Result<OwnDirectory, ExecError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let no_directory = || ExecError::io("no temporary directory");
         let dir = tempfile::Builder::new()
@@ -143,7 +143,7 @@ impl Places {
             .tempdir_in(place.path())
             .map_err(no_directory())?;
         let data = dir.path().symlink_metadata().map_err(no_directory())?;
-        Ok(Made {
+        Ok(OwnDirectory {
             device: data.dev(),
             inode: data.ino(),
             dir,

@@ -18,7 +18,7 @@ use super::spec::Spec;
 pub(super) const WAIT: &str = "--wait";
 
 /// What the helper does once the limits are in force.
-enum Next {
+pub(super) enum Next {
     /// Whoever started it has no use for it any more.
     End,
     /// It becomes the command.
@@ -86,88 +86,15 @@ fn read_spec(json: &OsString) -> Result<Spec, String> {
     serde_json::from_slice(json.as_encoded_bytes()).map_err(|error| error.to_string())
 }
 
-/// Waits for commands. Each is a copy of this process, which returns here with what it is to become; the
-/// helper itself returns only when it is no longer needed, and takes the commands that still run with it.
 #[cfg(target_os = "linux")]
-fn wait(spec: &Spec) -> Result<Next, String> {
-    use super::fork::{Side, sibling};
-    use super::order::{Letter, answer};
-    use super::prepared::Prepared;
-    use super::room::{Room, Running};
-
-    // Not in the session of whoever started us: what is typed there is not for us.
-    let _ = setsid();
-    // No command may stop whoever starts the next.
-    let mut spec = spec.clone();
-    spec.guard.push(std::process::id());
-    let socket = std::io::stdin();
-    let mut rules = Prepared::default();
-    let mut room: Option<Room> = None;
-    let mut running = Running::default();
-    // Whoever is gone cannot be told, whether it left in order or was killed.
-    while let Ok(Some(letter)) = Letter::receive(&socket) {
-        let room = match &mut room {
-            Some(room) => room,
-            none => none.insert(Room::make(&spec, &letter.files)?),
-        };
-        // Rooms cannot be rebuilt; whoever asks for another starts another helper.
-        let side = if room.is_for(&letter.files) {
-            rules.renew(&letter.files, spec.network, room.is_covered());
-            sibling(room.has_own_processes())
-        } else {
-            Err(std::io::ErrorKind::InvalidInput.into())
-        };
-        match side {
-            Ok(Side::Helper(sibling)) => running.add(sibling),
-            Ok(Side::Copy) => {
-                // One that nobody knows of must not run.
-                answer(&socket, room.own_number()?)
-                    .map_err(|error| format!("no order: {error}"))?;
-                return become_it(&spec, letter, rules, room);
-            }
-            Err(_) if answer(&socket, 0).is_ok() => {}
-            Err(_) => break,
-        }
-    }
-    running.end(room.as_ref());
-    Ok(Next::End)
-}
+use super::waiting::wait;
 
 #[cfg(not(target_os = "linux"))]
 fn wait(_spec: &Spec) -> Result<Next, String> {
     Err("no helper waits on this system".to_owned())
 }
 
-/// What the command may do, and the command.
-#[cfg(target_os = "linux")]
-fn become_it(
-    spec: &Spec,
-    letter: super::order::Letter,
-    rules: super::prepared::Prepared,
-    room: &super::room::Room,
-) -> Result<Next, String> {
-    let order = letter.open().map_err(|error| format!("order: {error}"))?;
-    begin(spec.session, order.terminal)?;
-    if let Some(words) = room.warning() {
-        // Its reader learns of it before anything else; one that is gone does not.
-        let _ = writeln!(std::io::stderr(), "hermes: {words}");
-    }
-    room.show_processes()?;
-    std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
-    room.limit(spec)?;
-    rules.enforce(room.own_table())?;
-    room.filter()?;
-    let mut command = Command::new(&order.program);
-    command.args(&order.args).env_clear();
-    command.envs(order.env.iter().map(|(name, value)| (name, value)));
-    Ok(if room.has_own_processes() {
-        Next::Start(command)
-    } else {
-        Next::Become(command)
-    })
-}
-
-fn begin(session: bool, terminal: bool) -> Result<(), String> {
+pub(super) fn begin(session: bool, terminal: bool) -> Result<(), String> {
     if session {
         // Fails only where it is a leader already, which is what is wanted.
         let _ = setsid();

@@ -32,10 +32,14 @@ mod rules;
 mod seccomp;
 mod seen;
 mod sockets;
+#[cfg(target_os = "linux")]
+mod spare;
 mod spec;
 mod survey;
 #[cfg(target_os = "linux")]
 mod view;
+#[cfg(target_os = "linux")]
+mod waiting;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -44,6 +48,8 @@ use std::path::{Path, PathBuf};
 use hermes_config::{Config, Home};
 
 pub use blocked::{Blocked, BlockedKind};
+#[cfg(target_os = "linux")]
+pub(crate) use order::HelperAnswer;
 use places::Private;
 pub use spec::Limits;
 use spec::Spec;

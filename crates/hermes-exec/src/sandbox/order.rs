@@ -1,13 +1,16 @@
 //! What a waiting helper is told over the socket that is its standard input: two lengths, then the rules
 //! for files and the command, as JSON; with the first byte come the three streams of the command. The
-//! answer is the number of its process.
+//! answer is an [`HelperAnswer`].
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+};
 use serde::{Deserialize, Serialize};
 
 use super::rules::Files;
@@ -92,6 +95,26 @@ impl Letter {
         }))
     }
 
+    /// Hands it to the copy at the other end, which needs no rules: it has them.
+    pub(super) fn forward(&self, to: impl AsFd) -> io::Result<()> {
+        let lengths = [0, self.json.len() as u64].map(u64::to_le_bytes);
+        let bytes = [lengths.as_flattened(), &self.json].concat();
+        let [input, output, errors] = &self.streams;
+        let descriptors = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let flags = SendFlags::NOSIGNAL;
+        let mut sent = sendmsg(to.as_fd(), &[IoSlice::new(&bytes)], &mut beside, flags)?;
+        while sent < bytes.len() {
+            sent += match send(to.as_fd(), &bytes[sent..], flags) {
+                Err(Errno::INTR) => 0,
+                count => count?,
+            };
+        }
+        Ok(())
+    }
+
     /// What it says; from now on its streams are ours.
     pub(super) fn open(self) -> io::Result<Order> {
         let [input, output, errors] = &self.streams;
@@ -125,10 +148,30 @@ fn fill(socket: impl AsFd, mut buffer: &mut [u8], streams: &mut Vec<OwnedFd>) ->
     Ok(true)
 }
 
-/// The answer: a process, or 0 for none.
-pub(super) fn answer(socket: impl AsFd, pid: i32) -> io::Result<()> {
-    let bytes = pid.to_le_bytes();
-    // So few bytes are taken whole or not at all.
-    send(socket, &bytes, SendFlags::NOSIGNAL)?;
-    Ok(())
+/// The answer: two processes of whoever gave the order, or 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HelperAnswer {
+    /// The command.
+    pub(crate) command: i32,
+    /// A copy that ends without a command: nobody else can take note of its end.
+    pub(crate) ended: i32,
+}
+
+impl HelperAnswer {
+    pub(crate) const LENGTH: usize = 8;
+
+    pub(crate) fn read(bytes: [u8; Self::LENGTH]) -> Self {
+        let [a, b, c, d, rest @ ..] = bytes;
+        Self {
+            command: i32::from_le_bytes([a, b, c, d]),
+            ended: i32::from_le_bytes(rest),
+        }
+    }
+
+    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
+        let bytes = [self.command, self.ended].map(i32::to_le_bytes);
+        // So few bytes are taken whole or not at all.
+        send(socket, bytes.as_flattened(), SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
 }

@@ -29,17 +29,18 @@ struct Made {
 const MAX_USES: u32 = 64;
 
 impl Prepared {
-    /// Makes rules for these files, unless those at hand are still right. `is_covered`: the process has a view
-    /// of its own that was made for them.
-    pub(super) fn renew(&mut self, files: &[u8], network: bool, is_covered: bool) {
+    /// Makes rules for these files, unless those at hand are still right; whether they are. `is_covered`: the
+    /// process has a view of its own that was made for them.
+    pub(super) fn renew(&mut self, files: &[u8], network: bool, is_covered: bool) -> bool {
         if !files.is_empty() && self.files == files && self.is_current() {
             if let Some(Ok(made)) = &mut self.made {
                 made.uses += 1;
             }
-            return;
+            return true;
         }
         self.made = make(files, network, is_covered).transpose();
         files.clone_into(&mut self.files);
+        false
     }
 
     fn is_current(&self) -> bool {

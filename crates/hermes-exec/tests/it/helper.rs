@@ -15,8 +15,8 @@ use crate::support::{local, run, settings};
 /// How often something is looked for, ten milliseconds apart: half a minute.
 const LOOKS: usize = 3000;
 
-/// Our children that wait for a command.
-fn waiting() -> Vec<u32> {
+/// Our children, also those that have ended and that nobody has taken note of.
+fn children() -> Vec<u32> {
     let own = std::process::id();
     let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
     // Any thread may have started them.
@@ -29,20 +29,34 @@ fn waiting() -> Vec<u32> {
             let pids: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
             pids
         })
-        .filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).any(|word| word == b"--wait")
-        })
         .collect();
     found.sort_unstable();
     found.dedup();
     found
 }
 
+/// Those that wait for a command.
+fn waiting() -> Vec<u32> {
+    let mut found = children();
+    found.retain(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"--wait")
+    });
+    found
+}
+
+/// The group of a process: a helper leads one, and a copy that has no command yet is in it.
+fn group(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_whitespace().nth(2)?.parse().ok()
+}
+
 /// The helper that waits, once no command is on its way.
 async fn helper() -> u32 {
     for _ in 0..LOOKS {
-        if let [pid] = waiting()[..] {
+        let leads = |pid: &u32| group(*pid) == Some(*pid);
+        if let [pid] = waiting().into_iter().filter(leads).collect::<Vec<_>>()[..] {
             return pid;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -235,6 +249,60 @@ async fn what_came_since_it_was_started_is_there() {
     std::fs::write(place.path.join("home/new/file"), "seen\n").unwrap();
     let text = place.run("cat ../home/new/file", &work).await;
     assert_eq!(text, "seen\n");
+}
+
+/// The copy that waits for the next command.
+async fn spare(helper: u32) -> u32 {
+    for _ in 0..LOOKS {
+        let is_spare = |pid: &u32| *pid != helper && group(*pid) == Some(helper);
+        if let [pid] = waiting().into_iter().filter(is_spare).collect::<Vec<_>>()[..] {
+            return pid;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no copy waits: {:?}", waiting());
+}
+
+#[tokio::test]
+async fn a_copy_that_waits_gets_the_next_command_and_leaves_nothing_behind() {
+    let Some(place) = confined("a_copy_that_waits_gets_the_next_command") else {
+        return;
+    };
+    let work = place.path.join("work");
+    place.run("true", &work).await;
+    let helper = helper().await;
+    if !place.sandbox.describe().weaker.is_empty() {
+        return;
+    }
+    let first = spare(helper).await;
+    let text = place.run("echo $$; ls -d /proc/[0-9]*", &work).await;
+    // The second process of a table in which nobody else is.
+    assert!(text.starts_with("2\n"), "{text}");
+    let second = spare(helper).await;
+    assert_ne!(first, second);
+    // One that was killed is replaced.
+    kill_process(Pid::from_raw(second.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    until_gone(second).await;
+    assert_eq!(place.run("echo on", &work).await, "on\n");
+    let third = spare(helper).await;
+    assert!(!waiting().contains(&second));
+    // It ends with the helper.
+    kill_process(Pid::from_raw(helper.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    until_gone(third).await;
+    assert_eq!(place.run("echo on", &work).await, "on\n");
+    place.env.close().await.unwrap();
+    drop(place);
+    for _ in 0..LOOKS {
+        if children().is_empty() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let stats = children()
+        .iter()
+        .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default())
+        .collect::<String>();
+    panic!("left behind: {stats}");
 }
 
 #[tokio::test]
