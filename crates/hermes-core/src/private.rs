@@ -3,222 +3,53 @@
 //!
 //! A list of what is secret is never complete; it is where a new store of keys is added.
 
-/// Below the person's directory: keys, tokens, passwords, and what was typed or browsed. Files, or directories
-/// with all that is in them.
-pub const PERSONAL: &[&str] = &[
-    // Remote machines and signatures.
-    ".ssh",
-    ".gnupg",
-    ".pki",
-    ".putty",
-    ".config/sops",
-    ".config/age",
-    ".age",
-    ".step",
-    ".minisign",
-    // Clouds and clusters.
-    ".aws",
-    ".azure",
-    ".kube",
-    ".config/gcloud",
-    ".config/doctl",
-    ".config/hcloud",
-    ".config/scw",
-    ".config/linode-cli",
-    ".oci",
-    ".bluemix",
-    ".aliyun",
-    ".tccli",
-    ".boto",
-    ".s3cfg",
-    ".mc",
-    ".config/rclone",
-    ".config/flyctl",
-    ".fly",
-    ".config/netlify",
-    ".netlify",
-    ".vercel",
-    ".local/share/com.vercel.cli",
-    ".config/heroku",
-    ".config/railway",
-    ".railway",
-    ".config/stripe",
-    ".config/ngrok",
-    ".ngrok2",
-    ".cloudflared",
-    ".wrangler",
-    ".config/.wrangler",
-    ".databrickscfg",
-    ".snowflake",
-    ".snowsql",
-    ".terraform.d",
-    ".terraformrc",
-    ".pulumi",
-    ".vault-token",
-    ".config/helm",
-    ".config/argocd",
-    ".talos",
-    ".minikube/certs",
-    // Package registries and code hosts.
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".config/pypoetry/auth.toml",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".local/share/gem/credentials",
-    ".bundle/config",
-    ".composer/auth.json",
-    ".config/composer/auth.json",
-    ".nuget/NuGet/NuGet.Config",
-    ".m2/settings.xml",
-    ".m2/settings-security.xml",
-    ".gradle/gradle.properties",
-    ".hex",
-    ".docker/config.json",
-    ".docker/contexts",
-    ".config/containers/auth.json",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/tea",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".git-credential-cache",
-    ".cache/git/credential",
-    ".subversion/auth",
-    ".config/huggingface",
-    ".huggingface",
-    ".cache/huggingface/token",
-    ".cache/huggingface/stored_tokens",
-    ".kaggle",
-    ".config/kaggle",
-    ".config/wandb",
-    ".config/openai",
-    ".config/anthropic",
-    ".anthropic",
-    ".openai",
-    ".codex/auth.json",
-    ".claude/.credentials.json",
-    ".claude.json",
-    ".gemini/oauth_creds.json",
-    ".qwen/oauth_creds.json",
-    ".config/github-copilot",
-    ".local/share/opencode/auth.json",
-    // Databases.
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    ".mongorc.js",
-    ".dbshell",
-    ".config/pgcli",
-    // Passwords and sessions.
-    ".password-store",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".config/op",
-    ".op",
-    ".config/1Password",
-    ".config/Bitwarden",
-    ".config/Bitwarden CLI",
-    ".config/keepassxc",
-    ".local/share/keepassxc",
-    ".config/KeePass",
-    ".authinfo",
-    ".authinfo.gpg",
-    ".mozilla",
-    ".thunderbird",
-    ".librewolf",
-    ".zen",
-    ".config/google-chrome",
-    ".config/google-chrome-beta",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".config/microsoft-edge",
-    ".config/vivaldi",
-    ".config/opera",
-    ".var/app",
-    "snap/firefox",
-    "snap/chromium",
-    ".config/Signal",
-    ".config/Slack",
-    ".config/discord",
-    ".config/Element",
-    ".local/share/TelegramDesktop",
-    ".config/Code/User/globalStorage",
-    ".mutt",
-    ".msmtprc",
-    ".config/msmtp",
-    ".fetchmailrc",
-    ".offlineimaprc",
-    ".mbsyncrc",
-    ".bitcoin",
-    ".ethereum",
-    ".electrum",
-    ".config/solana",
-    "Library/Keychains",
-    "Library/Cookies",
-    "Library/Application Support/Google/Chrome",
-    "Library/Application Support/Firefox",
-    // What was typed.
-    ".bash_history",
-    ".zsh_history",
-    ".zhistory",
-    ".histfile",
-    ".sh_history",
-    ".ksh_history",
-    ".history",
-    ".local/share/fish/fish_history",
-    ".config/nushell/history.txt",
-    ".python_history",
-    ".node_repl_history",
-    ".psql_history",
-    ".mysql_history",
-    ".sqlite_history",
-    ".rediscli_history",
-    ".mongosh",
-    ".irb_history",
-    ".lesshst",
-    ".viminfo",
-    ".local/state/nvim/shada",
-    ".local/share/recently-used.xbel",
-];
+mod names;
+mod stores;
 
-/// Passwords and private keys of the machine, which root could read.
-pub const SYSTEM: &[&str] = &[
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/security/opasswd",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/letsencrypt",
-    "/etc/krb5.keytab",
-    "/etc/wireguard",
-    "/etc/openvpn",
-    "/etc/ipsec.secrets",
-    "/etc/ppp/chap-secrets",
-    "/etc/NetworkManager/system-connections",
-    "/etc/wpa_supplicant",
-    "/etc/docker/key.json",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/var/lib/kubelet/pki",
-    "/var/lib/systemd/credential.secret",
-    "/var/lib/sss/secrets",
-    "/etc/ssh/ssh_host_rsa_key",
-    "/etc/ssh/ssh_host_dsa_key",
-    "/etc/ssh/ssh_host_ecdsa_key",
-    "/etc/ssh/ssh_host_ed25519_key",
-    "/run/secrets",
-    "/var/run/secrets",
-    "/run/credentials",
+pub use names::{is_secret_name, looks_secret};
+pub use stores::{PERSONAL, SYSTEM};
+
+/// Variables of this program that name a file or directory with secrets in it, wherever it lies.
+pub const NAMED_BY_VARIABLES: &[&str] = &[
+    "KUBECONFIG",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "CLOUDSDK_CONFIG",
+    "AZURE_CONFIG_DIR",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "DOCKER_CONFIG",
+    "REGISTRY_AUTH_FILE",
+    "GNUPGHOME",
+    "PASSWORD_STORE_DIR",
+    "NETRC",
+    "CURL_HOME",
+    "NPM_CONFIG_USERCONFIG",
+    "npm_config_userconfig",
+    "PIP_CONFIG_FILE",
+    "TWINE_CONFIG_FILE",
+    "PGPASSFILE",
+    "PGSSLKEY",
+    "MYSQL_TEST_LOGIN_FILE",
+    "SOPS_AGE_KEY_FILE",
+    "ANSIBLE_VAULT_PASSWORD_FILE",
+    "ANSIBLE_PRIVATE_KEY_FILE",
+    "RESTIC_PASSWORD_FILE",
+    "BORG_KEY_FILE",
+    "BORG_KEYS_DIR",
+    "RCLONE_CONFIG",
+    "TF_CLI_CONFIG_FILE",
+    "VAULT_TOKEN_FILE",
+    "GH_CONFIG_DIR",
+    "GLAB_CONFIG_DIR",
+    "HF_TOKEN_PATH",
+    "KRB5CCNAME",
+    "XAUTHORITY",
+    "OP_CONFIG_DIR",
+    "CODEX_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "HISTFILE",
 ];
 
 /// Variables of a project with values in them; examples of such files are for everybody.
@@ -249,6 +80,36 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".githooks",
     ".lefthook",
     ".hg/hgrc",
+    // Editors that run what a directory says when it is opened.
+    ".vscode/mcp.json",
+    ".zed",
+    ".fleet",
+    ".helix",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".vimrc",
+    ".lvimrc",
+    ".dir-locals.el",
+    ".idea/runConfigurations",
+    ".idea/externalDependencies.xml",
+    // Agents that start servers and hooks named by a project.
+    ".mcp.json",
+    ".claude",
+    ".cursor",
+    ".gemini",
+    ".codex",
+    ".kiro",
+    ".roo",
+    ".windsurf",
+    ".opencode",
+    "opencode.json",
+    ".continue",
+    ".amazonq",
+    ".aider.conf.yml",
+    // Shells that enter a directory.
+    ".autoenv",
+    ".autoenv.zsh",
 ];
 
 /// Below a directory that git keeps its data in: settings and programs that every later git obeys.
@@ -260,6 +121,34 @@ pub const RUN_LATER_IN_GIT: &[&str] = &[
     "gitdir",
     "info/attributes",
 ];
+
+/// Below the person's cache directory: what shells, editors and git run from there. The rest of it is read by
+/// the tools that wrote it.
+pub const RUN_LATER_IN_CACHE: &[&str] = &[
+    "gitstatus",
+    "zsh",
+    "oh-my-zsh",
+    "antibody",
+    "antidote",
+    "zinit",
+    "sheldon",
+    "prezto",
+    "starship",
+    "wal",
+    "fish",
+    "bash",
+    "nvim",
+    "vim",
+    "emacs",
+    "helix",
+    "direnv",
+];
+
+/// Whether a file at the top of the person's cache directory is one that a shell reads.
+pub fn runs_later_in_cache(name: &str) -> bool {
+    let ends = [".zsh", ".bash", ".sh", ".fish", ".zwc", ".lua", ".vim"];
+    RUN_LATER_IN_CACHE.contains(&name) || ends.iter().any(|end| name.ends_with(end))
+}
 
 /// Names without a dot at the top of a person's directory from which programs are run or started.
 pub const RUN_LATER_IN_HOME: &[&str] = &["bin", "sbin", "Library", "_netrc", "_vimrc", "snap"];
@@ -305,13 +194,100 @@ pub fn runs_later(below: &str) -> bool {
     parts.contains(&".git") || RUN_LATER_IN_PROJECT.iter().any(begins)
 }
 
-/// Whether a path (with `/` between its parts) below a person's directory is private.
+/// Directories that hold keys and passwords in whoever's home, or a copy of one.
+pub const PRIVATE_DIRECTORIES: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".azure",
+    ".password-store",
+    ".mozilla",
+    ".thunderbird",
+    "mcp-tokens",
+    "keyrings",
+];
+
+/// Hidden directories of the person that hold programs and their caches: large, and read by every build.
+pub const TOOLS_IN_HOME: &[&str] = &[
+    ".asdf",
+    ".bun",
+    ".cabal",
+    ".cache",
+    ".cargo",
+    ".conda",
+    ".cursor-server",
+    ".deno",
+    ".dotnet",
+    ".elan",
+    ".emacs.d",
+    ".fnm",
+    ".ghcup",
+    ".git",
+    ".gradle",
+    ".hermes",
+    ".julia",
+    ".juliaup",
+    ".m2",
+    ".nix-defexpr",
+    ".nix-profile",
+    ".npm",
+    ".nuget",
+    ".nvm",
+    ".oh-my-zsh",
+    ".opam",
+    ".pnpm-store",
+    ".pub-cache",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".sdkman",
+    ".stack",
+    ".vim",
+    ".virtualenvs",
+    ".volta",
+    ".vscode",
+    ".vscode-server",
+    ".wine",
+    "applications",
+    "containers",
+    "flatpak",
+    "fonts",
+    "icons",
+    "mise",
+    "nvim",
+    "pnpm",
+    "Steam",
+    "themes",
+    "Trash",
+];
+
+/// Whether a path (with `/` between its parts) below a person's directory is private: a known store, or what a
+/// program keeps there under a telling name.
 pub fn is_personal(below: &str) -> bool {
-    PERSONAL.iter().any(|name| {
+    let is_known = PERSONAL.iter().any(|name| {
         below
             .strip_prefix(name)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
+    });
+    let mut parts = below.split('/');
+    let name = parts.next_back().unwrap_or_default();
+    is_known
+        || (below.starts_with('.')
+            && !parts.any(|part| TOOLS_IN_HOME.contains(&part))
+            && looks_secret(name))
+}
+
+/// The part of a path below the directory of some person, whoever that is, by its text alone.
+pub fn below_some_home(path: &str) -> Option<&str> {
+    if let Some(rest) = path.strip_prefix("/root/") {
+        return Some(rest);
+    }
+    let rest = ["/home/", "/Users/", "/var/home/"]
+        .iter()
+        .find_map(|homes| path.strip_prefix(homes))?;
+    Some(rest.split_once('/')?.1)
 }
 
 #[cfg(test)]
@@ -351,6 +327,8 @@ mod tests {
             ".kube/config",
             ".npmrc",
             ".config/gh/hosts.yml",
+            ".config/some-tool/credentials.json",
+            ".some-tool/auth.json",
         ] {
             assert!(is_personal(path), "{path}");
         }
@@ -360,6 +338,9 @@ mod tests {
             ".config",
             ".cargo/registry",
             ".gitconfig",
+            "code/token.txt",
+            ".config/nvim/keys.lua",
+            ".cargo/registry/token.rs",
         ] {
             assert!(!is_personal(path), "{path}");
         }

@@ -211,7 +211,7 @@ fn find(dir: &Path) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// A short file that names a path.
-fn pointer(file: &Path) -> Option<String> {
+pub(crate) fn pointer(file: &Path) -> Option<String> {
     let data = file.metadata().ok()?;
     if !data.is_file() || data.len() > MAX_POINTER {
         return None;

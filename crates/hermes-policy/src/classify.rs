@@ -22,8 +22,6 @@ use crate::shell::text::basename;
 use crate::shell::{self, Flow, Problem, Script, Simple, Surroundings, Word};
 use place::Verb;
 
-pub(crate) use place::is_secret_name;
-
 /// Scripts within scripts that are looked at.
 const NESTING: usize = 8;
 /// Programs that run programs, one within the other, that are looked at.

@@ -17,14 +17,19 @@ mod bubblewrap;
 mod confine;
 #[cfg(target_os = "linux")]
 mod fork;
+mod git_index;
+mod git_settings;
 #[cfg(target_os = "linux")]
 mod kernel;
+mod later;
 #[cfg(target_os = "linux")]
 mod order;
+mod people;
 mod places;
 #[cfg(target_os = "linux")]
 mod prepared;
 mod protect;
+mod repositories;
 #[cfg(target_os = "linux")]
 mod room;
 mod rules;
@@ -293,7 +298,7 @@ impl Sandbox {
             bwrap,
             private,
             known: places::Known::default(),
-            protection: protect::Protection::default(),
+            protection: protect::Protection::new(),
         }
     }
 
@@ -417,7 +422,7 @@ impl Confine for Sandbox {
     fn watch(&self, confinement: &Confinement) -> Watch {
         match confinement {
             Confinement::Workspace { writable, .. } if self.enforces() => {
-                let awaited = protect::Awaited::of(&self.settings, writable);
+                let awaited = self.protection.awaited(&self.settings, writable);
                 Watch::new(move || awaited.put_aside())
             }
             _ => Watch::default(),

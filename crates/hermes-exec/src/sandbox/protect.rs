@@ -3,31 +3,36 @@
 //! known; a helper that was started with another answer is not used.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::private::{
-    PERSONAL, RUN_LATER_IN_GIT, RUN_LATER_IN_PROJECT, SYSTEM, runs_later_in_home,
+    NAMED_BY_VARIABLES, PERSONAL, RUN_LATER_IN_PROJECT, SYSTEM, runs_later_in_home,
 };
 
 use super::Settings;
+use super::git_settings::named_by;
+use super::later::{Awaited, at_the_top, links_below};
+use super::people::{other_homes, projects_around};
 use super::places::canonical;
+use super::repositories::{Repositories, is_there, obeyed};
 use super::seen::Seen;
 use super::sockets;
-use super::survey::Surveys;
+use super::survey::{Area, Surveys};
 
 /// Further paths of one kind are left to the rules for whole directories.
-const MAX_PATHS: usize = 1024;
-/// How deep git directories of submodules lie below each other.
-const MAX_MODULES: usize = 5;
+const MAX_PATHS: usize = 8192;
+/// Start-up files are short.
+const MAX_START_FILE: u64 = 256 << 10;
 
 /// What is known about the person's directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     personal: Arc<Mutex<Option<Looked>>>,
     system: Arc<Mutex<Option<Looked>>>,
+    started: Arc<Mutex<Option<Looked>>>,
     surveys: Surveys,
+    repositories: Repositories,
 }
 
 #[derive(Debug)]
@@ -45,15 +50,16 @@ pub(super) struct Kept {
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// Paths that must not come into being, with what lay there before (nothing, or a link).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Awaited {
-    paths: Vec<(PathBuf, Option<(u64, u64)>)>,
-    /// A person's directory that is itself a workspace, and the names in it that run later.
-    home: Option<(PathBuf, BTreeSet<std::ffi::OsString>)>,
-}
-
 impl Protection {
+    pub(super) fn new() -> Self {
+        let surveys = Surveys::default();
+        Self {
+            repositories: Repositories::new(surveys.clone()),
+            surveys,
+            ..Self::default()
+        }
+    }
+
     /// The private files of the person, whether or not they exist, and where links among them lead.
     pub(super) fn personal(&self, settings: &Settings) -> Vec<PathBuf> {
         let Some(home) = &settings.user_home else {
@@ -62,10 +68,17 @@ impl Protection {
         known_or(&self.personal, || look_up(&canonical(home), settings))
     }
 
-    /// The secrets of the machine that this account could read.
-    fn system(&self) -> Vec<PathBuf> {
+    /// The secrets of the machine, and of other people on it, that this account could read.
+    fn system(&self, settings: &Settings) -> Vec<PathBuf> {
         known_or(&self.system, || {
-            let paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+            let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+            for home in other_homes(settings) {
+                paths.extend(PERSONAL.iter().map(|name| home.join(name)));
+            }
+            let variables = NAMED_BY_VARIABLES.iter().filter_map(std::env::var_os);
+            for named in variables {
+                paths.extend(std::env::split_paths(&named).filter(|path| path.is_absolute()));
+            }
             let above: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
             let there = above.into_iter().filter(|dir| dir.is_dir());
             Looked {
@@ -73,7 +86,7 @@ impl Protection {
                 paths: paths
                     .iter()
                     .filter_map(|path| path.canonicalize().ok())
-                    .filter(|path| is_readable(path))
+                    .filter(|path| is_readable(path) && !holds_home(path, settings))
                     .collect(),
             }
         })
@@ -89,43 +102,23 @@ impl Protection {
         let home = settings.user_home.as_deref().map(canonical);
         let is_below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
         let allowed = |path: &Path| settings.readable.iter().any(|open| path.starts_with(open));
-        let mut kept = Kept::default();
-        let mut repositories = Vec::new();
-        for place in own_places(writable, home.as_deref()) {
-            repositories.extend([place.join(".git")]);
-            repositories.extend(self.surveys.below(place).repositories);
-            let names = RUN_LATER_IN_PROJECT.iter().map(|name| place.join(name));
-            kept.read_only.extend(names.filter(|path| is_entry(path)));
-        }
-        for git in repositories {
-            kept.read_only.extend(run_later_of(&git));
-        }
-        if let Some(home) = &home {
-            if is_below(home) {
-                let names = later_names(home);
-                let paths = names.iter().map(|name| home.join(name));
-                kept.read_only
-                    .extend(paths.filter(|path| is_entry(path) && !writable.contains(path)));
-            }
-            let own: Vec<&PathBuf> = own_places(writable, Some(home))
-                .filter(|place| !home.starts_with(place))
-                .collect();
-            let found = self.surveys.below(home).env_files;
-            kept.hidden.extend(
-                found
-                    .into_iter()
-                    .filter(|path| !own.iter().any(|place| path.starts_with(place))),
-            );
-        }
+        let mut kept = Kept {
+            read_only: self.obeyed_later(settings, writable),
+            hidden: self.private_files(settings, writable),
+        };
+        kept.read_only
+            .retain(|path| is_below(path) && !writable.contains(path));
         kept.hidden.extend(
             unreadable
                 .iter()
                 .filter(|path| is_below(path) && is_entry(path))
                 .cloned(),
         );
-        kept.hidden.extend(self.system());
+        kept.hidden.extend(self.system(settings));
         kept.hidden.extend(sockets::foreign(settings, writable));
-        kept.hidden.retain(|path| !allowed(path));
+        kept.hidden.retain(|path| {
+            !allowed(path) && !home.as_ref().is_some_and(|home| home.starts_with(path))
+        });
         for list in [&mut kept.read_only, &mut kept.hidden] {
             list.sort();
             list.dedup();
@@ -133,85 +126,64 @@ impl Protection {
         }
         kept
     }
-}
 
-impl Awaited {
-    /// What must not appear while a command with these places runs.
-    pub(super) fn of(settings: &Settings, writable: &[PathBuf]) -> Self {
+    /// What is there and runs later.
+    fn obeyed_later(&self, settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
         let home = settings.user_home.as_deref().map(canonical);
-        let mut awaited = Self::default();
-        let mut expect = |path: PathBuf| match path.symlink_metadata() {
-            Err(_) => awaited.paths.push((path, None)),
-            Ok(data) if data.is_symlink() => {
-                awaited.paths.push((path, Some((data.dev(), data.ino()))));
-            }
-            Ok(_) => {}
-        };
-        for place in own_places(writable, home.as_deref()) {
-            for name in RUN_LATER_IN_PROJECT {
-                expect(place.join(name));
-            }
-            let git = place.join(".git");
-            if git.is_dir() {
-                for name in RUN_LATER_IN_GIT {
-                    expect(git.join(name));
-                }
+        let home = home.as_deref();
+        let is_below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
+        let mut found = Vec::new();
+        for place in own_places(writable, home) {
+            let names = RUN_LATER_IN_PROJECT.iter().map(|name| place.join(name));
+            found.extend(names.filter(|path| is_there(path)));
+            found.extend(links_below(place));
+            for entry in self.repositories.below(place) {
+                found.extend(obeyed(&entry, home));
             }
         }
-        if let Some(home) = home.filter(|home| writable.iter().any(|place| home.starts_with(place)))
-        {
-            let names = later_names(&home);
-            awaited.home = Some((home, names));
+        if let Some(home) = home {
+            found.extend(at_the_top(home, writable));
+            if is_below(home) {
+                found.extend(known_or(&self.started, || started_from(home)));
+            }
         }
-        awaited
+        for home in &settings.homes {
+            found.extend(links_on_the_way(home));
+        }
+        let targets: Vec<PathBuf> = found
+            .iter()
+            .filter(|path| path.is_symlink())
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        found.extend(targets);
+        found
     }
 
-    /// Renames what has come to a name that nothing runs, and says which.
-    pub(super) fn put_aside(&self) -> Vec<PathBuf> {
-        let mut moved = Vec::new();
-        for (path, before) in &self.paths {
-            let now = path
-                .symlink_metadata()
-                .ok()
-                .map(|data| (data.dev(), data.ino()));
-            if now.is_some() && now != *before {
-                moved.extend(put_aside(path));
-            }
+    /// Files with secrets in them that lie elsewhere than where the command works.
+    fn private_files(&self, settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
+        let home = settings.user_home.as_deref().map(canonical);
+        let own: Vec<&PathBuf> = own_places(writable, home.as_deref())
+            .filter(|place| !home.as_ref().is_some_and(|home| home.starts_with(place)))
+            .collect();
+        let mut found = Vec::new();
+        let mut homes = other_homes(settings);
+        homes.extend(home.clone());
+        for home in &homes {
+            found.extend(self.surveys.below(home, Area::Projects).private_files);
+            found.extend(self.surveys.below(home, Area::Settings).private_files);
         }
-        if let Some((home, before)) = &self.home {
-            for name in later_names(home).difference(before) {
-                moved.extend(put_aside(&home.join(name)));
-            }
+        for root in projects_around(&own, &homes) {
+            found.extend(self.surveys.below(&root, Area::Projects).private_files);
         }
-        moved
+        found.retain(|path| !own.iter().any(|place| path.starts_with(place)));
+        found
     }
-}
 
-/// The name it has from now on; `None`: it could not be renamed, and was left.
-fn put_aside(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    for number in 0..MAX_PATHS {
-        let number = if number == 0 {
-            String::new()
-        } else {
-            format!("-{number}")
-        };
-        let to = path.with_file_name(format!("{name}{number}{}", hermes_core::private::PUT_ASIDE));
-        if to.symlink_metadata().is_ok() {
-            continue;
-        }
-        match std::fs::rename(path, &to) {
-            Ok(()) => return Some(path.to_owned()),
-            Err(error) => {
-                tracing::warn!(
-                    "{} runs later and could not be put aside: {error}",
-                    path.display()
-                );
-                return None;
-            }
-        }
+    /// What must not appear while a command with these places runs.
+    pub(super) fn awaited(&self, settings: &Settings, writable: &[PathBuf]) -> Awaited {
+        let home = settings.user_home.as_deref().map(canonical);
+        Awaited::of(home.as_deref(), writable, &self.repositories)
     }
-    None
 }
 
 /// What was found before, unless something has changed since.
@@ -262,8 +234,112 @@ fn look_up(home: &Path, settings: &Settings) -> Looked {
     }
 }
 
+/// Start-up files that name others.
+const START_FILES: &[&str] = &[
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".xprofile",
+    ".vimrc",
+    ".tmux.conf",
+    ".inputrc",
+    ".config/fish/config.fish",
+    ".config/git/config",
+    ".gitconfig",
+];
+
+/// What in a person's directory is run from there though it is not hidden: directories on the search path, what
+/// start-up files and git's settings name, and where links among hidden files lead.
+fn started_from(home: &Path) -> Looked {
+    let mut seen = vec![Seen::listed(home)];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    for file in START_FILES.iter().map(|name| home.join(name)) {
+        if is_there(&file) {
+            seen.push(Seen::listed(&file));
+            paths.extend(named_in_start_file(&file, home));
+        }
+    }
+    for name in [".gitconfig", ".config/git/config"] {
+        paths.extend(named_by(&home.join(name), None, Some(home)));
+    }
+    let hidden = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let hidden = hidden.filter(|entry| runs_later_in_home(&entry.file_name().to_string_lossy()));
+    for dir in hidden
+        .map(|entry| entry.path())
+        .chain([".config/systemd/user", ".local/bin", ".local/share"].map(|name| home.join(name)))
+    {
+        let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        paths.extend(links.map(|entry| entry.path()));
+        if dir.is_dir() {
+            seen.push(Seen::listed(&dir));
+        }
+    }
+    let mut paths: Vec<PathBuf> = paths
+        .into_iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| path.starts_with(home) && path != home)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    Looked { paths, seen }
+}
+
+/// The files below the person's directory that a start-up file names, in whatever way.
+fn named_in_start_file(file: &Path, home: &Path) -> Vec<PathBuf> {
+    let is_short = file
+        .metadata()
+        .is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
+    let text = is_short
+        .then(|| std::fs::read(file).ok())
+        .flatten()
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let shown = home.to_string_lossy().into_owned();
+    let separators = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=:,".contains(letter);
+    text.split(separators)
+        .filter_map(|word| {
+            let prefixes = ["~/", "$HOME/", "${HOME}/"];
+            let below = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix));
+            let below = below.or_else(|| word.strip_prefix(&*shown)?.strip_prefix('/'))?;
+            Some(home.join(below))
+        })
+        // A directory may be named for many reasons.
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+/// The links on the way to a directory, as it is named.
+fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let mut waiting: Vec<std::ffi::OsString> = path.iter().rev().map(ToOwned::to_owned).collect();
+    let mut at = PathBuf::new();
+    while let Some(part) = waiting.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        at.push(&part);
+        if let Ok(target) = std::fs::read_link(&at)
+            && links.len() < 40
+        {
+            links.push(at.clone());
+            at.pop();
+            waiting.extend(target.iter().rev().map(ToOwned::to_owned));
+        }
+    }
+    links
+}
+
 /// Writable places in which a person works: not temporary directories, not caches.
-fn own_places<'a>(
+pub(super) fn own_places<'a>(
     writable: &'a [PathBuf],
     home: Option<&'a Path>,
 ) -> impl Iterator<Item = &'a PathBuf> {
@@ -280,50 +356,10 @@ fn own_places<'a>(
     })
 }
 
-fn later_names(home: &Path) -> BTreeSet<std::ffi::OsString> {
-    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name())
-        .filter(|name| runs_later_in_home(&name.to_string_lossy()))
-        .collect()
-}
-
-/// Settings and hooks of a repository and its submodules, as far as they exist.
-fn run_later_of(git: &Path) -> Vec<PathBuf> {
-    if git.is_file() {
-        return vec![git.to_owned()];
-    }
-    let mut found = Vec::new();
-    let mut directories = vec![git.to_owned()];
-    directories.extend(subdirectories(&git.join("worktrees")));
-    let mut level = subdirectories(&git.join("modules"));
-    for _ in 0..MAX_MODULES {
-        let mut next = Vec::new();
-        for dir in level {
-            if dir.join("HEAD").is_file() {
-                next.extend(subdirectories(&dir.join("modules")));
-                next.extend(subdirectories(&dir.join("worktrees")));
-                directories.push(dir);
-            } else {
-                next.extend(subdirectories(&dir));
-            }
-        }
-        next.truncate(MAX_PATHS);
-        level = next;
-    }
-    for dir in directories {
-        let paths = RUN_LATER_IN_GIT.iter().map(|name| dir.join(name));
-        found.extend(paths.filter(|path| is_entry(path)));
-    }
-    found
-}
-
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect()
+/// Whether hiding it would hide the person's directory or a home of ours.
+fn holds_home(path: &Path, settings: &Settings) -> bool {
+    let mut homes = settings.homes.iter().chain(&settings.user_home);
+    homes.any(|home| canonical(home).starts_with(path))
 }
 
 /// There, and no link: what a link leads to is protected where it lies.

@@ -1,17 +1,24 @@
-//! What lies below the person's directory and the workspace: repositories, and files of variables. A look at
-//! a bounded number of directories, each listed again only when it has changed.
+//! What lies below the person's directory and the workspace: repositories, and files with secrets in them. A
+//! look at a bounded number of directories, each listed again only when it has changed.
+//!
+//! A command can make directories, and so decide which of them fill the bound: those that were looked at
+//! before come first, then the older ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{DirEntry, FileType};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-use hermes_core::private::is_env_file;
+use hermes_core::private::{PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_secret_name, looks_secret};
 
 use super::seen::Seen;
 
-/// How far down, and how many directories, are looked at: most projects lie two or three levels deep.
-const MAX_DEPTH: usize = 4;
-const MAX_DIRECTORIES: usize = 128;
+/// How many directories are looked at below one root.
+const MAX_DIRECTORIES: usize = 512;
+/// Files of one kind in one directory.
+const MAX_FILES: usize = 256;
 /// Roots that are remembered.
 const MAX_ROOTS: usize = 64;
 
@@ -29,91 +36,245 @@ const SKIPPED: &[&str] = &[
     "snap",
 ];
 
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Area {
+    /// Projects: what is hidden is not entered.
+    Projects,
+    /// What programs keep for themselves in a person's directory: at its top, only what is hidden is entered.
+    Settings,
+}
+
+impl Area {
+    fn depth(self) -> usize {
+        match self {
+            Self::Projects => 8,
+            Self::Settings => 4,
+        }
+    }
+
+    fn enters(self, name: &str, is_top: bool) -> bool {
+        let is_hidden = name.starts_with('.');
+        match self {
+            Self::Projects => !is_hidden && !SKIPPED.contains(&name),
+            Self::Settings => (is_hidden || !is_top) && !TOOLS_IN_HOME.contains(&name),
+        }
+    }
+
+    /// Whether a file is for its owner alone.
+    fn is_private(self, entry: &DirEntry, name: &str, is_top: bool) -> bool {
+        match self {
+            Self::Projects => is_secret_name(name),
+            Self::Settings if is_top && !name.starts_with('.') => false,
+            Self::Settings => looks_secret(name) || (!is_top && is_closed_to_others(entry)),
+        }
+    }
+}
+
+/// Whether its owner has seen to it that nobody else reads it, where files are not made so anyway.
+fn is_closed_to_others(entry: &DirEntry) -> bool {
+    makes_files_for_others()
+        && entry
+            .metadata()
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o077 == 0)
+}
+
+fn makes_files_for_others() -> bool {
+    use std::sync::OnceLock;
+    static MADE: OnceLock<bool> = OnceLock::new();
+    *MADE.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Umask:"))
+            .and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+        mask.is_some_and(|mask| mask & 0o044 == 0)
+    })
+}
+
 /// What was found below one root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Directories and files called `.git`.
+    /// Whatever is called `.git`, and directories that git takes for one without being called so.
     pub(super) repositories: Vec<PathBuf>,
-    /// Files with values of variables.
-    pub(super) env_files: Vec<PathBuf>,
+    /// Files with keys, passwords or values of variables in them.
+    pub(super) private_files: Vec<PathBuf>,
 }
 
 /// What is known of the directories below the roots that were asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surveys(Arc<Mutex<HashMap<PathBuf, HashMap<PathBuf, Listing>>>>);
+pub(super) struct Surveys(Arc<Mutex<HashMap<(PathBuf, Area), Survey>>>);
+
+/// One look.
+#[derive(Debug, Default)]
+struct Survey {
+    listings: HashMap<PathBuf, Listing>,
+    found: Found,
+}
 
 #[derive(Clone, Debug)]
 struct Listing {
     seen: Seen,
-    directories: Vec<PathBuf>,
-    repository: Option<PathBuf>,
-    env_files: Vec<PathBuf>,
+    /// With the time at which each was made.
+    directories: Vec<(SystemTime, PathBuf)>,
+    repositories: Vec<PathBuf>,
+    private_files: Vec<PathBuf>,
 }
 
 impl Surveys {
     /// What lies below `root` now.
-    pub(super) fn below(&self, root: &Path) -> Found {
+    pub(super) fn below(&self, root: &Path, area: Area) -> Found {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_ROOTS && !all.contains_key(root) {
+        let key = (root.to_owned(), area);
+        if all.len() >= MAX_ROOTS && !all.contains_key(&key) {
             all.clear();
         }
-        let known = all.entry(root.to_owned()).or_default();
-        let mut kept = HashMap::new();
-        let mut found = Found::default();
-        let mut level = vec![root.to_owned()];
-        for _ in 0..MAX_DEPTH {
-            let mut next = Vec::new();
-            for dir in level {
-                if kept.len() >= MAX_DIRECTORIES {
-                    break;
-                }
-                let listing = match known.remove(&dir) {
-                    Some(listing) if listing.seen.is_as_it_was() => listing,
-                    _ => list(&dir),
-                };
-                found.repositories.extend(listing.repository.clone());
-                found.env_files.extend(listing.env_files.iter().cloned());
-                next.extend(listing.directories.iter().cloned());
-                kept.insert(dir, listing);
-            }
-            level = next;
+        let survey = all.entry(key).or_default();
+        let mut listings = survey.listings.values();
+        let is_known = !survey.listings.is_empty();
+        if !is_known || !listings.all(|listing| listing.seen.is_as_it_was()) {
+            *survey = look(root, area, std::mem::take(&mut survey.listings));
         }
-        *known = kept;
-        found.repositories.sort();
-        found.env_files.sort();
-        found
+        survey.found.clone()
     }
 }
 
-fn list(dir: &Path) -> Listing {
+/// A directory that waits to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting {
+    is_new: bool,
+    made: SystemTime,
+    depth: usize,
+    dir: PathBuf,
+}
+
+impl Waiting {
+    fn by_age(&self) -> (bool, SystemTime, PathBuf) {
+        (self.is_new, self.made, self.dir.clone())
+    }
+
+    fn by_depth(&self) -> (bool, usize, SystemTime, PathBuf) {
+        (self.is_new, self.depth, self.made, self.dir.clone())
+    }
+}
+
+/// Those that wait, in both orders. Each gets its share of the bound: what is near is not hidden by what is old
+/// and deep, nor what is old by what a command has just made.
+#[derive(Default)]
+struct Queue {
+    by_age: BTreeMap<(bool, SystemTime, PathBuf), Waiting>,
+    by_depth: BTreeMap<(bool, usize, SystemTime, PathBuf), Waiting>,
+}
+
+impl Queue {
+    fn add(&mut self, waiting: Waiting) {
+        self.by_age.insert(waiting.by_age(), waiting.clone());
+        self.by_depth.insert(waiting.by_depth(), waiting);
+    }
+
+    fn next(&mut self, number: usize) -> Option<Waiting> {
+        let next = if number.is_multiple_of(2) {
+            self.by_depth.pop_first()?.1
+        } else {
+            self.by_age.pop_first()?.1
+        };
+        self.by_depth.remove(&next.by_depth());
+        self.by_age.remove(&next.by_age());
+        Some(next)
+    }
+}
+
+fn look(root: &Path, area: Area, mut known: HashMap<PathBuf, Listing>) -> Survey {
+    let mut survey = Survey::default();
+    let mut queue = Queue::default();
+    queue.add(Waiting {
+        is_new: false,
+        made: SystemTime::UNIX_EPOCH,
+        depth: 0,
+        dir: root.to_owned(),
+    });
+    let is_known: HashSet<PathBuf> = known.keys().cloned().collect();
+    while survey.listings.len() < MAX_DIRECTORIES
+        && let Some(Waiting { depth, dir, .. }) = queue.next(survey.listings.len())
+    {
+        let listing = match known.remove(&dir) {
+            Some(listing) if listing.seen.is_as_it_was() => listing,
+            _ => list(&dir, area, depth == 0),
+        };
+        let found = &mut survey.found;
+        found.repositories.extend_from_slice(&listing.repositories);
+        found
+            .private_files
+            .extend_from_slice(&listing.private_files);
+        if depth + 1 < area.depth() {
+            for (made, dir) in &listing.directories {
+                queue.add(Waiting {
+                    is_new: !is_known.contains(dir),
+                    made: *made,
+                    depth: depth + 1,
+                    dir: dir.clone(),
+                });
+            }
+        }
+        survey.listings.insert(dir, listing);
+    }
+    survey.found.repositories.sort();
+    survey
+}
+
+fn list(dir: &Path, area: Area, is_top: bool) -> Listing {
     let mut listing = Listing {
         // Noted before it is looked into: what changes meanwhile is found out.
         seen: Seen::listed(dir),
         directories: Vec::new(),
-        repository: None,
-        env_files: Vec::new(),
+        repositories: Vec::new(),
+        private_files: Vec::new(),
     };
+    let mut of_git = 0;
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries {
         let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else {
             continue;
         };
         let name = name.to_string_lossy();
-        if name == ".git" && !kind.is_symlink() {
-            listing.repository = Some(entry.path());
-        } else if is_env_file(&name) && !kind.is_dir() {
-            listing.env_files.push(entry.path());
-        } else if kind.is_dir() && !name.starts_with('.') && !SKIPPED.contains(&&*name) {
-            listing.directories.push(entry.path());
+        of_git += usize::from(is_part_of_git(&name, kind));
+        if name == ".git" {
+            listing.repositories.push(entry.path());
+        } else if kind.is_dir() && !is_top && PRIVATE_DIRECTORIES.contains(&&*name) {
+            listing.private_files.push(entry.path());
+        } else if !kind.is_dir() {
+            if listing.private_files.len() < MAX_FILES && area.is_private(&entry, &name, is_top) {
+                listing.private_files.push(entry.path());
+            }
+        } else if area.enters(&name, is_top) {
+            let made = entry.metadata().and_then(|data| data.created());
+            let made = made.unwrap_or(SystemTime::UNIX_EPOCH);
+            listing.directories.push((made, entry.path()));
         }
     }
-    listing.directories.sort();
+    if of_git == 3 {
+        listing.repositories.push(dir.to_owned());
+    }
     listing
+}
+
+/// With all three of them a directory is one that git obeys, whatever it is called.
+fn is_part_of_git(name: &str, kind: FileType) -> bool {
+    match name {
+        "HEAD" => !kind.is_dir(),
+        "objects" | "refs" => !kind.is_file(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn write(path: PathBuf) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
 
     #[test]
     fn projects_are_found_and_found_again() {
@@ -121,32 +282,84 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("code/one/.git")).unwrap();
         std::fs::create_dir_all(at("code/node_modules/two/.git")).unwrap();
-        std::fs::write(at("code/one/.env"), "KEY=1").unwrap();
-        std::fs::write(at("code/one/.env.example"), "KEY=").unwrap();
+        write(at("code/one/.env"));
+        write(at("code/one/.env.example"));
         let surveys = Surveys::default();
-        let found = surveys.below(dir.path());
+        let found = surveys.below(dir.path(), Area::Projects);
         assert_eq!(found.repositories, [at("code/one/.git")]);
-        assert_eq!(found.env_files, [at("code/one/.env")]);
+        assert_eq!(found.private_files, [at("code/one/.env")]);
         std::fs::create_dir_all(at("code/three/.git")).unwrap();
-        std::fs::write(at("code/three/.env.local"), "").unwrap();
-        let found = surveys.below(dir.path());
-        assert_eq!(found.repositories.len(), 2);
+        write(at("code/three/id_rsa"));
+        write(at("backup/.ssh/config"));
+        for name in ["HEAD", "objects/x", "refs/x"] {
+            write(at("code/four").join(name));
+        }
+        let found = surveys.below(dir.path(), Area::Projects);
+        let mut files = found.private_files;
+        files.sort();
         assert_eq!(
-            found.env_files,
-            [at("code/one/.env"), at("code/three/.env.local")]
+            files,
+            [
+                at("backup/.ssh"),
+                at("code/one/.env"),
+                at("code/three/id_rsa")
+            ]
+        );
+        assert_eq!(
+            found.repositories,
+            [at("code/four"), at("code/one/.git"), at("code/three/.git")]
         );
     }
 
     #[test]
-    fn a_look_is_bounded() {
+    fn what_programs_keep_is_told_by_its_name() {
         let dir = tempfile::tempdir().unwrap();
-        for number in 0..MAX_DIRECTORIES + 50 {
-            let name = format!("d{number:04}");
-            std::fs::create_dir(dir.path().join(&name)).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in [
+            ".config/tool/credentials.json",
+            ".tool/auth.json",
+            ".config/tool/config.toml",
+            ".cargo/registry/token",
+            "notes/token.txt",
+            ".token",
+        ] {
+            write(at(name));
         }
+        let mut found = Surveys::default()
+            .below(dir.path(), Area::Settings)
+            .private_files;
+        found.sort();
+        assert_eq!(
+            found,
+            [
+                at(".config/tool/credentials.json"),
+                at(".token"),
+                at(".tool/auth.json")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_look_is_bounded_and_new_directories_do_not_hide_old_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path().join("zz/old/.env"));
         let surveys = Surveys::default();
-        surveys.below(dir.path());
-        let all = surveys.0.lock().unwrap();
-        assert_eq!(all[dir.path()].len(), MAX_DIRECTORIES);
+        assert_eq!(
+            surveys
+                .below(dir.path(), Area::Projects)
+                .private_files
+                .len(),
+            1
+        );
+        for number in 0..MAX_DIRECTORIES + 50 {
+            std::fs::create_dir(dir.path().join(format!("d{number:04}"))).unwrap();
+        }
+        for surveys in [surveys, Surveys::default()] {
+            let found = surveys.below(dir.path(), Area::Projects);
+            assert_eq!(found.private_files, [dir.path().join("zz/old/.env")]);
+            let all = surveys.0.lock().unwrap();
+            let key = (dir.path().to_owned(), Area::Projects);
+            assert_eq!(all[&key].listings.len(), MAX_DIRECTORIES);
+        }
     }
 }

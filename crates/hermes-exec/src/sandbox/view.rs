@@ -96,8 +96,12 @@ impl View {
             unless_gone(mount_bind_recursive(&dir, &dir))?;
         }
         for path in &files.read_only {
-            unless_gone(mount_bind_recursive(path, path))?;
-            unless_gone(set_read_only_tree(path))?;
+            if path.is_symlink() {
+                unless_gone(pin_link(path))?;
+            } else {
+                unless_gone(mount_bind_recursive(path, path))?;
+                unless_gone(set_read_only_tree(path))?;
+            }
         }
         for private in files
             .private
@@ -154,6 +158,16 @@ impl View {
 pub(super) fn show_own_processes() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", PROC, "proc", flags, None).map_err(io::Error::from)
+}
+
+/// A link, mounted where it is: it leads where it led, and nobody can put another in its place.
+fn pin_link(link: &Path) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let mounts = open_tree(CWD, link, flags)?;
+    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(&mounts, "", CWD, link, how).map_err(io::Error::from)
 }
 
 /// What went away since it was listed needs no cover.

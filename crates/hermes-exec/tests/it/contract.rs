@@ -4,6 +4,7 @@ mod attacks;
 pub(crate) mod confined;
 mod container;
 mod escapes;
+mod planted;
 mod rig;
 mod run_later;
 mod ssh;

@@ -2,6 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use hermes_core::private::{
+    PERSONAL, PRIVATE_DIRECTORIES, below_some_home, is_personal, is_secret_name, runs_later,
+    runs_later_in_home,
+};
+
 use super::Look;
 use crate::assessment::Category;
 use crate::shell::Word;
@@ -82,47 +87,6 @@ const SYSTEM_DIRS: [&str; 24] = [
     "nix",
     "snap",
 ];
-/// Below the user's directory.
-const CREDENTIALS: [&str; 27] = [
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".azure",
-    ".netrc",
-    ".pgpass",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".my.cnf",
-    ".vault-token",
-    ".password-store",
-    ".mozilla",
-    ".config/gh",
-    ".config/gcloud",
-    ".config/rclone",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/op",
-    ".local/share/keyrings",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    "Library/Keychains",
-    ".terraform.d",
-    ".config/hub",
-];
-/// Directories that hold keys and passwords in whoever's home.
-const PRIVATE_DIRS: [&str; 8] = [
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    ".kube",
-    ".azure",
-    ".password-store",
-    "mcp-tokens",
-    "keyrings",
-];
 const STARTUP: [&str; 31] = [
     ".bashrc",
     ".bash_profile",
@@ -197,31 +161,6 @@ fn is_public_key(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| end == "pub")
 }
 
-/// A file that holds a secret by its name, wherever it lies.
-pub(crate) fn is_secret_name(name: &str) -> bool {
-    let env = name == ".env"
-        || name == ".envrc"
-        || name
-            .strip_prefix(".env.")
-            .is_some_and(|rest| !["example", "sample", "template", "dist", "test"].contains(&rest));
-    let key = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"]
-        .iter()
-        .any(|key| name.starts_with(key));
-    let kept = [
-        "credentials.json",
-        ".netrc",
-        ".pgpass",
-        ".git-credentials",
-        "shadow",
-        "gshadow",
-        "sudoers",
-    ];
-    let ends = [".pem", ".p12", ".pfx", ".kdbx", ".ppk"]
-        .iter()
-        .any(|end| name.ends_with(end));
-    (env || key || ends || kept.contains(&name)) && !is_public_key(name)
-}
-
 impl Look<'_> {
     pub(crate) fn user_home(&self) -> &Path {
         &self.around.user_home
@@ -256,7 +195,7 @@ impl Look<'_> {
             ".kube/config",
             ".docker/config.json",
         ];
-        let below_home = CREDENTIALS
+        let below_home = PERSONAL
             .iter()
             .chain(&typical)
             .map(|place| self.around.user_home.join(place));
@@ -328,7 +267,7 @@ impl Look<'_> {
             }
         }
         if let Ok(rest) = path.strip_prefix(&self.around.user_home) {
-            if CREDENTIALS.iter().any(|place| rest.starts_with(place)) {
+            if is_personal(&rest.to_string_lossy()) {
                 return Spot::Credential;
             }
             if STARTUP.iter().any(|place| rest.starts_with(place)) {
@@ -340,7 +279,7 @@ impl Look<'_> {
         }
         // git runs what its own directory says. A file named HEAD makes any directory one of git's.
         let git = path.components().any(|part| part.as_os_str() == ".git");
-        if git || name == "HEAD" {
+        if git || name == "HEAD" || self.runs_later(path) {
             return Spot::Startup;
         }
         if SYSTEM_STARTUP.iter().any(|place| text.starts_with(place)) {
@@ -363,6 +302,28 @@ impl Look<'_> {
         } else {
             Spot::Outside
         }
+    }
+
+    /// Whether a shell, an editor or another agent runs it when a person works there.
+    fn runs_later(&self, path: &Path) -> bool {
+        let below = |root: &Path| {
+            let rest = path.strip_prefix(lexical(root)).ok()?;
+            Some(rest.to_string_lossy().into_owned())
+        };
+        let in_home = below(&self.around.user_home).is_some_and(|rest| {
+            let top = rest.split('/').next().unwrap_or_default();
+            !top.is_empty() && runs_later_in_home(top)
+        });
+        // In a home a project has hidden files of its own; one that lies in it is judged by itself.
+        let is_project = self
+            .roots
+            .iter()
+            .any(|root| path.starts_with(lexical(root)) && **root != self.around.user_home);
+        self.roots
+            .iter()
+            .filter_map(|root| below(root))
+            .any(|rest| runs_later(&rest))
+            || (in_home && !is_project)
     }
 
     /// Whether `path` lies in the workspace or a temporary directory.
@@ -491,11 +452,14 @@ impl Look<'_> {
                 });
             let credential = path
                 .strip_prefix(&self.around.user_home)
-                .is_ok_and(|rest| CREDENTIALS.iter().any(|place| rest.starts_with(place)));
+                .is_ok_and(|rest| is_personal(&rest.to_string_lossy()))
+                || below_some_home(&path.to_string_lossy()).is_some_and(is_personal);
             // Those of other people and other homes too.
-            let private = path
-                .components()
-                .any(|part| PRIVATE_DIRS.iter().any(|dir| part.as_os_str() == *dir));
+            let private = path.components().any(|part| {
+                PRIVATE_DIRECTORIES
+                    .iter()
+                    .any(|dir| part.as_os_str() == *dir)
+            });
             hermes || ((credential || private) && !public)
         })
     }

@@ -32,7 +32,7 @@ impl Prover<'_, '_> {
             return self.table_program(name, program, args);
         }
         if is_version_question(name, args) {
-            return Ok(());
+            return self.answers_itself(name);
         }
         match self.builtin(name, args) {
             Some(result) => result,
@@ -231,8 +231,72 @@ impl Prover<'_, '_> {
 
 /// `cargo --version`: known programs asked for their version do nothing else. Which programs are known
 /// is decided where programs are looked at.
+/// Programs that a project can have replaced by others, and the files in which it says so.
+const REPLACED: &[(&str, &[&str])] = &[
+    (
+        "cargo rustc rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt",
+        &["rust-toolchain", "rust-toolchain.toml"],
+    ),
+    ("yarn yarnpkg", &[".yarnrc", ".yarnrc.yml", "package.json"]),
+    (
+        "pnpm pnpx",
+        &["package.json", ".pnpmfile.cjs", "pnpm-workspace.yaml"],
+    ),
+    ("mvn mvnd", &[".mvn"]),
+    (
+        "gradle",
+        &[
+            "gradle.properties",
+            "settings.gradle",
+            "settings.gradle.kts",
+            "build.gradle",
+        ],
+    ),
+    ("bundle", &[".bundle", "Gemfile"]),
+    ("go", &["go.mod", "go.work"]),
+];
+
+impl Prover<'_, '_> {
+    /// Even the question for its version starts what a project has put in place of a program.
+    fn answers_itself(&self, name: &str) -> Proven {
+        let row = REPLACED
+            .iter()
+            .find(|(names, _)| names.split_whitespace().any(|known| known == name));
+        let Some((_, files)) = row else {
+            return Ok(());
+        };
+        let there = |dir: &std::path::Path| files.iter().any(|file| dir.join(file).exists());
+        let replaced = match self.look.only_directory() {
+            Some(dir) if self.look.disk => dir.ancestors().any(there),
+            // Most projects have none of these files; nearly all have those of the others.
+            _ => !matches!(name, "cargo" | "rustc" | "go"),
+        };
+        if replaced {
+            refuse(format!(
+                "this project may have put another program in place of {name}"
+            ))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Programs of the system that say which version they are. One that is not known here may be the project's.
+const SAY_THEIR_VERSION: &str = "node nodejs npm pnpm yarn perl php python python2 python3 pip pip3 cargo rustc rustup rustfmt go \
+    docker podman kubectl terraform helm git gcc g++ cc c++ clang clang++ ld as make gmake cmake ninja meson java javac ruby gem lua \
+    julia ghc dotnet swift zig deno bun bash sh dash zsh fish ssh dig tmux screen vim nvim emacs psql mysql sqlite3 redis-cli ffmpeg \
+    pandoc gradle mvn ant bazel protoc aws gcloud az gh glab uv poetry pyenv rbenv asdf mise brew apt dpkg rpm pacman systemctl \
+    openssl curl wget jq rg fd gpg man less tar gzip xz zstd zip unzip rsync strace gdb lldb valgrind hermes bundle";
+
 fn is_version_question(name: &str, args: &[Word]) -> bool {
     let [only] = args else { return false };
+    let is_known = table::is_modelled(name)
+        || SAY_THEIR_VERSION
+            .split_whitespace()
+            .any(|known| known == name);
+    if !is_known {
+        return false;
+    }
     let short = match name {
         "node" | "nodejs" | "npm" | "pnpm" | "yarn" | "perl" | "php" => "-v",
         "python" | "python3" | "cargo" | "rustc" | "ssh" | "dig" => "-V",

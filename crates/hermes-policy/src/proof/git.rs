@@ -246,6 +246,15 @@ impl Prover<'_, '_> {
         }
         if let Some(options) = find(WRITES) {
             let found = take_apart(args, &options).or_else(refuse)?;
+            let with_ignored = found.has(&["-a", "--all"]) && verb == "stash";
+            let takes_untracked = match verb {
+                "add" => true,
+                "stash" => with_ignored || found.has(&["-u", "--include-untracked"]),
+                _ => false,
+            };
+            if takes_untracked {
+                self.takes_no_secrets(with_ignored)?;
+            }
             // What is committed is no path.
             let message = matches!(verb, "commit" | "tag" | "merge" | "notes" | "stash");
             return if message {
@@ -267,6 +276,20 @@ impl Prover<'_, '_> {
             return Ok(());
         }
         self.git_other(verb, args)
+    }
+
+    /// Everything in the repository that git does not ignore is taken: what is in the index can be shown and
+    /// pushed.
+    fn takes_no_secrets(&self, with_ignored: bool) -> Proven {
+        let Some(dir) = self.look.only_directory().filter(|_| self.look.disk) else {
+            return Ok(());
+        };
+        let root = dir.ancestors().find(|dir| dir.join(".git").exists());
+        let root = root.unwrap_or(dir);
+        match super::paths::untracked_secret(root, with_ignored) {
+            Some(name) => refuse(format!("it may take in {name}, which holds secrets")),
+            None => Ok(()),
+        }
     }
 
     fn git_other(&mut self, verb: &str, args: &[Word]) -> Proven {

@@ -10,7 +10,7 @@ use crate::shell::Word;
 pub(super) const BELOW: char = '\u{E005}';
 
 /// Names that stand for all files that hold secrets by their name.
-const SAMPLE_NAMES: [&str; 22] = [
+const SAMPLE_NAMES: [&str; 26] = [
     ".env",
     ".env.local",
     ".env.production",
@@ -33,6 +33,10 @@ const SAMPLE_NAMES: [&str; 22] = [
     "key.p12",
     "key.pfx",
     "x.kdbx",
+    "credentials",
+    "secrets.yml",
+    "wallet.dat",
+    "terraform.tfstate",
 ];
 /// Directories of this machine that hold secrets.
 const SYSTEM_PRIVATE: [&str; 9] = [
@@ -227,7 +231,7 @@ fn secrets_below(path: &Path, hidden: bool) -> Below {
             if !hidden && name.starts_with('.') {
                 continue;
             }
-            if crate::classify::is_secret_name(&name) {
+            if hermes_core::private::is_secret_name(&name) {
                 return Below::Found(entry.path().to_string_lossy().into_owned());
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git" {
@@ -236,4 +240,42 @@ fn secrets_below(path: &Path, hidden: bool) -> Below {
         }
     }
     Below::None
+}
+
+/// A file that holds secrets by its name, below `root` and not left out by its list of what git ignores. Where there
+/// are too many files to tell, none is known.
+pub(super) fn untracked_secret(root: &Path, with_ignored: bool) -> Option<String> {
+    let list = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
+    let patterns: Vec<&str> = list
+        .lines()
+        .map(|line| line.trim().trim_matches('/'))
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', '!']))
+        .filter_map(|line| line.rsplit('/').next())
+        .collect();
+    let is_ignored = |name: &str| {
+        !with_ignored
+            && patterns
+                .iter()
+                .any(|pattern| may_match(pattern, name, true))
+    };
+    let mut waiting = vec![root.to_path_buf()];
+    let mut seen = 0;
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            seen += 1;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if seen > ENTRIES {
+                return None;
+            }
+            if is_ignored(&name) || name == ".git" {
+                continue;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            } else if hermes_core::private::is_secret_name(&name) {
+                return Some(entry.path().to_string_lossy().into_owned());
+            }
+        }
+    }
+    None
 }

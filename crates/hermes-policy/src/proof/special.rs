@@ -75,9 +75,10 @@ impl Prover<'_, '_> {
                 found.operands.iter().all(|word| word.text.starts_with('+'))
             }
             "ip" => shows_network(&texts),
+            "ps" => shows_no_variables(&texts),
             "systemctl" | "service" | "docker" | "podman" | "kubectl" | "gh" | "aws" | "gcloud"
-            | "az" | "helm" | "apt" | "apt-get" | "apt-cache" | "brew" | "npm" | "pnpm"
-            | "yarn" | "pip" | "pip3" | "uv" => asks_a_service(&texts),
+            | "az" | "helm" | "apt" | "apt-get" | "apt-cache" | "brew" | "npm" | "pip" | "pip3"
+            | "uv" => asks_a_service(&texts) && !answers_with_secrets(name, &texts),
             _ => asks_the_system(name, &texts),
         };
         if harmless {
@@ -272,6 +273,62 @@ fn shows_network(texts: &[&str]) -> bool {
 }
 
 /// Words of a question to a service: which verbs only look is decided elsewhere.
+/// Options of `ps` that take the next word.
+const PS_VALUED: &str = "-o -O -p -u -U -C -t -g -G -s -q -N --sort --ppid --pid --user --format --columns --rows --lines";
+
+/// `ps` prints the variables of other processes when a word without a dash has an `e` in it.
+fn shows_no_variables(texts: &[&str]) -> bool {
+    let mut is_value = false;
+    texts.iter().all(|text| {
+        let was_value = std::mem::replace(
+            &mut is_value,
+            PS_VALUED.split_whitespace().any(|known| known == *text)
+                || (text.starts_with('-') && !text.starts_with("--") && text.ends_with('o')),
+        );
+        if was_value {
+            !text.contains("env")
+        } else if text.starts_with('-') {
+            !text.contains('E') && !text.contains("env")
+        } else {
+            !text.contains(['e', 'E'])
+        }
+    })
+}
+
+/// Whether the answer holds keys: asked for by that name, or part of everything that is stored.
+fn answers_with_secrets(name: &str, texts: &[&str]) -> bool {
+    let telling = [
+        "secret",
+        "token",
+        "credential",
+        "password",
+        "passwd",
+        "keyvault",
+        "access-key",
+        "kubeconfig",
+    ];
+    let is_telling = |text: &&str| {
+        let text = text.to_ascii_lowercase();
+        telling.iter().any(|word| text.contains(word))
+    };
+    // A list of names is none.
+    let lists = texts.contains(&"list") || texts.contains(&"list-secrets");
+    let verbs: Vec<&str> = texts
+        .iter()
+        .copied()
+        .filter(|text| !text.starts_with('-'))
+        .collect();
+    let whole = matches!(
+        (name, verbs.as_slice()),
+        ("aws", ["configure", ..])
+            | ("helm", ["get", ..])
+            | ("docker" | "podman", ["compose" | "inspect", ..])
+            | ("docker" | "podman", ["container", "inspect", ..])
+            | ("gh", ["browse", ..])
+    );
+    whole || (!lists && texts.iter().any(is_telling))
+}
+
 fn asks_a_service(texts: &[&str]) -> bool {
     let mut at = 0;
     while let Some(text) = texts.get(at) {

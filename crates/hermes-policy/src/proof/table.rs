@@ -64,7 +64,7 @@ use OperandKind::{Reads, Text, Writes};
 
 pub(super) const PROGRAMS: &[ModelledProgram] = &[
     row(
-        "echo ls dir vdir stat pwd basename dirname realpath readlink whoami id groups uname arch uptime free df ps pgrep pidof \
+        "echo ls dir vdir stat pwd basename dirname realpath readlink whoami id groups uname arch uptime free df pgrep pidof \
          nproc which whereis seq sleep expr factor numfmt tty logname printenv locale getconf lscpu lsblk lsmod vmstat iostat \
          mpstat pstree sw_vers cal yes true false type pathchk tr eza exa",
         Text,
@@ -223,7 +223,7 @@ pub(super) const SPECIAL: &str = "cd pushd popd exit return break continue : shi
     split patch unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 rsync date hostname dmesg jq man whatis apropos openssl sqlite3 getent crontab \
     sysctl mount ip ifconfig systemctl service docker podman kubectl gh aws gcloud az helm dpkg apt apt-get apt-cache brew rpm pacman \
     npm pnpm yarn pip pip3 uv hostnamectl timedatectl localectl resolvectl source . eval let mapfile readarray compgen complete alias \
-    enable bind shopt getopts";
+    enable bind shopt getopts ps";
 
 pub(super) fn find(name: &str) -> Option<&'static ModelledProgram> {
     PROGRAMS

@@ -210,7 +210,25 @@ impl<'a> Walker<'a> {
                 _ => command.words.extend(self.evaluate(child)),
             }
         }
+        self.without_syntax(node, &mut command);
         self.script.commands.push(command);
+    }
+
+    /// The grammar takes `! { x; }` and `! if x; then y; fi` for commands called `{`, `if` and `then`. The shell
+    /// does not: what follows is what runs.
+    fn without_syntax(&self, node: Node<'_>, command: &mut Simple) {
+        const SYNTAX: [&str; 10] = [
+            "!", "{", "if", "then", "elif", "else", "while", "until", "do", "time",
+        ];
+        let leading = self
+            .text(node)
+            .split_whitespace()
+            .take_while(|token| SYNTAX.contains(token))
+            .count();
+        let is_word = |(word, token): &(&Word, &str)| word.text == *token;
+        let words = command.words.iter().zip(self.text(node).split_whitespace());
+        let count = words.take(leading).take_while(is_word).count();
+        command.words.drain(..count);
     }
 
     /// `A=b` in front of a command: not a variable of the script.

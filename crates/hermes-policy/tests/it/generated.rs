@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use hermes_policy::{Class, CommandRequest, Confinement, Gate, PolicyConfig};
 
-use crate::pieces::{CODE, LONG, OPERANDS, PROGRAMS, READING, TAILS, WRITING};
+use crate::pieces::{CODE, INDIRECT, LONG, OPERANDS, PROGRAMS, READING, TAILS, WRITING};
 use crate::support::{config, gate, request};
 
 const SECRET: &str = "planted-secret-4711";
@@ -38,7 +38,7 @@ fn quoted(text: &str) -> String {
 
 /// A command around another one.
 fn nested(command: &str, draw: &mut Draw) -> String {
-    match draw.below(14) {
+    match draw.below(24) {
         0 => format!("bash -c {}", quoted(command)),
         1 => format!("({command}\n)"),
         2 => format!("{{ {command}\n}}"),
@@ -52,6 +52,16 @@ fn nested(command: &str, draw: &mut Draw) -> String {
         10 => format!("[[ -n a ]] && {command}"),
         11 => format!("timeout 5 bash -c {}", quoted(command)),
         12 => format!("while true; do {command}\nbreak; done"),
+        13 => format!("! {{ {command}\n}}"),
+        14 => format!("time {{ {command}\n}}"),
+        15 => format!("{{ {command}\n}} | cat"),
+        16 => format!("echo x | {{ {command}\n}}"),
+        17 => format!("x=$({command}\n); echo \"$x\""),
+        18 => format!("until false; do {command}\nbreak; done"),
+        19 => format!("false || {{ {command}\n}}"),
+        20 => format!("cat <({command}\n)"),
+        21 => format!("cat <<END\n$({command}\n)\nEND"),
+        22 => format!("env bash -c {}", quoted(command)),
         _ => command.to_owned(),
     }
 }
@@ -82,12 +92,26 @@ fn random_command(draw: &mut Draw) -> String {
 /// A workspace with a repository, secrets and a program that leaves a mark.
 struct Yard {
     dir: tempfile::TempDir,
+    /// A process with a secret among its variables.
+    other: std::process::Child,
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        let _ = self.other.kill();
+        let _ = self.other.wait();
+    }
 }
 
 impl Yard {
     fn new() -> Self {
         let yard = Self {
             dir: tempfile::tempdir().unwrap(),
+            other: Command::new("sleep")
+                .arg("100000")
+                .env("KEY_OF_ANOTHER", SECRET)
+                .spawn()
+                .unwrap(),
         };
         yard.fill();
         yard
@@ -281,6 +305,7 @@ fn what_has_an_effect_is_not_called_harmless() {
     let mut ran = 0;
     let fixed = CODE
         .iter()
+        .chain(INDIRECT)
         .chain(READING)
         .chain(WRITING)
         .map(|text| text.replace('§', "mark"));

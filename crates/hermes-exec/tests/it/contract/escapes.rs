@@ -71,6 +71,53 @@ fn private_files_of_the_person_cannot_be_read() {
     assert!(!said.text.contains(SECRET), "{}", said.text);
 }
 
+/// Stores that are on no list, other projects wherever they lie, and a bound that a command tries to use up.
+#[test]
+fn private_files_are_known_by_what_they_are() {
+    let test = "private_files_are_known_by_what_they_are";
+    let Some(prison) = Prison::new(test, |_| {}) else {
+        return;
+    };
+    let names = [
+        "home/.config/some-tool/credentials.json",
+        "home/.some-tool/auth.json",
+        "home/.some-tool/deep/access_token",
+        "home/.local/share/some-tool/cookies.sqlite",
+        "home/keys/server.pem",
+        "home/Documents/all.kdbx",
+        "home/backup/.ssh/id_rsa",
+        "home/code/a/b/c/d/e/.env",
+        "home/code/x/config/secrets.yml",
+        "home/zz/other/.env",
+        "other/.env",
+        "other/deploy/.env.production",
+    ];
+    for name in names {
+        write(&prison.path(name), SECRET);
+    }
+    write(&prison.path("home/.some-tool/owner-only"), SECRET);
+    let owner_only = prison.path("home/.some-tool/owner-only");
+    std::fs::set_permissions(&owner_only, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write(&prison.path("home/.config/some-tool/config.toml"), "open\n");
+    write(&prison.path("work/config/secrets.yml"), "of the project\n");
+    let all = prison.path("");
+    let script = format!(
+        "grep -rsh top-secret {} ; find {0} -type f -exec cat {{}} + 2>/dev/null",
+        all.display()
+    );
+    for said in [prison.run(&script), prison.run_at_once(&script)] {
+        assert!(!said.text.contains(SECRET), "{}", said.text);
+    }
+    let said = prison.run("cat ~/.config/some-tool/config.toml config/secrets.yml");
+    assert_eq!(said.text, "open\nof the project\n");
+    // In the home itself a command can make as many directories as it likes.
+    let home = prison.path("home");
+    prison.run_in(&home, "for i in $(seq 700); do mkdir -p a$i; done");
+    for said in prison.run_in(&home, "cat zz/other/.env code/a/b/c/d/e/.env keys/*") {
+        assert!(!said.text.contains(SECRET), "{}", said.text);
+    }
+}
+
 #[test]
 fn a_person_can_open_what_is_private() {
     let Some(prison) = Prison::new("a_person_can_open_what_is_private", |settings| {
@@ -363,6 +410,33 @@ fn the_way_to_the_home_cannot_be_swapped() {
         assert_eq!(text.unwrap(), "before\n", "{}", said.text);
     }
     let _ = std::fs::remove_dir_all(format!("/tmp/swapped-{}", std::process::id()));
+}
+
+/// A home that is named through links which lie where everybody may write.
+#[test]
+fn links_on_the_way_to_the_home_cannot_be_swapped() {
+    let test = "links_on_the_way_to_the_home_cannot_be_swapped";
+    let shared = tempfile::Builder::new()
+        .prefix("shared-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    let root = shared.path().canonicalize().unwrap();
+    write(&root.join("real/.hermes/config.yaml"), "before\n");
+    std::os::unix::fs::symlink("real", root.join("first")).unwrap();
+    std::os::unix::fs::symlink(root.join("first/.hermes"), root.join("second")).unwrap();
+    let named = root.join("second");
+    let Some(prison) = Prison::new(test, |settings| settings.homes = vec![named.clone()]) else {
+        return;
+    };
+    let script = format!(
+        "cd {}; for l in first second; do rm -f $l; mv $l was; ln -sfn /tmp $l; mkdir -p $l; echo evil > $l/config.yaml; \
+         mkdir -p $l/.hermes; echo evil > $l/.hermes/config.yaml; done; mv real gone; true",
+        root.display()
+    );
+    for said in [prison.run(&script), prison.run_at_once(&script)] {
+        let text = std::fs::read_to_string(named.join("config.yaml"));
+        assert_eq!(text.unwrap(), "before\n", "{}", said.text);
+    }
 }
 
 /// Processes that stand in `dir`.

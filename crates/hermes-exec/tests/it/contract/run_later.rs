@@ -36,7 +36,7 @@ fn git(dir: &Path, args: &[&str]) {
     );
 }
 
-fn repository(dir: &Path) {
+pub(crate) fn repository(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
     git(dir, &["init", "--quiet", "-b", "main"]);
     git(dir, &["config", "user.name", "T"]);
@@ -113,14 +113,14 @@ fn settings_and_hooks_of_repositories_stay_and_git_works() {
     assert!(!said.text.contains("Read-only"), "{}", said.text);
 }
 
-struct Place {
+pub(crate) struct Place {
     _dir: tempfile::TempDir,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     sandbox: Arc<Sandbox>,
     env: LocalEnvironment,
 }
 
-fn place(test: &str) -> Option<Place> {
+pub(crate) fn place(test: &str) -> Option<Place> {
     let dir = outside();
     let path = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(path.join("home/.hermes")).unwrap();
@@ -144,7 +144,7 @@ fn place(test: &str) -> Option<Place> {
 }
 
 impl Place {
-    async fn run(&self, cwd: &Path, script: &str) -> String {
+    pub(crate) async fn run(&self, cwd: &Path, script: &str) -> String {
         let mut command = Exec::new(script, cwd);
         command.confinement = self.sandbox.confinement(cwd);
         support::run(&self.env, command).await.1

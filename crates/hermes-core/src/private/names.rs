@@ -1,0 +1,157 @@
+//! What the name of a file says about what is in it.
+
+use super::is_env_file;
+
+/// A file that holds a secret by its name, wherever it lies.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let known = [
+        "credentials",
+        "credentials.json",
+        "credentials.toml",
+        "credentials.yaml",
+        "credentials.yml",
+        "client_secret.json",
+        "service-account.json",
+        "service_account.json",
+        "secrets.json",
+        "secrets.toml",
+        "secrets.yaml",
+        "secrets.yml",
+        "master.key",
+        ".credentials",
+        ".netrc",
+        "_netrc",
+        ".pgpass",
+        ".pypirc",
+        ".htpasswd",
+        ".git-credentials",
+        ".vault_pass",
+        ".vault-token",
+        "wallet.dat",
+        "shadow",
+        "gshadow",
+        "sudoers",
+    ];
+    let is_key = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss"]
+        .iter()
+        .any(|key| name.starts_with(key) || name.ends_with(key));
+    (is_env_file(&name) || is_key || known.contains(&&*name) || holds_keys(&name))
+        && !is_public(&name)
+}
+
+/// Files of keys by their endings. Certificates end so, too: what is for everybody says so in its name.
+fn holds_keys(name: &str) -> bool {
+    let ends = [
+        ".pem",
+        ".p12",
+        ".pfx",
+        ".kdbx",
+        ".kdb",
+        ".ppk",
+        ".jks",
+        ".keystore",
+        ".agekey",
+        ".ovpn",
+        ".tfstate",
+        ".tfvars",
+    ];
+    let certificates = ["cert", "ca-bundle", "cacert", "chain", "roots", "public"];
+    ends.iter().any(|end| name.ends_with(end))
+        && !(name.ends_with(".pem") && certificates.iter().any(|word| name.contains(word)))
+}
+
+fn is_public(name: &str) -> bool {
+    let examples = [".pub", ".example", ".sample", ".template", ".dist"];
+    examples.iter().any(|end| name.ends_with(end))
+}
+
+/// The same for what a program keeps for itself in the person's directory, where far more names tell: nobody
+/// else has to read there.
+pub fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words = [
+        "credential",
+        "secret",
+        "token",
+        "passwd",
+        "password",
+        "passphrase",
+        "vault_pass",
+        "apikey",
+        "api_key",
+        "api-key",
+        "private_key",
+        "privatekey",
+        "private-key",
+        "keyring",
+        "cookie",
+        "wallet",
+        "netrc",
+        "oauth",
+        "history",
+        "session",
+    ];
+    // "auth" stands in the middle of "author".
+    let is_auth = name
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .any(|word| matches!(word, "auth" | "authinfo" | "key" | "keys" | "adbkey"));
+    is_secret_name(&name)
+        || ((is_auth || words.iter().any(|word| name.contains(word))) && !is_public(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_keys_are_known_and_those_for_everybody_too() {
+        for name in [
+            "id_rsa",
+            "deploy_id_ed25519",
+            "server.pem",
+            "prod.tfstate",
+            "credentials",
+            ".env.local",
+            "a.KDBX",
+            "secrets.yml",
+            "wallet.dat",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "id_rsa.pub",
+            "ca-bundle.pem",
+            "cert.pem",
+            ".env.example",
+            "secrets.yml.example",
+            "main.rs",
+            "keys.rs",
+            "token.py",
+            "author.txt",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+        for name in [
+            "auth.json",
+            "hosts.token",
+            "Cookies",
+            "api_key.txt",
+            "adbkey",
+            "key.txt",
+            "x.history",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in [
+            "config.toml",
+            "authors",
+            "settings.json",
+            "init.lua",
+            "keymap.json",
+            "known_hosts",
+        ] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What a repository's settings say: which of them run nothing, and which files the others name.
+
+use std::path::{Path, PathBuf};
+
+/// Settings are short; longer ones are not looked into.
+const MAX_SETTINGS: u64 = 256 << 10;
+/// How deep files of settings include each other.
+const MAX_INCLUDED: usize = 4;
+
+/// Keys that start no program, whatever their value. `*` stands for any name in between.
+const HARMLESS: &[&str] = &[
+    "core.repositoryformatversion",
+    "core.filemode",
+    "core.bare",
+    "core.logallrefupdates",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.symlinks",
+    "core.worktree",
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "core.quotepath",
+    "core.longpaths",
+    "core.hidedotfiles",
+    "core.abbrev",
+    "core.commentchar",
+    "core.compression",
+    "core.untrackedcache",
+    "extensions.objectformat",
+    "extensions.compatobjectformat",
+    "extensions.refstorage",
+    "extensions.partialclone",
+    "extensions.preciousobjects",
+    "extensions.relativeworktrees",
+    "remote.*.url",
+    "remote.*.pushurl",
+    "remote.*.fetch",
+    "remote.*.push",
+    "remote.*.mirror",
+    "remote.*.prune",
+    "remote.*.tagopt",
+    "remote.*.promisor",
+    "remote.*.partialclonefilter",
+    "branch.*.remote",
+    "branch.*.pushremote",
+    "branch.*.merge",
+    "branch.*.rebase",
+    "branch.*.description",
+    "branch.*.vscode-merge-base",
+    "submodule.*.url",
+    "submodule.*.active",
+    "submodule.*.branch",
+    "submodule.*.ignore",
+    "submodule.active",
+    "submodule.recurse",
+    "user.name",
+    "user.email",
+    "init.defaultbranch",
+    "pull.rebase",
+    "pull.ff",
+    "push.default",
+    "push.autosetupremote",
+    "push.followtags",
+    "fetch.prune",
+    "merge.conflictstyle",
+    "rebase.autostash",
+    "commit.gpgsign",
+    "tag.gpgsign",
+    "gc.auto",
+    "index.version",
+    "lfs.repositoryformatversion",
+    "lfs.*.access",
+];
+
+/// One setting, with its section and what names it in between in lower case.
+struct Setting {
+    key: String,
+    value: String,
+}
+
+/// Whether everything in a file of settings is known to start nothing. What is not written plainly is not known.
+pub(super) fn are_harmless(file: &Path) -> bool {
+    let Ok(data) = file.symlink_metadata() else {
+        return true;
+    };
+    data.is_file()
+        && read(file).is_some_and(|text| {
+            let (settings, is_plain) = parse(&text);
+            is_plain && settings.iter().all(|setting| is_harmless(&setting.key))
+        })
+}
+
+/// The files and directories that settings name, below `work_tree`, the directory of the settings or the
+/// person's: programs, hooks, further settings. Whether or not they exist.
+pub(super) fn named_by(file: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut named = Vec::new();
+    let mut waiting = vec![(file.to_owned(), 0)];
+    while let Some((file, depth)) = waiting.pop() {
+        let (Some(text), Some(dir)) = (read(&file), file.parent()) else {
+            continue;
+        };
+        for setting in parse(&text).0 {
+            if is_harmless(&setting.key) {
+                continue;
+            }
+            let is_include = setting.key.starts_with("include") && setting.key.ends_with(".path");
+            let bases = [Some(dir), work_tree];
+            for path in paths_in(&setting, &bases, home) {
+                if is_include && depth < MAX_INCLUDED {
+                    waiting.push((path.clone(), depth + 1));
+                }
+                named.push(path);
+            }
+        }
+    }
+    named
+}
+
+/// The value itself, and each of its words, as paths. A word alone is a program somewhere on the search path,
+/// unless the setting is one that names files.
+fn paths_in(setting: &Setting, bases: &[Option<&Path>], home: Option<&Path>) -> Vec<PathBuf> {
+    let names_files = ["path", "file", "fsmonitor", "template"]
+        .iter()
+        .any(|end| setting.key.ends_with(end));
+    let value = setting.value.as_str();
+    let words = value.split_whitespace().chain([value]);
+    let mut paths = Vec::new();
+    for word in words {
+        let word = word.trim_start_matches('!').trim_matches(['"', '\'']);
+        let is_path = names_files || word.contains('/');
+        if !is_path || word.is_empty() || word == "." || word == "/" {
+            continue;
+        }
+        match (word.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => paths.push(home.join(rest)),
+            _ => paths.extend(bases.iter().flatten().map(|base| base.join(word))),
+        }
+    }
+    paths
+}
+
+fn read(file: &Path) -> Option<String> {
+    let data = file.metadata().ok()?;
+    if !data.is_file() || data.len() > MAX_SETTINGS {
+        return None;
+    }
+    let bytes = std::fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_harmless(key: &str) -> bool {
+    HARMLESS.iter().any(|known| match known.split_once(".*.") {
+        Some((section, name)) => key
+            .strip_prefix(section)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .and_then(|rest| rest.strip_suffix(name))
+            .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+        None => key == *known,
+    })
+}
+
+/// The settings, and whether each line was written in the plain way that git itself writes them.
+fn parse(text: &str) -> (Vec<Setting>, bool) {
+    let mut settings = Vec::new();
+    let mut is_plain = true;
+    let mut section = String::new();
+    for line in text.lines() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        // A value that goes on in the next line may hide one.
+        is_plain &= !line.ends_with('\\');
+        let mut rest = line;
+        if let Some(after) = line.strip_prefix('[') {
+            let Some((name, behind)) = after.rsplit_once(']') else {
+                is_plain = false;
+                continue;
+            };
+            section = section_of(name);
+            rest = behind.trim();
+            is_plain &= rest.is_empty();
+        }
+        if rest.is_empty() || rest.starts_with(['#', ';']) {
+            continue;
+        }
+        let (key, value) = rest.split_once('=').unwrap_or((rest, "true"));
+        let key = key.trim().to_ascii_lowercase();
+        is_plain &= key
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+        settings.push(Setting {
+            key: format!("{section}.{key}"),
+            value: value.trim().trim_matches('"').to_owned(),
+        });
+    }
+    (settings, is_plain)
+}
+
+fn section_of(name: &str) -> String {
+    match name.split_once('"') {
+        Some((section, rest)) => {
+            let rest = rest.strip_suffix('"').unwrap_or(rest);
+            format!("{}.{rest}", section.trim().to_ascii_lowercase())
+        }
+        None => name.trim().to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(text: &str) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, text).unwrap();
+        are_harmless(&file)
+    }
+
+    #[test]
+    fn settings_of_a_fresh_clone_are_harmless_and_nothing_else_is() {
+        assert!(judged(
+            "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[remote \"origin\"]\n\turl = https://x/y.git\n\t\
+             fetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"a.b\"]\n\tmerge = refs/heads/main\n# note\n"
+        ));
+        for text in [
+            "[core]\n\tfsmonitor = ./evil\n",
+            "[CORE]\n\tFsMonitor = ./evil\n",
+            "[core] fsmonitor = evil\n",
+            "[core]\n\tbare = false\\\n",
+            "[include]\n\tpath = ../x\n",
+            "[includeIf \"gitdir:/\"]\n\tpath = x\n",
+            "[submodule \"x\"]\n\tupdate = !evil\n",
+            "[filter \"x\"]\n\tclean = evil\n",
+            "[remote \"origin\"]\n\tuploadpack = evil\n",
+            "[remote \"a.url\"]\n\tvcs = evil\n",
+            "[alias]\n\tst = !evil\n",
+            "[core\n\tbare = x\n",
+            "[extensions]\n\tworktreeConfig = true\n",
+        ] {
+            assert!(!judged(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_that_settings_name_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        std::fs::create_dir(&git).unwrap();
+        std::fs::write(
+            git.join("config"),
+            "[core]\n\thooksPath = scripts/hooks\n[include]\n\tpath = ../shared.config\n[remote \"o\"]\n\turl = ../other\n",
+        )
+        .unwrap();
+        std::fs::write(
+            dir.path().join("shared.config"),
+            "[diff \"x\"]\n\ttextconv = tools/show.sh --fast\n",
+        )
+        .unwrap();
+        let named = named_by(&git.join("config"), Some(dir.path()), None);
+        for name in ["scripts/hooks", ".git/../shared.config", "tools/show.sh"] {
+            assert!(named.contains(&dir.path().join(name)), "{name}: {named:?}");
+        }
+        assert!(!named.iter().any(|path| path.ends_with("other")));
+    }
+}

@@ -1,0 +1,286 @@
+//! What would run later and does not exist yet: nothing can be mounted where nothing is. It is looked for when a
+//! command has ended, and again and again while one runs in the background, and renamed.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
+
+use hermes_core::private::{
+    PUT_ASIDE, RUN_LATER_IN_GIT, RUN_LATER_IN_PROJECT, runs_later_in_cache, runs_later_in_home,
+};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, statat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::protect::own_places;
+use super::repositories::{Repositories, is_there, offending};
+use super::spec::Bytes;
+
+/// Names that are awaited; further ones are found as part of their repository.
+const MAX_NAMES: usize = 4096;
+/// Files of the same name that are put aside beside each other.
+const MAX_ASIDE: usize = 1024;
+
+/// What must not come into being in places where a command writes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Awaited {
+    /// Where a person works, and everything that can be written.
+    own: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
+    /// A place, and what is not there below it.
+    names: Vec<(PathBuf, PathBuf)>,
+    /// Those that were there.
+    repositories: BTreeSet<PathBuf>,
+    tops: Vec<Top>,
+    known: Repositories,
+}
+
+/// A directory in which names alone decide what runs later, and those of them that were there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Top {
+    dir: PathBuf,
+    is_cache: bool,
+    before: BTreeSet<OsString>,
+}
+
+impl Top {
+    fn of(dir: &Path, is_cache: bool) -> Self {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let before = entries
+            .map(|entry| entry.file_name())
+            .filter(|name| {
+                let name = name.to_string_lossy();
+                if is_cache {
+                    runs_later_in_cache(&name)
+                } else {
+                    runs_later_in_home(&name)
+                }
+            })
+            .collect();
+        Self {
+            dir: dir.to_owned(),
+            is_cache,
+            before,
+        }
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.before.iter().map(|name| self.dir.join(name))
+    }
+}
+
+/// What is there at the top of the person's directory and of its cache, and runs later.
+pub(super) fn at_the_top(home: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+    tops(home, writable).iter().flat_map(Top::paths).collect()
+}
+
+fn tops(home: &Path, writable: &[PathBuf]) -> Vec<Top> {
+    let is_open = |dir: &Path| writable.iter().any(|place| dir.starts_with(place));
+    let cache = home.join(".cache");
+    [(home, false), (&*cache, true)]
+        .into_iter()
+        .filter(|(dir, _)| is_open(dir))
+        .map(|(dir, is_cache)| Top::of(dir, is_cache))
+        .collect()
+}
+
+impl Awaited {
+    /// What must not appear while a command with these places runs.
+    pub(super) fn of(home: Option<&Path>, writable: &[PathBuf], known: &Repositories) -> Self {
+        let mut awaited = Self {
+            own: own_places(writable, home).cloned().collect(),
+            writable: writable.to_vec(),
+            known: known.clone(),
+            ..Self::default()
+        };
+        for place in &awaited.own {
+            let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
+            let mut names: Vec<PathBuf> = names.collect();
+            for entry in known.below(place) {
+                if let Ok(below) = entry.strip_prefix(place)
+                    && is_real_dir(&entry)
+                {
+                    names.extend(RUN_LATER_IN_GIT.iter().map(|name| below.join(name)));
+                }
+                awaited.repositories.insert(entry);
+            }
+            let absent = names.into_iter().filter(|name| is_absent(place, name));
+            awaited
+                .names
+                .extend(absent.map(|name| (place.clone(), name)));
+        }
+        awaited.names.truncate(MAX_NAMES);
+        awaited.tops = home.map(|home| tops(home, writable)).unwrap_or_default();
+        awaited
+    }
+
+    /// Renames what has come to a name that nothing runs, and says which.
+    pub(super) fn put_aside(&self) -> Vec<PathBuf> {
+        let mut moved = Vec::new();
+        for (place, name) in &self.names {
+            moved.extend(put_aside(place, name));
+        }
+        for place in &self.own {
+            let found = self.known.below(place);
+            for entry in found.difference(&self.repositories) {
+                for path in offending(entry, &|path| self.is_kept(path)) {
+                    let below = path.strip_prefix(place);
+                    moved.extend(below.ok().and_then(|below| put_aside(place, below)));
+                }
+            }
+        }
+        for top in &self.tops {
+            let now = Top::of(&top.dir, top.is_cache);
+            for name in now.before.difference(&top.before) {
+                moved.extend(put_aside(&top.dir, Path::new(name)));
+            }
+        }
+        moved
+    }
+
+    /// Whether later commands find it closed: where a person works, repositories are; elsewhere nothing can be
+    /// written.
+    fn is_kept(&self, path: &Path) -> bool {
+        let within = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+        within(&self.own) || !within(&self.writable)
+    }
+}
+
+fn is_real_dir(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|data| data.is_dir() && !data.is_symlink())
+}
+
+/// Whether nothing is there, not even a link on the way: links that are there are kept as they are.
+fn is_absent(place: &Path, below: &Path) -> bool {
+    let mut path = place.to_owned();
+    for part in below.components() {
+        path.push(part);
+        match path.symlink_metadata() {
+            Err(_) => return true,
+            Ok(data) if data.is_symlink() => return false,
+            Ok(_) => {}
+        }
+    }
+    false
+}
+
+/// The path that was put aside; `None`: there was nothing, or it could not be renamed. No link is followed: one
+/// that leads elsewhere in place of a directory is what has come.
+fn put_aside(place: &Path, below: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::open(place, flags, Mode::empty()).ok()?;
+    let mut walked = place.to_owned();
+    let mut parts = below.components().peekable();
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else {
+            return None;
+        };
+        let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        walked.push(name);
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory if parts.peek().is_some() => {
+                dir = openat(&dir, name, flags, Mode::empty()).ok()?;
+            }
+            FileType::Symlink => return rename_aside(&dir, name, walked),
+            _ if parts.peek().is_none() => return rename_aside(&dir, name, walked),
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn rename_aside(dir: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Option<PathBuf> {
+    for number in 0..MAX_ASIDE {
+        let mut to = name.to_owned();
+        if number > 0 {
+            to.push(format!("-{number}"));
+        }
+        to.push(PUT_ASIDE);
+        match renameat_with(&dir, name, &dir, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Some(path),
+            Err(Errno::EXIST) => {}
+            Err(error) => {
+                let shown = path.display();
+                tracing::warn!("{shown} runs later and could not be put aside: {error}");
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// The same for whoever looks in place of this process: a path need not be text.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    own: Vec<Bytes>,
+    writable: Vec<Bytes>,
+    names: Vec<(Bytes, Bytes)>,
+    repositories: Vec<Bytes>,
+    tops: Vec<(Bytes, bool, Vec<Bytes>)>,
+}
+
+impl Serialize for Awaited {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bytes = |path: &PathBuf| Bytes::from(path.clone().into_os_string());
+        let all = |paths: &[PathBuf]| paths.iter().map(bytes).collect();
+        let tops = self.tops.iter().map(|top| {
+            let before = top.before.iter().cloned().map(Bytes::from).collect();
+            (bytes(&top.dir), top.is_cache, before)
+        });
+        let names = self.names.iter();
+        Wire {
+            own: all(&self.own),
+            writable: all(&self.writable),
+            names: names
+                .map(|(place, name)| (bytes(place), bytes(name)))
+                .collect(),
+            repositories: self.repositories.iter().map(bytes).collect(),
+            tops: tops.collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Awaited {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::deserialize(deserializer)?;
+        let path = |bytes: &Bytes| PathBuf::from(bytes.as_ref());
+        let all = |paths: &[Bytes]| paths.iter().map(path).collect();
+        let tops = wire.tops.iter().map(|(dir, is_cache, before)| Top {
+            dir: path(dir),
+            is_cache: *is_cache,
+            before: before.iter().map(|name| name.as_ref().to_owned()).collect(),
+        });
+        let names = wire.names.iter();
+        Ok(Self {
+            own: all(&wire.own),
+            writable: all(&wire.writable),
+            names: names
+                .map(|(place, name)| (path(place), path(name)))
+                .collect(),
+            repositories: wire.repositories.iter().map(path).collect(),
+            tops: tops.collect(),
+            known: Repositories::default(),
+        })
+    }
+}
+
+/// The links on the way to what must stay where it is, and to the names that are awaited.
+pub(super) fn links_below(place: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in RUN_LATER_IN_PROJECT {
+        let mut path = place.to_owned();
+        for part in Path::new(name) {
+            path.push(part);
+            if path.is_symlink() {
+                found.push(path);
+                break;
+            }
+            if !is_there(&path) {
+                break;
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,254 @@
+//! Repositories in the places where a command may write: what later runs of git obey in them, and whether one
+//! that a command has made would make git run something.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hermes_core::private::RUN_LATER_IN_GIT;
+
+use super::git_index::linked;
+use super::git_settings::{are_harmless, named_by};
+use super::places::canonical;
+use super::seen::Seen;
+use super::survey::{Area, Surveys};
+use crate::git::pointer;
+
+/// Repositories of one place, and directories of git's data in one of them.
+const MAX_REPOSITORIES: usize = 1024;
+/// How deep git directories of submodules lie below each other.
+const MAX_MODULES: usize = 5;
+
+/// What is known about the indexes of repositories.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repositories {
+    surveys: Surveys,
+    links: Arc<Mutex<HashMap<PathBuf, Links>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Links {
+    seen: Seen,
+    paths: Vec<PathBuf>,
+}
+
+impl Repositories {
+    pub(super) fn new(surveys: Surveys) -> Self {
+        Self {
+            surveys,
+            links: Arc::default(),
+        }
+    }
+
+    /// What is a repository in `place`, or is taken for one by git when it looks at another there.
+    pub(super) fn below(&self, place: &Path) -> BTreeSet<PathBuf> {
+        let mut waiting = self.surveys.below(place, Area::Projects).repositories;
+        let mut found = BTreeSet::new();
+        while let Some(entry) = waiting.pop() {
+            if found.len() >= MAX_REPOSITORIES || !found.insert(entry.clone()) {
+                continue;
+            }
+            let work_tree = work_tree(&entry);
+            if let (Some(work_tree), Some(git_dir)) = (work_tree, git_dir(&entry)) {
+                let links = self.links(&git_dir).into_iter();
+                let inner = links.map(|link| work_tree.join(link).join(".git"));
+                waiting.extend(inner.filter(|inner| is_there(inner) && inner.starts_with(place)));
+            }
+        }
+        found
+    }
+
+    fn links(&self, git_dir: &Path) -> Vec<PathBuf> {
+        let index = git_dir.join("index");
+        let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(links) = known.get(&index)
+            && links.seen.is_as_it_was()
+        {
+            return links.paths.clone();
+        }
+        if known.len() >= MAX_REPOSITORIES {
+            known.clear();
+        }
+        let seen = Seen::listed(&index);
+        let config = std::fs::read_to_string(git_dir.join("config")).unwrap_or_default();
+        let paths = linked(git_dir, config.to_ascii_lowercase().contains("sha256"));
+        let links = Links {
+            seen,
+            paths: paths.clone(),
+        };
+        known.insert(index, links);
+        paths
+    }
+}
+
+/// What later runs of git obey in a repository, as far as it is there: its settings and hooks, those of its
+/// submodules and further work trees, and the files that they name.
+pub(super) fn obeyed(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if !entry
+        .symlink_metadata()
+        .is_ok_and(|data| data.is_dir() && !data.is_symlink())
+    {
+        found.push(entry.to_owned());
+    }
+    for dir in git_dirs(entry) {
+        let paths = RUN_LATER_IN_GIT.iter().map(|name| dir.join(name));
+        found.extend(paths.filter(|path| is_there(path)));
+        found.extend(named_in(&dir, work_tree(entry), home));
+    }
+    found
+}
+
+/// The files that the settings in a directory of git's name, and that are there.
+fn named_in(dir: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<PathBuf> {
+    let files = ["config", "config.worktree"].map(|name| dir.join(name));
+    let named = files
+        .iter()
+        .flat_map(|file| named_by(file, work_tree, home));
+    named
+        .filter_map(|path| path.canonicalize().ok())
+        // A setting cannot close the whole work tree, or what is around it.
+        .filter(|path| !work_tree.is_some_and(|tree| canonical(tree).starts_with(path)))
+        .filter(|path| !dir.starts_with(path))
+        .collect()
+}
+
+/// What in a repository that a command has made would let later runs of git start something. `is_kept` says
+/// whether nothing at a path can be changed by later commands.
+pub(super) fn offending(entry: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let whole = || vec![entry.to_owned()];
+    let Ok(data) = entry.symlink_metadata() else {
+        return Vec::new();
+    };
+    if data.is_dir() {
+        return modules_of(entry)
+            .iter()
+            .flat_map(|dir| offending_in(dir, is_kept))
+            .collect();
+    }
+    if data.is_symlink() {
+        return whole();
+    }
+    match git_dir(entry) {
+        // Git does not read it either.
+        None => Vec::new(),
+        Some(target) if is_trusted(&target, is_kept) => Vec::new(),
+        Some(_) => whole(),
+    }
+}
+
+/// Whether a directory of git's starts nothing, and stays so.
+fn is_trusted(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> bool {
+    let dir = canonical(dir);
+    is_kept(&dir) && offending_in(&dir, is_kept).is_empty()
+}
+
+fn offending_in(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in ["config", "config.worktree"] {
+        let file = dir.join(name);
+        if !are_harmless(&file) {
+            found.push(file);
+        }
+    }
+    let hooks = dir.join("hooks");
+    if is_there(&hooks) && has_hooks(&hooks) {
+        found.push(hooks);
+    }
+    let common = dir.join("commondir");
+    if is_there(&common) {
+        let target = pointer(&common).map(|target| canonical(&dir.join(target)));
+        let is_fine = target.is_some_and(|target| {
+            target != *dir && is_kept(&target) && !is_there(&target.join("commondir")) && {
+                offending_in(&target, is_kept).is_empty()
+            }
+        });
+        if !is_fine {
+            found.push(common);
+        }
+    }
+    found
+}
+
+/// Whether there is more than the examples that every new repository has.
+fn has_hooks(hooks: &Path) -> bool {
+    let is_dir = hooks
+        .symlink_metadata()
+        .is_ok_and(|data| data.is_dir() && !data.is_symlink());
+    let mut entries = std::fs::read_dir(hooks).into_iter().flatten().flatten();
+    !is_dir
+        || entries.any(|entry| {
+            let name = entry.file_name();
+            let is_example = Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == "sample");
+            !is_example && name != "README"
+        })
+}
+
+/// The directories of git's data that belong to a repository.
+fn git_dirs(entry: &Path) -> BTreeSet<PathBuf> {
+    let Some(dir) = git_dir(entry) else {
+        return BTreeSet::new();
+    };
+    let common = pointer(&dir.join("commondir")).map(|common| canonical(&dir.join(common)));
+    let mut all = modules_of(&dir);
+    if let Some(common) = common {
+        all.extend(modules_of(&common));
+    }
+    all
+}
+
+/// The directory itself, and those of submodules and further work trees in it.
+fn modules_of(dir: &Path) -> BTreeSet<PathBuf> {
+    let mut directories = BTreeSet::from([dir.to_owned()]);
+    directories.extend(subdirectories(&dir.join("worktrees")));
+    let mut level = subdirectories(&dir.join("modules"));
+    for _ in 0..MAX_MODULES {
+        let mut next = Vec::new();
+        for dir in level {
+            if is_there(&dir.join("HEAD")) {
+                next.extend(subdirectories(&dir.join("modules")));
+                next.extend(subdirectories(&dir.join("worktrees")));
+                directories.insert(dir);
+            } else {
+                next.extend(subdirectories(&dir));
+            }
+        }
+        next.truncate(MAX_REPOSITORIES);
+        level = next;
+    }
+    directories
+}
+
+/// Where git keeps its data for what is called `.git`, or is such a directory itself.
+fn git_dir(entry: &Path) -> Option<PathBuf> {
+    let data = entry.metadata().ok()?;
+    if data.is_dir() {
+        return Some(if entry.is_symlink() {
+            canonical(entry)
+        } else {
+            entry.to_owned()
+        });
+    }
+    let text = pointer(entry)?;
+    let target = text.strip_prefix("gitdir:")?.trim();
+    Some(canonical(&entry.parent()?.join(target)))
+}
+
+fn work_tree(entry: &Path) -> Option<&Path> {
+    (entry.file_name()? == ".git").then(|| entry.parent())?
+}
+
+fn subdirectories(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Whatever it is, a link to nothing included.
+pub(super) fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

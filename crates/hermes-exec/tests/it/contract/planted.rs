@@ -1,0 +1,298 @@
+//! What a person's git, shell or editor would run after a command has left something behind: each case is played
+//! to its end, by the person's own git.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::run_later::{Place, place, repository};
+
+/// A program that leaves a mark, for whoever runs it.
+const EVIL: &str = "printf '#!/bin/sh\\ntouch \"$MARK\"\\n' > \"$PWD/evil.sh\"; chmod +x evil.sh; E=$PWD/evil.sh\n";
+
+struct Plant {
+    name: &'static str,
+    /// By the person, before.
+    before: &'static str,
+    /// By the command, one after another.
+    scripts: &'static [&'static str],
+    /// Where the person acts then, and how.
+    dir: &'static str,
+    act: &'static str,
+}
+
+const STATUS: &str = "git status; git diff; git log -1";
+const COMMIT: &str = "git commit -q --allow-empty -m x; git checkout -q -b other";
+
+const PLANTS: &[Plant] = &[
+    Plant {
+        name: "a repository where there was none",
+        before: "rm -rf .git",
+        scripts: &["git init -q .; git config core.fsmonitor $E"],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "hooks of a new repository",
+        before: "rm -rf .git",
+        scripts: &["git init -q .; cp $E .git/hooks/pre-commit; cp $E .git/hooks/post-checkout"],
+        dir: ".",
+        act: COMMIT,
+    },
+    Plant {
+        name: "a new repository in another",
+        before: "true",
+        scripts: &["mkdir new; cd new; git init -q .; git config core.fsmonitor $E"],
+        dir: "new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a file that says where the repository is",
+        before: "rm -rf .git",
+        scripts: &[
+            "G=$(mktemp -d); git init -q --bare $G; git --git-dir=$G config core.bare false; \
+             git --git-dir=$G config core.fsmonitor $E; echo \"gitdir: $G\" > .git",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "a link to a repository elsewhere",
+        before: "rm -rf .git",
+        scripts: &[
+            "G=$(mktemp -d); git init -q --bare $G; git --git-dir=$G config core.bare false; \
+             git --git-dir=$G config core.fsmonitor $E; ln -s $G .git",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "a directory that git takes for a repository",
+        before: "true",
+        scripts: &[
+            "mkdir docs; cd docs; git init -q --bare .; git config core.bare false; git config core.worktree .; \
+             git config core.fsmonitor $E",
+        ],
+        dir: "docs",
+        act: STATUS,
+    },
+    Plant {
+        name: "a repository that only the index names",
+        before: "true",
+        scripts: &[
+            "D=a/b/c/d/e/f/g/h/node_modules/sub; mkdir -p $D; git init -q $D; git -C $D commit -q --allow-empty -m x; \
+             git -C $D config core.fsmonitor $E; \
+             git update-index --add --cacheinfo 160000,$(git -C $D rev-parse HEAD),$D",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "where the hooks are",
+        before: "mkdir -p tools/hooks; git config core.hooksPath tools/hooks",
+        scripts: &[
+            "cp $E tools/hooks/pre-commit; mv tools t2; mkdir -p tools/hooks; cp $E tools/hooks/pre-commit",
+        ],
+        dir: ".",
+        act: COMMIT,
+    },
+    Plant {
+        name: "settings that are included",
+        before: "echo '[alias]' > shared.gitconfig; git config include.path ../shared.gitconfig",
+        scripts: &[
+            "git config -f shared.gitconfig core.fsmonitor $E; printf '[core]\\nfsmonitor=%s\\n' $E >> shared.gitconfig",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "a submodule in a directory of others' code",
+        before: "git -c protocol.file.allow=always submodule -q add ../library vendor/library; git commit -qam s",
+        scripts: &[
+            "G=$(mktemp -d); cp -r .git/modules/vendor/library/. $G; git config -f $G/config core.fsmonitor $E; \
+             git config -f $G/config core.worktree $PWD/vendor/library; echo \"gitdir: $G\" > vendor/library/.git",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "more directories than are looked at",
+        before: "mkdir -p zz; git init -q zz/nested; git -C zz/nested commit -q --allow-empty -m x",
+        scripts: &[
+            "for i in $(seq 700); do mkdir -p a$i; done",
+            "git -C zz/nested config core.fsmonitor $E",
+        ],
+        dir: "zz/nested",
+        act: STATUS,
+    },
+    Plant {
+        name: "settings that belong to another repository",
+        before: "true",
+        scripts: &[
+            "G=$(mktemp -d); cp -r .git/. $G; git config -f $G/config core.fsmonitor $E; echo $G > .git/commondir",
+        ],
+        dir: ".",
+        act: STATUS,
+    },
+    Plant {
+        name: "a further work tree",
+        before: "true",
+        scripts: &[
+            "git worktree add -q tree 2>/dev/null; git config -f .git/worktrees/tree/config.worktree core.fsmonitor $E; \
+             G=$(mktemp -d); cp -r .git/. $G; git config -f $G/config core.fsmonitor $E; echo $G > .git/worktrees/tree/commondir",
+        ],
+        dir: "tree",
+        act: STATUS,
+    },
+];
+
+fn as_person(place: &Place, dir: &Path, script: &str) -> bool {
+    let mark = place.path.join("mark");
+    let _ = std::fs::remove_file(&mark);
+    let done = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir)
+        .env("MARK", &mark)
+        .env("HOME", place.path.join("home"))
+        .envs([
+            ("GIT_AUTHOR_NAME", "T"),
+            ("GIT_AUTHOR_EMAIL", "t@example.org"),
+            ("GIT_COMMITTER_NAME", "T"),
+            ("GIT_COMMITTER_EMAIL", "t@example.org"),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        done.status.code().is_some(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    mark.exists()
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_runs_nothing() {
+    let names = "GIT_AUTHOR_NAME=T GIT_AUTHOR_EMAIL=t@example.org GIT_COMMITTER_NAME=T GIT_COMMITTER_EMAIL=t@example.org";
+    for plant in PLANTS {
+        let Some(place) = place("what_a_command_leaves_behind_runs_nothing") else {
+            return;
+        };
+        repository(&place.path.join("library"));
+        let work = place.path.join("work");
+        assert!(!as_person(&place, &work, plant.before), "{}", plant.name);
+        let mut said = String::new();
+        for script in plant.scripts {
+            said += &place
+                .run(&work, &format!("export {names}\n{EVIL}{script}\ntrue"))
+                .await;
+        }
+        let dir = work.join(plant.dir);
+        assert!(
+            !as_person(&place, &dir, plant.act),
+            "{}: {said}",
+            plant.name
+        );
+    }
+}
+
+/// Repositories that commands make in the usual way stay as they are.
+#[tokio::test]
+async fn new_repositories_work() {
+    let Some(place) = place("new_repositories_work") else {
+        return;
+    };
+    repository(&place.path.join("library"));
+    let work = place.path.join("work");
+    let text = place
+        .run(
+            &work,
+            "git init -q one; git clone -q ../library two; git init -q --bare three.git; cd two; \
+             git config user.name T; git config user.email t@example.org; git commit -q --allow-empty -m more; git log --format=%s",
+        )
+        .await;
+    assert_eq!(text, "more\nfirst\n");
+    for name in [
+        "one/.git/config",
+        "two/.git/config",
+        "three.git/config",
+        "two/.git/hooks",
+    ] {
+        assert!(work.join(name).exists(), "{name}");
+    }
+    let text = place
+        .run(
+            &work,
+            "git -C two log --format=%s; git -C one status --short",
+        )
+        .await;
+    assert_eq!(text, "more\nfirst\n");
+}
+
+/// What is put aside is what the command made, never what a link of its leads to.
+#[tokio::test]
+async fn nothing_elsewhere_is_renamed() {
+    let Some(place) = place("nothing_elsewhere_is_renamed") else {
+        return;
+    };
+    let work = place.path.join("work");
+    let theirs = place.path.join("home/.config/Code/User");
+    std::fs::create_dir_all(&theirs).unwrap();
+    for name in ["settings.json", "tasks.json"] {
+        std::fs::write(theirs.join(name), "{}").unwrap();
+    }
+    let text = place
+        .run(
+            &work,
+            &format!("ln -s {} .vscode; ln -s /etc .idea", theirs.display()),
+        )
+        .await;
+    assert!(text.contains("put-aside"), "{text}");
+    for name in ["settings.json", "tasks.json"] {
+        assert!(theirs.join(name).exists(), "{name}");
+    }
+    assert!(!work.join(".vscode").is_symlink());
+}
+
+/// Links and visible files of a home from which something is run.
+#[tokio::test]
+async fn a_home_as_workspace_keeps_what_its_start_files_lead_to() {
+    let Some(place) = place("a_home_as_workspace_keeps_what_its_start_files_lead_to") else {
+        return;
+    };
+    let home = place.path.join("home");
+    let at = |name: &str| home.join(name);
+    std::fs::create_dir_all(at("dotfiles/nvim")).unwrap();
+    std::fs::create_dir_all(at(".config")).unwrap();
+    std::fs::create_dir_all(at(".cache")).unwrap();
+    for name in [
+        "dotfiles/bashrc",
+        "dotfiles/nvim/init.lua",
+        "shell/aliases.sh",
+        "githooks/pre-commit",
+    ] {
+        std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        std::fs::write(at(name), "# mine\n").unwrap();
+    }
+    std::os::unix::fs::symlink("dotfiles/bashrc", at(".bashrc")).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/nvim", at(".config/nvim")).unwrap();
+    std::fs::write(at(".profile"), "source \"$HOME/shell/aliases.sh\"\n").unwrap();
+    std::fs::write(at(".gitconfig"), "[core]\n\thooksPath = ~/githooks\n").unwrap();
+    std::fs::write(at(".cache/prompt.zsh"), "# mine\n").unwrap();
+    let script = "for f in dotfiles/bashrc dotfiles/nvim/init.lua shell/aliases.sh githooks/pre-commit .cache/prompt.zsh; do \
+        echo evil >> $f; rm -f $f; echo evil > $f; done; rm .bashrc; echo evil > .bashrc; mv dotfiles d2; mkdir dotfiles; \
+        echo evil > dotfiles/bashrc; echo evil > .cache/other.zsh; echo fine > notes; true";
+    let text = place.run(&home, script).await;
+    for name in [
+        "dotfiles/bashrc",
+        "dotfiles/nvim/init.lua",
+        "shell/aliases.sh",
+        "githooks/pre-commit",
+        ".bashrc",
+        ".cache/prompt.zsh",
+    ] {
+        let held = std::fs::read_to_string(at(name)).unwrap_or_default();
+        assert_eq!(held, "# mine\n", "{name}: {text}");
+    }
+    assert!(!at(".cache/other.zsh").exists());
+    assert!(at(".bashrc").is_symlink());
+    assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "fine\n");
+}
