@@ -58,6 +58,16 @@ impl Scratch {
     }
 }
 
+/// Whether a path lies right in such a temporary directory.
+pub(crate) fn is_in_ours(path: &Path) -> bool {
+    let Some(parent) = path.parent() else {
+        return false;
+    };
+    let name = parent.file_name().unwrap_or_default().to_string_lossy();
+    parent.parent() == Some(&std::env::temp_dir())
+        && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The lock of a directory of ours that nobody else holds; `None` for all others.
 fn unowned(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

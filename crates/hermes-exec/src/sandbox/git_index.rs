@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::look;
+
 /// The kind of an entry that is a repository of its own.
 const KIND_OF_LINK: u32 = 0o160_000;
 const KIND: u32 = 0o170_000;
@@ -15,7 +17,7 @@ const FIXED: usize = 40 + 2;
 /// The paths below the work tree that are repositories of their own.
 pub(super) fn linked(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
     let mut files = vec![git_dir.join("index")];
-    let entries = std::fs::read_dir(git_dir).into_iter().flatten().flatten();
+    let entries = look::list(git_dir);
     files.extend(
         entries
             .filter(|entry| {
@@ -29,10 +31,9 @@ pub(super) fn linked(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
     );
     let mut links = Vec::new();
     for file in files {
-        let is_read = file
-            .metadata()
-            .is_ok_and(|data| data.is_file() && data.len() <= MAX_INDEX);
-        if is_read && let Ok(bytes) = std::fs::read(&file) {
+        let is_read =
+            look::target(&file).is_ok_and(|data| data.is_file() && data.len() <= MAX_INDEX);
+        if is_read && let Ok(bytes) = look::read(&file) {
             links.extend(links_of(&bytes, if is_long { 32 } else { 20 }).unwrap_or_default());
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::look;
+
 /// Settings are short; longer ones are not looked into.
 const MAX_SETTINGS: u64 = 256 << 10;
 /// How deep files of settings include each other.
@@ -83,7 +85,7 @@ struct Setting {
 
 /// Whether everything in a file of settings is known to start nothing. What is not written plainly is not known.
 pub(super) fn are_harmless(file: &Path) -> bool {
-    let Ok(data) = file.symlink_metadata() else {
+    let Ok(data) = look::entry(file) else {
         return true;
     };
     data.is_file()
@@ -143,11 +145,11 @@ fn paths_in(setting: &Setting, bases: &[Option<&Path>], home: Option<&Path>) -> 
 }
 
 fn read(file: &Path) -> Option<String> {
-    let data = file.metadata().ok()?;
+    let data = look::target(file).ok()?;
     if !data.is_file() || data.len() > MAX_SETTINGS {
         return None;
     }
-    let bytes = std::fs::read(file).ok()?;
+    let bytes = look::read(file).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::look;
 use super::protect::own_places;
 use super::repositories::{Repositories, is_there, offending};
 use super::spec::Bytes;
@@ -45,8 +46,7 @@ struct Top {
 
 impl Top {
     fn of(dir: &Path, is_cache: bool) -> Self {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let before = entries
+        let before = look::list(dir)
             .map(|entry| entry.file_name())
             .filter(|name| {
                 let name = name.to_string_lossy();
@@ -147,8 +147,7 @@ impl Awaited {
 }
 
 fn is_real_dir(path: &Path) -> bool {
-    path.symlink_metadata()
-        .is_ok_and(|data| data.is_dir() && !data.is_symlink())
+    look::entry(path).is_ok_and(|data| data.is_dir() && !data.is_symlink())
 }
 
 /// Whether nothing is there, not even a link on the way: links that are there are kept as they are.
@@ -156,7 +155,7 @@ fn is_absent(place: &Path, below: &Path) -> bool {
     let mut path = place.to_owned();
     for part in below.components() {
         path.push(part);
-        match path.symlink_metadata() {
+        match look::entry(&path) {
             Err(_) => return true,
             Ok(data) if data.is_symlink() => return false,
             Ok(_) => {}
@@ -273,7 +272,7 @@ pub(super) fn links_below(place: &Path) -> Vec<PathBuf> {
         let mut path = place.to_owned();
         for part in Path::new(name) {
             path.push(part);
-            if path.is_symlink() {
+            if look::is_link(&path) {
                 found.push(path);
                 break;
             }

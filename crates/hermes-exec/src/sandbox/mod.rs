@@ -12,6 +12,7 @@
 //! write below the workspace, temporary directories, caches and what the configuration names, but nothing that
 //! runs later (`protect`).
 
+mod basis;
 mod blocked;
 mod bubblewrap;
 mod confine;
@@ -22,6 +23,8 @@ mod git_settings;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod later;
+mod look;
+mod memo;
 #[cfg(target_os = "linux")]
 mod order;
 mod people;
@@ -49,10 +52,13 @@ mod waiting;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::{Config, Home};
 
 pub use blocked::{Blocked, BlockedKind};
+use memo::{Found, Memo};
 #[cfg(target_os = "linux")]
 pub(crate) use order::HelperAnswer;
 use places::Private;
@@ -217,6 +223,8 @@ impl Settings {
 /// The sandbox of this machine.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
+    /// Which one this is, or a copy of: its answers are not those of others.
+    number: u64,
     settings: Settings,
     posture: Posture,
     bwrap: Option<PathBuf>,
@@ -292,7 +300,9 @@ impl Sandbox {
             refuses,
         };
         let private = settings.homes.iter().map(|dir| Private::of(dir)).collect();
+        static MADE: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: MADE.fetch_add(1, Ordering::Relaxed),
             settings,
             posture,
             bwrap,
@@ -311,15 +321,53 @@ impl Sandbox {
         if self.posture.active == Tier::None && !self.posture.refuses {
             return Confinement::Off;
         }
-        let places = places::writable(cwd, &self.settings, &self.known);
-        let named = self.settings.unreadable.iter();
-        let mut unreadable: Vec<PathBuf> = named.map(|path| places::canonical(path)).collect();
-        unreadable.extend(self.protection.personal(&self.settings));
-        Confinement::Workspace {
-            writable: places,
-            unreadable,
-            network: self.settings.network,
-        }
+        static KNOWN: Memo<(u64, PathBuf), Confinement> = Memo::new();
+        let found = KNOWN.get((self.number, cwd.to_owned()), || {
+            let places = places::writable(cwd, &self.settings, &self.known);
+            let named = self.settings.unreadable.iter();
+            let mut unreadable: Vec<PathBuf> = named.map(|path| places::canonical(path)).collect();
+            unreadable.extend(self.protection.personal(&self.settings));
+            Confinement::Workspace {
+                writable: places,
+                unreadable,
+                network: self.settings.network,
+            }
+        });
+        found.value.clone()
+    }
+
+    /// What commands with these limits may do with files, now.
+    fn access(&self, writable: &[PathBuf], unreadable: &[PathBuf]) -> Arc<Found<FileAccess>> {
+        static KNOWN: Memo<AccessKey, FileAccess> = Memo::new();
+        let key = AccessKey {
+            sandbox: self.number,
+            writable: writable.to_vec(),
+            unreadable: unreadable.to_vec(),
+            sockets: sockets::bound_now(),
+            // Something else may have been mounted there.
+            identities: rules::identities(writable),
+        };
+        let sockets = key.sockets.clone();
+        KNOWN.get(key, || {
+            let unreadable = places::resolved(unreadable, &self.private);
+            let kept = self
+                .protection
+                .kept(&self.settings, writable, &unreadable, sockets);
+            let files = rules::Files {
+                writable: writable.to_vec(),
+                unreadable,
+                private: self.private.clone(),
+                user_home: self.settings.user_home.clone(),
+                read_only: kept.read_only,
+                hidden: kept.hidden,
+                readable: self.settings.readable.clone(),
+                shares_terminals: false,
+            };
+            FileAccess::new(
+                files.condensed(),
+                self.protection.awaited(&self.settings, writable),
+            )
+        })
     }
 
     fn helper(&self) -> PathBuf {
@@ -353,25 +401,82 @@ impl Sandbox {
             network,
         } = confinement
         {
-            spec.seccomp = true;
-            spec.network = *network;
-            spec.limits = self.settings.limits.resolved();
-            spec.guard = vec![std::process::id()];
-            let unreadable = places::resolved(unreadable, &self.private);
-            let kept = self.protection.kept(&self.settings, writable, &unreadable);
-            let files = rules::Files {
-                writable: writable.clone(),
-                unreadable,
-                private: self.private.clone(),
-                user_home: self.settings.user_home.clone(),
-                read_only: kept.read_only,
-                hidden: kept.hidden,
-                readable: self.settings.readable.clone(),
-                shares_terminals: false,
-            };
-            spec.files = Some(files.condensed());
+            self.limit(&mut spec, *network);
+            let (own, writable) = places::split(writable);
+            let access = self.access(&writable, unreadable);
+            spec.files = Some(access.value.files.with_writable(own));
         }
         spec
+    }
+
+    /// The limits of a helper, and what it needs to know about files: as it is sent, and what a view of it is of.
+    #[cfg(target_os = "linux")]
+    fn room(&self, confinement: &Confinement) -> (Spec, Vec<u8>, Vec<u8>) {
+        let mut spec = Spec {
+            session: true,
+            expects_view: self.posture.weaker.is_empty(),
+            ..Spec::default()
+        };
+        let Confinement::Workspace {
+            writable,
+            unreadable,
+            network,
+        } = confinement
+        else {
+            let none = order::written(None);
+            return (spec, none.clone(), none);
+        };
+        self.limit(&mut spec, *network);
+        let (own, writable) = places::split(writable);
+        let access = self.access(&writable, unreadable);
+        let access = &access.value;
+        if access.files.covers(&own) {
+            let room = [&access.wire[..], &access.identities].concat();
+            return (spec, access.wire.clone(), room);
+        }
+        let files = access.files.with_writable(own);
+        let wire = order::written(Some(&files));
+        // A view is of the files that were there: others of the same names need another.
+        let room = [&wire[..], &files.identities()].concat();
+        (spec, wire, room)
+    }
+
+    fn limit(&self, spec: &mut Spec, network: bool) {
+        spec.seccomp = true;
+        spec.network = network;
+        spec.limits = self.settings.limits.resolved();
+        spec.guard = vec![std::process::id()];
+    }
+}
+
+/// What [`FileAccess`] was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct AccessKey {
+    sandbox: u64,
+    writable: Vec<PathBuf>,
+    unreadable: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
+    identities: Vec<u8>,
+}
+
+/// What commands with the same limits may do with files.
+#[derive(Debug)]
+struct FileAccess {
+    files: rules::Files,
+    /// The same as it is sent to helpers.
+    wire: Vec<u8>,
+    identities: Vec<u8>,
+    awaited: later::Awaited,
+}
+
+impl FileAccess {
+    fn new(files: rules::Files, awaited: later::Awaited) -> Self {
+        Self {
+            wire: order::written(Some(&files)),
+            identities: files.identities(),
+            files,
+            awaited,
+        }
     }
 }
 
@@ -399,19 +504,14 @@ impl Confine for Sandbox {
             return Ok(None);
         }
         // The helper gets no environment that could change what it does.
-        let mut spec = self.spec(&mut Launch::default(), confinement);
-        let files = spec.files.take();
+        let (spec, wire, room) = self.room(confinement);
         let helper = Launch {
             program: self.helper().into(),
             args: spec.waiting(),
             cwd: "/".into(),
             ..Launch::default()
         };
-        let (mut room, order) = order::Order::new(launch.clone()).bytes(files.as_ref());
-        // A view is of the files that were there: others of the same names need another.
-        if let Some(files) = &files {
-            room.extend(files.identities());
-        }
+        let order = order::Order::new(launch.clone()).bytes(&wire);
         Ok(Some(Ahead {
             helper,
             room,
@@ -421,9 +521,19 @@ impl Confine for Sandbox {
 
     fn watch(&self, confinement: &Confinement) -> Watch {
         match confinement {
-            Confinement::Workspace { writable, .. } if self.enforces() => {
-                let awaited = self.protection.awaited(&self.settings, writable);
-                Watch::new(move || awaited.put_aside())
+            Confinement::Workspace {
+                writable,
+                unreadable,
+                ..
+            } if self.enforces() => {
+                let (_, writable) = places::split(writable);
+                let access = self.access(&writable, unreadable);
+                Watch::new(move || {
+                    if access.is_current() {
+                        return Vec::new();
+                    }
+                    access.value.awaited.put_aside()
+                })
             }
             _ => Watch::default(),
         }

@@ -45,16 +45,18 @@ impl Order {
         }
     }
 
-    /// The rules by themselves, and all that is to be sent. `None`: it may do with files what it wants.
-    pub(super) fn bytes(&self, files: Option<&Files>) -> (Vec<u8>, Vec<u8>) {
-        // Structures of strings, numbers and lists cannot fail to be written. Nothing at all would not
-        // be taken for "no rules": those are said.
-        let files = serde_json::to_vec(&files).unwrap_or_default();
+    /// All that is to be sent, with the rules as they are [`written`].
+    pub(super) fn bytes(&self, files: &[u8]) -> Vec<u8> {
+        // Structures of strings, numbers and lists cannot fail to be written.
         let json = serde_json::to_vec(self).unwrap_or_default();
         let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
-        let all = [lengths.as_flattened(), &files, &json].concat();
-        (files, all)
+        [lengths.as_flattened(), files, &json].concat()
     }
+}
+
+/// The rules for files. `None`: a command may do with them what it wants; that is said, and not taken from nothing.
+pub(super) fn written(files: Option<&Files>) -> Vec<u8> {
+    serde_json::to_vec(&files).unwrap_or_default()
 }
 
 /// An order as it came, not yet read: only the process that it is for looks into it.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::Settings;
+use super::look;
 use super::places::{canonical, is_temporary};
 
 /// Directories of other people that are looked at.
@@ -39,7 +40,7 @@ const WIDE: &[&str] = &[
 /// Directories of people whose files this account can read: its own one by the table of accounts, where the
 /// variable names another, and those of others.
 pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
-    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let accounts = look::read_text(Path::new("/etc/passwd")).unwrap_or_default();
     let listed = accounts
         .lines()
         .filter_map(|line| line.split(':').nth(5))
@@ -50,11 +51,8 @@ pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
     };
     let homes: BTreeSet<PathBuf> = listed
         .filter(|home| is_a_persons(home) && !WIDE.iter().any(|wide| home == Path::new(wide)))
-        .filter_map(|home| home.canonicalize().ok())
-        .filter(|home| {
-            rustix::fs::access(home, rustix::fs::Access::READ_OK).is_ok()
-                && !own.as_ref().is_some_and(|own| own == home)
-        })
+        .filter_map(|home| look::real(&home).ok())
+        .filter(|home| look::can_read(home) && !own.as_ref().is_some_and(|own| own == home))
         .collect();
     homes.into_iter().take(MAX_HOMES).collect()
 }
@@ -71,7 +69,7 @@ pub(super) fn projects_around(own: &[&PathBuf], homes: &[PathBuf]) -> BTreeSet<P
         .map(Path::to_owned);
     let shared = SHARED_PROJECTS.iter().map(PathBuf::from);
     around
-        .chain(shared.filter(|dir| dir.is_dir()))
+        .chain(shared.filter(|dir| look::is_dir(dir)))
         .filter(|dir| !homes.iter().any(|home| dir.starts_with(home)))
         .collect()
 }

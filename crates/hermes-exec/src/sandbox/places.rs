@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Settings;
+use super::{Settings, look};
 
 /// What of a home is no secret: a list of what may be read, so that a credential store that appears
 /// tomorrow is hidden too.
@@ -74,7 +74,7 @@ impl Private {
 
 /// The path with its links resolved as far as it exists.
 pub(super) fn canonical(path: &Path) -> PathBuf {
-    if let Ok(real) = path.canonicalize() {
+    if let Ok(real) = look::real(path) {
         return real;
     }
     match (path.parent(), path.file_name()) {
@@ -130,13 +130,19 @@ pub(super) fn writable(cwd: &Path, settings: &Settings, known: &Known) -> Vec<Pa
     // Most caches do not exist: one look tells, where resolving their paths would take many.
     let mut places: Vec<PathBuf> = places
         .iter()
-        .filter(|place| place.exists())
+        .filter(|place| look::target(place).is_ok())
         .filter_map(|place| known.real(place))
         .filter(|place| place.parent().is_some())
         .collect();
     places.sort();
     places.dedup();
     places
+}
+
+/// Our own directories among writable places, which differ from call to call, and the others.
+pub(super) fn split(writable: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let places = writable.iter().cloned();
+    places.partition(|place| crate::scratch::is_in_ours(place))
 }
 
 /// Whether a place is a temporary directory, which everybody shares.
@@ -157,7 +163,7 @@ pub(super) fn workspace(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let root = cwd
         .ancestors()
         .take_while(|dir| !too_wide(dir) && Some(*dir) != home)
-        .find(|dir| dir.join(".git").exists());
+        .find(|dir| look::target(&dir.join(".git")).is_ok());
     Some(root.map_or_else(|| cwd.clone(), Path::to_owned))
 }
 
@@ -170,10 +176,7 @@ fn above(dir: &Path, home: &Path) -> bool {
 pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathBuf> {
     let mut paths = unreadable.to_vec();
     for home in private {
-        let Ok(entries) = std::fs::read_dir(&home.dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
+        for entry in look::list(&home.dir) {
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             let shared = home
                 .shared
@@ -181,7 +184,7 @@ pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathB
                 .any(|name| entry.file_name() == name.as_str());
             if is_link
                 && !shared
-                && let Ok(target) = entry.path().canonicalize()
+                && let Ok(target) = look::real(&entry.path())
             {
                 paths.push(target);
             }

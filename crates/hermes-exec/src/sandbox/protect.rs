@@ -13,6 +13,7 @@ use hermes_core::private::{
 use super::Settings;
 use super::git_settings::named_by;
 use super::later::{Awaited, at_the_top, links_below};
+use super::look;
 use super::people::{other_homes, projects_around};
 use super::places::canonical;
 use super::repositories::{Repositories, is_there, obeyed};
@@ -80,12 +81,12 @@ impl Protection {
                 paths.extend(std::env::split_paths(&named).filter(|path| path.is_absolute()));
             }
             let above: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
-            let there = above.into_iter().filter(|dir| dir.is_dir());
+            let there = above.into_iter().filter(|dir| look::is_dir(dir));
             Looked {
                 seen: there.map(Seen::listed).collect(),
                 paths: paths
                     .iter()
-                    .filter_map(|path| path.canonicalize().ok())
+                    .filter_map(|path| look::real(path.as_ref()).ok())
                     .filter(|path| is_readable(path) && !holds_home(path, settings))
                     .collect(),
             }
@@ -98,6 +99,7 @@ impl Protection {
         settings: &Settings,
         writable: &[PathBuf],
         unreadable: &[PathBuf],
+        bound: Vec<PathBuf>,
     ) -> Kept {
         let home = settings.user_home.as_deref().map(canonical);
         let is_below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
@@ -115,7 +117,8 @@ impl Protection {
                 .cloned(),
         );
         kept.hidden.extend(self.system(settings));
-        kept.hidden.extend(sockets::foreign(settings, writable));
+        kept.hidden
+            .extend(sockets::foreign(settings, writable, bound));
         kept.hidden.retain(|path| {
             !allowed(path) && !home.as_ref().is_some_and(|home| home.starts_with(path))
         });
@@ -152,8 +155,8 @@ impl Protection {
         }
         let targets: Vec<PathBuf> = found
             .iter()
-            .filter(|path| path.is_symlink())
-            .filter_map(|path| path.canonicalize().ok())
+            .filter(|path| look::is_link(path))
+            .filter_map(|path| look::real(path.as_ref()).ok())
             .collect();
         found.extend(targets);
         found
@@ -210,13 +213,13 @@ fn look_up(home: &Path, settings: &Settings) -> Looked {
             continue;
         }
         seen.extend(path.parent().map(Path::to_owned));
-        if let Ok(real) = path.canonicalize() {
+        if let Ok(real) = look::real(&path) {
             // Keys that are kept elsewhere and linked to, one by one.
-            let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+            let entries = look::list(&real);
             let links =
                 entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
             paths.extend(links.filter_map(|entry| {
-                let target = entry.path().canonicalize().ok()?;
+                let target = look::real(&entry.path()).ok()?;
                 (!home.starts_with(&target)).then_some(target)
             }));
             // A link to the whole home, or above it, would hide everything.
@@ -227,7 +230,7 @@ fn look_up(home: &Path, settings: &Settings) -> Looked {
         paths.insert(path);
     }
     // Only what exists can change what is below it; the rest shows in the home itself.
-    seen.retain(|dir| dir.is_dir());
+    seen.retain(|dir| look::is_dir(dir));
     Looked {
         paths: paths.into_iter().collect(),
         seen: seen.iter().map(|dir| Seen::listed(dir)).collect(),
@@ -269,22 +272,22 @@ fn started_from(home: &Path) -> Looked {
     for name in [".gitconfig", ".config/git/config"] {
         paths.extend(named_by(&home.join(name), None, Some(home)));
     }
-    let hidden = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let hidden = look::list(home);
     let hidden = hidden.filter(|entry| runs_later_in_home(&entry.file_name().to_string_lossy()));
     for dir in hidden
         .map(|entry| entry.path())
         .chain([".config/systemd/user", ".local/bin", ".local/share"].map(|name| home.join(name)))
     {
-        let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let entries = look::list(&dir);
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
         paths.extend(links.map(|entry| entry.path()));
-        if dir.is_dir() {
+        if look::is_dir(&dir) {
             seen.push(Seen::listed(&dir));
         }
     }
     let mut paths: Vec<PathBuf> = paths
         .into_iter()
-        .filter_map(|path| path.canonicalize().ok())
+        .filter_map(|path| look::real(path.as_ref()).ok())
         .filter(|path| path.starts_with(home) && path != home)
         .collect();
     paths.sort();
@@ -294,11 +297,10 @@ fn started_from(home: &Path) -> Looked {
 
 /// The files below the person's directory that a start-up file names, in whatever way.
 fn named_in_start_file(file: &Path, home: &Path) -> Vec<PathBuf> {
-    let is_short = file
-        .metadata()
-        .is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
+    let is_short =
+        look::target(file).is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
     let text = is_short
-        .then(|| std::fs::read(file).ok())
+        .then(|| look::read(file).ok())
         .flatten()
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -312,7 +314,7 @@ fn named_in_start_file(file: &Path, home: &Path) -> Vec<PathBuf> {
             Some(home.join(below))
         })
         // A directory may be named for many reasons.
-        .filter(|path| path.is_file())
+        .filter(|path| look::is_file(path))
         .collect()
 }
 
@@ -327,7 +329,7 @@ fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
             continue;
         }
         at.push(&part);
-        if let Ok(target) = std::fs::read_link(&at)
+        if let Ok(target) = look::link(&at)
             && links.len() < 40
         {
             links.push(at.clone());
@@ -352,7 +354,7 @@ pub(super) fn own_places<'a>(
         })
     };
     writable.iter().filter(move |place| {
-        !super::places::is_temporary(place) && place.is_dir() && !is_cache(place)
+        !super::places::is_temporary(place) && look::is_dir(place) && !is_cache(place)
     })
 }
 
@@ -364,9 +366,9 @@ fn holds_home(path: &Path, settings: &Settings) -> bool {
 
 /// There, and no link: what a link leads to is protected where it lies.
 fn is_entry(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|data| !data.is_symlink())
+    look::entry(path).is_ok_and(|data| !data.is_symlink())
 }
 
 fn is_readable(path: &Path) -> bool {
-    is_entry(path) && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
+    is_entry(path) && look::can_read(path)
 }

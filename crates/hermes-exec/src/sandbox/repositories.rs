@@ -9,10 +9,10 @@ use hermes_core::private::RUN_LATER_IN_GIT;
 
 use super::git_index::linked;
 use super::git_settings::{are_harmless, named_by};
+use super::look;
 use super::places::canonical;
 use super::seen::Seen;
 use super::survey::{Area, Surveys};
-use crate::git::pointer;
 
 /// Repositories of one place, and directories of git's data in one of them.
 const MAX_REPOSITORIES: usize = 1024;
@@ -70,7 +70,7 @@ impl Repositories {
             known.clear();
         }
         let seen = Seen::listed(&index);
-        let config = std::fs::read_to_string(git_dir.join("config")).unwrap_or_default();
+        let config = look::read_text(&git_dir.join("config")).unwrap_or_default();
         let paths = linked(git_dir, config.to_ascii_lowercase().contains("sha256"));
         let links = Links {
             seen,
@@ -85,10 +85,7 @@ impl Repositories {
 /// submodules and further work trees, and the files that they name.
 pub(super) fn obeyed(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    if !entry
-        .symlink_metadata()
-        .is_ok_and(|data| data.is_dir() && !data.is_symlink())
-    {
+    if !look::entry(entry).is_ok_and(|data| data.is_dir() && !data.is_symlink()) {
         found.push(entry.to_owned());
     }
     for dir in git_dirs(entry) {
@@ -106,7 +103,7 @@ fn named_in(dir: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<Pa
         .iter()
         .flat_map(|file| named_by(file, work_tree, home));
     named
-        .filter_map(|path| path.canonicalize().ok())
+        .filter_map(|path| look::real(&path).ok())
         // A setting cannot close the whole work tree, or what is around it.
         .filter(|path| !work_tree.is_some_and(|tree| canonical(tree).starts_with(path)))
         .filter(|path| !dir.starts_with(path))
@@ -117,7 +114,7 @@ fn named_in(dir: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<Pa
 /// whether nothing at a path can be changed by later commands.
 pub(super) fn offending(entry: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let whole = || vec![entry.to_owned()];
-    let Ok(data) = entry.symlink_metadata() else {
+    let Ok(data) = look::entry(entry) else {
         return Vec::new();
     };
     if data.is_dir() {
@@ -172,10 +169,8 @@ fn offending_in(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
 
 /// Whether there is more than the examples that every new repository has.
 fn has_hooks(hooks: &Path) -> bool {
-    let is_dir = hooks
-        .symlink_metadata()
-        .is_ok_and(|data| data.is_dir() && !data.is_symlink());
-    let mut entries = std::fs::read_dir(hooks).into_iter().flatten().flatten();
+    let is_dir = look::entry(hooks).is_ok_and(|data| data.is_dir() && !data.is_symlink());
+    let mut entries = look::list(hooks);
     !is_dir
         || entries.any(|entry| {
             let name = entry.file_name();
@@ -223,9 +218,9 @@ fn modules_of(dir: &Path) -> BTreeSet<PathBuf> {
 
 /// Where git keeps its data for what is called `.git`, or is such a directory itself.
 fn git_dir(entry: &Path) -> Option<PathBuf> {
-    let data = entry.metadata().ok()?;
+    let data = look::target(entry).ok()?;
     if data.is_dir() {
-        return Some(if entry.is_symlink() {
+        return Some(if look::is_link(entry) {
             canonical(entry)
         } else {
             entry.to_owned()
@@ -241,14 +236,20 @@ fn work_tree(entry: &Path) -> Option<&Path> {
 }
 
 fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let entries = look::list(dir);
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
 }
 
+/// A short file that names a path.
+fn pointer(file: &Path) -> Option<String> {
+    look::known(file);
+    crate::git::pointer(file)
+}
+
 /// Whatever it is, a link to nothing included.
 pub(super) fn is_there(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+    look::entry(path).is_ok()
 }

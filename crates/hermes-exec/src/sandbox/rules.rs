@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::look;
 use super::places::Private;
 use super::seen::Seen;
 use super::spec::Bytes;
@@ -125,6 +126,18 @@ pub(super) struct Permissions {
     pub(super) seen: Vec<Seen>,
 }
 
+/// What lies at these paths.
+pub(super) fn identities<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<u8> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let each = paths.into_iter().flat_map(|path| {
+        let found = look::entry(path);
+        let (dev, ino) = found.map_or((0, 0), |data| (data.dev(), data.ino()));
+        [dev.to_le_bytes(), ino.to_le_bytes()].into_iter().flatten()
+    });
+    each.collect()
+}
+
 impl Files {
     /// The permissions, looked up now. What cannot be looked at gets none.
     pub(super) fn permissions(&self) -> Permissions {
@@ -167,48 +180,47 @@ impl Files {
         all
     }
 
-    /// Without writable places below others, which differ from call to call. Those below the person's
-    /// directory stay where that is writable itself, and those in homes of ours: they are open where what is
-    /// around them is not.
+    /// Without writable places below others.
     pub(super) fn condensed(mut self) -> Self {
-        let all = self.writable.clone();
-        let home = self.user_home.clone();
-        let is_below_home =
-            |place: &Path| home.as_ref().is_some_and(|home| place.starts_with(home));
-        let is_wide = |outer: &Path| home.as_ref().is_some_and(|home| home.starts_with(outer));
-        let private = self.private.clone();
-        let is_ours = |place: &Path| {
-            private
-                .iter()
-                .any(|private| place.starts_with(&private.dir))
-        };
-        let within = |place: &Path, outer: &Path| {
-            place != outer
-                && place.starts_with(outer)
-                && !(is_wide(outer) && is_below_home(place))
-                && !is_ours(place)
-        };
-        self.writable
-            .retain(|place| !all.iter().any(|outer| within(place, outer)));
+        let mut places = std::mem::take(&mut self.writable);
+        let all = places.clone();
+        places.retain(|place| !all.iter().any(|outer| self.is_within(place, outer)));
+        self.writable = places;
         self
+    }
+
+    /// Whether a writable place adds nothing to another. Those below the person's directory do where that is
+    /// writable itself, and those in homes of ours: they are open where what is around them is not.
+    fn is_within(&self, place: &Path, outer: &Path) -> bool {
+        let home = self.user_home.as_ref();
+        let is_below_home = home.is_some_and(|home| place.starts_with(home));
+        let is_wide = home.is_some_and(|home| home.starts_with(outer));
+        let mut private = self.private.iter();
+        place != outer
+            && place.starts_with(outer)
+            && !(is_wide && is_below_home)
+            && !private.any(|private| place.starts_with(&private.dir))
+    }
+
+    /// Whether these places are writable already.
+    pub(super) fn covers(&self, places: &[PathBuf]) -> bool {
+        places.iter().all(|place| {
+            let mut outer = self.writable.iter();
+            outer.any(|outer| self.is_within(place, outer))
+        })
+    }
+
+    /// The same with further writable places.
+    pub(super) fn with_writable(&self, places: Vec<PathBuf>) -> Self {
+        let mut files = self.clone();
+        files.writable.extend(places);
+        files.condensed()
     }
 
     /// What lies at the paths that a view is made of.
     pub(super) fn identities(&self) -> Vec<u8> {
-        use std::os::unix::fs::MetadataExt as _;
-
-        let paths = self
-            .writable
-            .iter()
-            .chain(&self.read_only)
-            .chain(&self.hidden);
-        paths
-            .flat_map(|path| {
-                let found = path.symlink_metadata();
-                let (dev, ino) = found.map_or((0, 0), |data| (data.dev(), data.ino()));
-                [dev.to_le_bytes(), ino.to_le_bytes()].into_iter().flatten()
-            })
-            .collect()
+        let paths = self.read_only.iter().chain(&self.hidden);
+        identities(self.writable.iter().chain(paths))
     }
 
     pub(super) fn is_below_writable(&self, path: &Path) -> bool {

@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::look;
+
 /// File systems keep the time of a change in steps: what changed a moment ago may change again and show
 /// the same time. Some know whole seconds only.
 const STEP: Duration = Duration::from_millis(20);
@@ -26,7 +28,7 @@ pub(super) struct Seen {
 impl Seen {
     /// A place, whatever is in it.
     pub(super) fn place(path: &Path) -> Self {
-        let what = path.metadata().ok().as_ref().map(identity);
+        let what = look::target(path).ok().as_ref().map(identity);
         Self {
             path: path.to_owned(),
             what,
@@ -37,6 +39,7 @@ impl Seen {
 
     /// A directory, with its entries.
     pub(super) fn listed(path: &Path) -> Self {
+        look::known(path);
         let found = path.metadata().ok();
         let changed = found.as_ref().map(change);
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -52,6 +55,7 @@ impl Seen {
     }
 
     pub(super) fn is_as_it_was(&self) -> bool {
+        look::known(&self.path);
         let now = self.path.metadata().ok();
         self.settled
             && now.as_ref().map(identity) == self.what

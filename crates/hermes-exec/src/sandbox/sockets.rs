@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Settings;
 use super::places::is_temporary;
+use super::{Settings, look};
 
 /// Name lookups and logs: they answer questions and take notes, and run nothing.
 const HARMLESS: &[&str] = &[
@@ -57,7 +57,11 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Sockets that are to be hidden, and directories that hold such.
-pub(super) fn foreign(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
+pub(super) fn foreign(
+    settings: &Settings,
+    writable: &[PathBuf],
+    bound: Vec<PathBuf>,
+) -> Vec<PathBuf> {
     let home = settings.user_home.as_deref();
     let allowed = |path: &Path| {
         let open = settings.sockets.iter().any(|open| path.starts_with(open));
@@ -86,21 +90,24 @@ pub(super) fn foreign(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf>
         "/tmp/screens".into(),
     ]);
     paths.extend(named());
-    if let Ok(table) = std::fs::read_to_string("/proc/net/unix") {
-        paths.extend(bound(&table));
-    }
-    // Those of programs that call tools ask for a token, and come and go with each of them.
-    let of_calls = |path: &Path| path.to_string_lossy().starts_with("/tmp/hermes-code-");
+    paths.extend(bound);
     let mut parents = HashMap::new();
     paths
         .into_iter()
         // Most of them do not exist: one look tells.
-        .filter(|path| {
-            !of_calls(path) && path.symlink_metadata().is_ok_and(|data| !data.is_symlink())
-        })
+        .filter(|path| look::entry(path).is_ok_and(|data| !data.is_symlink()))
         .filter_map(|path| really(&path, &mut parents))
         .filter(|path| !allowed(path) && !is_own(path))
         .collect()
+}
+
+/// Those that programs have made, of which the kernel says no more than where they are.
+pub(super) fn bound_now() -> Vec<PathBuf> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut paths = bound(&table);
+    // Those of programs that call tools ask for a token, and come and go with each of them.
+    paths.retain(|path| !path.to_string_lossy().starts_with("/tmp/hermes-code-"));
+    paths
 }
 
 /// Where a path lies that is no link itself. Many sockets share a directory.
@@ -108,7 +115,7 @@ fn really(path: &Path, parents: &mut HashMap<PathBuf, Option<PathBuf>>) -> Optio
     let (parent, name) = (path.parent()?, path.file_name()?);
     let real = parents
         .entry(parent.to_owned())
-        .or_insert_with(|| parent.canonicalize().ok());
+        .or_insert_with(|| look::real(parent).ok());
     Some(real.as_ref()?.join(name))
 }
 

@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use hermes_core::private::{PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_secret_name, looks_secret};
 
+use super::look;
 use super::seen::Seen;
 
 /// How many directories are looked at below one root.
@@ -231,7 +232,7 @@ fn list(dir: &Path, area: Area, is_top: bool) -> Listing {
         private_files: Vec::new(),
     };
     let mut of_git = 0;
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let entries = look::list(dir);
     for entry in entries {
         let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else {
             continue;

@@ -212,3 +212,35 @@ fn refusals_are_told_from_other_failures() {
         assert!(of(1, text, true).unwrap().contains("with space"));
     }
 }
+
+/// What is looked at past `look` would be believed for as long as nothing else changes.
+#[test]
+fn every_look_is_noted() {
+    let sources = [
+        include_str!("git_index.rs"),
+        include_str!("git_settings.rs"),
+        include_str!("later.rs"),
+        include_str!("people.rs"),
+        include_str!("places.rs"),
+        include_str!("protect.rs"),
+        include_str!("repositories.rs"),
+        include_str!("sockets.rs"),
+        include_str!("survey.rs"),
+    ];
+    let past = [
+        "canonicalize(",
+        "symlink_metadata(",
+        "read_dir(",
+        "fs::read(",
+        "read_link(",
+        ".exists()",
+        ".try_exists()",
+        "fs::metadata(",
+    ];
+    for source in sources {
+        let code = source.split("#[cfg(test)]").next().unwrap();
+        for line in code.lines() {
+            assert!(!past.iter().any(|call| line.contains(call)), "{line}");
+        }
+    }
+}
