@@ -46,9 +46,10 @@ impl AnswerReader {
                     if !BOM.starts_with(held) {
                         held.clear();
                     }
-                    return match *passed > MAX_ANSWER_BYTES {
-                        true => Err(too_large()),
-                        false => Ok(()),
+                    return if *passed > MAX_ANSWER_BYTES {
+                        Err(too_large())
+                    } else {
+                        Ok(())
                     };
                 };
                 let rest = held.split_off(begun);

@@ -479,7 +479,9 @@ impl Pass {
         if let Ok(text) = calls.as_str()
             && let Ok(Value::Array(calls)) = serde_json::from_str(text)
         {
-            calls.iter().for_each(|call| self.call(call));
+            for call in &calls {
+                self.call(call);
+            }
         }
         Ok(())
     }

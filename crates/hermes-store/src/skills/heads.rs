@@ -218,13 +218,11 @@ fn examine(
         let stamp = stamp(&path, now);
         let known = name.as_ref().and_then(|name| before.files.get(name));
         let known = known.filter(|known| stamp.is_some() && known.stamp == stamp);
-        let head = match known.and_then(|known| known.head.clone()) {
-            Some(head) => Some(head),
-            None => {
-                effort.read += 1;
-                read(&path)
-            }
-        };
+        let known = known.and_then(|known| known.head.clone());
+        let head = known.or_else(|| {
+            effort.read += 1;
+            read(&path)
+        });
         if let Some(name) = name {
             let kept = KeptFile {
                 stamp,

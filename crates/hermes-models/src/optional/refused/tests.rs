@@ -1,6 +1,7 @@
 //! Every wish of every provider's request, refused in the words of many servers.
 
-use hermes_core::model::{ReasoningEffort, WireFormat};
+use hermes_core::model::ReasoningEffort;
+use hermes_core::model::WireFormat::{self, AnthropicMessages, ChatCompletions, Responses};
 use serde_json::json;
 
 use super::*;
@@ -29,94 +30,93 @@ const WORDINGS: &[&str] = &[
     "param {path} not allowed here",
 ];
 
-fn samples() -> Vec<(&'static str, Sample)> {
-    let of = |provider: &'static str, base_url: &str, model: &str, format: WireFormat| {
-        let mut sample = Sample::new(format);
-        sample.route.provider = provider.into();
-        sample.route.base_url = base_url.into();
-        sample.route.model = model.into();
-        sample.quirks = profile::quirks(provider, base_url, model, format).for_model(&sample.route);
-        sample.request.temperature = Some(0.5);
-        sample.request.max_tokens = Some(4_000);
-        sample.request.reasoning = Some(ReasoningEffort::High);
-        (provider, sample)
-    };
-    use WireFormat::{AnthropicMessages, ChatCompletions, Responses};
-    vec![
-        of(
-            "openai-api",
-            "https://api.openai.com/v1",
-            "gpt-5",
-            Responses,
-        ),
-        of(
-            "openai-api",
-            "https://api.openai.com/v1",
-            "gpt-5",
-            ChatCompletions,
-        ),
-        of(
-            "anthropic",
-            "https://api.anthropic.com",
-            "claude-sonnet-4-5",
-            AnthropicMessages,
-        ),
-        of(
-            "openrouter",
-            "https://openrouter.ai/api/v1",
-            "openai/gpt-5",
-            ChatCompletions,
-        ),
-        of(
-            "gemini",
-            "https://generativelanguage.googleapis.com/v1beta/openai",
-            "gemini-3-pro",
-            ChatCompletions,
-        ),
-        of(
-            "deepseek",
-            "https://api.deepseek.com/v1",
-            "deepseek-reasoner",
-            ChatCompletions,
-        ),
-        of(
-            "zai",
-            "https://api.z.ai/api/paas/v4",
-            "glm-4.6",
-            ChatCompletions,
-        ),
-        of(
-            "kimi-coding",
-            "https://api.moonshot.ai/v1",
-            "kimi-k2-thinking",
-            ChatCompletions,
-        ),
-        of(
-            "custom",
-            "http://localhost:9000/v1",
-            "some",
-            ChatCompletions,
-        ),
-        of(
-            "ollama",
-            "http://localhost:11434/v1",
-            "qwen3",
-            ChatCompletions,
-        ),
-        of(
-            "mistral",
-            "https://api.mistral.ai/v1",
-            "mistral-large",
-            ChatCompletions,
-        ),
-        of("xai", "https://api.x.ai/v1", "grok-4", ChatCompletions),
-        of(
-            "alibaba",
-            "https://dashscope.aliyuncs.com/compatible-mode/v1",
-            "qwen3-max",
-            ChatCompletions,
-        ),
-    ]
+/// Provider, address, model, format.
+const ROUTES: &[(&str, &str, &str, WireFormat)] = &[
+    (
+        "openai-api",
+        "https://api.openai.com/v1",
+        "gpt-5",
+        Responses,
+    ),
+    (
+        "openai-api",
+        "https://api.openai.com/v1",
+        "gpt-5",
+        ChatCompletions,
+    ),
+    (
+        "anthropic",
+        "https://api.anthropic.com",
+        "claude-sonnet-4-5",
+        AnthropicMessages,
+    ),
+    (
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "openai/gpt-5",
+        ChatCompletions,
+    ),
+    (
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-3-pro",
+        ChatCompletions,
+    ),
+    (
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        "deepseek-reasoner",
+        ChatCompletions,
+    ),
+    (
+        "zai",
+        "https://api.z.ai/api/paas/v4",
+        "glm-4.6",
+        ChatCompletions,
+    ),
+    (
+        "kimi-coding",
+        "https://api.moonshot.ai/v1",
+        "kimi-k2-thinking",
+        ChatCompletions,
+    ),
+    (
+        "custom",
+        "http://localhost:9000/v1",
+        "some",
+        ChatCompletions,
+    ),
+    (
+        "ollama",
+        "http://localhost:11434/v1",
+        "qwen3",
+        ChatCompletions,
+    ),
+    (
+        "mistral",
+        "https://api.mistral.ai/v1",
+        "mistral-large",
+        ChatCompletions,
+    ),
+    ("xai", "https://api.x.ai/v1", "grok-4", ChatCompletions),
+    (
+        "alibaba",
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        "qwen3-max",
+        ChatCompletions,
+    ),
+];
+
+fn sample((provider, base_url, model, format): (&str, &str, &str, WireFormat)) -> Sample {
+    let mut sample = Sample::new(format);
+    sample.route.provider = provider.into();
+    sample.route.base_url = base_url.into();
+    sample.route.model = model.into();
+    sample.quirks = profile::quirks(provider, base_url, model, format).for_model(&sample.route);
+    sample.request.temperature = Some(0.5);
+    sample.request.max_tokens = Some(4_000);
+    sample.request.reasoning = Some(ReasoningEffort::High);
+    sample
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn every_wish_that_is_refused_by_name_gives_way() {
     let now = chrono::DateTime::UNIX_EPOCH;
     let mut missed = Vec::new();
     let mut tried = 0;
-    for (provider, sample) in samples() {
+    for route in ROUTES {
+        let (provider, sample) = (route.0, sample(*route));
         let sent =
             codec::encode(&sample.request, &sample.quirks, &sample.route, &sample.info).unwrap();
         let body: Value = serde_json::from_slice(&sent.body).unwrap();

@@ -42,7 +42,7 @@ impl Fixture {
         let dirs = dirs.chain((0..4).map(|at| format!("c{at}")));
         for dir in dirs.chain([String::new()]) {
             let dir = fs::File::open(skills.join(dir)).unwrap();
-            dir.set_modified(SystemTime::now() - Duration::from_secs(3_600))
+            dir.set_modified(SystemTime::now() - Duration::from_hours(1))
                 .unwrap();
         }
         fixture
@@ -107,7 +107,7 @@ fn every_kind_of_change_is_seen() {
         .write(true)
         .open(&path)
         .unwrap()
-        .set_modified(before - Duration::from_secs(60))
+        .set_modified(before - Duration::from_mins(1))
         .unwrap();
     assert_eq!(fixture.effort(), effort(0, 1));
     // Added, also deep below another one; removed; renamed.
