@@ -7,10 +7,11 @@ mod proposal;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
+use hermes_core::open_texts::OpenTexts;
 use hermes_core::redact;
 use hermes_core::tool::{
     Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
@@ -18,6 +19,7 @@ use hermes_core::tool::{
 use tokio::sync::watch;
 
 use crate::mode::Mode;
+use crate::texts::EditorTexts;
 
 pub use proposal::Change;
 pub(crate) use proposal::{absolute, named, proposed};
@@ -42,6 +44,8 @@ pub struct Edits(Arc<Inner>);
 struct Inner {
     mode: watch::Sender<Mode>,
     kept: Mutex<VecDeque<(String, Vec<Change>)>>,
+    /// The editor, where it shares its files.
+    texts: OnceLock<Arc<EditorTexts>>,
 }
 
 impl Default for Edits {
@@ -55,6 +59,7 @@ impl Edits {
         Self(Arc::new(Inner {
             mode: watch::Sender::new(mode),
             kept: Mutex::default(),
+            texts: OnceLock::new(),
         }))
     }
 
@@ -68,6 +73,18 @@ impl Edits {
 
     pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
         self.0.mode.subscribe()
+    }
+
+    /// From here on files are those that the editor has.
+    pub(crate) fn share(&self, texts: Arc<EditorTexts>) {
+        // Once per conversation, before it is opened.
+        let _ = self.0.texts.set(texts);
+    }
+
+    /// The files that the editor has open.
+    pub fn open_texts(&self) -> Option<Arc<dyn OpenTexts>> {
+        let texts = Arc::clone(self.0.texts.get()?);
+        Some(texts)
     }
 
     /// The tool, asked about and watched if it changes files. `local`: its files are on this machine.
@@ -193,13 +210,29 @@ impl Guarded {
         let mut texts = Vec::new();
         for path in paths {
             let text = if self.local {
-                read(path).await
+                self.as_open(path, read(path).await).await
             } else {
                 Text::Unknown
             };
             texts.push((path.clone(), text));
         }
         texts
+    }
+}
+
+impl Guarded {
+    /// What the person sees of a file that exists: the editor's text of it.
+    async fn as_open(&self, path: &Path, stored: Text) -> Text {
+        let (Text::Is(disk), Some(open)) = (&stored, self.edits.open_texts()) else {
+            return stored;
+        };
+        let real = tokio::fs::canonicalize(path).await;
+        match open.text(real.as_deref().unwrap_or(path)).await {
+            Some(text) if text.len() as u64 <= LARGEST && text != *disk => {
+                Text::Is(redact::known(&text).into_owned())
+            }
+            _ => stored,
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::program::{Opening, Program, Reach, Server, Wanted};
 use crate::session::{
     self, ORDERS, Order, Outlet, Parts, Prompt, Replies, Session, SetModelRequest, SetModelResponse,
 };
+use crate::texts::EditorTexts;
 use crate::updates;
 use crate::wire::{self, Gauge};
 use hermes_agent::front::Past;
@@ -361,16 +362,25 @@ impl Shared {
             return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
         }
         let (cwd, edits) = (opening.cwd.clone(), opening.edits.clone());
+        let client = Arc::clone(&self.client());
+        let side = (connection.clone(), Arc::clone(&self.gauge));
+        let texts = EditorTexts::new(side, &client, &cwd);
+        if let Some(texts) = &texts {
+            edits.share(Arc::clone(texts));
+        }
         let asked_for = opening.resume.clone();
         let opened = self.program.open(opening).await;
         let opened = opened.map_err(|why| session::error(&why))?;
         // The editor goes on to use the id that it knows.
         let id = asked_for.unwrap_or(opened.id);
+        if let Some(texts) = &texts {
+            texts.opened(&id);
+        }
         let outlet = Outlet {
             session: id.clone(),
             connection,
             gauge: Arc::clone(&self.gauge),
-            client: Arc::clone(&self.client()),
+            client,
             newer: self.newer.load(Ordering::Relaxed),
         };
         let (orders, receiver) = mpsc::channel(ORDERS);

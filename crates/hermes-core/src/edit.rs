@@ -181,14 +181,14 @@ pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
 }
 
 fn is_whole_lines(content: &str, place: &Range<usize>, strategy: Strategy) -> bool {
-    let before = content[..place.start].rsplit('\n').next().unwrap_or("");
-    let after = content[place.end..].split('\n').next().unwrap_or("");
+    // Only the blanks around the place are looked at: a line may be as long as the file.
+    let blank = |c: char| strategy != Strategy::Exact && c.is_whitespace() && c != '\n';
+    let before = content[..place.start].trim_end_matches(blank);
+    let after = content[place.end..].trim_start_matches(blank);
     // A place that ends with its line end has nothing after it on that line.
     let ended = content[..place.end].ends_with('\n');
-    if strategy == Strategy::Exact {
-        return before.is_empty() && (after.is_empty() || ended);
-    }
-    before.trim().is_empty() && (after.trim().is_empty() || ended)
+    (before.is_empty() || before.ends_with('\n'))
+        && (after.is_empty() || after.starts_with('\n') || ended)
 }
 
 /// The earlier of two places that overlap: replacing both would garble the text.

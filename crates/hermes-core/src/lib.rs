@@ -32,6 +32,7 @@ pub mod ids;
 pub mod image;
 pub mod message;
 pub mod model;
+pub mod open_texts;
 pub mod private;
 pub mod redact;
 pub mod slash;

@@ -10,6 +10,8 @@ mod overflow;
 mod report;
 mod retry;
 mod rules;
+#[cfg(test)]
+mod strangers;
 mod transport;
 
 use std::time::Duration;

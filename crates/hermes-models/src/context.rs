@@ -41,6 +41,8 @@ pub struct Question<'a> {
     pub server: Option<LocalServer>,
     pub key: Option<&'a SecretString>,
     pub http: &'a HttpSettings,
+    /// Whether a model may be loaded to learn its window.
+    pub load: bool,
 }
 
 impl ContextBook {
@@ -98,7 +100,8 @@ impl ContextBook {
         }
     }
 
-    /// Asks the server, once per process. Blocks for at most [`PROBE_TIMEOUT`] and a little.
+    /// Asks the server, once per process. Blocks for at most [`PROBE_TIMEOUT`] and a little, or until
+    /// the model is loaded where that is asked for.
     pub fn ask(&self, question: &Question<'_>) -> Option<Probe> {
         let key = key(question.model, question.base_url);
         if let Some(known) = self
@@ -177,13 +180,13 @@ fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
             .build()
             .ok()?;
         let client = http::client(&settings).ok()?;
-        let probe = runtime.block_on(live::probe(
-            &client,
-            question.server,
-            question.base_url,
-            question.model,
-            question.key,
-        ));
+        let (server, base_url) = (question.server, question.base_url);
+        let (model, key) = (question.model, question.key);
+        let probe = if question.load {
+            runtime.block_on(live::probe_loaded(&client, server, base_url, model, key))
+        } else {
+            runtime.block_on(live::probe(&client, server, base_url, model, key))
+        };
         // A connection still being made must not hold the caller up.
         runtime.shutdown_background();
         probe

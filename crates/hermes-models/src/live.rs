@@ -16,7 +16,11 @@ use serde_json::Value;
 use crate::providers::endpoint;
 use crate::quirks::AuthStyle;
 
-pub use local::{CONNECT_TIMEOUT, LocalFound, PROBE_TIMEOUT, Probe, candidates, discover, probe};
+pub(crate) use local::by_port;
+pub use local::{
+    CONNECT_TIMEOUT, LOAD_TIMEOUT, LocalFound, PROBE_TIMEOUT, Probe, candidates, discover, probe,
+    probe_loaded,
+};
 
 /// Enough for the largest list in the wild, times four.
 const MAX_BODY: usize = 16 * 1024 * 1024;

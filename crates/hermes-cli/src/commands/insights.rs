@@ -9,7 +9,7 @@ use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::insights::{
     Insights, Messages, ModelUse, Quarter, SessionUse, SkillUse, SourceUse, Spent, Tokens, ToolUse,
-    Window,
+    Unread, Window,
 };
 use serde::Serialize;
 
@@ -65,6 +65,8 @@ pub(crate) struct Report {
     /// Messages by day of the week, from Monday.
     pub(crate) per_weekday: [i64; 7],
     pub(crate) top_sessions: Vec<SessionUse>,
+    /// What was not read message by message.
+    pub(crate) unread: Unread,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -129,6 +131,7 @@ impl Report {
             per_hour: [0; 24],
             per_weekday: [0; 7],
             top_sessions: found.top_sessions,
+            unread: found.unread,
         };
         for quarter in &found.quarters {
             report.place(quarter);

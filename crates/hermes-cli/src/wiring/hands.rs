@@ -84,6 +84,7 @@ impl Hands {
             let model = (deps.sees, deps.window);
             let mut files = files::deps(deps.cx, deps.config, commands, model, read.clone());
             files.only_workspace = deps.place.only_workspace;
+            files.open_texts.clone_from(&deps.place.open_texts);
             files
         });
         let router = Arc::clone(&deps.router);

@@ -6,6 +6,7 @@ use hermes_agent::home::{FedToolset, ToolFeed};
 use hermes_core::BoxFuture;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
+use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
 use hermes_mcp::toolbox::Toolbox;
 use hermes_store::Store;
@@ -43,6 +44,8 @@ pub(crate) struct Place {
     pub(crate) is_job: bool,
     /// Files outside the directory that it was opened in are never changed unasked.
     pub(crate) only_workspace: bool,
+    /// An editor that has files open.
+    pub(crate) open_texts: Option<Arc<dyn OpenTexts>>,
     /// One answer is all that comes of it.
     pub(crate) is_single: bool,
     /// What is made once for all conversations of the process.

@@ -4,6 +4,7 @@ mod breaks;
 mod editor;
 mod edits;
 mod sessions;
+mod texts;
 
 use agent_client_protocol::UntypedMessage;
 use agent_client_protocol::v1::schema::{

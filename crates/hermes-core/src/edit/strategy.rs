@@ -120,9 +120,40 @@ fn by_lines(content: &str, old: &str, plain: fn(&str) -> &str) -> Vec<Range<usiz
     let wanted: Vec<&str> = old.split('\n').map(plain).collect();
     let lines = Lines::of(content);
     let have: Vec<&str> = lines.lines.iter().map(|line| plain(line)).collect();
-    lines.windows(wanted.len(), |first| {
-        have[first..first + wanted.len()] == wanted[..]
-    })
+    let found = runs(&have, &wanted).into_iter();
+    found
+        .map(|first| lines.place(first, wanted.len()))
+        .collect()
+}
+
+/// Where the lines `wanted` stand in `have`. Each line is looked at a bounded number of times, however
+/// much the lines repeat themselves.
+fn runs(have: &[&str], wanted: &[&str]) -> Vec<usize> {
+    if wanted.is_empty() {
+        return (0..=have.len()).collect();
+    }
+    // How much of the beginning is found again at the end of each beginning.
+    let mut again = vec![0; wanted.len()];
+    let mut fits = 0;
+    for at in 1..wanted.len() {
+        while fits > 0 && wanted[at] != wanted[fits] {
+            fits = again[fits - 1];
+        }
+        fits += usize::from(wanted[at] == wanted[fits]);
+        again[at] = fits;
+    }
+    let mut found = Vec::new();
+    fits = 0;
+    for (at, line) in have.iter().enumerate() {
+        while fits > 0 && (fits == wanted.len() || *line != wanted[fits]) {
+            fits = again[fits - 1];
+        }
+        fits += usize::from(*line == wanted[fits]);
+        if fits == wanted.len() {
+            found.push(at + 1 - fits);
+        }
+    }
+    found
 }
 
 /// A changed copy of a text that knows which pieces were changed. Where nothing was, places differ
@@ -237,20 +268,33 @@ pub(super) fn unescaped(text: &str) -> String {
 }
 
 fn boundary(content: &str, old: &str) -> Vec<Range<usize>> {
-    fn plain(at: usize, count: usize, line: &str) -> &str {
-        if at == 0 || at + 1 == count {
-            line.trim()
-        } else {
-            line
-        }
-    }
     let wanted: Vec<&str> = old.split('\n').collect();
     let count = wanted.len();
     let lines = Lines::of(content);
-    lines.windows(count, |first| {
-        (0..count)
-            .all(|at| plain(at, count, lines.lines[first + at]) == plain(at, count, wanted[at]))
-    })
+    let have = &lines.lines;
+    let (top, bottom) = (wanted[0].trim(), wanted[count - 1].trim());
+    // What is between the first and the last line fits as it stands.
+    let inner = if count > 2 {
+        &wanted[1..count - 1]
+    } else {
+        &[]
+    };
+    let starts = match inner {
+        [] => (0..have.len()).collect(),
+        inner => runs(have, inner),
+    };
+    let first_lines = starts.into_iter().filter_map(|at| match inner {
+        [] => Some(at),
+        _ => at.checked_sub(1),
+    });
+    first_lines
+        .filter(|first| {
+            first + count <= have.len()
+                && have[*first].trim() == top
+                && have[first + count - 1].trim() == bottom
+        })
+        .map(|first| lines.place(first, count))
+        .collect()
 }
 
 fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
@@ -320,12 +364,16 @@ fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
     candidates
         .into_iter()
         .filter(|first| {
-            count == 2
-                || similarity::ratio_within(
-                    &have[first + 1..first + count - 1].join("\n"),
-                    &middle,
-                    work,
-                ) >= least
+            if count == 2 {
+                return true;
+            }
+            // Putting the lines together is work, too.
+            work.spend(middle.len());
+            if work.is_used_up() {
+                return false;
+            }
+            let between = have[first + 1..first + count - 1].join("\n");
+            similarity::ratio_within(&between, &middle, work) >= least
         })
         .map(|first| lines.place(first, count))
         .collect()
@@ -351,4 +399,45 @@ fn alike(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
         }
         alike >= enough
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every short sequence over two lines in every other one, against comparing at every place.
+    #[test]
+    fn runs_of_lines_are_those_that_comparing_everywhere_finds() {
+        let sequence = |length: usize, bits: usize| -> Vec<&'static str> {
+            let line = |at: usize| if bits >> at & 1 == 1 { "a" } else { "b" };
+            (0..length).map(line).collect()
+        };
+        for length in 1..=4 {
+            for wanted in 0..1 << length {
+                let wanted = sequence(length, wanted);
+                for have in 0..1 << 9 {
+                    let have = sequence(9, have);
+                    let places = 0..=have.len() - length;
+                    let everywhere: Vec<usize> = places
+                        .filter(|at| have[*at..at + length] == wanted[..])
+                        .collect();
+                    assert_eq!(runs(&have, &wanted), everywhere, "{wanted:?} in {have:?}");
+                }
+            }
+        }
+        assert_eq!(runs(&["a"], &["a", "a"]), Vec::<usize>::new());
+    }
+
+    /// Comparing at every place took minutes here.
+    #[test]
+    fn lines_that_repeat_cost_no_more_than_others() {
+        let blank = "\n".repeat(300);
+        let content = "\n".repeat(1_000_000);
+        let old = format!("{blank}q{blank}");
+        let mut work = Work::of(1_000_000);
+        for strategy in Strategy::ALL {
+            assert_eq!(strategy.find(&content, &old, &mut work), [], "{strategy:?}");
+        }
+        assert!(work.is_used_up());
+    }
 }

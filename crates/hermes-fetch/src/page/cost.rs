@@ -101,12 +101,15 @@ fn behind_comment(comment: &str) -> &str {
     if let Some(after) = comment.strip_prefix('>').or(comment.strip_prefix("->")) {
         return after;
     }
-    let plain = comment.find("-->").map(|at| at + 3);
-    let odd = comment
-        .get(..plain.unwrap_or(comment.len()))
-        .and_then(|part| part.find("--!>"))
-        .map(|at| at + 4);
-    odd.or(plain).map_or("", |end| &comment[end..])
+    let mut from = 0;
+    while let Some(at) = comment[from..].find("--").map(|at| at + from) {
+        let after = &comment[at + 2..];
+        if let Some(after) = after.strip_prefix('>').or(after.strip_prefix("!>")) {
+            return after;
+        }
+        from = at + 1;
+    }
+    ""
 }
 
 fn skip_raw<'a>(rest: &'a str, name: &str) -> &'a str {

@@ -136,6 +136,19 @@ fn pages_made_to_hurt_are_read_without_being_parsed() {
     assert!(html(&almost).unwrap().text.contains("text"));
     let tables = format!("{}text", "<table><tr><td>".repeat(290));
     assert!(html(&tables).unwrap().text.contains("text"));
+    // Each of these ends in the rare way; looking for the usual end each time took minutes.
+    let comments = format!("{}text", "<!--x--!>".repeat(400_000));
+    assert_eq!(html(&comments).unwrap().text, "text");
+    for (comment, text) in [
+        ("a<!-->b", "ab"),
+        ("a<!--->b", "ab"),
+        ("a<!-- x --->b", "ab"),
+        ("a<!-- -- > -->b", "ab"),
+        ("a<!-- --!> b -->c", "a b -->c"),
+    ] {
+        let page = format!("{}{comment}", "<div>".repeat(400));
+        assert_eq!(html(&page).unwrap().text, text, "{comment}");
+    }
     let lists = format!("{}text", "<ul><li><blockquote>".repeat(140));
     assert!(html(&lists).unwrap().text.contains("text"));
 }

@@ -2,6 +2,8 @@
 //! counts is that a size of the prompt and an excess are named together, and nothing else whose
 //! size could be meant. Texts are only a hint: a refused call near the window counts without one.
 
+use std::collections::BTreeSet;
+
 /// What of the prompt can be too large.
 const SIZES: &[&str] = &[
     "context",
@@ -16,6 +18,8 @@ const SIZES: &[&str] = &[
     "messages",
     "conversation",
     "history",
+    "text length",
+    "total length",
     "\u{8f93}\u{5165}",
     "\u{4e0a}\u{4e0b}\u{6587}",
     "\u{957f}\u{5ea6}",
@@ -51,6 +55,14 @@ const EXCESS: &[&str] = &[
     "limit_reached",
     "truncat",
     "overflow",
+    "surpass",
+    "beyond",
+    "above the",
+    "higher than",
+    "bigger than",
+    "outside the range",
+    "limited to",
+    "is full",
     "\u{8d85}",
     "\u{8fc7}\u{957f}",
     "\u{592a}\u{957f}",
@@ -94,10 +106,27 @@ const ANSWER: &[&str] = &[
     "max_new_tokens",
 ];
 
+/// Smaller numbers count something else: messages, positions, codes.
+const FEW: u64 = 512;
+
 pub(super) fn is_said(text: &str) -> bool {
     let rest = without_answer(text);
     let says = |words: &[&str]| words.iter().any(|word| rest.contains(word));
-    says(SIZES) && says(EXCESS) && !says(OTHER)
+    says(SIZES) && !says(OTHER) && (says(EXCESS) || compares_tokens(&rest))
+}
+
+/// Whether two numbers of tokens stand beside each other, in whatever words: one that was given and
+/// one that there is room for.
+fn compares_tokens(text: &str) -> bool {
+    if !text.contains("token") || text.contains("output token") || text.contains("completion") {
+        return false;
+    }
+    let numbers: BTreeSet<u64> = text
+        .split(|c: char| !c.is_ascii_digit() && c != ',' && c != '_')
+        .filter_map(|digits| digits.replace([',', '_'], "").parse().ok())
+        .filter(|number| *number >= FEW)
+        .collect();
+    numbers.len() >= 2
 }
 
 /// Whether the limit of the answer is what is too large.

@@ -22,7 +22,7 @@ const RESET_HEADERS: &[&str] = &[
 
 static IN_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?:try again|retry|resets?|available|wait)(?: again)?(?: after| in| for)?:? (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b ?)+)",
+        r"(?:try again|retry|resets?|available|wait)(?: again)?(?: after| in| for)?:? (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d) ?)+)\b",
     )
     .ok()
 });

@@ -5,9 +5,12 @@ use hermes_core::model::ModelEvent;
 /// Text, thoughts and arguments of one answer. The longest that any model gives is a tenth of it.
 pub(super) const MAX_CONTENT: usize = 8 << 20;
 /// What may arrive without content: keep-alives, signatures, fields that are not known here.
-const MAX_SILENT: usize = 32 << 20;
+const MAX_SILENT: usize = if cfg!(test) { 4 << 20 } else { 32 << 20 };
 /// Bytes on the wire for one byte of content: one letter per event, with everything around it.
 const WRAPPING: usize = 1_000;
+/// Everything on the wire together: signatures and details are kept as well, and the longest answers
+/// of real models come in half of it, one token per event.
+const MAX_RECEIVED: usize = if cfg!(test) { 12 << 20 } else { 128 << 20 };
 /// What a call counts beside its arguments: a slot is kept for it.
 const PER_CALL: usize = 1_000;
 
@@ -42,6 +45,7 @@ impl Bound {
             ));
         }
         let silent = MAX_SILENT.saturating_add(self.content.saturating_mul(WRAPPING));
+        let silent = silent.min(MAX_RECEIVED);
         (self.received > silent).then(|| {
             format!(
                 "the server sent {} MB that hold no answer; it was stopped",

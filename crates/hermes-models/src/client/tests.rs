@@ -13,7 +13,7 @@ use hermes_core::model::{ErrorClass, ModelClient, ModelError, ModelEvent, WireFo
 use pretty_assertions::assert_eq;
 use reqwest::header::HeaderMap;
 use secrecy::SecretString;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,8 @@ use crate::codec::samples::Sample;
 enum Act {
     Wait(u64),
     Bytes(String),
+    /// The same bytes many times over.
+    Shared(Bytes),
     Break,
     Silence,
 }
@@ -74,6 +76,7 @@ impl Wire for FakeWire {
                         }
                         Act::Silence => std::future::pending().await,
                         Act::Bytes(text) => Ok(Bytes::from(text)),
+                        Act::Shared(bytes) => Ok(bytes),
                         Act::Break => Err(Transport {
                             kind: TransportKind::Broken,
                             message: "connection reset".into(),
@@ -483,5 +486,69 @@ async fn an_endless_answer_is_stopped_with_a_reason() {
         assert_eq!(error.class, ErrorClass::Format);
         assert!(error.message.contains("stopped"), "{}", error.message);
         assert!(taken.load(Ordering::Relaxed) < 190);
+    }
+}
+
+/// What is kept beside the text, and what is nothing at all, has an end as well.
+#[tokio::test(start_paused = true)]
+async fn what_comes_beside_the_text_has_an_end() {
+    let sealed = "s".repeat(64 << 10);
+    let chat = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+    let named = |event: Value| {
+        let name = event["type"].as_str().unwrap().to_owned();
+        format!("event: {name}\ndata: {event}\n\n")
+    };
+    let letter = |text: &str| chat(json!({"content": text}));
+    let messages = WireFormat::AnthropicMessages;
+    let streams = [
+        // A letter for every sealed piece, so that the answer seems to go on.
+        (
+            messages,
+            named(
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": sealed}}),
+            ) + &named(
+                json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "x".repeat(100)}}),
+            ),
+        ),
+        (
+            WireFormat::ChatCompletions,
+            chat(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": sealed}]}))
+                + &letter(&"x".repeat(100)),
+        ),
+        (
+            WireFormat::ChatCompletions,
+            chat(json!({"reasoning_details": vec![json!({}); 10_000]})) + &letter("xxxxxxxx"),
+        ),
+        (
+            WireFormat::Responses,
+            named(
+                json!({"type": "response.output_item.done", "output_index": 0,
+                "item": {"type": "reasoning", "id": "r", "encrypted_content": sealed, "summary": []}}),
+            ) + &named(
+                json!({"type": "response.output_text.delta", "output_index": 1, "delta": "x".repeat(100)}),
+            ),
+        ),
+        (messages, named(json!({"type": "ping"})).repeat(2_000)),
+        (
+            WireFormat::ChatCompletions,
+            ": keep-alive\n\n".repeat(4_000),
+        ),
+        (WireFormat::Responses, "\n\n\n\n".repeat(16_000)),
+        (WireFormat::ChatCompletions, " ".repeat(64 << 10)),
+        (WireFormat::ChatCompletions, format!("data: {sealed}")),
+        (WireFormat::ChatCompletions, format!("{{\"a\": \"{sealed}")),
+    ];
+    for (at, (format, piece)) in streams.into_iter().enumerate() {
+        let wire = FakeWire::new(std::iter::repeat_n(Act::Shared(piece.into()), 2_000));
+        let taken = Arc::clone(&wire.taken);
+        let sample = Sample::new(format);
+        let client = client(&sample, wire);
+        let mut stream = client.stream(sample.request.clone(), CancellationToken::new());
+        let mut last = None;
+        while let Some(event) = stream.next().await {
+            last = Some(event.err());
+        }
+        assert!(last.flatten().is_some(), "stream {at} was read to its end");
+        assert!(taken.load(Ordering::Relaxed) < 1_000, "stream {at}");
     }
 }

@@ -20,8 +20,9 @@ pub struct AnswerReader {
 
 #[derive(Debug)]
 enum Shape {
-    /// Nothing but space (and a byte order mark) so far.
-    Unknown(Vec<u8>),
+    /// Nothing but space (and a byte order mark) so far; what may be the beginning of a mark, and how
+    /// much was passed over.
+    Unknown(Vec<u8>, usize),
     Events(SseParser),
     Object(Vec<u8>),
 }
@@ -30,26 +31,33 @@ impl AnswerReader {
     pub fn new(decoder: Decoder) -> Self {
         Self {
             decoder,
-            shape: Shape::Unknown(Vec::new()),
+            shape: Shape::Unknown(Vec::new(), 0),
         }
     }
 
     /// Takes bytes. Events that were complete before a fault are in `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match &mut self.shape {
-            Shape::Unknown(held) => {
+            Shape::Unknown(held, passed) => {
                 held.extend_from_slice(bytes);
-                let held = std::mem::take(held);
-                self.shape = match first_byte(&held) {
-                    None if held.len() > MAX_ANSWER_BYTES => return Err(too_large()),
-                    None => {
-                        self.shape = Shape::Unknown(held);
-                        return Ok(());
+                let Some(begun) = beginning(held) else {
+                    *passed += bytes.len();
+                    // Space is looked at once, however much of it there is.
+                    if !BOM.starts_with(held) {
+                        held.clear();
                     }
-                    Some(b'{' | b'[' | b'<') => Shape::Object(Vec::new()),
-                    Some(_) => Shape::Events(SseParser::default()),
+                    return if *passed > MAX_ANSWER_BYTES {
+                        Err(too_large())
+                    } else {
+                        Ok(())
+                    };
                 };
-                self.push(&held, out)
+                let rest = held.split_off(begun);
+                self.shape = match rest.first() {
+                    Some(b'{' | b'[' | b'<') => Shape::Object(Vec::new()),
+                    _ => Shape::Events(SseParser::default()),
+                };
+                self.push(&rest, out)
             }
             Shape::Object(held) => {
                 if held.len() + bytes.len() > MAX_ANSWER_BYTES {
@@ -77,7 +85,7 @@ impl AnswerReader {
     /// The answer ended.
     pub fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match self.shape {
-            Shape::Unknown(_) => {}
+            Shape::Unknown(..) => {}
             Shape::Object(held) => {
                 let value: Value = lenient(&String::from_utf8_lossy(&held)).map_err(|error| {
                     let shown = clip(&String::from_utf8_lossy(&held), 200);
@@ -106,16 +114,17 @@ impl AnswerReader {
     }
 }
 
-fn first_byte(bytes: &[u8]) -> Option<u8> {
-    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let bom = "\u{feff}".as_bytes();
-    if bytes.len() < bom.len() && bom.starts_with(bytes) {
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
+/// Where the answer begins: behind a byte order mark and space.
+fn beginning(bytes: &[u8]) -> Option<usize> {
+    if bytes.len() < BOM.len() && BOM.starts_with(bytes) {
         return None;
     }
-    bytes
-        .iter()
-        .copied()
-        .find(|byte| !byte.is_ascii_whitespace())
+    let mark = if bytes.starts_with(BOM) { BOM.len() } else { 0 };
+    let rest = bytes[mark..].iter();
+    let space = rest.take_while(|byte| byte.is_ascii_whitespace()).count();
+    (mark + space < bytes.len()).then_some(mark + space)
 }
 
 fn too_large() -> WireFault {

@@ -15,6 +15,8 @@ use crate::quirks::AuthStyle;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
 /// All questions of one probe together.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A model that is loaded to learn its window. The first call would wait for the same.
+pub const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a local server says of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +90,44 @@ async fn list(http: &reqwest::Client, server: LocalServer, base_url: &str) -> Op
     parse::list(&get(http, &url, None).await.ok()?)
 }
 
+/// Like [`probe`], and where the window is decided only by loading the model, has it loaded, within
+/// [`LOAD_TIMEOUT`]: what a conversation begins with depends on its window.
+pub async fn probe_loaded(
+    http: &reqwest::Client,
+    hint: Option<LocalServer>,
+    base_url: &str,
+    model: &str,
+    key: Option<&SecretString>,
+) -> Option<Probe> {
+    let first = probe(http, hint, base_url, model, key).await?;
+    if !first.unsettled {
+        return Some(first);
+    }
+    // A request without a prompt loads the model, and nothing more.
+    let url = format!("{}/api/generate", root(base_url));
+    let request = http
+        .post(&url)
+        .json_body(&json!({"model": model, "stream": false}));
+    let endpoint = endpoint_of(base_url, key);
+    let loading = answer(&url, authorize(request, &endpoint));
+    match tokio::time::timeout(LOAD_TIMEOUT, loading).await {
+        Ok(Ok(_)) => probe(http, hint, base_url, model, key)
+            .await
+            .or(Some(first)),
+        _ => Some(first),
+    }
+}
+
+fn endpoint_of(base_url: &str, key: Option<&SecretString>) -> Endpoint {
+    Endpoint {
+        base_url: endpoint::tidy(base_url).to_owned(),
+        format: WireFormat::ChatCompletions,
+        auth: AuthStyle::Bearer,
+        key: key.cloned(),
+        headers: Vec::new(),
+    }
+}
+
 /// Asks a server about one model, within [`PROBE_TIMEOUT`]. `hint` saves the question of what kind
 /// of server it is.
 pub async fn probe(
@@ -97,13 +137,7 @@ pub async fn probe(
     model: &str,
     key: Option<&SecretString>,
 ) -> Option<Probe> {
-    let endpoint = Endpoint {
-        base_url: endpoint::tidy(base_url).to_owned(),
-        format: WireFormat::ChatCompletions,
-        auth: AuthStyle::Bearer,
-        key: key.cloned(),
-        headers: Vec::new(),
-    };
+    let endpoint = endpoint_of(base_url, key);
     let question = async {
         match hint.or_else(|| by_port(base_url)) {
             Some(LocalServer::Ollama) => ollama(http, &endpoint, model).await,
@@ -118,7 +152,7 @@ pub async fn probe(
         .flatten()
 }
 
-fn by_port(base_url: &str) -> Option<LocalServer> {
+pub(crate) fn by_port(base_url: &str) -> Option<LocalServer> {
     match url::Url::parse(base_url).ok()?.port()? {
         11434 => Some(LocalServer::Ollama),
         1234 => Some(LocalServer::LmStudio),

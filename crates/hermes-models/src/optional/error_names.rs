@@ -118,7 +118,7 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if (distinct || !top) && joined.len() >= 8 && has_word(text, &joined) {
         return 90 + length;
     }
-    if is_quoted(text, leaf) || (top && is_heading(text, leaf)) {
+    if is_quoted(text, leaf) || (top && (is_heading(text, leaf) || is_called_field(text, leaf))) {
         return if top { 80 } else { 40 } + length;
     }
     if top && SPOKEN.contains(leaf) && has_word(text, leaf) {
@@ -166,6 +166,40 @@ fn is_heading(text: &str, name: &str) -> bool {
     text.lines().any(|line| {
         let rest = line.trim_start().strip_prefix(name);
         rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    })
+}
+
+/// What fields of requests are called.
+const NOUNS: &[&str] = &[
+    "parameter",
+    "param",
+    "argument",
+    "arg",
+    "field",
+    "option",
+    "property",
+    "key",
+    "attribute",
+    "setting",
+];
+
+/// Whether a plain word is said to be a field: `parameter stream`, `the stream option`, `[stream]`, or
+/// at the end behind a colon.
+fn is_called_field(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        if before.ends_with(is_word) || after.starts_with(is_word) {
+            return false;
+        }
+        let ends = after.trim_matches(['.', ' ', '\n', '!', ')']).is_empty();
+        let called = |text: &str, is_noun: &dyn Fn(&str, &str) -> bool| {
+            let text = text.trim_matches([' ', ':', '=']);
+            NOUNS.iter().any(|noun| is_noun(text, noun))
+        };
+        (before.ends_with('[') && after.starts_with(']'))
+            || (before.trim_end().ends_with(':') && ends)
+            || called(before, &|text, noun| text.ends_with(noun))
+            || called(after, &|text, noun| text.starts_with(noun))
     })
 }
 
@@ -264,6 +298,9 @@ mod tests {
                 "reasoning.effort",
             ),
             ("unknown field paralleltoolcalls", "parallel_tool_calls"),
+            ("unrecognized request argument supplied: include", "include"),
+            ("this model has no stream option", "stream"),
+            ("[usage] is not known here", "usage"),
         ] {
             assert!(mentioned(text, path) > 0, "{text}");
         }
@@ -271,6 +308,8 @@ mod tests {
             ("stream_options is not supported", "stream"),
             ("the name of the tool is too long", "messages.*.name"),
             ("please include a message", "include"),
+            ("please include: a message", "include"),
+            ("the stream was closed", "stream"),
             ("reasoning_effort is not supported", "reasoning"),
         ] {
             assert_eq!(mentioned(text, path), 0, "{text}");

@@ -395,3 +395,6 @@ fn lower(text: &str, leaf: &str, sent: u64, body: &Value) -> FieldChange {
         None => FieldChange::Drop,
     }
 }
+
+#[cfg(test)]
+mod tests;

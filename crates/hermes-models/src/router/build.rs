@@ -16,7 +16,7 @@ use crate::catalogue;
 use crate::context::{DEFAULT_CONTEXT, Question};
 use crate::credentials::Credential;
 use crate::http::{self, HttpSettings};
-use crate::live::Probe;
+use crate::live::{self, Probe};
 use crate::providers::custom::{TimeoutOverride, set};
 use crate::providers::{LocalServer, endpoint};
 use crate::quirks::{CacheLayout, CacheTtl, Quirks};
@@ -137,10 +137,17 @@ impl Router {
         if let Some(tokens) = configured {
             return ((tokens, "config"), None);
         }
-        if let Some(tokens) = self.book.recall(&target.model, &route.base_url) {
+        let server = target.builtin.and_then(|provider| provider.local);
+        let server = server.or_else(|| live::by_port(&route.base_url));
+        let local = endpoint::is_local(&route.base_url);
+        // What Ollama allocates is a setting of the server, which may have changed since.
+        let settable = local && server == Some(LocalServer::Ollama);
+        let recalled = self.book.recall(&target.model, &route.base_url);
+        if let Some(tokens) = recalled
+            && !settable
+        {
             return ((tokens, "cache"), None);
         }
-        let local = endpoint::is_local(&route.base_url);
         let from_list = listed.map(|entry| (entry.context_length, "catalogue"));
         // A local server may be started with a smaller window than the model was trained for, so
         // its own word comes before the catalogue's.
@@ -153,9 +160,15 @@ impl Router {
                     server: target.builtin.and_then(|provider| provider.local),
                     key: credential.map(|credential| &credential.secret),
                     http: &self.http.settings(target),
+                    load: local && recalled.is_none(),
                 })
             })
             .flatten();
+        if let Some(tokens) = recalled
+            && probe.is_none_or(|probe| probe.unsettled)
+        {
+            return ((tokens, "cache"), probe);
+        }
         let window = probe
             .and_then(|probe| probe.context_length)
             .map(|tokens| (tokens, "endpoint"))

@@ -1,10 +1,14 @@
 //! Lists of models and the window of local models, asked of a server.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
 use hermes_core::model::{ModelRouter, RouteError};
 use hermes_models::live::{LIST_TIMEOUT, ListError};
 use hermes_models::router::LiveError;
 use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::routing::Rig;
 
@@ -153,4 +157,83 @@ async fn a_local_ollama_is_found() {
         .find(|found| found.base_url == server.base_url())
         .unwrap();
     assert_eq!(ollama.models[0].id, "qwen3:8b");
+}
+
+/// Ollama with one model that nobody has used yet. Returns its address and the paths asked for.
+fn unloaded_ollama(allocates: u32) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut loaded = false;
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                if line.trim().is_empty() {
+                    break;
+                }
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let path = head.split(' ').nth(1).unwrap().to_owned();
+            let answer = match path.as_str() {
+                "/api/show" => json!({"model_info": {"x.context_length": 40_960}}),
+                "/api/generate" => {
+                    let body: Value = serde_json::from_slice(&body).unwrap();
+                    assert_eq!(body, json!({"model": "scripted", "stream": false}));
+                    loaded = true;
+                    json!({"model": "scripted", "response": "", "done": true, "done_reason": "load"})
+                }
+                "/api/ps" if loaded => {
+                    json!({"models": [{"name": "scripted", "context_length": allocates}]})
+                }
+                "/api/ps" => json!({"models": []}),
+                _ => json!({"data": [{"id": "scripted", "owned_by": "library"}]}),
+            };
+            seen.lock().unwrap().push(path);
+            let answer = answer.to_string();
+            write!(
+                stream.get_mut(),
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {}\r\n\r\n{answer}",
+                answer.len()
+            )
+            .unwrap();
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn what_ollama_will_allocate_is_known_before_the_first_call() {
+    for provider in ["ollama", "custom"] {
+        let (address, asked) = unloaded_ollama(4096);
+        let server = server(&[]);
+        let mut rig = Rig::custom(&server);
+        rig.config.model.provider = provider.into();
+        rig.config.model.base_url = address.clone();
+        assert_eq!(window(&rig), (4096, "endpoint"), "{provider}");
+        let loads = |asked: &Mutex<Vec<String>>| {
+            let asked = asked.lock().unwrap();
+            asked.iter().filter(|path| *path == "/api/generate").count()
+        };
+        assert_eq!(loads(&asked), 1);
+        // A window that was set to another size since is found, without loading anything.
+        let text = format!("context_lengths:\n  scripted@{address}: 7000\n");
+        std::fs::write(rig.home.path().join("context_length_cache.yaml"), text).unwrap();
+        let expected = match provider {
+            "ollama" => (4096, "endpoint"),
+            _ => (7000, "cache"),
+        };
+        assert_eq!(window(&rig), expected, "{provider}");
+        assert_eq!(loads(&asked), 1);
+    }
 }

@@ -1,6 +1,6 @@
 //! What was used: tokens, money, models, tools, over the sessions of a window of time.
 //!
-//! Everything is summed by SQLite. Tokens and money are known per session and model, not per
+//! Sessions are summed by SQLite, messages in one pass over the newest ones. Tokens and money are known per session and model, not per
 //! message, so a session counts as a whole: it belongs to the window in which it began.
 
 use std::collections::BTreeMap;
@@ -127,9 +127,21 @@ pub struct Insights {
     pub top_sessions: Vec<SessionUse>,
     /// In order of time; quarters without anything are left out.
     pub quarters: Vec<Quarter>,
+    /// Older sessions that were too many to read: only their own totals count, so that roles, tools
+    /// and skills lack their messages, and all of these stand at the session's beginning.
+    pub unread: Unread,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    pub sessions: i64,
+    pub messages: i64,
 }
 
 const TOP: usize = 5;
+
+/// Messages that one report reads. Further ones are known by the totals of their sessions.
+const READ: i64 = 100_000;
 
 impl Store {
     pub async fn insights(&self, window: Window) -> Result<Insights, StoreError> {
@@ -140,24 +152,69 @@ impl Store {
     }
 }
 
-/// Sessions of the window, to follow `WHERE`.
-const CHOSEN: &str = "s.started_at >= :since AND (:source IS NULL OR s.source = :source)
-     AND (:session IS NULL OR s.id = :session)";
+/// Sessions of the window are read once: a row holds the whole system prompt before these columns.
+const CHOSEN: &str = "temp.chosen_sessions";
+
+/// What reports need of a session.
+const COPIED: [&str; 18] = [
+    "source",
+    "title",
+    "model",
+    "billing_provider",
+    "started_at",
+    "message_count",
+    "tool_call_count",
+    "api_call_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+    "cost_status",
+    "cost_source",
+    "ended_at",
+];
 
 const SESSION_TOKENS: &str = "COALESCE(s.input_tokens, 0) + COALESCE(s.output_tokens, 0)
      + COALESCE(s.cache_read_tokens, 0) + COALESCE(s.cache_write_tokens, 0)";
 
 fn collect(conn: &Connection, layout: &Layout, window: &Window) -> Result<Insights, Fault> {
-    let query = Query { conn, window };
+    choose(conn, window)?;
+    let summed = sum_up(conn, layout);
+    conn.execute_batch(&format!("DROP TABLE {CHOSEN}"))?;
+    summed
+}
+
+/// Copies what is needed of the window's sessions.
+fn choose(conn: &Connection, window: &Window) -> Result<(), Fault> {
+    let columns = COPIED.join(", ");
+    conn.execute_batch(&format!(
+        "DROP TABLE IF EXISTS {CHOSEN}; CREATE TABLE {CHOSEN} (id TEXT PRIMARY KEY, {columns})"
+    ))?;
+    conn.prepare(&format!(
+        "INSERT INTO {CHOSEN} SELECT id, {columns} FROM sessions
+         WHERE started_at >= :since AND (:source IS NULL OR source = :source)
+            AND (:session IS NULL OR id = :session)"
+    ))?
+    .execute(named_params! {
+        ":since": window.since.unwrap_or(0.0),
+        ":source": window.source,
+        ":session": window.session,
+    })?;
+    Ok(())
+}
+
+fn sum_up(conn: &Connection, layout: &Layout) -> Result<Insights, Fault> {
+    let query = Query { conn };
     let mut all = Insights::default();
     models(&query, layout, &mut all)?;
-    messages_and_tools(&query, &mut all)?;
-    all.skills = skills(&query)?;
     sources(&query, &mut all)?;
     all.top_sessions = query.rows(
         &format!(
             "SELECT s.id, s.title, s.started_at, COALESCE(s.message_count, 0), {SESSION_TOKENS} AS tokens
-             FROM sessions s WHERE {CHOSEN} AND {SESSION_TOKENS} > 0
+             FROM {CHOSEN} s WHERE {SESSION_TOKENS} > 0
              ORDER BY tokens DESC, s.id LIMIT {TOP}"
         ),
         |row| {
@@ -170,13 +227,17 @@ fn collect(conn: &Connection, layout: &Layout, window: &Window) -> Result<Insigh
             })
         },
     )?;
-    all.quarters = quarters(&query)?;
+    let mut quarters = Quarters::default();
+    begun(&query, &mut quarters)?;
+    let mut pass = Pass::default();
+    pass.read(&query, &mut all, &mut quarters)?;
+    pass.finish(&mut all);
+    all.quarters = quarters.0.into_values().collect();
     Ok(all)
 }
 
 struct Query<'a> {
     conn: &'a Connection,
-    window: &'a Window,
 }
 
 impl Query<'_> {
@@ -186,14 +247,7 @@ impl Query<'_> {
         read: impl FnMut(&Row<'_>) -> Result<T, rusqlite::Error>,
     ) -> Result<Vec<T>, Fault> {
         let mut statement = self.conn.prepare(sql)?;
-        let rows = statement.query_map(
-            named_params! {
-                ":since": self.window.since.unwrap_or(0.0),
-                ":source": self.window.source,
-                ":session": self.window.session,
-            },
-            read,
-        )?;
+        let rows = statement.query_map([], read)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
@@ -212,7 +266,7 @@ fn parts(layout: &Layout) -> String {
                 COALESCE(u.reasoning_tokens, 0) AS reasoning,
                 COALESCE(u.estimated_cost_usd, 0) AS estimated,
                 COALESCE(u.actual_cost_usd, 0) AS actual, u.cost_status AS status
-             FROM session_model_usage u JOIN sessions s ON s.id = u.session_id WHERE {CHOSEN}"
+             FROM session_model_usage u JOIN {CHOSEN} s ON s.id = u.session_id"
         )
     } else {
         "SELECT '' AS sid, '' AS model, '' AS provider, '' AS task, 0 AS calls, 0 AS input,
@@ -233,7 +287,7 @@ fn parts(layout: &Layout) -> String {
             SELECT * FROM per_model
             UNION ALL
             SELECT s.id, s.model, s.billing_provider, '', {}, {}, {}, {}, {}, {}, {}, {}, s.cost_status
-            FROM sessions s LEFT JOIN known k ON k.sid = s.id WHERE {CHOSEN})",
+            FROM {CHOSEN} s LEFT JOIN known k ON k.sid = s.id)",
         beyond("api_call_count", "calls"),
         beyond("input_tokens", "input"),
         beyond("output_tokens", "output"),
@@ -346,99 +400,141 @@ impl Spent {
     }
 }
 
-/// Calls are in the assistant's messages, results in those of tools; either may lack names or
-/// rows (older programs, interrupted turns), so the larger count of the two is the truth.
-fn messages_and_tools(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
-    let mut tools: BTreeMap<String, i64> = BTreeMap::new();
-    let counted = query.rows(
-        &format!(
-            "SELECT m.role, m.tool_name, COUNT(*) FROM sessions s JOIN messages m ON m.session_id = s.id
-             WHERE {CHOSEN} GROUP BY 1, 2"
-        ),
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-    )?;
-    for (role, tool, count) in counted {
-        let (role, tool, count): (String, Option<String>, i64) = (role, tool, count);
-        all.messages.total += count;
-        match role.as_str() {
-            "user" => all.messages.user += count,
-            "assistant" => all.messages.assistant += count,
-            "tool" => all.messages.tool += count,
+/// What one pass over messages finds.
+#[derive(Default)]
+struct Pass {
+    /// Calls are in the assistant's messages, results in those of tools; either may lack names or
+    /// rows (older programs, interrupted turns), so the larger count of the two is the truth.
+    called: BTreeMap<String, i64>,
+    answered: BTreeMap<String, i64>,
+    skills: BTreeMap<String, SkillUse>,
+}
+
+impl Pass {
+    /// Reads the newest sessions, as many as [`READ`] allows.
+    fn read(
+        &mut self,
+        query: &Query<'_>,
+        all: &mut Insights,
+        quarters: &mut Quarters,
+    ) -> Result<(), Fault> {
+        let sessions = query.rows(
+            &format!(
+                "SELECT s.id, s.started_at, COALESCE(s.message_count, 0),
+                    COALESCE(s.tool_call_count, 0)
+                 FROM {CHOSEN} s ORDER BY s.started_at DESC"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )?;
+        let mut statement = query.conn.prepare(
+            "SELECT role, timestamp, tool_name, CASE role WHEN 'assistant' THEN tool_calls END
+             FROM messages WHERE session_id = ?1 LIMIT ?2",
+        )?;
+        let mut left = READ;
+        for (id, started, messages, calls) in sessions {
+            let (id, started, messages, calls): (String, f64, i64, i64) =
+                (id, started, messages, calls);
+            let before = left;
+            let mut rows = statement.query(rusqlite::params![id, left])?;
+            while let Some(row) = rows.next()? {
+                left -= 1;
+                self.count(row, &mut all.messages, quarters)?;
+            }
+            if left > 0 {
+                continue;
+            }
+            let rest = (messages - before).max(0);
+            all.unread.sessions += i64::from(rest > 0);
+            all.unread.messages += rest;
+            all.messages.total += rest;
+            quarters.at(started).messages += rest;
+            if before == 0 {
+                all.tool_calls += calls;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(
+        &mut self,
+        row: &Row<'_>,
+        messages: &mut Messages,
+        quarters: &mut Quarters,
+    ) -> Result<(), Fault> {
+        messages.total += 1;
+        quarters.at(row.get(1)?).messages += 1;
+        match row.get_ref(0)?.as_str().unwrap_or_default() {
+            "user" => messages.user += 1,
+            "assistant" => messages.assistant += 1,
+            "tool" => {
+                messages.tool += 1;
+                if let Some(tool) = row.get::<_, Option<String>>(2)? {
+                    *self.answered.entry(tool).or_default() += 1;
+                }
+            }
             _ => {}
         }
-        if let (Some(tool), "tool") = (tool, role.as_str()) {
-            *tools.entry(tool).or_default() += count;
+        // What is no JSON, or no text, holds no calls.
+        let calls = row.get_ref(3)?;
+        if let Ok(text) = calls.as_str()
+            && let Ok(Value::Array(calls)) = serde_json::from_str(text)
+        {
+            for call in &calls {
+                self.call(call);
+            }
         }
+        Ok(())
     }
-    let called = query.rows(
-        &format!(
-            "SELECT CASE WHEN c.type = 'object' THEN json_extract(c.value, '$.function.name') END AS name,
-                COUNT(*)
-             FROM sessions s JOIN messages m ON m.session_id = s.id,
-                json_each(CASE WHEN json_valid(m.tool_calls) THEN m.tool_calls ELSE '[]' END) c
-             WHERE {CHOSEN} AND m.role = 'assistant' AND m.tool_calls IS NOT NULL GROUP BY 1"
-        ),
-        |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?)),
-    )?;
-    for (name, count) in called {
-        if let Some(name) = name.filter(|name| !name.is_empty()) {
+
+    fn call(&mut self, call: &Value) {
+        let field = |name: &str| call.pointer(name).and_then(Value::as_str);
+        let Some(name) = field("/function/name").filter(|name| !name.is_empty()) else {
+            return;
+        };
+        *self.called.entry(name.to_owned()).or_default() += 1;
+        let loads = match name {
+            "skill_view" => true,
+            "skill_manage" => false,
+            _ => return,
+        };
+        let arguments: Option<Value> =
+            field("/function/arguments").and_then(|text| serde_json::from_str(text).ok());
+        let Some(skill) = arguments.as_ref().and_then(|args| args["name"].as_str()) else {
+            return;
+        };
+        let entry = self.skills.entry(skill.to_owned());
+        let entry = entry.or_insert_with(|| SkillUse {
+            skill: skill.to_owned(),
+            loads: 0,
+            edits: 0,
+        });
+        entry.loads += i64::from(loads);
+        entry.edits += i64::from(!loads);
+    }
+
+    fn finish(self, all: &mut Insights) {
+        let mut tools = self.answered;
+        for (name, count) in self.called {
             let known = tools.entry(name).or_default();
             *known = count.max(*known);
         }
+        all.tools = tools
+            .into_iter()
+            .map(|(tool, calls)| ToolUse { tool, calls })
+            .collect();
+        all.tools.sort_by_key(|tool| std::cmp::Reverse(tool.calls));
+        all.tool_calls += all.tools.iter().map(|tool| tool.calls).sum::<i64>();
+        all.skills = self.skills.into_values().collect();
+        all.skills
+            .sort_by_key(|skill| std::cmp::Reverse(skill.loads + skill.edits));
     }
-    all.tools = tools
-        .into_iter()
-        .map(|(tool, calls)| ToolUse { tool, calls })
-        .collect();
-    all.tools.sort_by_key(|tool| std::cmp::Reverse(tool.calls));
-    all.tool_calls = all.tools.iter().map(|tool| tool.calls).sum();
-    Ok(())
-}
-
-fn skills(query: &Query<'_>) -> Result<Vec<SkillUse>, Fault> {
-    let rows = query.rows(
-        &format!(
-            "SELECT m.tool_calls FROM sessions s JOIN messages m ON m.session_id = s.id
-             WHERE {CHOSEN} AND m.role = 'assistant' AND instr(m.tool_calls, '\"skill_') > 0"
-        ),
-        |row| row.get::<_, String>(0),
-    )?;
-    let mut found: BTreeMap<String, SkillUse> = BTreeMap::new();
-    for text in rows {
-        let Ok(Value::Array(calls)) = serde_json::from_str(&text) else {
-            continue;
-        };
-        for call in calls {
-            let field = |name: &str| call.pointer(name).and_then(Value::as_str);
-            let loads = match field("/function/name") {
-                Some("skill_view") => true,
-                Some("skill_manage") => false,
-                _ => continue,
-            };
-            let arguments: Option<Value> = field("/function/arguments")
-                .and_then(|arguments| serde_json::from_str(arguments).ok());
-            let Some(skill) = arguments.as_ref().and_then(|args| args["name"].as_str()) else {
-                continue;
-            };
-            let entry = found.entry(skill.to_owned()).or_insert_with(|| SkillUse {
-                skill: skill.to_owned(),
-                loads: 0,
-                edits: 0,
-            });
-            entry.loads += i64::from(loads);
-            entry.edits += i64::from(!loads);
-        }
-    }
-    let mut skills: Vec<SkillUse> = found.into_values().collect();
-    skills.sort_by_key(|skill| std::cmp::Reverse(skill.loads + skill.edits));
-    Ok(skills)
 }
 
 fn sources(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
     all.sources = query.rows(
         &format!(
             "SELECT s.source, COUNT(*), SUM(COALESCE(s.message_count, 0)), SUM({SESSION_TOKENS})
-             FROM sessions s WHERE {CHOSEN} GROUP BY 1 ORDER BY 2 DESC, 1"
+             FROM {CHOSEN} s GROUP BY 1 ORDER BY 2 DESC, 1"
         ),
         |row| {
             Ok(SourceUse {
@@ -453,40 +549,29 @@ fn sources(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
     Ok(())
 }
 
-fn quarters(query: &Query<'_>) -> Result<Vec<Quarter>, Fault> {
-    let mut quarters: BTreeMap<i64, Quarter> = BTreeMap::new();
-    let at = |quarters: &mut BTreeMap<i64, Quarter>, number: i64, add: &dyn Fn(&mut Quarter)| {
-        let start = number * 900;
-        add(quarters.entry(start).or_insert(Quarter {
+#[derive(Default)]
+struct Quarters(BTreeMap<i64, Quarter>);
+
+impl Quarters {
+    fn at(&mut self, seconds: f64) -> &mut Quarter {
+        let start = (seconds / 900.0) as i64 * 900;
+        self.0.entry(start).or_insert(Quarter {
             start,
             ..Quarter::default()
-        }));
-    };
-    let messages = query.rows(
-        &format!(
-            "SELECT CAST(m.timestamp / 900 AS INTEGER), COUNT(*)
-             FROM sessions s JOIN messages m ON m.session_id = s.id WHERE {CHOSEN} GROUP BY 1"
-        ),
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
-    )?;
-    for (number, count) in messages {
-        at(&mut quarters, number, &|quarter| quarter.messages += count);
+        })
     }
-    let begun = query.rows(
-        &format!(
-            "SELECT CAST(s.started_at / 900 AS INTEGER), COUNT(*), SUM({SESSION_TOKENS})
-             FROM sessions s WHERE {CHOSEN} GROUP BY 1"
-        ),
-        |row| {
-            let numbers: (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(numbers)
-        },
+}
+
+fn begun(query: &Query<'_>, quarters: &mut Quarters) -> Result<(), Fault> {
+    let sessions = query.rows(
+        &format!("SELECT s.started_at, {SESSION_TOKENS} FROM {CHOSEN} s"),
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    for (number, sessions, tokens) in begun {
-        at(&mut quarters, number, &|quarter| {
-            quarter.sessions += sessions;
-            quarter.tokens += tokens;
-        });
+    for (started, tokens) in sessions {
+        let (started, tokens): (f64, i64) = (started, tokens);
+        let quarter = quarters.at(started);
+        quarter.sessions += 1;
+        quarter.tokens += tokens;
     }
-    Ok(quarters.into_values().collect())
+    Ok(())
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::Store;
 use super::connection::Fault;
 use super::layout::Layout;
-use super::lineage::{self, config_value, is_branch, is_continuation};
+use super::lineage::{self, config_value, is_branch};
+use super::newest;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -89,33 +90,10 @@ pub(crate) fn list(
     layout: &Layout,
     filter: &ListFilter,
 ) -> Result<Vec<SessionSummary>, Fault> {
-    let (conditions, params) = conditions(layout, filter);
-    let (order, with) = match filter.order {
-        Order::Started => ("s.started_at DESC", String::new()),
-        Order::LastActive => (
-            "active_at.at DESC, s.started_at DESC, s.id DESC",
-            chain_activity(&conditions),
-        ),
+    let mut sessions = match filter.order {
+        Order::Started => by_start(conn, layout, filter)?,
+        Order::LastActive => newest::list(conn, layout, filter)?,
     };
-    let join = if with.is_empty() {
-        ""
-    } else {
-        "JOIN active_at ON active_at.root = s.id"
-    };
-    let sql = format!(
-        "{with} SELECT {} FROM sessions s {join} WHERE {conditions} ORDER BY {order} LIMIT ? OFFSET ?",
-        columns(layout)
-    );
-    let mut all = Vec::new();
-    if !with.is_empty() {
-        all.extend(params.iter().cloned());
-    }
-    all.extend(params);
-    all.push((filter.limit as i64).into());
-    all.push((filter.offset as i64).into());
-    let mut statement = conn.prepare_cached(&sql)?;
-    let rows = statement.query_map(rusqlite::params_from_iter(all), summary)?;
-    let mut sessions = rows.collect::<Result<Vec<_>, _>>()?;
     for session in &mut sessions {
         if !filter.include_children {
             project(conn, layout, session)?;
@@ -127,24 +105,42 @@ pub(crate) fn list(
     Ok(sessions)
 }
 
-fn conditions(layout: &Layout, filter: &ListFilter) -> (String, Vec<SqlValue>) {
+fn by_start(
+    conn: &Connection,
+    layout: &Layout,
+    filter: &ListFilter,
+) -> Result<Vec<SessionSummary>, Fault> {
+    let (conditions, mut params) = conditions(layout, filter);
+    let sql = format!(
+        "SELECT {} FROM sessions s WHERE {conditions} ORDER BY s.started_at DESC LIMIT ? OFFSET ?",
+        columns(layout)
+    );
+    params.push((filter.limit as i64).into());
+    params.push((filter.offset as i64).into());
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map(rusqlite::params_from_iter(params), summary)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn conditions(layout: &Layout, filter: &ListFilter) -> (String, Vec<SqlValue>) {
     let mut clauses = vec!["1".to_owned()];
     let mut params: Vec<SqlValue> = Vec::new();
-    if !filter.include_children {
-        clauses.push(format!(
-            "(s.parent_session_id IS NULL OR {})",
-            is_branch("s")
-        ));
-        clauses.push(format!("{} IS NULL", config_value("s", "_delegate_from")));
-    }
+    // The plus sign keeps SQLite from its index: it would read every session of the source to sort.
     if let Some(source) = &filter.source {
-        clauses.push("s.source = ?".to_owned());
+        clauses.push("+s.source = ?".to_owned());
         params.push(source.clone().into());
     }
     if !filter.exclude_sources.is_empty() {
         let marks = vec!["?"; filter.exclude_sources.len()].join(", ");
         clauses.push(format!("s.source NOT IN ({marks})"));
         params.extend(filter.exclude_sources.iter().cloned().map(SqlValue::from));
+    }
+    if !filter.include_children {
+        clauses.push(format!(
+            "(s.parent_session_id IS NULL OR {})",
+            is_branch("s")
+        ));
+        clauses.push(format!("{} IS NULL", config_value("s", "_delegate_from")));
     }
     if let Some(cwd) = &filter.cwd {
         let (clause, values) = below(cwd);
@@ -179,25 +175,7 @@ pub(crate) fn below(cwd: &str) -> (String, Vec<SqlValue>) {
     )
 }
 
-/// When anything last happened in the chain that starts at each listed session.
-fn chain_activity(conditions: &str) -> String {
-    format!(
-        "WITH RECURSIVE chain(root, id) AS (
-            SELECT s.id, s.id FROM sessions s WHERE {conditions}
-            UNION
-            SELECT chain.root, c.id FROM chain JOIN sessions p ON p.id = chain.id
-            JOIN sessions c ON c.parent_session_id = chain.id
-            WHERE p.end_reason = 'compression' AND {}),
-         active_at(root, at) AS (
-            SELECT root, MAX(COALESCE(
-                (SELECT MAX(m.timestamp) FROM messages m WHERE m.session_id = chain.id),
-                (SELECT started_at FROM sessions x WHERE x.id = chain.id)))
-            FROM chain GROUP BY root)",
-        is_continuation("c")
-    )
-}
-
-fn columns(layout: &Layout) -> String {
+pub(super) fn columns(layout: &Layout) -> String {
     let hidden = if layout.has_column("messages", "display_kind") {
         " AND m.display_kind IS NOT 'hidden'"
     } else {
@@ -220,7 +198,7 @@ fn columns(layout: &Layout) -> String {
     )
 }
 
-fn summary(row: &Row<'_>) -> Result<SessionSummary, rusqlite::Error> {
+pub(super) fn summary(row: &Row<'_>) -> Result<SessionSummary, rusqlite::Error> {
     let raw = super::encode::lenient_text(row, "preview")?.unwrap_or_default();
     Ok(SessionSummary {
         id: row.get("id")?,

@@ -16,6 +16,7 @@ mod layout;
 mod lineage;
 mod list;
 mod maintain;
+mod newest;
 mod prune;
 mod pyjson;
 mod readers;

@@ -1,5 +1,7 @@
 //! From what a person typed to one session.
 
+use std::collections::HashSet;
+
 use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -11,7 +13,7 @@ use super::rows::{MessageRecord, SessionRecord};
 
 const SHOWN: usize = 8;
 /// Sessions without a title that are looked through for their first words, newest first.
-const UNTITLED: i64 = 5000;
+const UNTITLED: usize = 5000;
 
 impl Store {
     /// The session that `reference` names: an id, the beginning of exactly one id, or a title
@@ -118,9 +120,11 @@ pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Faul
     }
 }
 
+/// Ids come from the index alone: a row holds the session's whole prompt before most of its columns.
+/// They begin with the time, so the last ones are the newest.
 fn by_prefix(conn: &Connection, prefix: &str) -> Result<Vec<String>, Fault> {
     let mut statement = conn.prepare_cached(
-        "SELECT id FROM sessions WHERE id LIKE ?1 ESCAPE '\\' ORDER BY started_at DESC LIMIT ?2",
+        "SELECT id FROM sessions WHERE id LIKE ?1 ESCAPE '\\' ORDER BY id DESC LIMIT ?2",
     )?;
     let rows = statement.query_map(
         rusqlite::params![format!("{}%", like_escape(prefix)), SHOWN as i64],
@@ -129,11 +133,14 @@ fn by_prefix(conn: &Connection, prefix: &str) -> Result<Vec<String>, Fault> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The newest of `title #N`, else the session called exactly so.
+/// The newest of `title #N`, else the session called exactly so. Titles are compared in their
+/// index; rows are read of those that match.
 pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>, Fault> {
     let numbered: Option<String> = conn
         .prepare_cached(
-            "SELECT id FROM sessions WHERE title LIKE ?1 ESCAPE '\\' ORDER BY started_at DESC LIMIT 1",
+            "SELECT id FROM main.sessions WHERE rowid IN (SELECT rowid FROM main.sessions
+                WHERE title IS NOT NULL AND title LIKE ?1 ESCAPE '\\')
+             ORDER BY started_at DESC LIMIT 1",
         )?
         .query_row([format!("{} #%", like_escape(title))], |row| row.get(0))
         .optional()?;
@@ -157,22 +164,33 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
     if wanted.chars().count() < 3 {
         return Ok(Vec::new());
     }
-    let mut statement = conn.prepare_cached(
-        "SELECT s.id, (SELECT m.content FROM messages m
-            WHERE m.session_id = s.id AND m.role = 'user' AND m.content IS NOT NULL
-            ORDER BY m.id LIMIT 1)
-         FROM sessions s WHERE s.title IS NULL OR s.title = ''
-         ORDER BY s.started_at DESC LIMIT ?1",
+    let titled: HashSet<i64> = conn
+        .prepare_cached("SELECT rowid FROM main.sessions WHERE title IS NOT NULL AND title > ''")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut sessions =
+        conn.prepare_cached("SELECT rowid, id FROM main.sessions ORDER BY started_at DESC")?;
+    let mut first = conn.prepare_cached(
+        "SELECT substr(content, 1, 500) AS head FROM messages
+         WHERE session_id = ?1 AND role = 'user' AND content IS NOT NULL
+         ORDER BY timestamp, id LIMIT 1",
     )?;
-    let mut rows = statement.query([UNTITLED])?;
+    let mut rows = sessions.query([])?;
     let mut found = Vec::new();
+    let mut looked = 0;
     while let Some(row) = rows.next()? {
-        let first: Option<String> = row.get(1)?;
-        let head: String = first.unwrap_or_default().chars().take(500).collect();
-        if plain(&head).starts_with(&wanted) {
-            found.push(row.get(0)?);
+        if titled.contains(&row.get(0)?) {
+            continue;
         }
-        if found.len() == SHOWN {
+        let id: String = row.get(1)?;
+        let head: Option<Option<String>> = first
+            .query_row([&id], |row| super::encode::lenient_text(row, "head"))
+            .optional()?;
+        if plain(&head.flatten().unwrap_or_default()).starts_with(&wanted) {
+            found.push(id);
+        }
+        looked += 1;
+        if found.len() == SHOWN || looked == UNTITLED {
             break;
         }
     }

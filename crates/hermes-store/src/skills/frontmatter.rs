@@ -107,40 +107,39 @@ impl Frontmatter {
         }
     }
 
-    /// Whether the skill runs on this system (`platforms`).
-    pub(super) fn fits_platform(&self) -> bool {
-        let platforms = self.fields.get("platforms").map(words).unwrap_or_default();
-        let here = match std::env::consts::OS {
-            "macos" => "darwin",
-            "windows" => "win32",
-            other => other,
-        };
-        platforms.is_empty()
-            || platforms.iter().any(|platform| {
-                let platform = platform.to_lowercase();
-                let wanted = match platform.as_str() {
-                    "macos" => "darwin",
-                    "windows" => "win32",
-                    other => other,
-                };
-                here.starts_with(wanted)
-            })
+    /// Words at the top of the head.
+    pub(super) fn top_words(&self, field: &str) -> Vec<String> {
+        self.fields.get(field).map(words).unwrap_or_default()
     }
+}
 
-    /// Whether the skill is worth offering here (`environments`). Unknown words never hide one.
-    pub(super) fn fits_environment(&self, active: &[String]) -> bool {
-        let wanted = self
-            .fields
-            .get("environments")
-            .map(words)
-            .unwrap_or_default();
-        wanted.is_empty()
-            || wanted.iter().any(|environment| {
-                let environment = environment.to_lowercase();
-                !matches!(environment.as_str(), "kanban" | "docker" | "s6")
-                    || active.contains(&environment)
-            })
-    }
+/// Whether a skill for these `platforms` runs on this system.
+pub(super) fn fits_platform(platforms: &[String]) -> bool {
+    let here = match std::env::consts::OS {
+        "macos" => "darwin",
+        "windows" => "win32",
+        other => other,
+    };
+    platforms.is_empty()
+        || platforms.iter().any(|platform| {
+            let platform = platform.to_lowercase();
+            let wanted = match platform.as_str() {
+                "macos" => "darwin",
+                "windows" => "win32",
+                other => other,
+            };
+            here.starts_with(wanted)
+        })
+}
+
+/// Whether a skill for these `environments` is worth offering here. Unknown words never hide one.
+pub(super) fn fits_environment(wanted: &[String], active: &[String]) -> bool {
+    wanted.is_empty()
+        || wanted.iter().any(|environment| {
+            let environment = environment.to_lowercase();
+            !matches!(environment.as_str(), "kanban" | "docker" | "s6")
+                || active.contains(&environment)
+        })
 }
 
 /// One word or a list of them.
@@ -227,13 +226,15 @@ mod tests {
     #[test]
     fn platforms_and_environments_filter() {
         let read = |line: &str| Frontmatter::read(&format!("---\n{line}\n---\nBody")).0;
-        assert!(read("name: x").fits_platform());
-        assert!(read("platforms: [macos, linux, windows]").fits_platform());
-        assert!(!read("platforms: plan9").fits_platform());
+        let fits = |text: &str| fits_platform(&read(text).top_words("platforms"));
+        assert!(fits("name: x"));
+        assert!(fits("platforms: [macos, linux, windows]"));
+        assert!(!fits("platforms: plan9"));
         let active = ["docker".to_owned()];
-        assert!(read("environments: [docker, s6]").fits_environment(&active));
-        assert!(!read("environments: kanban").fits_environment(&active));
-        assert!(read("environments: moonbase").fits_environment(&active));
+        let fits = |text: &str| fits_environment(&read(text).top_words("environments"), &active);
+        assert!(fits("environments: [docker, s6]"));
+        assert!(!fits("environments: kanban"));
+        assert!(fits("environments: moonbase"));
     }
 
     proptest::proptest! {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Frontmatter, Library, walk};
+use super::Library;
+use super::heads::{Found, Head};
 
 /// Longest description in the list.
 const MAX_DESCRIPTION: usize = 60;
@@ -37,19 +38,11 @@ impl Library {
     pub fn index(&self, offer: &Offer<'_>) -> Index {
         let mut index = Index::default();
         let mut seen = BTreeSet::new();
-        let mut described = Vec::new();
-        for root in self.roots() {
+        let roots = self.heads();
+        for (root, found) in &roots {
             let mut added = BTreeSet::new();
-            // One walk for both kinds of files.
-            let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
-            let found = walk::files(root, |path| {
-                is(path, "SKILL.md") || is(path, "DESCRIPTION.md")
-            });
-            let (skills, texts): (Vec<_>, Vec<_>) =
-                found.into_iter().partition(|path| is(path, "SKILL.md"));
-            described.push((root, texts));
-            for path in skills {
-                let Some((category, name, head)) = self.offered(root, &path, offer) else {
+            for file in found.iter().filter(|file| file.is_skill()) {
+                let Some((category, name)) = self.offered(root, file, offer) else {
                     continue;
                 };
                 if seen.contains(&name) {
@@ -59,34 +52,27 @@ impl Library {
                 entry
                     .skills
                     .entry(name.clone())
-                    .or_insert_with(|| short_description(&head));
+                    .or_insert_with(|| short_description(&file.head));
                 added.insert(name);
             }
             seen.extend(added);
         }
-        for (root, texts) in described {
-            describe_categories(root, &texts, &mut index);
+        for (root, found) in &roots {
+            describe_categories(root, found, &mut index);
         }
         index
     }
 
-    fn offered(
-        &self,
-        root: &Path,
-        path: &Path,
-        offer: &Offer<'_>,
-    ) -> Option<(String, String, Frontmatter)> {
-        let text = std::fs::read_to_string(path).ok()?;
-        let (head, _) = Frontmatter::read(&text);
-        let (category, dir_name) = place(root, path)?;
-        let name = head.name().unwrap_or_else(|| dir_name.clone());
+    fn offered(&self, root: &Path, file: &Found, offer: &Offer<'_>) -> Option<(String, String)> {
+        let (category, dir_name) = place(root, &file.path)?;
+        let head = &file.head;
+        let name = head.name.clone().unwrap_or_else(|| dir_name.clone());
         let off = |name: &String| self.settings.disabled.contains(name);
         let hidden = off(&name)
             || off(&dir_name)
-            || !head.fits_platform()
-            || !head.fits_environment(&self.settings.environments)
-            || !wanted(&head, offer);
-        (!hidden).then_some((category, name, head))
+            || !head.fits(&self.settings.environments)
+            || !wanted(head, offer);
+        (!hidden).then_some((category, name))
     }
 }
 
@@ -198,17 +184,14 @@ fn place(root: &Path, path: &Path) -> Option<(String, String)> {
 }
 
 /// `requires_*` must all be there; of `fallback_for_*` none.
-fn wanted(head: &Frontmatter, offer: &Offer<'_>) -> bool {
+fn wanted(head: &Head, offer: &Offer<'_>) -> bool {
     let all = |field: &str, have: &BTreeSet<&str>| {
-        head.hermes_words(field)
-            .iter()
-            .all(|word| have.contains(word.as_str()))
+        let mut words = head.condition(field).iter();
+        words.all(|word| have.contains(word.as_str()))
     };
     let none = |field: &str, have: &BTreeSet<&str>| {
-        !head
-            .hermes_words(field)
-            .iter()
-            .any(|word| have.contains(word.as_str()))
+        let mut words = head.condition(field).iter();
+        !words.any(|word| have.contains(word.as_str()))
     };
     all("requires_tools", &offer.tools)
         && all("requires_toolsets", &offer.toolsets)
@@ -216,16 +199,20 @@ fn wanted(head: &Frontmatter, offer: &Offer<'_>) -> bool {
         && none("fallback_for_toolsets", &offer.toolsets)
 }
 
-fn short_description(head: &Frontmatter) -> String {
-    let text = head.description().unwrap_or_default();
+fn short_description(head: &Head) -> String {
+    let text = head.description.as_deref().unwrap_or_default();
     let text = text.trim().trim_matches(['\'', '"']);
     super::shortened(text, MAX_DESCRIPTION)
 }
 
 /// Categories may carry a text of their own in `DESCRIPTION.md`.
-fn describe_categories(root: &Path, texts: &[std::path::PathBuf], index: &mut Index) {
-    for path in texts {
-        let Some(dir) = path.parent().and_then(|dir| dir.strip_prefix(root).ok()) else {
+fn describe_categories(root: &Path, found: &[Found], index: &mut Index) {
+    for file in found.iter().filter(|file| !file.is_skill()) {
+        let dir = file
+            .path
+            .parent()
+            .and_then(|dir| dir.strip_prefix(root).ok());
+        let Some(dir) = dir else {
             continue;
         };
         let name = match dir.to_string_lossy() {
@@ -235,9 +222,8 @@ fn describe_categories(root: &Path, texts: &[std::path::PathBuf], index: &mut In
         let Some(category) = index.categories.get_mut(name.as_ref()) else {
             continue;
         };
-        let text = std::fs::read_to_string(path).unwrap_or_default();
         if category.description.is_empty()
-            && let Some(description) = Frontmatter::read(&text).0.description()
+            && let Some(description) = &file.head.description
         {
             description
                 .trim()

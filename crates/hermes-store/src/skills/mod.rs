@@ -3,6 +3,7 @@
 
 mod error;
 mod frontmatter;
+mod heads;
 mod index;
 mod lookup;
 mod manage;
@@ -12,6 +13,7 @@ pub mod usage;
 mod view;
 mod walk;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -23,6 +25,7 @@ use serde_json::{Value, json};
 
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
+use heads::Found;
 pub use index::{Index, IndexCategory, Offer};
 pub use manage::Managed;
 pub use usage::Usage;
@@ -50,6 +53,8 @@ pub struct Settings {
     /// Whether an environment variable that a skill asks for is set.
     pub has_env: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     pub clock: Arc<dyn Clock>,
+    /// Where the heads of skills are kept between starts.
+    pub cache: Option<PathBuf>,
 }
 
 impl Settings {
@@ -62,6 +67,7 @@ impl Settings {
             template_vars: true,
             has_env: Arc::new(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())),
             clock: Arc::new(SystemClock),
+            cache: None,
         }
     }
 
@@ -85,6 +91,7 @@ impl Settings {
         let mut disabled = skills.disabled.clone().unwrap_or_default();
         let here = platform.and_then(|platform| skills.platform_disabled.as_ref()?.get(platform));
         disabled.extend(here.into_iter().flatten().cloned());
+        let cache = home.cache_dir().join("skills.json");
         let home = home.clone();
         // Read anew each time: the person may have just put the missing key into .env.
         let has_env = move |name: &str| {
@@ -93,6 +100,7 @@ impl Settings {
         };
         Self {
             has_env: Arc::new(has_env),
+            cache: Some(cache),
             external,
             disabled: disabled.iter().map(|name| name.trim().to_owned()).collect(),
             environments: Self::detect_environments(),
@@ -130,7 +138,6 @@ pub struct Skill {
     /// The directory with the `SKILL.md`.
     pub dir: PathBuf,
     pub enabled: bool,
-    pub frontmatter: Frontmatter,
 }
 
 /// The skills of one home.
@@ -163,10 +170,11 @@ impl Library {
     /// with one name the first counts: the home's own before external ones.
     pub fn scan(&self) -> Vec<Skill> {
         let mut skills: Vec<Skill> = Vec::new();
-        for root in self.roots() {
-            for path in walk::named(root, "SKILL.md") {
-                if let Some(skill) = self.read_skill(root, &path)
-                    && !skills.iter().any(|known| known.name == skill.name)
+        let mut names = HashSet::new();
+        for (root, found) in self.heads() {
+            for file in found.iter().filter(|file| file.is_skill()) {
+                if let Some(skill) = self.listed(&root, file)
+                    && names.insert(skill.name.clone())
                 {
                     skills.push(skill);
                 }
@@ -247,42 +255,21 @@ impl Library {
         })
     }
 
-    fn read_skill(&self, root: &Path, path: &Path) -> Option<Skill> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "a skill cannot be read");
-                return None;
-            }
-        };
-        let (frontmatter, body) = Frontmatter::read(&text);
-        if !frontmatter.fits_platform()
-            || !frontmatter.fits_environment(&self.settings.environments)
-        {
+    fn listed(&self, root: &Path, file: &Found) -> Option<Skill> {
+        let head = &file.head;
+        if !head.fits(&self.settings.environments) {
             return None;
         }
-        let dir = path.parent()?.to_path_buf();
+        let dir = file.path.parent()?.to_path_buf();
         let dir_name = dir.file_name()?.to_string_lossy().into_owned();
-        let name: String = frontmatter
-            .name()
-            .unwrap_or(dir_name)
-            .chars()
-            .take(MAX_NAME)
-            .collect();
-        let described = frontmatter.description().unwrap_or_else(|| {
-            let line = body
-                .lines()
-                .map(str::trim)
-                .find(|line| !line.is_empty() && !line.starts_with('#'));
-            line.unwrap_or_default().to_owned()
-        });
+        let name = head.name.clone().unwrap_or(dir_name);
+        let name: String = name.chars().take(MAX_NAME).collect();
         Some(Skill {
             enabled: !self.settings.disabled.contains(&name),
-            description: shortened(&described, MAX_DESCRIPTION),
-            category: category(root, path),
+            description: shortened(head.described(), MAX_DESCRIPTION),
+            category: category(root, &file.path),
             name,
             dir,
-            frontmatter,
         })
     }
 

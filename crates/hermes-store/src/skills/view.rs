@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::frontmatter::{scalar, words};
+use super::frontmatter::{fits_platform, scalar, words};
 use super::lookup::Hit;
 use super::{Frontmatter, Library, SkillError, walk};
 
@@ -74,7 +74,7 @@ impl Library {
                 .map_or_else(|| path.file_stem(), Path::file_name);
             place.unwrap_or_default().to_string_lossy().into_owned()
         });
-        if !head.fits_platform() {
+        if !fits_platform(&head.top_words("platforms")) {
             return Err(SkillError::Unsupported(named));
         }
         if self.settings.disabled.contains(&named) {

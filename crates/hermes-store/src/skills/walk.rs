@@ -30,13 +30,33 @@ const MAX_DEPTH: usize = 32;
 /// Every file below `root` that `wanted` accepts, sorted by path. Follows links to directories,
 /// though never into a directory that it is already inside of.
 pub(super) fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut inside = Vec::new();
+    tree_of(root, wanted, |_| ()).files
+}
+
+/// What a walk found. `T` is what is noted of a directory before it is listed.
+pub(super) struct Tree<T> {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) dirs: Vec<(PathBuf, T)>,
+    /// A link leads nowhere: what it stands for may appear without a change here.
+    pub(super) unsettled: bool,
+}
+
+/// Like [`files`], with the directories that were listed.
+pub(super) fn tree_of<T>(
+    root: &Path,
+    wanted: impl Fn(&Path) -> bool,
+    note: impl Fn(&Path) -> T,
+) -> Tree<T> {
+    let mut tree = Tree {
+        files: Vec::new(),
+        dirs: Vec::new(),
+        unsettled: false,
+    };
     if root.is_dir() {
-        descend(root, &wanted, &mut inside, &mut found);
+        descend(root, (&wanted, &note), &mut Vec::new(), &mut tree);
     }
-    found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
-    found
+    tree.files.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    tree
 }
 
 /// Every `name` (`SKILL.md`, `DESCRIPTION.md`) below `root`.
@@ -44,15 +64,16 @@ pub(super) fn named(root: &Path, name: &str) -> Vec<PathBuf> {
     files(root, |path| path.file_name() == Some(OsStr::new(name)))
 }
 
-fn descend(
+fn descend<T>(
     dir: &Path,
-    wanted: &impl Fn(&Path) -> bool,
+    (wanted, note): (&impl Fn(&Path) -> bool, &impl Fn(&Path) -> T),
     inside: &mut Vec<PathBuf>,
-    found: &mut Vec<PathBuf>,
+    tree: &mut Tree<T>,
 ) {
     if inside.len() >= MAX_DEPTH {
         return;
     }
+    tree.dirs.push((dir.to_path_buf(), note(dir)));
     let Ok(entries) = std::fs::read_dir(dir) else {
         tracing::warn!(dir = %dir.display(), "cannot list a skills directory");
         return;
@@ -75,11 +96,13 @@ fn descend(
             let name = name.to_string_lossy();
             let support = is_skill && SUPPORT.contains(&&*name);
             if !support && !SKIPPED.contains(&&*name) {
-                descend(&path, wanted, inside, found);
+                descend(&path, (wanted, note), inside, tree);
             }
         } else if wanted(&path) && (kind.is_file() || (kind.is_symlink() && path.is_file())) {
             // Reading a pipe would wait for a writer.
-            found.push(path);
+            tree.files.push(path);
+        } else if kind.is_symlink() && !path.exists() {
+            tree.unsettled = true;
         }
     }
     inside.pop();

@@ -5,6 +5,7 @@
 //! | [`checkpoints`] | snapshots of a project before it changes |
 //! | `place` | the files of this machine, held by handles; those of other environments |
 //! | `guard`, `access` | what is never read or written; asking before a write outside the workspace |
+//! | `open` | files that an editor has open |
 //! | `text` | encodings and line ends, without losing a byte |
 //! | `read`, `write`, `patch`, `search` | the tools |
 //! | `change` | several files changed together or not at all |
@@ -18,6 +19,7 @@ mod guard;
 mod ledger;
 mod limits;
 mod lint;
+mod open;
 mod patch;
 mod place;
 mod read;
@@ -32,6 +34,7 @@ use std::sync::{Arc, LazyLock};
 use hermes_config::Config;
 use hermes_config::home::Home;
 use hermes_core::message::Content;
+use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::{Confinement, Environment, ExecError, Workspaces};
 use hermes_policy::Gate;
@@ -75,6 +78,8 @@ pub struct FileDeps {
     pub readable: Vec<PathBuf>,
     /// What the model was shown already; empty it when a conversation is compacted.
     pub memory: ReadMemory,
+    /// An editor that has files open; those of this machine only.
+    pub open_texts: Option<Arc<dyn OpenTexts>>,
 }
 
 impl FileDeps {
@@ -104,6 +109,7 @@ impl FileDeps {
                 .map(|path| home.expand_user(path))
                 .collect(),
             memory: ReadMemory::default(),
+            open_texts: None,
         }
     }
 }
@@ -172,7 +178,8 @@ impl Shared {
 
     async fn target(&self, given: &str, cx: &ToolContext) -> Result<Target, FileError> {
         let cwd = self.cwd(cx).await?;
-        self.disk.target(&self.named(given), &cwd).await
+        let target = self.disk.target(&self.named(given), &cwd).await?;
+        Ok(target.with_open(self.deps.open_texts.as_ref().filter(|_| self.is_local())))
     }
 }
 

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hermes_core::open_texts::{OpenTexts, Saving};
 use hermes_exec::{Environment, ExecError, FileKind, FileStat, WriteOptions};
 
 use super::ledger::Stamp;
+use super::open;
 
 pub(super) use pinned::{Opened, Pinned, Probe, probe, real_path};
 
@@ -77,11 +79,13 @@ impl Disk {
                 Ok(Target {
                     path: pinned.path(),
                     place: Place::Local(Arc::new(pinned)),
+                    open: None,
                 })
             }
             Self::Remote(environment) => Ok(Target {
                 path: environment.files().resolve(path, cwd).await?,
                 place: Place::Remote(Arc::clone(environment)),
+                open: None,
             }),
         }
     }
@@ -93,6 +97,8 @@ pub(super) struct Target {
     /// Absolute and without links.
     pub(super) path: PathBuf,
     place: Place,
+    /// Who may have the file open.
+    open: Option<Arc<dyn OpenTexts>>,
 }
 
 #[derive(Clone)]
@@ -109,8 +115,27 @@ pub(super) struct Loaded {
 }
 
 impl Target {
-    /// The file's content; `None` when there is no file.
+    pub(super) fn with_open(mut self, open: Option<&Arc<dyn OpenTexts>>) -> Self {
+        self.open = open.cloned();
+        self
+    }
+
+    /// The file's content, as an editor has it where it is open; `None` when there is no file.
     pub(super) async fn load(&self) -> Result<Option<Loaded>, FileError> {
+        let Some(mut loaded) = self.load_stored().await? else {
+            return Ok(None);
+        };
+        if let Some(open) = &self.open
+            && let Some(text) = open.text(&self.path).await
+            && text.len() <= MAX_EDIT
+            && let Some(bytes) = open::unsaved(&loaded.bytes, &text)
+        {
+            loaded.bytes = bytes;
+        }
+        Ok(Some(loaded))
+    }
+
+    async fn load_stored(&self) -> Result<Option<Loaded>, FileError> {
         match &self.place {
             Place::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
@@ -166,6 +191,9 @@ impl Target {
         mode: Option<u32>,
         create_new: bool,
     ) -> Result<bool, FileError> {
+        if !create_new && self.save_open(&bytes).await? {
+            return Ok(false);
+        }
         match &self.place {
             Place::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
@@ -182,6 +210,27 @@ impl Target {
                 };
                 files.write(&self.path, Bytes::from(bytes), options).await?;
                 Ok(made)
+            }
+        }
+    }
+
+    /// Has whoever may have the file open save it. `false`: it is ours to write.
+    async fn save_open(&self, bytes: &[u8]) -> Result<bool, FileError> {
+        let Some(open) = &self.open else {
+            return Ok(false);
+        };
+        // A new file is open nowhere, and what is no text cannot be.
+        let (Some(before), Ok(text)) = (self.load_stored().await?, std::str::from_utf8(bytes))
+        else {
+            return Ok(false);
+        };
+        match open.save(&self.path, text.to_owned()).await {
+            Saving::Declined => Ok(false),
+            Saving::Unknown(why) => Err(FileError::Broken(why)),
+            // Commands read the disk: one that keeps the text to itself has not saved it.
+            Saving::Done => {
+                let after = self.load_stored().await?;
+                Ok(after.is_some_and(|after| after.bytes != before.bytes || after.bytes == bytes))
             }
         }
     }

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::guard::normal;
 use super::ledger::Stamp;
+use super::open;
 use super::place::{self, Disk, FileError, Probe};
 use super::{Shared, done, failed, failed_with};
 use image::Image;
@@ -103,7 +104,9 @@ impl ReadFile {
             count: wanted.count,
         };
         let memory = &self.shared.deps.memory;
+        let unsaved = source.unsaved;
         match memory.ask(&cx.session, &key, source.stamp) {
+            _ if unsaved => {}
             Known::No => {}
             Known::Unchanged => return Ok(done(&unchanged(&given))),
             Known::Again => return Err(blocked(&given)),
@@ -132,7 +135,11 @@ impl ReadFile {
                 value(&page, offset, stamp.size, true, &self.hidden(&path, &page))
             }
         };
-        memory.note(&cx.session, key, stamp);
+        if unsaved {
+            memory.forget(&cx.session, &path);
+        } else {
+            memory.note(&cx.session, key, stamp);
+        }
         Ok(done(&outcome))
     }
 
@@ -165,7 +172,7 @@ impl ReadFile {
                 // In one step: going to another thread takes longer than most files.
                 let found = place::blocking(move || Ok(look(&shared, &looked_at))).await;
                 return match found.map_err(|error| fail(given, &error))? {
-                    Found::File(source) => Ok(source),
+                    Found::File(source) => self.as_open(source).await.map_err(|e| fail(given, &e)),
                     Found::Directory(names) => Err(directory(given, &names)),
                     Found::Refused(why) => Err(refused(why)),
                     Found::Failed(error) => Err(fail(given, &error)),
@@ -174,6 +181,33 @@ impl ReadFile {
             }
         };
         self.open_remote(given, &path, &environment).await
+    }
+
+    /// The file as an editor has it, where that differs from the disk.
+    async fn as_open(&self, mut source: Source) -> Result<Source, FileError> {
+        let small = source.stamp.size <= place::MAX_EDIT as u64 && !source.needs_decoding();
+        let open = self.shared.deps.open_texts.as_ref();
+        let Some(open) = open.filter(|_| small && self.shared.is_local()) else {
+            return Ok(source);
+        };
+        let Some(text) = open.text(&source.path).await else {
+            return Ok(source);
+        };
+        if let Body::File(file) = source.body {
+            let read = move || -> Result<Vec<u8>, FileError> {
+                let mut bytes = Vec::new();
+                file.take(place::MAX_EDIT as u64).read_to_end(&mut bytes)?;
+                Ok(bytes)
+            };
+            source.body = Body::Bytes(place::blocking(read).await?);
+        }
+        if let Body::Bytes(disk) = &source.body
+            && let Some(bytes) = open::unsaved(disk, &text)
+        {
+            source.body = Body::Bytes(bytes);
+            source.unsaved = true;
+        }
+        Ok(source)
     }
 
     async fn open_remote(
@@ -225,6 +259,7 @@ impl ReadFile {
             path,
             stamp,
             body: Body::Bytes(bytes.to_vec()),
+            unsaved: false,
         })
     }
 
@@ -297,6 +332,7 @@ fn look(shared: &Shared, path: &Path) -> Found {
         path: opened.path,
         stamp: opened.stamp,
         body: Body::File(opened.file),
+        unsaved: false,
     };
     match source.at_hand() {
         Ok(source) => Found::File(source),
@@ -319,6 +355,8 @@ struct Source {
     path: PathBuf,
     stamp: Stamp,
     body: Body,
+    /// It is not what the disk has, so that its stamp says nothing of it.
+    unsaved: bool,
 }
 
 enum Body {

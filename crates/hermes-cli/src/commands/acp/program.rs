@@ -88,11 +88,13 @@ impl Editor {
             // The person has switched questions off for the whole home.
             edits.set_mode(Mode::DontAsk);
         }
+        let open_texts = edits.open_texts();
         let guard: Guard = Arc::new(move |tool, local| edits.guard(tool, local));
         let place = Place {
             guard: Some(guard),
             servers: toolbox.clone(),
             only_workspace: true,
+            open_texts,
             ..Place::default()
         };
         let chat = Chat::open_beside(&args, &cx, wiring::Mode::Repl, (place, shared)).await;

@@ -22,6 +22,15 @@ pub(crate) fn text(report: &Report, width: usize) -> String {
         return out;
     }
     totals(&mut out, report, width);
+    if report.unread.messages > 0 {
+        line(
+            &mut out,
+            &format!(
+                "{} messages of older sessions are in the totals only, not in roles, tools, skills and hours",
+                report.unread.messages
+            ),
+        );
+    }
     models(&mut out, report, width);
     let tools = report.tools.iter();
     let tools: Vec<(String, i64)> = tools.map(|tool| (tool.tool.clone(), tool.calls)).collect();

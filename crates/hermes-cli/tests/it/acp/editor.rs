@@ -1,16 +1,18 @@
 //! An editor of the tests: the protocol's own client at the built binary.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, ClientSessionCapabilities, ContentBlock, ContentChunk, InitializeRequest,
-    InitializeResponse, NewSessionRequest, PermissionOptionId, PromptRequest,
-    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, SessionNotification, SessionUpdate, StopReason, TextContent,
-    ToolCall, ToolCallUpdateFields,
+    InitializeResponse, NewSessionRequest, PermissionOptionId, PromptRequest, ReadTextFileRequest,
+    ReadTextFileResponse, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SessionUpdate,
+    StopReason, TextContent, ToolCall, ToolCallUpdateFields, WriteTextFileRequest,
+    WriteTextFileResponse,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, Lines};
@@ -29,6 +31,10 @@ pub(super) struct Seen {
     /// Questions that nobody answers.
     held: Mutex<Vec<Responder<RequestPermissionResponse>>>,
     changed: Notify,
+    /// Files that the editor has open, with what is in them.
+    pub(super) buffers: Mutex<HashMap<PathBuf, String>>,
+    /// Files that it was asked to save.
+    pub(super) saved: Mutex<Vec<PathBuf>>,
 }
 
 fn text(chunk: &ContentChunk) -> String {
@@ -171,6 +177,7 @@ impl<'a> Editor<'a> {
         });
         let seen = Arc::new(Seen::default());
         let (told, asked, shown) = (seen.clone(), seen.clone(), seen.clone());
+        let (reading, writing) = (seen.clone(), seen.clone());
         let (option, silent) = (self.option, self.silent);
         let done = Client
             .v1()
@@ -199,6 +206,29 @@ impl<'a> Editor<'a> {
                         None => RequestPermissionOutcome::Cancelled,
                     };
                     responder.respond(RequestPermissionResponse::new(outcome))
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: ReadTextFileRequest, responder, _: ConnectionTo<Agent>| {
+                    let text = reading.buffers.lock().unwrap().get(&request.path).cloned();
+                    responder.respond_with_result(match text {
+                        Some(text) => Ok(ReadTextFileResponse::new(text)),
+                        None => Err(Error::internal_error()),
+                    })
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: WriteTextFileRequest, responder, _: ConnectionTo<Agent>| {
+                    let mut buffers = writing.buffers.lock().unwrap();
+                    if !buffers.contains_key(&request.path) {
+                        return responder.respond_with_error(Error::internal_error());
+                    }
+                    std::fs::write(&request.path, &request.content).unwrap();
+                    writing.saved.lock().unwrap().push(request.path.clone());
+                    buffers.insert(request.path, request.content);
+                    responder.respond(WriteTextFileResponse::new())
                 },
                 agent_client_protocol::on_receive_request!(),
             )

@@ -106,6 +106,11 @@ impl Decoder {
             }
             _ => {}
         }
+        if self.details.is_full() {
+            let text =
+                "the answer has more pieces of reasoning than any model gives; it was stopped";
+            return Err(WireFault::Malformed(text.to_owned()));
+        }
         if let Some(reason) = finish::read(choice.get("finish_reason")) {
             self.finish = Some(reason);
         }

@@ -5,6 +5,9 @@ use serde_json::Value;
 /// Fields that grow from chunk to chunk.
 const GROWING: &[&str] = &["text", "summary"];
 
+/// Pieces of one answer that are kept; each takes far more room than it does on the wire.
+const MOST: usize = 20_000;
+
 /// Joins the pieces of a stream into the details of the whole answer.
 #[derive(Debug, Default)]
 pub(super) struct Details {
@@ -20,6 +23,11 @@ impl Details {
             Some(last) if continues(last, piece) => merge(last, piece),
             _ => self.items.push(piece.clone()),
         }
+    }
+
+    /// Whether there are more than any answer has.
+    pub(super) fn is_full(&self) -> bool {
+        self.items.len() >= MOST
     }
 
     pub(super) fn finish(self) -> Option<Value> {

@@ -1,5 +1,6 @@
 //! Full-text search over messages.
 
+mod broad;
 mod query;
 mod recall;
 mod window;
@@ -109,7 +110,7 @@ fn search(
     if clean.is_empty() {
         return Ok(Vec::new());
     }
-    match index_for(layout, clean) {
+    match index_for(conn, layout, clean)? {
         Ok(Some((table, query))) => match ranked(conn, layout, table, &query, options) {
             Err(Fault::Sql(error)) if is_syntax(&error) => {
                 let quoted = quote_words(&query);
@@ -126,14 +127,17 @@ fn search(
 }
 
 /// The index to use and its query; `Err`: the words to look for without one.
-fn index_for(layout: &Layout, clean: &str) -> Result<Option<(&'static str, String)>, Vec<String>> {
+type Chosen = Result<Option<(&'static str, String)>, Vec<String>>;
+
+fn index_for(conn: &Connection, layout: &Layout, clean: &str) -> Result<Chosen, Fault> {
     const WORDS: &str = "messages_fts";
     const TRIGRAMS: &str = "messages_fts_trigram";
-    match plan(clean) {
-        Plan::Words(query) => Ok(layout.has(WORDS).then_some((WORDS, query))),
+    Ok(match plan(clean) {
+        Plan::Words(_) if !layout.has(WORDS) => Ok(None),
+        Plan::Words(query) => Ok(Some((WORDS, broad::expand(conn, &query)?))),
         Plan::Trigrams { query, .. } if layout.has(TRIGRAMS) => Ok(Some((TRIGRAMS, query))),
         Plan::Trigrams { words, .. } | Plan::Substrings(words) => Err(words),
-    }
+    })
 }
 
 fn is_syntax(error: &rusqlite::Error) -> bool {
@@ -279,7 +283,7 @@ fn fill_snippets(
     clean: &str,
     hits: &mut [SearchHit],
 ) -> Result<(), Fault> {
-    let Ok(Some((table, query))) = index_for(layout, clean) else {
+    let Ok(Some((table, query))) = index_for(conn, layout, clean)? else {
         return Ok(());
     };
     let Some(lowest) = hits.iter().map(|hit| hit.id).min() else {

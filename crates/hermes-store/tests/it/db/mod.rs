@@ -2,6 +2,7 @@
 
 mod crash;
 mod delivery;
+mod growth;
 mod guards;
 mod insights;
 mod layouts;

@@ -138,7 +138,6 @@ mod tests {
             category: category.map(str::to_owned),
             dir: "/skills".into(),
             enabled,
-            frontmatter: hermes_store::skills::Frontmatter::read("").0,
         }
     }
 

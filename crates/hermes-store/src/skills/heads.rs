@@ -1,0 +1,304 @@
+//! The heads of all skills below a directory, kept in a file of the home's cache.
+//!
+//! A large library is listed at every start and changes rarely. What was read is kept with the stamps
+//! of its directories and files: an unchanged directory is not listed again, an unchanged file not read
+//! again. A stamp that is younger than the file system's clock can tell apart is not believed.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use hermes_config::fs::write_atomic;
+use serde::{Deserialize, Serialize};
+
+use super::{Frontmatter, Library, frontmatter, walk};
+
+const SKILL: &str = "SKILL.md";
+const CATEGORY: &str = "DESCRIPTION.md";
+/// Of the file's layout; another one is not read.
+const FORMAT: u32 = 1;
+/// With fewer files reading them costs less than keeping them.
+const WORTHWHILE: usize = 32;
+/// Two changes within this time may leave the same stamp.
+const TICK: f64 = 2.0;
+
+/// What listings need of a `SKILL.md` or `DESCRIPTION.md`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Head {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    /// Stands for a missing description.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_line: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    platforms: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    environments: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    conditions: BTreeMap<String, Vec<String>>,
+}
+
+impl Head {
+    fn read(text: &str) -> Self {
+        let (head, body) = Frontmatter::read(text);
+        let description = head.description();
+        let first_line = || {
+            let mut lines = body.lines().map(str::trim);
+            lines.find(|line| !line.is_empty() && !line.starts_with('#'))
+        };
+        let conditions = [
+            "requires_tools",
+            "requires_toolsets",
+            "fallback_for_tools",
+            "fallback_for_toolsets",
+        ];
+        Self {
+            name: head.name(),
+            first_line: match description {
+                Some(_) => None,
+                None => first_line().map(|line| super::shortened(line, super::MAX_DESCRIPTION)),
+            },
+            description,
+            platforms: head.top_words("platforms"),
+            environments: head.top_words("environments"),
+            conditions: conditions
+                .into_iter()
+                .map(|field| (field.to_owned(), head.hermes_words(field)))
+                .filter(|(_, words)| !words.is_empty())
+                .collect(),
+        }
+    }
+
+    /// The description, or what the text begins with.
+    pub(super) fn described(&self) -> &str {
+        let text = self.description.as_ref().or(self.first_line.as_ref());
+        text.map(String::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn condition(&self, field: &str) -> &[String] {
+        self.conditions
+            .get(field)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    /// Whether the skill is of use on this system.
+    pub(super) fn fits(&self, environments: &[String]) -> bool {
+        frontmatter::fits_platform(&self.platforms)
+            && frontmatter::fits_environment(&self.environments, environments)
+    }
+}
+
+/// A file below a directory of skills.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) head: Head,
+}
+
+impl Found {
+    pub(super) fn is_skill(&self) -> bool {
+        self.path.file_name().is_some_and(|name| name == SKILL)
+    }
+}
+
+/// Device, number, size, and when content and inode last changed, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp(u64, u64, u64, i64, i64);
+
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    roots: BTreeMap<String, KeptRoot>,
+}
+
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+struct KeptRoot {
+    /// Relative to the root.
+    dirs: BTreeMap<String, Option<Stamp>>,
+    files: BTreeMap<String, KeptFile>,
+    /// Something in it may appear without a change of the directory: a link that leads nowhere yet.
+    unsettled: bool,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct KeptFile {
+    stamp: Option<Stamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    head: Option<Head>,
+}
+
+/// What a listing had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Effort {
+    pub(super) listed: usize,
+    pub(super) read: usize,
+}
+
+impl Library {
+    /// The files of every root, the home's own first, each root sorted by path.
+    pub(super) fn heads(&self) -> Vec<(PathBuf, Vec<Found>)> {
+        self.heads_with(&mut Effort::default())
+    }
+
+    pub(super) fn heads_with(&self, effort: &mut Effort) -> Vec<(PathBuf, Vec<Found>)> {
+        let kept = self.settings.cache.as_deref().and_then(load);
+        let mut kept = kept.unwrap_or_default();
+        let now = self.settings.clock.epoch_seconds();
+        let mut next = Kept {
+            format: FORMAT,
+            roots: BTreeMap::new(),
+        };
+        let mut changed = false;
+        let mut all = Vec::new();
+        for root in self.roots() {
+            let before = root.to_str().and_then(|name| kept.roots.remove(name));
+            let before = before.unwrap_or_default();
+            let (found, after) = examine(root, &before, now, effort);
+            changed |= after != before;
+            if let Some(name) = root.to_str() {
+                next.roots.insert(name.to_owned(), after);
+            }
+            all.push((root.clone(), found));
+        }
+        let files: usize = all.iter().map(|(_, found)| found.len()).sum();
+        if changed
+            && files >= WORTHWHILE
+            && let Some(path) = &self.settings.cache
+        {
+            keep(path, &next);
+        }
+        all
+    }
+}
+
+fn load(path: &Path) -> Option<Kept> {
+    let bytes = std::fs::read(path).ok()?;
+    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    (kept.format == FORMAT).then_some(kept)
+}
+
+/// A cache that cannot be written costs time, nothing more.
+fn keep(path: &Path, kept: &Kept) {
+    let stored = serde_json::to_vec(kept).map_err(std::io::Error::from);
+    let stored = stored.and_then(|bytes| {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        write_atomic(path, &bytes, 0o600).map_err(std::io::Error::other)
+    });
+    if let Err(error) = stored {
+        tracing::debug!(path = %path.display(), %error, "the list of skills was not kept");
+    }
+}
+
+fn examine(
+    root: &Path,
+    before: &KeptRoot,
+    now: f64,
+    effort: &mut Effort,
+) -> (Vec<Found>, KeptRoot) {
+    let (files, mut after) = if is_unchanged(root, before, now) {
+        let files = before.files.keys().map(|name| root.join(name)).collect();
+        let same = KeptRoot {
+            dirs: before.dirs.clone(),
+            ..KeptRoot::default()
+        };
+        (files, same)
+    } else {
+        effort.listed += 1;
+        list(root, now)
+    };
+    let mut found = Vec::new();
+    for path in files {
+        let name = relative(root, &path);
+        let stamp = stamp(&path, now);
+        let known = name.as_ref().and_then(|name| before.files.get(name));
+        let known = known.filter(|known| stamp.is_some() && known.stamp == stamp);
+        let known = known.and_then(|known| known.head.clone());
+        let head = known.or_else(|| {
+            effort.read += 1;
+            read(&path)
+        });
+        if let Some(name) = name {
+            let kept = KeptFile {
+                stamp,
+                head: head.clone().filter(|_| stamp.is_some()),
+            };
+            after.files.insert(name, kept);
+        }
+        found.extend(head.map(|head| Found { path, head }));
+    }
+    found.sort_by(|one, two| one.path.as_os_str().cmp(two.path.as_os_str()));
+    (found, after)
+}
+
+fn is_unchanged(root: &Path, before: &KeptRoot, now: f64) -> bool {
+    !before.unsettled
+        && !before.dirs.is_empty()
+        && before
+            .dirs
+            .iter()
+            .all(|(name, known)| known.is_some() && stamp(&root.join(name), now) == *known)
+}
+
+fn list(root: &Path, now: f64) -> (Vec<PathBuf>, KeptRoot) {
+    // Before the listing: what changes during it is seen by the next one.
+    let tree = walk::tree_of(
+        root,
+        |path| {
+            path.file_name()
+                .is_some_and(|name| name == SKILL || name == CATEGORY)
+        },
+        |dir| stamp(dir, now),
+    );
+    let mut after = KeptRoot {
+        unsettled: tree.unsettled,
+        ..KeptRoot::default()
+    };
+    for (dir, stamp) in tree.dirs {
+        match relative(root, &dir) {
+            Some(name) => drop(after.dirs.insert(name, stamp)),
+            None => after.unsettled = true,
+        }
+    }
+    after.unsettled |= tree.files.iter().any(|path| relative(root, path).is_none());
+    (tree.files, after)
+}
+
+fn relative(root: &Path, path: &Path) -> Option<String> {
+    path.strip_prefix(root).ok()?.to_str().map(str::to_owned)
+}
+
+/// `None`: it cannot be told, or is too young to be believed.
+fn stamp(path: &Path, now: f64) -> Option<Stamp> {
+    let meta = std::fs::metadata(path).ok()?;
+    let nanos = |seconds: i64, nanos: i64| seconds.checked_mul(1_000_000_000)?.checked_add(nanos);
+    let young = |seconds: i64| seconds as f64 > now - TICK;
+    if young(meta.mtime()) || young(meta.ctime()) {
+        return None;
+    }
+    Some(Stamp(
+        meta.dev(),
+        meta.ino(),
+        meta.size(),
+        nanos(meta.mtime(), meta.mtime_nsec())?,
+        nanos(meta.ctime(), meta.ctime_nsec())?,
+    ))
+}
+
+fn read(path: &Path) -> Option<Head> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Some(Head::read(&text)),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a skill cannot be read");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
