@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::environment::ExecError;
+use crate::sandbox::Awaited;
 
 /// The limits of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -62,16 +63,28 @@ pub struct Ahead {
 /// What is looked after when a command has ended: files that it made and that would run later, without
 /// limits.
 #[derive(Default)]
-pub struct Watch(Option<Box<dyn Fn() -> Vec<PathBuf> + Send + Sync>>);
+pub struct Watch(Option<Awaited>);
 
 impl Watch {
-    pub fn new(put_aside: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(put_aside)))
+    pub(crate) fn new(awaited: Awaited) -> Self {
+        Self(Some(awaited))
+    }
+
+    /// The same for whoever looks after a process that outlives this one.
+    pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
+        self.0
+            .as_ref()
+            .and_then(|awaited| serde_json::to_vec(awaited).ok())
+    }
+
+    /// What was written by [`Watch::to_json`]; what cannot be read watches nothing.
+    pub(crate) fn from_json(json: &[u8]) -> Self {
+        Self(serde_json::from_slice(json).ok())
     }
 
     /// Puts them aside, and says what was done in words for whoever ran the command.
     pub fn end(&self) -> Option<String> {
-        let moved = self.0.as_ref().map(|act| act()).unwrap_or_default();
+        let moved = self.0.as_ref().map(Awaited::put_aside).unwrap_or_default();
         let names: Vec<String> = moved
             .iter()
             .map(|path| path.display().to_string())

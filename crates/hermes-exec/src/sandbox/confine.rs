@@ -95,7 +95,7 @@ fn wait(spec: &Spec) -> Result<Option<Command>, String> {
             Err(std::io::ErrorKind::InvalidInput.into())
         };
         match side {
-            Ok(Side::Helper(sibling)) => running.add(sibling),
+            Ok(Side::Helper(sibling)) => running.add(sibling, letter.awaited),
             Ok(Side::Copy) => {
                 // One that nobody knows of must not run.
                 answer(&socket, room.own_number()?)

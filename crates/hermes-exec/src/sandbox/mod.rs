@@ -49,6 +49,7 @@ use std::path::{Path, PathBuf};
 use hermes_config::{Config, Home};
 
 pub use blocked::{Blocked, BlockedKind};
+pub(crate) use later::Awaited;
 use places::Private;
 pub use spec::Limits;
 use spec::Spec;
@@ -333,6 +334,16 @@ impl Sandbox {
         Ok(())
     }
 
+    /// What must not appear while a command with these limits runs.
+    fn awaited(&self, confinement: &Confinement) -> Option<later::Awaited> {
+        match confinement {
+            Confinement::Workspace { writable, .. } if self.enforces() => {
+                Some(self.protection.awaited(&self.settings, writable))
+            }
+            _ => None,
+        }
+    }
+
     fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> Spec {
         let mut spec = Spec {
             session: true,
@@ -353,6 +364,8 @@ impl Sandbox {
             spec.guard = vec![std::process::id()];
             let unreadable = places::resolved(unreadable, &self.private);
             let kept = self.protection.kept(&self.settings, writable, &unreadable);
+            let mut readable = self.settings.readable.clone();
+            readable.extend(sockets::open_in_run(&self.settings));
             let files = rules::Files {
                 writable: writable.clone(),
                 unreadable,
@@ -360,7 +373,7 @@ impl Sandbox {
                 user_home: self.settings.user_home.clone(),
                 read_only: kept.read_only,
                 hidden: kept.hidden,
-                readable: self.settings.readable.clone(),
+                readable,
                 shares_terminals: false,
             };
             spec.files = Some(files.condensed());
@@ -401,7 +414,9 @@ impl Confine for Sandbox {
             cwd: "/".into(),
             ..Launch::default()
         };
-        let (mut room, order) = order::Order::new(launch.clone()).bytes(files.as_ref());
+        let awaited = self.awaited(confinement);
+        let (mut room, order) =
+            order::Order::new(launch.clone()).bytes(files.as_ref(), awaited.as_ref());
         // A view is of the files that were there: others of the same names need another.
         if let Some(files) = &files {
             room.extend(files.identities());
@@ -414,12 +429,9 @@ impl Confine for Sandbox {
     }
 
     fn watch(&self, confinement: &Confinement) -> Watch {
-        match confinement {
-            Confinement::Workspace { writable, .. } if self.enforces() => {
-                let awaited = self.protection.awaited(&self.settings, writable);
-                Watch::new(move || awaited.put_aside())
-            }
-            _ => Watch::default(),
+        match self.awaited(confinement) {
+            Some(awaited) => Watch::new(awaited),
+            None => Watch::default(),
         }
     }
 
@@ -458,6 +470,7 @@ fn no_namespaces() -> Option<String> {
     }
     [
         ("user/max_user_namespaces", "0"),
+        ("user/max_mnt_namespaces", "0"),
         ("kernel/unprivileged_userns_clone", "0"),
         ("kernel/apparmor_restrict_unprivileged_userns", "1"),
     ]

@@ -1,6 +1,6 @@
-//! What a waiting helper is told over the socket that is its standard input: two lengths, then the rules
-//! for files and the command, as JSON; with the first byte come the three streams of the command. The
-//! answer is the number of its process.
+//! What a waiting helper is told over the socket that is its standard input: three lengths, then the rules
+//! for files, what must not have appeared when the command ends, and the command, as JSON; with the first byte
+//! come the three streams of the command. The answer is the number of its process.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use serde::{Deserialize, Serialize};
 
+use super::later::Awaited;
 use super::rules::Files;
 use super::spec::Bytes;
 use crate::confinement::Launch;
@@ -43,13 +44,19 @@ impl Order {
     }
 
     /// The rules by themselves, and all that is to be sent. `None`: it may do with files what it wants.
-    pub(super) fn bytes(&self, files: Option<&Files>) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn bytes(
+        &self,
+        files: Option<&Files>,
+        awaited: Option<&Awaited>,
+    ) -> (Vec<u8>, Vec<u8>) {
         // Structures of strings, numbers and lists cannot fail to be written. Nothing at all would not
         // be taken for "no rules": those are said.
         let files = serde_json::to_vec(&files).unwrap_or_default();
+        let awaited = serde_json::to_vec(&awaited).unwrap_or_default();
         let json = serde_json::to_vec(self).unwrap_or_default();
-        let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
-        let all = [lengths.as_flattened(), &files, &json].concat();
+        let parts = [&files, &awaited, &json];
+        let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
+        let all = [lengths.as_flattened(), &files, &awaited, &json].concat();
         (files, all)
     }
 }
@@ -58,6 +65,8 @@ impl Order {
 pub(super) struct Letter {
     /// The rules for files, or that there are none.
     pub(super) files: Vec<u8>,
+    /// What must not have appeared when the command ends, or that nobody asks.
+    pub(super) awaited: Vec<u8>,
     json: Vec<u8>,
     /// Input, output, errors.
     streams: [OwnedFd; 3],
@@ -68,12 +77,13 @@ impl Letter {
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let socket = socket.as_fd();
         let mut streams = Vec::new();
-        let mut lengths = [[0; 8]; 2];
+        let mut lengths = [[0; 8]; 3];
         if !fill(socket, lengths.as_flattened_mut(), &mut streams)? {
             return Ok(None);
         }
-        let [mut files, mut json] = [Vec::new(), Vec::new()];
-        for (part, length) in [&mut files, &mut json].into_iter().zip(lengths) {
+        let [mut files, mut awaited, mut json] = [Vec::new(), Vec::new(), Vec::new()];
+        let parts = [&mut files, &mut awaited, &mut json];
+        for (part, length) in parts.into_iter().zip(lengths) {
             let length = u64::from_le_bytes(length);
             if length > MAX {
                 return Err(io::Error::other("it is too long"));
@@ -87,6 +97,7 @@ impl Letter {
             .map_err(|_| io::Error::other("its streams are missing"))?;
         Ok(Some(Self {
             files,
+            awaited,
             json,
             streams,
         }))

@@ -53,7 +53,7 @@ pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
         .filter_map(|home| home.canonicalize().ok())
         .filter(|home| {
             rustix::fs::access(home, rustix::fs::Access::READ_OK).is_ok()
-                && !own.as_ref().is_some_and(|own| own == home)
+                && own.as_ref().is_none_or(|own| own != home)
         })
         .collect();
     homes.into_iter().take(MAX_HOMES).collect()
