@@ -8,6 +8,7 @@ pub(crate) mod mcp;
 pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod reach;
+mod repository;
 mod sampler;
 pub(crate) mod stock;
 mod unset;
@@ -464,6 +465,7 @@ impl Chat {
             prompt,
             approver: approver(args, mode, place.unattended),
             asker: asker(mode, place.unattended),
+            repositories: repository::reader(cx, commands.as_deref()),
             settings,
             clock: Arc::clone(&clock),
             rng,

@@ -119,7 +119,47 @@ fn base64(bytes: &[u8]) -> String {
 /// `text` without known secrets, and with everything that looks like a credential cut to its first
 /// characters.
 pub fn secrets(text: &str) -> Cow<'_, str> {
-    on_top_of_known(text, |text| patterns(text, true))
+    on_top_of_known(text, |text| match addresses(text) {
+        Cow::Borrowed(text) => patterns(text, true),
+        Cow::Owned(text) => Cow::Owned(patterns(&text, true).into_owned()),
+    })
+}
+
+/// `text` without passwords in addresses: `scheme://user:password@host`. One that names a variable stays.
+pub fn addresses(text: &str) -> Cow<'_, str> {
+    const SCHEME: &str = "://";
+    let mut out: Option<String> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = text[at..].find(SCHEME) {
+        let start = at + found + SCHEME.len();
+        at = start;
+        let end = text[start..].find(|letter: char| {
+            letter.is_whitespace() || matches!(letter, '/' | '"' | '\'' | '<' | '>' | '`')
+        });
+        let authority = &text[start..end.map_or(text.len(), |end| start + end)];
+        let Some((user, _)) = authority.rsplit_once('@') else {
+            continue;
+        };
+        let Some((name, password)) = user.split_once(':') else {
+            continue;
+        };
+        if password.is_empty() || password.starts_with('$') {
+            continue;
+        }
+        let from = start + name.len() + 1;
+        let out = out.get_or_insert_with(|| String::with_capacity(text.len()));
+        out.push_str(&text[copied..from]);
+        out.push('…');
+        copied = from + password.len();
+    }
+    match out {
+        Some(mut out) => {
+            out.push_str(&text[copied..]);
+            Cow::Owned(out)
+        }
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The same for text that is worked on (code, output of commands): only what looks like the key of
@@ -194,6 +234,23 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_lose_their_passwords_and_nothing_else() {
+        for (text, wanted) in [
+            ("https://u:pass-word@x.example/a", "https://u:…@x.example/a"),
+            (
+                "a: postgres://me:p@ss@db:5432 b",
+                "a: postgres://me:…@db:5432 b",
+            ),
+            ("http://[::1]:80/@x", "http://[::1]:80/@x"),
+            ("https://u:${PASSWORD}@x", "https://u:${PASSWORD}@x"),
+            ("https://x.example:8080/a@b", "https://x.example:8080/a@b"),
+            ("https://u:p", "https://u:p"),
+        ] {
+            assert_eq!(addresses(text), wanted);
+        }
+    }
 
     #[test]
     fn keys_are_cut_wherever_they_stand() {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::environment::ExecError;
+use crate::sandbox::Awaited;
 
 /// The limits of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -62,16 +63,46 @@ pub struct Ahead {
 /// What is looked after when a command has ended: files that it made and that would run later, without
 /// limits.
 #[derive(Default)]
-pub struct Watch(Option<Box<dyn Fn() -> Vec<PathBuf> + Send + Sync>>);
+pub struct Watch {
+    /// `None`: nothing is.
+    awaited: Option<Awaited>,
+    /// Whether nothing can have come. `None`: nobody knows.
+    is_quiet: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
 
 impl Watch {
-    pub fn new(put_aside: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(put_aside)))
+    pub(crate) fn new(
+        awaited: Awaited,
+        is_quiet: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            awaited: Some(awaited),
+            is_quiet: Some(Box::new(is_quiet)),
+        }
+    }
+
+    /// The same for whoever looks after a process that outlives this one.
+    pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
+        self.awaited
+            .as_ref()
+            .and_then(|awaited| serde_json::to_vec(awaited).ok())
+    }
+
+    /// What was written by [`Watch::to_json`]; what cannot be read watches nothing.
+    pub(crate) fn from_json(json: &[u8]) -> Self {
+        Self {
+            awaited: serde_json::from_slice(json).ok(),
+            is_quiet: None,
+        }
     }
 
     /// Puts them aside, and says what was done in words for whoever ran the command.
     pub fn end(&self) -> Option<String> {
-        let moved = self.0.as_ref().map(|act| act()).unwrap_or_default();
+        let awaited = self.awaited.as_ref()?;
+        if self.is_quiet.as_ref().is_some_and(|is_quiet| is_quiet()) {
+            return None;
+        }
+        let moved = awaited.put_aside();
         let names: Vec<String> = moved
             .iter()
             .map(|path| path.display().to_string())

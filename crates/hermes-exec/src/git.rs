@@ -26,6 +26,15 @@ const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const HARMLESS: &str = "^(core\\.(autocrlf|eol|filemode|symlinks|ignorecase|safecrlf|precomposeunicode)\
     |extensions\\.objectformat)$";
 
+/// Changes as text, by nobody's programs.
+const PLAIN: [&str; 4] = [
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    // A look into a submodule would be a git of its own there, with its settings.
+    "--ignore-submodules=dirty",
+];
+
 /// Git with our settings alone.
 pub fn neutral<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("git");
@@ -131,20 +140,33 @@ impl ForeignRepository {
         is_staged: bool,
         path: Option<&str>,
     ) -> io::Result<String> {
-        let mut args = vec![
-            "diff",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            // A look into a submodule would be a git of its own there, with its settings.
-            "--ignore-submodules=dirty",
-        ];
+        let mut args = vec!["diff"];
+        args.extend(PLAIN);
         if is_staged {
             args.push("--cached");
         }
         args.push(self.head());
         args.push("--");
         args.extend(path);
+        self.ask(dir, &args).await
+    }
+
+    /// What changed since it was staged.
+    pub async fn unstaged(&self, dir: &Path) -> io::Result<String> {
+        let mut args = vec!["diff"];
+        args.extend(PLAIN);
+        self.ask(dir, &args).await
+    }
+
+    /// The newest commits, with what they changed.
+    pub async fn commits(&self, dir: &Path, count: usize) -> io::Result<String> {
+        let Some(head) = &self.head else {
+            return Err(io::Error::other("there is no commit yet"));
+        };
+        let count = format!("--max-count={count}");
+        let mut args = vec!["log", "--patch", &count];
+        args.extend(PLAIN);
+        args.push(head);
         self.ask(dir, &args).await
     }
 }

@@ -29,6 +29,8 @@ pub struct SessionDeps {
     /// `None`: the session asks through [`hermes_core::event::AgentEvent::QuestionAsked`] and waits
     /// for [`hermes_core::event::AgentCommand::Reply`].
     pub asker: Option<Arc<dyn Asker>>,
+    /// `None`: commands run elsewhere than here, and git with them.
+    pub repositories: Option<Arc<dyn RepositoryReader>>,
     pub settings: AgentSettings,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
@@ -47,6 +49,26 @@ pub enum SessionStart {
         session: Box<StoredSession>,
         cwd: PathBuf,
     },
+}
+
+/// Which part of a repository a message refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepositoryPart {
+    /// What changed since it was staged.
+    Unstaged,
+    Staged,
+    /// The newest commits.
+    Commits(usize),
+}
+
+/// Reads repositories in which commands can write, and obeys nothing that they say.
+pub trait RepositoryReader: Send + Sync {
+    /// A part of the repository around `dir`, as text; or why there is none.
+    fn read<'a>(
+        &'a self,
+        dir: &'a Path,
+        part: RepositoryPart,
+    ) -> BoxFuture<'a, Result<String, String>>;
 }
 
 /// Where the tools of a turn come from.

@@ -29,7 +29,10 @@ use hermes_core::model::RouteError;
 use hermes_core::task;
 use tokio::sync::mpsc;
 
-pub use deps::{PromptContext, PromptSource, PromptText, SessionDeps, SessionStart, ToolSource};
+pub use deps::{
+    PromptContext, PromptSource, PromptText, RepositoryPart, RepositoryReader, SessionDeps,
+    SessionStart, ToolSource,
+};
 
 use crate::events::{self, EventReceiver};
 use crate::weight::Weight;

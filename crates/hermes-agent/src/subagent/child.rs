@@ -71,6 +71,8 @@ impl Child<'_> {
             prompt: Arc::clone(&deps.prompt),
             approver: Some(voices.approver),
             asker: Some(voices.asker),
+            // What its task refers to is fetched as its own commands are run.
+            repositories: None,
             settings,
             clock: Arc::clone(&deps.clock),
             rng: Arc::clone(&deps.rng),

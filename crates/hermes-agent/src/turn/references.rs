@@ -1,8 +1,9 @@
 //! What a message refers to: `@file:`, `@folder:`, `@diff`, `@staged`, `@git:N`, `@url:`.
 //!
 //! Each is fetched by the tool that the model itself would use, with everything that guards it: a
-//! file by `read_file`, a page by `web_extract`, git by `terminal` in its sandbox. So a reference
-//! reaches nothing that a call could not, in every front end alike.
+//! file by `read_file`, a page by `web_extract`. So a reference reaches nothing that a call could not, in
+//! every front end alike. A repository of this machine is read as `/diff` reads it: nothing that its
+//! settings name is started. On another machine git runs there, by `terminal`.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use hermes_core::tool::{ToolArgs, ToolContext, ToolOutcome};
 use serde_json::{Value, json};
 
 use super::{Turn, call, outside};
+use crate::session::RepositoryPart;
 
 /// References in one message; more are named and left alone.
 const MOST: usize = 8;
 /// For one of them.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// By the tool of commands: what a project's own settings make git run is confined as the model's
-/// own commands are.
+/// On another machine, by the tool of commands.
 const GIT: &str = "git --no-pager";
 
 /// One reference, as it was written.
@@ -144,6 +145,16 @@ fn fetching(to: &Referred) -> (&'static str, Value) {
     }
 }
 
+/// The part of a repository that it means.
+fn part_of(to: &Referred) -> Option<RepositoryPart> {
+    match to {
+        Referred::Diff => Some(RepositoryPart::Unstaged),
+        Referred::Staged => Some(RepositoryPart::Staged),
+        Referred::Commits(count) => Some(RepositoryPart::Commits(*count)),
+        _ => None,
+    }
+}
+
 /// Files of a reference lie where the conversation works; elsewhere the person asks for them in
 /// words, and the model decides.
 fn is_within(cwd: &Path, path: &str) -> bool {
@@ -211,6 +222,19 @@ impl Turn<'_> {
             return not("it is outside the directory of this conversation");
         }
         let (name, args) = fetching(&reference.to);
+        let reader = self.scope.deps.repositories.clone();
+        if let (Some(reader), Some(part)) = (reader, part_of(&reference.to)) {
+            let work = reader.read(&self.conv.cwd, part);
+            let read = tokio::select! {
+                done = tokio::time::timeout(PATIENCE, work) => done,
+                () = self.scope.cancel.cancelled() => return not("stopped"),
+            };
+            return match read {
+                Ok(Ok(text)) => self.shown(name, text, room).await,
+                Ok(Err(why)) => not(&why),
+                Err(_) => not("it took too long"),
+            };
+        }
         let Some(tool) = self.registry.get(name).cloned() else {
             return not(&format!("the tool {name} is switched off here"));
         };
@@ -245,16 +269,27 @@ impl Turn<'_> {
             ToolOutcome::Error { text, .. } => not(&content_of(&text)),
             ToolOutcome::Done(content) => {
                 let text = content_of(&content.text());
-                let call = ToolCall {
-                    id,
-                    name: name.to_owned(),
-                    ..ToolCall::default()
-                };
-                let spec = Some(tool.spec());
-                let tamed = self.tame(&call, spec, Content::Text(text), room).await;
-                tamed.text().into_owned()
+                self.shown(name, text, room).await
             }
         }
+    }
+
+    /// A text as the model sees results of the tool with this name.
+    async fn shown(&mut self, name: &str, text: String, room: &mut super::result::Room) -> String {
+        let patterns = self.scope.deps.settings.tools.redact;
+        let outcome = ToolOutcome::Done(Content::Text(text));
+        let ToolOutcome::Done(content) = outside::without_secrets(outcome, patterns) else {
+            return String::new();
+        };
+        let call = ToolCall {
+            id: "reference".to_owned(),
+            name: name.to_owned(),
+            ..ToolCall::default()
+        };
+        let tool = self.registry.get(name).cloned();
+        let spec = tool.as_ref().map(|tool| tool.spec());
+        let tamed = self.tame(&call, spec, content, room).await;
+        tamed.text().into_owned()
     }
 }
 

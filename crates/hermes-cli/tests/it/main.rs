@@ -23,6 +23,7 @@ mod hands_agent;
 mod hands_attacks;
 mod hands_escapes;
 mod hands_files;
+mod hands_plants;
 mod hands_policy;
 mod hands_sandbox;
 mod hands_ssh;

@@ -60,6 +60,8 @@ fn snippet(line: usize, column: usize, source: &str) -> String {
         .take(SHOWN)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
+    // A line that cannot be read may hold a key all the same.
+    let shown = hermes_core::redact::secrets(&shown).into_owned();
     let number = line.to_string();
     let caret = " ".repeat(column - 1 - start);
     format!(

@@ -9,6 +9,20 @@ fn value(text: &str) -> Value {
 }
 
 #[test]
+fn a_line_that_cannot_be_read_shows_no_key() {
+    let key = "sk-live-0123456789abcdef";
+    for text in [
+        format!("a:\n  b: c: {key}\n"),
+        format!("model:\n  api_key: {key}: x\n"),
+        "proxy: a: https://me:some-password@x.example\n".to_owned(),
+    ] {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(!error.contains("0123456789abcdef"), "{error}");
+        assert!(!error.contains("some-password"), "{error}");
+    }
+}
+
+#[test]
 fn a_document_with_everything() {
     let text = "\
 # comment

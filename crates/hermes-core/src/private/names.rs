@@ -57,8 +57,10 @@ fn holds_keys(name: &str) -> bool {
         ".tfvars",
     ];
     let certificates = ["cert", "ca-bundle", "cacert", "chain", "roots", "public"];
-    ends.iter().any(|end| name.ends_with(end))
-        && !(name.ends_with(".pem") && certificates.iter().any(|word| name.contains(word)))
+    let is_certificate =
+        |end: &str| end == ".pem" && certificates.iter().any(|word| name.contains(word));
+    ends.iter()
+        .any(|end| name.ends_with(end) && !is_certificate(end))
 }
 
 fn is_public(name: &str) -> bool {

@@ -73,6 +73,40 @@ impl Place {
         self.dir.join("exit")
     }
 
+    /// What must not appear while it runs, for whoever finds it again. Beside its directory, in which the process
+    /// itself can write.
+    fn awaited(&self) -> PathBuf {
+        self.dir.with_extension("awaited")
+    }
+
+    fn keep(&self, watch: &Watch) -> Result<(), ExecError> {
+        let Some(json) = watch.to_json() else {
+            return Ok(());
+        };
+        let path = self.awaited();
+        let mut file = File::options()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| ExecError::file(&path, error))?;
+        file.write_all(&json)
+            .map_err(|error| ExecError::file(&path, error))
+    }
+
+    fn kept(&self) -> Watch {
+        std::fs::read(self.awaited())
+            .map(|json| Watch::from_json(&json))
+            .unwrap_or_default()
+    }
+
+    /// Nothing is looked for any more.
+    fn forget(&self) {
+        // It may never have been there.
+        let _ = std::fs::remove_file(self.awaited());
+    }
+
     /// The program that runs `program`, holds its input open until USR1 and notes its exit code.
     pub(super) fn around(&self, program: &str) -> String {
         let input = quote_path(&self.input());
@@ -129,6 +163,7 @@ pub(super) fn start(
 ) -> Result<LocalBackground, ExecError> {
     let could_not = || ExecError::io("the command could not be started");
     let log = place.open_log()?;
+    place.keep(&watch)?;
     let mut command = super::command(launch);
     let mut terminal = None;
     if pty {
@@ -165,6 +200,9 @@ pub(super) fn start(
     };
     let keeping = log.try_clone().map_err(could_not())?;
     let notes = log.try_clone().map_err(could_not())?;
+    let of_process = Place {
+        dir: background.place.dir.clone(),
+    };
     let name = format!("process {id}");
     task::spawn(&name, async move {
         let copying = copy_terminal(terminal, log);
@@ -182,6 +220,7 @@ pub(super) fn start(
             }
         };
         note(&watch, &notes);
+        of_process.forget();
         if !copied {
             // the last words; a grandchild that keeps the terminal open is not waited for
             let _ = tokio::time::timeout(DRAIN, copying).await;
@@ -219,6 +258,14 @@ pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalB
     let place = Place { dir };
     let alive = record.start_time.is_some() && family::is_alive(record.pid, record.start_time);
     let noted = place.noted_exit();
+    let watch = place.kept();
+    // What it left while nobody looked.
+    if let Ok(log) = place.open_log() {
+        note(&watch, &log);
+    }
+    if !alive {
+        place.forget();
+    }
     if !alive && noted.is_none() {
         return None;
     }
@@ -231,16 +278,29 @@ pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalB
         let log = place.open_log().ok();
         let name = format!("process {}", record.id);
         task::spawn(&name, async move {
+            let notes = exit.open_log().ok();
+            let note_all = || {
+                if let Some(notes) = &notes {
+                    note(&watch, notes);
+                }
+            };
             let keep = async {
                 match log {
                     Some(log) => keep_small(log).await,
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                () = gone(pid, start_time) => {}
-                never = keep => match never {},
+            let gone = gone(pid, start_time);
+            tokio::pin!(keep, gone);
+            loop {
+                tokio::select! {
+                    () = &mut gone => break,
+                    never = &mut keep => match never {},
+                    () = tokio::time::sleep(LATER_LOOK) => note_all(),
+                }
             }
+            note_all();
+            exit.forget();
             ended.send_replace(End::Over(exit.noted_exit()));
         });
     } else {
@@ -439,10 +499,15 @@ impl Background for LocalBackground {
     fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
         let mut end = self.end.clone();
         Box::pin(async move {
-            match *end.wait_for(|end| *end != End::Running).await.ok()? {
-                End::Running => None,
-                End::Over(exit) => exit,
+            if let Ok(end) = end.wait_for(|end| *end != End::Running).await {
+                return match *end {
+                    End::Running => None,
+                    End::Over(exit) => exit,
+                };
             }
+            // Whoever watched it is gone: this program ends. The process is there for the next one.
+            gone(self.record.pid, self.record.start_time).await;
+            None
         })
     }
 }

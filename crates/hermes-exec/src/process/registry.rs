@@ -493,9 +493,12 @@ fn discard(gone: impl IntoIterator<Item = Shared>) {
         if entry.backend == "local"
             && let Some(dir) = entry.process.record().dir
             && dir.ends_with(&entry.id)
-            && let Err(error) = std::fs::remove_dir_all(&dir)
         {
-            tracing::debug!(dir = %dir.display(), "not removed: {error}");
+            // Most have none by now.
+            let _ = std::fs::remove_file(dir.with_extension("awaited"));
+            if let Err(error) = std::fs::remove_dir_all(&dir) {
+                tracing::debug!(dir = %dir.display(), "not removed: {error}");
+            }
         }
     }
 }

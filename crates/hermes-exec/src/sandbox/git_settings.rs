@@ -108,7 +108,8 @@ pub(super) fn named_by(file: &Path, work_tree: Option<&Path>, home: Option<&Path
             if is_harmless(&setting.key) {
                 continue;
             }
-            let is_include = setting.key.starts_with("include") && setting.key.ends_with(".path");
+            let last = setting.key.rsplit('.').next();
+            let is_include = setting.key.starts_with("include") && last == Some("path");
             let bases = [Some(dir), work_tree];
             for path in paths_in(&setting, &bases, home) {
                 if is_include && depth < MAX_INCLUDED {

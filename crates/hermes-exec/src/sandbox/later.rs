@@ -24,7 +24,7 @@ const MAX_ASIDE: usize = 1024;
 
 /// What must not come into being in places where a command writes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Awaited {
+pub(crate) struct Awaited {
     /// Where a person works, and everything that can be written.
     own: Vec<PathBuf>,
     writable: Vec<PathBuf>,
@@ -115,7 +115,7 @@ impl Awaited {
     }
 
     /// Renames what has come to a name that nothing runs, and says which.
-    pub(super) fn put_aside(&self) -> Vec<PathBuf> {
+    pub(crate) fn put_aside(&self) -> Vec<PathBuf> {
         let mut moved = Vec::new();
         for (place, name) in &self.names {
             moved.extend(put_aside(place, name));

@@ -58,6 +58,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hermes_config::{Config, Home};
 
 pub use blocked::{Blocked, BlockedKind};
+pub(crate) use later::Awaited;
 use memo::{Found, Memo};
 #[cfg(target_os = "linux")]
 pub(crate) use order::HelperAnswer;
@@ -353,6 +354,8 @@ impl Sandbox {
             let kept = self
                 .protection
                 .kept(&self.settings, writable, &unreadable, sockets);
+            let mut readable = self.settings.readable.clone();
+            readable.extend(sockets::open_in_run(&self.settings));
             let files = rules::Files {
                 writable: writable.to_vec(),
                 unreadable,
@@ -360,7 +363,7 @@ impl Sandbox {
                 user_home: self.settings.user_home.clone(),
                 read_only: kept.read_only,
                 hidden: kept.hidden,
-                readable: self.settings.readable.clone(),
+                readable,
                 shares_terminals: false,
             };
             FileAccess::new(
@@ -409,9 +412,9 @@ impl Sandbox {
         spec
     }
 
-    /// The limits of a helper, and what it needs to know about files: as it is sent, and what a view of it is of.
+    /// The limits of a helper, and what it is told about files.
     #[cfg(target_os = "linux")]
-    fn room(&self, confinement: &Confinement) -> (Spec, Vec<u8>, Vec<u8>) {
+    fn helper_files(&self, confinement: &Confinement) -> (Spec, HelperFiles) {
         let mut spec = Spec {
             session: true,
             expects_view: self.posture.weaker.is_empty(),
@@ -423,22 +426,23 @@ impl Sandbox {
             network,
         } = confinement
         else {
-            let none = order::written(None);
-            return (spec, none.clone(), none);
+            let none = HelperFiles {
+                rules: order::written::<rules::Files>(None),
+                awaited: order::written::<Awaited>(None),
+                room: Vec::new(),
+            };
+            return (spec, none);
         };
         self.limit(&mut spec, *network);
         let (own, writable) = places::split(writable);
         let access = self.access(&writable, unreadable);
         let access = &access.value;
-        if access.files.covers(&own) {
-            let room = [&access.wire[..], &access.identities].concat();
-            return (spec, access.wire.clone(), room);
+        let mut told = access.told.clone();
+        if !access.files.covers(&own) {
+            let files = access.files.with_writable(own);
+            told = HelperFiles::new(&files, &access.awaited);
         }
-        let files = access.files.with_writable(own);
-        let wire = order::written(Some(&files));
-        // A view is of the files that were there: others of the same names need another.
-        let room = [&wire[..], &files.identities()].concat();
-        (spec, wire, room)
+        (spec, told)
     }
 
     fn limit(&self, spec: &mut Spec, network: bool) {
@@ -463,19 +467,40 @@ struct AccessKey {
 #[derive(Debug)]
 struct FileAccess {
     files: rules::Files,
-    /// The same as it is sent to helpers.
-    wire: Vec<u8>,
-    identities: Vec<u8>,
-    awaited: later::Awaited,
+    awaited: Awaited,
+    /// The same as helpers are told.
+    told: HelperFiles,
 }
 
 impl FileAccess {
-    fn new(files: rules::Files, awaited: later::Awaited) -> Self {
+    fn new(files: rules::Files, awaited: Awaited) -> Self {
         Self {
-            wire: order::written(Some(&files)),
-            identities: files.identities(),
+            told: HelperFiles::new(&files, &awaited),
             files,
             awaited,
+        }
+    }
+}
+
+/// What a helper is told about files, as it is sent.
+#[derive(Clone, Debug)]
+struct HelperFiles {
+    rules: Vec<u8>,
+    /// What must not have appeared when a command ends.
+    awaited: Vec<u8>,
+    /// What it sets up for all its commands.
+    room: Vec<u8>,
+}
+
+impl HelperFiles {
+    fn new(files: &rules::Files, awaited: &Awaited) -> Self {
+        let rules = order::written(Some(files));
+        // A view is of the files that were there: others of the same names need another.
+        let room = [&rules[..], &files.identities()].concat();
+        Self {
+            awaited: order::written(Some(awaited)),
+            rules,
+            room,
         }
     }
 }
@@ -504,17 +529,17 @@ impl Confine for Sandbox {
             return Ok(None);
         }
         // The helper gets no environment that could change what it does.
-        let (spec, wire, room) = self.room(confinement);
+        let (spec, files) = self.helper_files(confinement);
         let helper = Launch {
             program: self.helper().into(),
             args: spec.waiting(),
             cwd: "/".into(),
             ..Launch::default()
         };
-        let order = order::Order::new(launch.clone()).bytes(&wire);
+        let order = order::Order::new(launch.clone()).bytes(&files.rules, &files.awaited);
         Ok(Some(Ahead {
             helper,
-            room,
+            room: files.room,
             order,
         }))
     }
@@ -528,12 +553,8 @@ impl Confine for Sandbox {
             } if self.enforces() => {
                 let (_, writable) = places::split(writable);
                 let access = self.access(&writable, unreadable);
-                Watch::new(move || {
-                    if access.is_current() {
-                        return Vec::new();
-                    }
-                    access.value.awaited.put_aside()
-                })
+                let awaited = access.value.awaited.clone();
+                Watch::new(awaited, move || access.is_current())
             }
             _ => Watch::default(),
         }
@@ -574,6 +595,7 @@ fn no_namespaces() -> Option<String> {
     }
     [
         ("user/max_user_namespaces", "0"),
+        ("user/max_mnt_namespaces", "0"),
         ("kernel/unprivileged_userns_clone", "0"),
         ("kernel/apparmor_restrict_unprivileged_userns", "1"),
     ]

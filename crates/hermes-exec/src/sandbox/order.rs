@@ -1,6 +1,6 @@
-//! What a waiting helper is told over the socket that is its standard input: two lengths, then the rules
-//! for files and the command, as JSON; with the first byte come the three streams of the command. The
-//! answer is an [`HelperAnswer`].
+//! What a waiting helper is told over the socket that is its standard input: three lengths, then the rules
+//! for files, what must not have appeared when the command ends, and the command, as JSON; with the first byte
+//! come the three streams of the command. The answer is a [`HelperAnswer`].
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,7 +13,6 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::rules::Files;
 use super::spec::Bytes;
 use crate::confinement::Launch;
 
@@ -45,24 +44,27 @@ impl Order {
         }
     }
 
-    /// All that is to be sent, with the rules as they are [`written`].
-    pub(super) fn bytes(&self, files: &[u8]) -> Vec<u8> {
+    /// All that is to be sent, with what is said about files as it is [`written`].
+    pub(super) fn bytes(&self, files: &[u8], awaited: &[u8]) -> Vec<u8> {
         // Structures of strings, numbers and lists cannot fail to be written.
         let json = serde_json::to_vec(self).unwrap_or_default();
-        let lengths = [files.len() as u64, json.len() as u64].map(u64::to_le_bytes);
-        [lengths.as_flattened(), files, &json].concat()
+        let lengths = [files, awaited, &json].map(|part| (part.len() as u64).to_le_bytes());
+        [lengths.as_flattened(), files, awaited, &json].concat()
     }
 }
 
-/// The rules for files. `None`: a command may do with them what it wants; that is said, and not taken from nothing.
-pub(super) fn written(files: Option<&Files>) -> Vec<u8> {
-    serde_json::to_vec(&files).unwrap_or_default()
+/// Rules for files, or what must not appear. `None`: a command may do with files what it wants, and nobody asks
+/// what appears; that is said, and not taken from nothing.
+pub(super) fn written<T: Serialize>(said: Option<&T>) -> Vec<u8> {
+    serde_json::to_vec(&said).unwrap_or_default()
 }
 
 /// An order as it came, not yet read: only the process that it is for looks into it.
 pub(super) struct Letter {
     /// The rules for files, or that there are none.
     pub(super) files: Vec<u8>,
+    /// What must not have appeared when the command ends, or that nobody asks.
+    pub(super) awaited: Vec<u8>,
     json: Vec<u8>,
     /// Input, output, errors.
     streams: [OwnedFd; 3],
@@ -73,12 +75,13 @@ impl Letter {
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let socket = socket.as_fd();
         let mut streams = Vec::new();
-        let mut lengths = [[0; 8]; 2];
+        let mut lengths = [[0; 8]; 3];
         if !fill(socket, lengths.as_flattened_mut(), &mut streams)? {
             return Ok(None);
         }
-        let [mut files, mut json] = [Vec::new(), Vec::new()];
-        for (part, length) in [&mut files, &mut json].into_iter().zip(lengths) {
+        let [mut files, mut awaited, mut json] = [Vec::new(), Vec::new(), Vec::new()];
+        let parts = [&mut files, &mut awaited, &mut json];
+        for (part, length) in parts.into_iter().zip(lengths) {
             let length = u64::from_le_bytes(length);
             if length > MAX {
                 return Err(io::Error::other("it is too long"));
@@ -92,6 +95,7 @@ impl Letter {
             .map_err(|_| io::Error::other("its streams are missing"))?;
         Ok(Some(Self {
             files,
+            awaited,
             json,
             streams,
         }))
@@ -99,7 +103,7 @@ impl Letter {
 
     /// Hands it to the copy at the other end, which needs no rules: it has them.
     pub(super) fn forward(&self, to: impl AsFd) -> io::Result<()> {
-        let lengths = [0, self.json.len() as u64].map(u64::to_le_bytes);
+        let lengths = [0, 0, self.json.len() as u64].map(u64::to_le_bytes);
         let bytes = [lengths.as_flattened(), &self.json].concat();
         let [input, output, errors] = &self.streams;
         let descriptors = [input.as_fd(), output.as_fd(), errors.as_fd()];

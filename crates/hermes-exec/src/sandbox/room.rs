@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::fork::{Sibling, can_be_own};
 use super::kernel;
+use super::later::Awaited;
 use super::prepared::read_files;
 use super::rules::Files;
 use super::seccomp::{FilterContext, Filters};
@@ -126,22 +128,23 @@ fn own_view(files: &Files) -> Option<View> {
     View::enter(files).ok()
 }
 
-/// Commands that a helper started and that may still run.
+/// Commands that a helper started and that may still run, with what must not have appeared when they end.
 #[derive(Default)]
-pub(super) struct Running(Vec<Sibling>);
+pub(super) struct Running(Vec<(Sibling, Vec<u8>)>);
 
 impl Running {
-    pub(super) fn add(&mut self, sibling: Sibling) {
+    pub(super) fn add(&mut self, sibling: Sibling, awaited: Vec<u8>) {
         if self.0.len() >= MANY {
-            self.0.retain(|one| !has_ended(one));
+            self.0.retain(|(one, _)| !has_ended(one));
         }
-        self.0.push(sibling);
+        self.0.push((sibling, awaited));
     }
 
-    /// Nobody waits for them any more.
-    pub(super) fn end(self, room: Option<&Room>) {
+    /// Nobody waits for them any more, nor looks at what they leave behind.
+    pub(super) fn end(mut self, room: Option<&Room>) {
         let is_own = room.is_some_and(Room::has_own_processes);
-        for one in self.0.into_iter().filter(|one| !has_ended(one)) {
+        self.0.retain(|(one, _)| !has_ended(one));
+        for (one, _) in &self.0 {
             if !is_own && let Some(pid) = Pid::from_raw(one.pid) {
                 let leader = pid.as_raw_nonzero().get().cast_unsigned();
                 // Not by its mark, which is the command's to know: by descent and session.
@@ -150,12 +153,28 @@ impl Running {
             // An error means that it has ended meanwhile.
             let _ = pidfd_send_signal(&one.handle, Signal::KILL);
         }
+        for (one, awaited) in &self.0 {
+            wait_for_end(one);
+            if let Ok(Some(awaited)) = serde_json::from_slice::<Option<Awaited>>(awaited) {
+                awaited.put_aside();
+            }
+        }
     }
 }
 
-fn has_ended(one: &Sibling) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+/// How long a command that was killed may take to be gone.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
+fn wait_for_end(one: &Sibling) {
+    let mut watched = [PollFd::new(&one.handle, PollFlags::IN)];
+    // One that does not end is looked after all the same.
+    let _ = poll(&mut watched, Some(&PATIENCE));
+}
+
+fn has_ended(one: &Sibling) -> bool {
     let mut watched = [PollFd::new(&one.handle, PollFlags::IN)];
     let at_once = Timespec {
         tv_sec: 0,

@@ -56,6 +56,45 @@ const KNOWN: &[&str] = &[
     "/tmp/podman-run",
 ];
 
+/// Where services of the system put their sockets, whenever they start: closed as a whole.
+const RUN: &str = "/run";
+
+/// What else programs look for in there: names of machines, programs of the system, mounted disks.
+const OPEN_IN_RUN: &[&str] = &[
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/NetworkManager/no-stub-resolv.conf",
+    "/run/connman/resolv.conf",
+    "/run/systemd/system",
+    "/run/systemd/container",
+    "/run/.containerenv",
+    "/run/current-system",
+    "/run/booted-system",
+    "/run/wrappers",
+    "/run/opengl-driver",
+    "/run/opengl-driver-32",
+    "/run/nixos",
+    "/run/host",
+    "/run/media",
+    "/run/mount",
+    "/run/lock",
+    "/run/shm",
+    "/run/utmp",
+    "/run/udev/data",
+];
+
+/// What of the directory of services is there and stays open.
+pub(super) fn open_in_run(settings: &Settings) -> Vec<PathBuf> {
+    let named = settings.sockets.iter().map(PathBuf::as_path);
+    let known = HARMLESS.iter().chain(OPEN_IN_RUN).map(Path::new);
+    known
+        .chain(named)
+        .filter(|path| path.starts_with(RUN))
+        .filter(|path| look::entry(path).is_ok_and(|data| !data.is_symlink()))
+        .map(Path::to_owned)
+        .collect()
+}
+
 /// Sockets that are to be hidden, and directories that hold such.
 pub(super) fn foreign(
     settings: &Settings,
@@ -77,14 +116,17 @@ pub(super) fn foreign(
             .any(|place| path.starts_with(place))
     };
     let user = rustix::process::getuid().as_raw();
-    // Covered before there is one: a multiplexer that is started later uses the directory it finds. That it
-    // cannot be made means that it is there, or never will be.
-    let tmux = format!("/tmp/tmux-{user}");
-    let _ = std::fs::DirBuilder::new().mode(0o700).create(&tmux);
+    // Covered before there is one: a server that is started later uses the directory it finds. That it cannot be
+    // made means that it is there, or never will be.
+    let servers = ["tmux-", "emacs", "zellij-"].map(|name| format!("/tmp/{name}{user}"));
+    for dir in &servers {
+        let _ = std::fs::DirBuilder::new().mode(0o700).create(dir);
+    }
     let mut paths: Vec<PathBuf> = KNOWN.iter().map(PathBuf::from).collect();
+    paths.extend(servers.map(PathBuf::from));
     paths.extend([
+        RUN.into(),
         format!("/run/user/{user}").into(),
-        tmux.into(),
         format!("/tmp/uscreens/S-{user}").into(),
         "/tmp/uscreens".into(),
         "/tmp/screens".into(),

@@ -74,10 +74,11 @@ impl Area {
 
 /// Whether its owner has seen to it that nobody else reads it, where files are not made so anyway.
 fn is_closed_to_others(entry: &DirEntry) -> bool {
+    const OTHERS: u32 = 0o077;
     makes_files_for_others()
         && entry
             .metadata()
-            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o077 == 0)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & OTHERS == 0)
 }
 
 fn makes_files_for_others() -> bool {

@@ -50,7 +50,7 @@ pub(super) fn wait(spec: &Spec) -> Result<Next, String> {
             Err(ended) => (sibling(room.has_own_processes()), ended),
         };
         match side {
-            Ok(Side::Helper(sibling)) => running.add(sibling),
+            Ok(Side::Helper(sibling)) => running.add(sibling, letter.awaited.clone()),
             Ok(Side::Copy) => {
                 // One that nobody knows of must not run.
                 let command = room.own_number()?;

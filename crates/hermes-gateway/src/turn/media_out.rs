@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use hermes_core::private::{SYSTEM, below_some_home, is_personal, is_secret_name};
+
 use crate::platform::{MediaKind, OutMedia};
 
 /// An answer without its files, and the files.
@@ -206,7 +208,7 @@ impl Guard {
     }
 
     fn is_private(&self, file: &Path) -> bool {
-        const SYSTEM: [&str; 9] = [
+        const OF_THE_MACHINE: [&str; 9] = [
             "/etc", "/proc", "/sys", "/dev", "/boot", "/var/log", "/var/lib", "/var/run", "/run",
         ];
         const KEPT: [&str; 8] = [
@@ -219,13 +221,14 @@ impl Guard {
             "cron/output",
             "artifacts",
         ];
-        if is_secret_name(file) {
+        if is_secret(file) {
             return true;
         }
         if let Ok(inside) = file.strip_prefix(self.home()) {
             return !KEPT.iter().any(|dir| inside.starts_with(dir)) || has_hidden(inside);
         }
-        if file.starts_with(real(&self.profiles)) || SYSTEM.iter().any(|dir| file.starts_with(dir))
+        if file.starts_with(real(&self.profiles))
+            || OF_THE_MACHINE.iter().any(|dir| file.starts_with(dir))
         {
             return true;
         }
@@ -257,11 +260,11 @@ fn is_hermes_home(dir: &Path) -> bool {
     dir.join("config.yaml").is_file() && dir.join("state.db").is_file()
 }
 
-fn is_secret_name(file: &Path) -> bool {
+/// By its name, or as one of the stores of some person.
+fn is_secret(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.to_lowercase();
-    let starts = [".env", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
-    starts.iter().any(|start| name.starts_with(start))
+    let is_personal = below_some_home(&file.to_string_lossy()).is_some_and(is_personal);
+    is_secret_name(&name) || is_personal || SYSTEM.iter().any(|secret| file.starts_with(secret))
 }
 
 #[cfg(test)]
@@ -295,6 +298,9 @@ mod tests {
             "user/.ssh/id_rsa",
             "user/work/report.pdf",
             "user/work/note 1.mp3",
+            "user/work/server.pem",
+            "user/work/passwords.kdbx",
+            "user/work/credentials.json",
         ] {
             std::fs::write(dir.path().join(path), "x").unwrap();
         }
@@ -352,6 +358,9 @@ mod tests {
             at("home/workspace/.env.local"),
             at("homes/profiles/other/cache/a.png"),
             at("other/.config/app/token.txt"),
+            at("user/work/server.pem"),
+            at("user/work/passwords.kdbx"),
+            at("user/work/credentials.json"),
             at("srv/hermes/state.db"),
             at("srv/hermes/cache/a.png"),
             link.display().to_string(),

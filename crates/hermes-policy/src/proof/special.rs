@@ -322,8 +322,10 @@ fn answers_with_secrets(name: &str, texts: &[&str]) -> bool {
         (name, verbs.as_slice()),
         ("aws", ["configure", ..])
             | ("helm", ["get", ..])
-            | ("docker" | "podman", ["compose" | "inspect", ..])
-            | ("docker" | "podman", ["container", "inspect", ..])
+            | (
+                "docker" | "podman",
+                ["compose" | "inspect", ..] | ["container", "inspect", ..],
+            )
             | ("gh", ["browse", ..])
     );
     whole || (!lists && texts.iter().any(is_telling))

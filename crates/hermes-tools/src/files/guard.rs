@@ -7,7 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use hermes_config::home::Home;
-use hermes_core::private::{SYSTEM, is_env_file, is_personal};
+use hermes_core::private::{
+    NAMED_BY_VARIABLES, PRIVATE_DIRECTORIES, SYSTEM, below_some_home, is_env_file, is_personal,
+};
 
 use secrets::{
     DENIED_DIRS, DENIED_FILES, HOME_STATE_DIRS, HOME_STATE_FILES, LASTING_DIRS, LASTING_FILE,
@@ -95,14 +97,24 @@ impl Guard {
         if host_key || SYSTEM.iter().any(|secret| path.starts_with(secret)) {
             return Some("it holds credentials of the system");
         }
-        let in_ssh = path.parent().is_some_and(|dir| dir.ends_with(".ssh"));
-        if in_ssh && name.starts_with("id_") && path.extension().is_none_or(|end| end != "pub") {
-            return Some("it is a private key");
+        // A copy of somebody's keys is private, too.
+        let is_public = path.extension().is_some_and(|end| end == "pub");
+        let in_private_directory = path.parent().is_some_and(|dir| {
+            dir.iter()
+                .any(|part| PRIVATE_DIRECTORIES.iter().any(|name| part == *name))
+        });
+        if in_private_directory && !is_public {
+            return Some("it is among keys or passwords");
         }
         let below_user = path
             .strip_prefix(&self.user_dir)
             .is_ok_and(|below| is_personal(&below.to_string_lossy()));
-        below_user.then_some(
+        let below_another = below_some_home(&path.to_string_lossy()).is_some_and(is_personal);
+        let is_named = NAMED_BY_VARIABLES
+            .iter()
+            .filter_map(std::env::var_os)
+            .any(|named| std::env::split_paths(&named).any(|file| is_file_at(&file, path)));
+        (below_user || below_another || is_named).then_some(
             "it is private (keys, credentials, sessions or what was typed); the person can open it with \
              terminal.sandbox_readable",
         )
@@ -196,6 +208,13 @@ impl Guard {
             SECRET_FILES.contains(&below.as_str()) || inside(&below, &SECRET_DIRS)
         })
     }
+}
+
+/// Whether `path` is `named`, or lies in it. A relative name means nothing here.
+fn is_file_at(named: &Path, path: &Path) -> bool {
+    let real = named.canonicalize();
+    named.is_absolute()
+        && (path.starts_with(named) || real.is_ok_and(|real| path.starts_with(real)))
 }
 
 fn is_home_config(home: &Path, path: &Path) -> bool {

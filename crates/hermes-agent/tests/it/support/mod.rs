@@ -90,6 +90,7 @@ impl Setup {
             prompt: self.prompt,
             approver: self.approver,
             asker: None,
+            repositories: None,
             settings: self.settings,
             clock: Arc::new(ManualClock::default()),
             rng: Arc::new(FixedRng(0)),

@@ -43,7 +43,10 @@ pub(super) fn is_secret_file(name: &str) -> bool {
         .extension()
         .and_then(|end| end.to_str())
         .is_some_and(|end| SECRET_ENDS.contains(&end));
-    env || auth || end || SECRET_NAMES.contains(&lower.as_str())
+    env || auth
+        || end
+        || SECRET_NAMES.contains(&lower.as_str())
+        || hermes_core::private::is_secret_name(&lower)
 }
 
 /// What becomes of the content of a file.
@@ -112,8 +115,8 @@ impl Stripper {
         let cleaned = match end {
             Some("yaml" | "yml" | "json" | "toml" | "ini") => redact::secrets(&cleaned),
             _ => redact::keys(&cleaned),
-        }
-        .into_owned();
+        };
+        let cleaned = redact::addresses(&cleaned).into_owned();
         if cleaned == text {
             Stripped::Same
         } else {

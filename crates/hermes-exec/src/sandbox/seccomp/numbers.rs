@@ -76,6 +76,8 @@ const PRIO_USER: u64 = 2;
 const IOPRIO_WHO_USER: u64 = 3;
 const F_SETOWN: u64 = 8;
 const F_SETOWN_EX: u64 = 15;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
 
 /// With this value of an argument they reach others than the caller.
 pub(super) const NAMES_OTHERS: &[(i64, u8, u64)] = &[
@@ -83,4 +85,6 @@ pub(super) const NAMES_OTHERS: &[(i64, u8, u64)] = &[
     (libc::SYS_ioprio_set, 0, IOPRIO_WHO_USER),
     (libc::SYS_fcntl, 1, F_SETOWN),
     (libc::SYS_fcntl, 1, F_SETOWN_EX),
+    (libc::SYS_ioctl, 1, FIOSETOWN),
+    (libc::SYS_ioctl, 1, SIOCSPGRP),
 ];

@@ -344,6 +344,52 @@ fn sockets_of_others_are_out_of_reach() {
     assert!(!said.text.contains("connected\n"), "{}", said.text);
 }
 
+/// A service that starts while a command runs.
+#[test]
+fn sockets_that_come_later_are_out_of_reach() {
+    let test = "sockets_that_come_later_are_out_of_reach";
+    let Some(prison) = Prison::new(test, |_| {}) else {
+        return;
+    };
+    let dir = Path::new("/run").join(format!("hermes-test-{}", std::process::id()));
+    if std::fs::create_dir(&dir).is_err() {
+        hermes_testkit::oracle::skip("/run is not ours to write to", test);
+        return;
+    }
+    let emacs = format!("/tmp/emacs{}", rustix::process::getuid().as_raw());
+    let sockets = [
+        dir.join("late.sock"),
+        Path::new(&emacs).join(format!("hermes-test-{}", std::process::id())),
+    ];
+    let [first, second] = sockets.clone().map(|path| path.display().to_string());
+    let script = format!(
+        "touch started; while [ ! -e go ]; do sleep 0.02; done; python3 - <<'END'\nimport socket\n\
+         for path in ['{first}', '{second}']:\n    try:\n        socket.socket(socket.AF_UNIX).connect(path)\n        \
+         print('connected')\n    except OSError:\n        print('refused')\nEND"
+    );
+    let [started, go] = ["work/started", "work/go"].map(|name| prison.path(name));
+    let said = std::thread::scope(|scope| {
+        let running = scope.spawn(|| prison.run(&script));
+        for _ in 0..3000 {
+            if started.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let _listeners: Vec<UnixListener> = sockets
+            .iter()
+            .map(|path| UnixListener::bind(path).unwrap())
+            .collect();
+        std::fs::write(&go, "").unwrap();
+        running.join().unwrap()
+    });
+    for path in &sockets {
+        std::fs::remove_file(path).unwrap();
+    }
+    std::fs::remove_dir(&dir).unwrap();
+    assert_eq!(said.text, "refused\nrefused\n");
+}
+
 #[test]
 fn a_multiplexer_of_the_person_runs_nothing() {
     let test = "a_multiplexer_of_the_person_runs_nothing";

@@ -4,7 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use hermes_exec::{Confine as _, Environment as _};
+
+use super::attacks::{Prison, give};
 use super::run_later::{Place, place, repository};
+use crate::behaviour::start;
 
 /// A program that leaves a mark, for whoever runs it.
 const EVIL: &str = "printf '#!/bin/sh\\ntouch \"$MARK\"\\n' > \"$PWD/evil.sh\"; chmod +x evil.sh; E=$PWD/evil.sh\n";
@@ -295,4 +299,94 @@ async fn a_home_as_workspace_keeps_what_its_start_files_lead_to() {
     assert!(!at(".cache/other.zsh").exists());
     assert!(at(".bashrc").is_symlink());
     assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "fine\n");
+}
+
+fn until(holds: impl Fn() -> bool, what: &str) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{what}");
+}
+
+/// As when Hermes is killed in the middle of a command: its helper sees to what is left.
+#[test]
+fn nothing_is_left_when_nobody_looks_any_more() {
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    let test = "nothing_is_left_when_nobody_looks_any_more";
+    let Some(prison) = Prison::new(test, |_| {}) else {
+        return;
+    };
+    let launch = prison.launch(
+        "git init -q new; git -C new config core.fsmonitor evil; echo evil > .envrc; echo /tmp > .git/commondir; \
+         echo ready; while :; do sleep 1; done",
+    );
+    let ahead = prison.sandbox.ahead(&launch, &prison.limits()).unwrap();
+    let ahead = ahead.unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let mut helper = Command::new(&ahead.helper.program)
+        .args(&ahead.helper.args)
+        .env_clear()
+        .current_dir(&ahead.helper.cwd)
+        .stdin(OwnedFd::from(far))
+        .spawn()
+        .unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    give(
+        &near,
+        &ahead.order,
+        &[null.as_fd(), writer.as_fd(), writer.as_fd()],
+    );
+    drop(writer);
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(&mut reader, &mut ready).unwrap();
+    assert!(prison.path("work/.envrc").exists());
+    drop(near);
+    assert!(helper.wait().unwrap().success());
+    for name in ["work/.envrc", "work/.git/commondir", "work/new/.git/config"] {
+        assert!(!prison.path(name).exists(), "{name}");
+    }
+    // Ours to look at: it was a child of this process.
+    while rustix::process::wait(rustix::process::WaitOptions::NOHANG)
+        .is_ok_and(|done| done.is_some())
+    {}
+}
+
+/// A process in the background goes on when Hermes ends, and is looked after by the next one.
+#[test]
+fn a_process_that_is_found_again_is_looked_after() {
+    let test = "a_process_that_is_found_again_is_looked_after";
+    let Some(place) = place(test) else {
+        return;
+    };
+    let work = place.path.join("work");
+    let (gone, left) = (work.join(".envrc"), work.join(".envrc.put-aside"));
+    let script = "echo evil > .envrc; echo planted; read go; echo evil > .nvim.lua; read stop";
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let record = first.block_on(async {
+        let mut command = start("planter", script, &work);
+        command.confinement = place.sandbox.confinement(&work);
+        place.env.spawn(command).await.unwrap().record()
+    });
+    first.shutdown_background();
+    until(|| gone.exists() || left.exists(), "nothing was planted");
+    let second = tokio::runtime::Runtime::new().unwrap();
+    let found = second.block_on(async { place.env.adopt(record).await });
+    let found = found.unwrap().unwrap();
+    until(|| !gone.exists() && left.exists(), "it was left");
+    second
+        .block_on(async { found.write("go\n".into()).await })
+        .unwrap();
+    let later = work.join(".nvim.lua.put-aside");
+    until(|| later.exists(), "it is not looked after");
+    let kept = place.path.join("home/.hermes/processes/planter.awaited");
+    second
+        .block_on(async { found.kill(std::time::Duration::ZERO).await })
+        .unwrap();
+    until(|| !kept.exists(), "it is looked after for ever");
 }

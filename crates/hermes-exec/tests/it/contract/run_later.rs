@@ -116,8 +116,8 @@ fn settings_and_hooks_of_repositories_stay_and_git_works() {
 pub(crate) struct Place {
     _dir: tempfile::TempDir,
     pub(crate) path: PathBuf,
-    sandbox: Arc<Sandbox>,
-    env: LocalEnvironment,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) env: LocalEnvironment,
 }
 
 pub(crate) fn place(test: &str) -> Option<Place> {
