@@ -215,6 +215,8 @@ pub(crate) enum Command {
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home
     Skills(commands::skills::SkillsArgs),
+    /// Several skills under one name
+    Bundles(commands::bundles::BundlesArgs),
     /// Which tools each platform has
     Tools(commands::tools::ToolsArgs),
     /// Which commands may run without asking

@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approvals;
 pub(crate) mod auth;
 pub(crate) mod backup;
+pub(crate) mod bundles;
 pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;

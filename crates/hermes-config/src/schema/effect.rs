@@ -162,8 +162,6 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "skills.creation_nudge_interval",
     "skills.guard_agent_created",
     "skills.hub",
-    "skills.inline_shell",
-    "skills.inline_shell_timeout",
     "smart_model_routing",
     "sms",
     "stt.elevenlabs.diarize",

@@ -29,6 +29,7 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
                 })
                 .collect();
             findings.extend(about_version(&loaded.file_tree));
+            findings.extend(about_plugins(cx));
             findings.extend(about_others(cx, &loaded).into_iter().map(|text| Finding {
                 key: String::new(),
                 text,
@@ -93,7 +94,13 @@ pub(in crate::commands) fn about_others(
     let (_, mut problems) = hermes_gateway::hooks::load(&cx.home, hooks, true);
     let quick = &loaded.config.quick_commands;
     hermes_gateway::settings::read_quick_commands(quick, &mut problems);
+    problems.extend(bundles(cx));
     problems
+}
+
+/// Files that look like bundles of skills and are none.
+fn bundles(cx: &Context) -> Vec<String> {
+    hermes_store::skills::Bundles::of_home(&cx.home).scan().1
 }
 
 fn about_version(file: &serde_json::Value) -> Option<Finding> {
@@ -107,6 +114,14 @@ fn about_version(file: &serde_json::Value) -> Option<Finding> {
         text: format!(
             "the file is of version {version} and is read as such; hermes config migrate brings it to {CONFIG_VERSION}"
         ),
+        problem: false,
+    })
+}
+
+fn about_plugins(cx: &Context) -> Option<Finding> {
+    crate::wiring::not_run::about_plugins(cx).map(|text| Finding {
+        key: "plugins".to_owned(),
+        text,
         problem: false,
     })
 }
