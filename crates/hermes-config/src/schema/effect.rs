@@ -33,6 +33,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "computer_use",
     "context",
     "cron.chronos",
+    "cron.provider",
     "cron.session_db_timeout_seconds",
     "curator",
     "custom_providers.*.discover_models",

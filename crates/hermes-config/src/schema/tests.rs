@@ -82,6 +82,7 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
         Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
         Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
+        Some(Rule::Voice) => values.push(json!("nosuch")),
         None => {}
     }
     values
@@ -109,6 +110,7 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
         Some(Rule::Variable) => values.push(json!("MY_KEY")),
         Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
+        Some(Rule::Voice) => values.extend([json!("edge"), json!("OpenAI")]),
         None => match leaf.expected {
             "true or false" => values.extend([json!(true), json!(false)]),
             "text" | "a word" => values.push(json!("anything at all")),

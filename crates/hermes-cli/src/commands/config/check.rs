@@ -95,7 +95,38 @@ pub(in crate::commands) fn about_others(
     let quick = &loaded.config.quick_commands;
     hermes_gateway::settings::read_quick_commands(quick, &mut problems);
     problems.extend(bundles(cx));
+    problems.extend(servers(cx, loaded));
+    problems.extend(platforms(cx, &problems));
     problems
+}
+
+/// MCP servers that cannot be used as they are written.
+fn servers(cx: &Context, loaded: &hermes_config::Loaded) -> Vec<String> {
+    let entries = crate::wiring::mcp::entries(&loaded.config, &cx.env, &cx.home);
+    let problems = entries.into_iter().flat_map(|entry| entry.problems);
+    problems.map(|problem| problem.to_string()).collect()
+}
+
+/// What the gateway would complain of, as far as nobody else has.
+fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
+    let Ok(loaded) = Config::load(&cx.home, &cx.env) else {
+        return Vec::new();
+    };
+    let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    match hermes_gateway::settings::GatewaySettings::load(&cx.home, loaded, &cx.env) {
+        Ok(settings) => settings
+            .problems
+            .into_iter()
+            .filter(|problem| !known.contains(problem))
+            .filter(|problem| {
+                let key = problem.split([' ', ':']).next().unwrap_or_default();
+                !said
+                    .iter()
+                    .any(|said| said.starts_with(key) || said.contains(&format!(".{key}:")))
+            })
+            .collect(),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 /// Files that look like bundles of skills and are none.
