@@ -1,5 +1,6 @@
 //! `/usage` and `/insights`: what was used, with charts.
 
+use hermes_tui::figures;
 use hermes_tui::port::{Effect, Page, Saying};
 
 use super::page;
@@ -66,9 +67,11 @@ fn window(used: u64, length: u32) -> String {
     let filled = (used.min(length) * BAR / length) as usize;
     let empty = BAR as usize - filled;
     format!(
-        "context  {}{}  {used} of {length} tokens ({}%)",
+        "context  {}{}  {} of {} tokens ({}%)",
         "█".repeat(filled),
         "░".repeat(empty),
+        figures::tokens(used),
+        figures::tokens(length),
         used * 100 / length
     )
 }
