@@ -44,6 +44,9 @@ pub(crate) struct GlobalArgs {
     /// Never ask anything
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
+    /// Agree to every hook of config.yaml for this run
+    #[arg(long, global = true)]
+    pub(crate) accept_hooks: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -16,6 +16,21 @@ pub fn tokens(count: u64) -> String {
     format!("{text}{name}")
 }
 
+/// The window of a model, as providers name it: `8k` for 8192, `131k`, `1M`, `1.5M`.
+pub fn window(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}k", count / 1_000),
+        _ => {
+            let tenths = count / 100_000;
+            match tenths % 10 {
+                0 => format!("{}M", tenths / 10),
+                rest => format!("{}.{rest}M", tenths / 10),
+            }
+        }
+    }
+}
+
 /// `0.1s`, `4.2s`, `21s`, `3m 05s`, `2h 10m`; nothing for what took no time.
 pub fn took(time: Duration) -> Option<String> {
     let tenths = (time.as_millis() + 50) / 100;

@@ -474,3 +474,29 @@ fn values_that_nobody_could_use_are_named_by_set_and_check() {
     let done = hermes(&home).args(["config", "check", "--json"]).run();
     assert!(!done.stdout.contains("tts.provider"), "{}", done.stdout);
 }
+
+/// Services and timers of the original start us with its flags.
+#[test]
+fn flags_that_automation_of_the_original_passes_are_taken() {
+    let home = TempHome::new();
+    home.write(
+        "config.yaml",
+        "hooks:\n  pre_tool_call:\n    - command: echo hi\n",
+    );
+    let agreed = |flags: &[&str]| {
+        let listed = hermes(&home).args(["hooks", "list", "--json"]).args(flags);
+        listed.run().ok().json()["hooks"][0]["agreed"].clone()
+    };
+    assert_eq!(agreed(&[]), json!(false));
+    assert_eq!(agreed(&["--accept-hooks"]), json!(true));
+    for line in [
+        "gateway run --accept-hooks --no-supervise --help",
+        "gateway run --external-supervisor --help",
+        "cron tick --accept-hooks",
+        "gateway status -l",
+        "gateway install --start-now --start-on-login --help",
+    ] {
+        let done = hermes(&home).args(line.split(' ')).run();
+        assert_ne!(done.code, Some(64), "{line}: {}", done.stderr);
+    }
+}

@@ -97,7 +97,7 @@ pub(super) async fn status(conversation: &Conversation) -> Result<Told, Failure>
         lines.push(format!(
             "context  {} of {} tokens",
             figures::tokens(used),
-            figures::tokens(length.into())
+            figures::window(length.into())
         ));
     }
     lines.push(format!("cwd      {}", chat.cwd.display()));

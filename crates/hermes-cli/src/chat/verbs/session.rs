@@ -282,7 +282,7 @@ async fn preview(conversation: &Conversation) -> Result<Told, Failure> {
         Some((used, length)) => format!(
             "; the last prompt took {} of {} tokens",
             figures::tokens(used),
-            figures::tokens(length.into())
+            figures::window(length.into())
         ),
         None => String::new(),
     };

@@ -71,7 +71,7 @@ fn window(used: u64, length: u32) -> String {
         "█".repeat(filled),
         "░".repeat(empty),
         figures::tokens(used),
-        figures::tokens(length),
+        figures::window(length),
         used * 100 / length
     )
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_window_is_a_bar() {
         let half = window(50_000, 100_000);
-        assert!(half.ends_with("50000 of 100000 tokens (50%)"), "{half}");
+        assert!(half.ends_with("50k of 100k tokens (50%)"), "{half}");
         assert_eq!(half.matches('█').count(), 20);
         assert_eq!(window(300, 100).matches('█').count(), 40, "never more");
         assert_eq!(window(0, 0).matches('█').count(), 0);
