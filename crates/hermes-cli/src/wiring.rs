@@ -426,7 +426,6 @@ impl Chat {
     ) -> Result<(Self, EventReceiver), Failure> {
         let (mcp, commands) = (shared.mcp.clone(), shared.commands.clone());
         let answering = answering(args, cx, mode, &config, place.stock.as_ref())?;
-        let router = answering.router;
         let store = shared.store(cx)?;
         let (clock, rng) = sources();
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
@@ -438,12 +437,10 @@ impl Chat {
             None => (find_session(args, &store).await?, new_id(&*clock, &*rng)),
             Some(begins) => stored_or_begun(begins, (args, cx, who), &store, &*clock).await?,
         };
-        let client = router.primary()?;
-        let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
-        store_tools.declare = commands.as_deref().map(Commands::declare);
+        let client = answering.router.primary()?;
         let inline = skills::inline_shell(cx, &config, commands.as_ref());
-        store_tools.inline.clone_from(&inline);
         let runs = (commands.as_deref(), inline.as_ref());
+        let store_tools = store_tools(args, cx, &config, &store, stored.as_ref(), runs);
         let prompt = home_prompt(args, cx, &config, (&source, &place), runs, &clock).await?;
         let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
@@ -451,7 +448,7 @@ impl Chat {
         let hands = Hands::new(&HandsDeps {
             cx,
             config: &config,
-            router: Arc::clone(&router),
+            router: Arc::clone(&answering.router),
             store: Arc::clone(&rows),
             settings: &settings,
             clock: Arc::clone(&clock),
@@ -468,7 +465,7 @@ impl Chat {
         let tools = home_tools(args, &choice, store_tools, others, feed)?;
         let (tools, hooked) = attached(tools, &hands, hooks_of(cx, &config, &place));
         let deps = SessionDeps {
-            router,
+            router: answering.router,
             store: rows,
             tools: hooked,
             prompt,
@@ -569,10 +566,14 @@ fn store_tools(
     config: &Config,
     store: &Store,
     stored: Option<&StoredSession>,
+    (commands, inline): (Option<&Commands>, Option<&RunInline>),
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
-    let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    let mut deps =
+        StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    deps.declare = commands.map(Commands::declare);
+    deps.inline = inline.cloned();
     let items = stored.into_iter().flat_map(|session| &session.items);
     deps.todos.restore(items.map(|item| &item.message));
     deps

@@ -128,7 +128,7 @@ fn create(cx: &Context, bundles: &Bundles, args: CreateArgs) -> Outcome {
         instruction: args.instruction,
         path: PathBuf::new(),
     };
-    let made = bundles.create(wish, args.force).map_err(|error| {
+    let made = bundles.create(&wish, args.force).map_err(|error| {
         let mut failure = skills::failure(&error);
         if let hermes_store::skills::SkillError::Exists { name, path } = &error {
             failure.message = format!(

@@ -68,7 +68,6 @@ pub(crate) struct RunArgs {
     external_supervisor: bool,
     /// Of Hermes Agent in a container; there is nothing to leave out here
     #[arg(long, hide = true)]
-    #[expect(dead_code, reason = "taken and not needed")]
     no_supervise: bool,
 }
 
@@ -114,11 +113,9 @@ struct InstallArgs {
     no_start_now: bool,
     /// What is done anyway
     #[arg(long, hide = true, conflicts_with = "no_start_now")]
-    #[expect(dead_code, reason = "taken and not needed")]
     start_now: bool,
     /// What is done anyway
     #[arg(long, hide = true, conflicts_with = "no_start_on_login")]
-    #[expect(dead_code, reason = "taken and not needed")]
     start_on_login: bool,
     /// Do not start it when the machine or the person's session starts
     #[arg(long)]

@@ -60,7 +60,7 @@ fn switched_off_they_stay_text_everywhere() {
         .server
         .model_requests()
         .iter()
-        .map(|it| it.body_text())
+        .map(hermes_testkit::model_server::RecordedRequest::body_text)
         .collect();
     assert!(bodies.iter().all(|body| !body.contains("sum 42")));
     assert!(bodies.last().unwrap().contains("!`echo $((6*7))`"));

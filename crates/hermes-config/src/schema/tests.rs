@@ -78,11 +78,10 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Address) => values.extend([json!("moon"), json!("ftp://x"), json!("http://")]),
         Some(Rule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
         Some(Rule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
-        Some(Rule::Toolset) => values.push(json!("nosuch")),
+        Some(Rule::Toolset | Rule::Voice) => values.push(json!("nosuch")),
         Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
         Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
         Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
-        Some(Rule::Voice) => values.push(json!("nosuch")),
         None => {}
     }
     values

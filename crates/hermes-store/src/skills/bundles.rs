@@ -101,7 +101,7 @@ impl Bundles {
     }
 
     /// Writes a bundle; one that is there is only replaced when `replace` says so.
-    pub fn create(&self, bundle: Bundle, replace: bool) -> Result<Bundle, SkillError> {
+    pub fn create(&self, bundle: &Bundle, replace: bool) -> Result<Bundle, SkillError> {
         let command = bundle.command();
         if command.is_empty() {
             let text = format!(
@@ -270,19 +270,19 @@ mod tests {
             instruction: "first\nsecond".to_owned(),
             path: PathBuf::new(),
         };
-        let made = bundles.create(wish(&["a", " b ", "a"]), false).unwrap();
+        let made = bundles.create(&wish(&["a", " b ", "a"]), false).unwrap();
         assert_eq!(made.skills, ["a", "b"]);
         assert_eq!(made.name, "Back End: #1");
         assert_eq!(made.description, "yes");
         assert_eq!(made.instruction, "first\nsecond");
         assert!(made.path.ends_with("back-end-1.yaml"));
         assert!(matches!(
-            bundles.create(wish(&["c"]), false),
+            bundles.create(&wish(&["c"]), false),
             Err(SkillError::Exists { .. })
         ));
-        bundles.create(wish(&["c"]), true).unwrap();
+        bundles.create(&wish(&["c"]), true).unwrap();
         assert_eq!(bundles.find("back_end 1").unwrap().skills, ["c"]);
-        assert!(bundles.create(wish(&[" "]), true).is_err());
+        assert!(bundles.create(&wish(&[" "]), true).is_err());
         assert!(bundles.delete("back-end-1").unwrap().is_some());
         assert!(bundles.delete("back-end-1").unwrap().is_none());
     }

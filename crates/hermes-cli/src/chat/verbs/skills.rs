@@ -205,7 +205,7 @@ async fn with_skills(
     if !left_out.is_empty() {
         told = told.and(crate::chat::conversation::said(
             hermes_tui::port::Saying::Warning,
-            &format!("left out: {}", left_out.join(", ")),
+            format!("left out: {}", left_out.join(", ")),
         ));
     }
     Ok(told.and(Effect::Asked(words)).then(Then::Turn))
