@@ -44,6 +44,9 @@ pub(crate) struct GlobalArgs {
     /// Never ask anything
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
+    /// Agree to every hook of config.yaml for this run
+    #[arg(long, global = true)]
+    pub(crate) accept_hooks: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -215,6 +218,8 @@ pub(crate) enum Command {
     Memory(commands::memory::MemoryArgs),
     /// Skills of this home
     Skills(commands::skills::SkillsArgs),
+    /// Several skills under one name
+    Bundles(commands::bundles::BundlesArgs),
     /// Which tools each platform has
     Tools(commands::tools::ToolsArgs),
     /// Which commands may run without asking

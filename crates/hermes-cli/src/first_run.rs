@@ -120,7 +120,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     loop {
         let question = format!(
             "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
-             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] leave ",
+             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] quit ",
             row.weights.name
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
@@ -163,7 +163,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
 fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     loop {
         let question = "nothing found.\n  [k] paste a key  [u] own endpoint  [m] choose from a list  \
-             [Enter] open the chat without a model  [q] leave ";
+             [Enter] open the chat without a model  [q] quit ";
         match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
             Some('k') => {
                 if let Some(chosen) = with_key(cx, config)? {
@@ -355,7 +355,7 @@ fn propose(
     let standing = try_out(cx, config, &choice, None, window)?;
     loop {
         let question = format!(
-            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] leave ",
+            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] quit ",
             choice.model
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {

@@ -116,7 +116,7 @@ impl<S: Subscriber> Layer<S> for FileLayer {
             }
         }
         if self.verbose > 0 {
-            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+            let _ = crate::output::SafeStderr.write_all(line.as_bytes());
         }
     }
 }

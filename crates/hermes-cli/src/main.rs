@@ -117,6 +117,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
         Some(Command::Profile(args)) => commands::profile::run(args, &cx),
         Some(Command::Memory(args)) => commands::memory::run(args, &cx),
         Some(Command::Skills(args)) => commands::skills::run(args, &cx),
+        Some(Command::Bundles(args)) => commands::bundles::run(args, &cx),
         Some(Command::Tools(args)) => commands::tools::run(args, &cx),
         Some(Command::Approvals(args)) => commands::approvals::run(args, &cx),
         Some(Command::Checkpoints(args)) => commands::checkpoints::run(args, &cx),

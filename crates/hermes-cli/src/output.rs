@@ -154,6 +154,13 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{}", outgoing(text.as_ref()));
     }
 
+    /// A question on stderr that the answer is typed behind.
+    pub(crate) fn question(self, text: &str) -> io::Result<()> {
+        let mut err = SafeStderr;
+        err.write_all(text.as_bytes())?;
+        err.flush()
+    }
+
     pub(crate) fn dim(self, text: &str) -> Cow<'_, str> {
         self.styled("2", text)
     }
@@ -165,6 +172,32 @@ impl Output {
         } else {
             text.into()
         }
+    }
+}
+
+/// stderr for whoever writes piece by piece. Like everything here it lets no sequence through; the few
+/// that are ours go through [`Self::own`].
+pub(crate) struct SafeStderr;
+
+impl SafeStderr {
+    /// A sequence of ours: the bell, a key that rubs out.
+    pub(crate) fn own(sequence: &'static str, times: usize) -> io::Result<()> {
+        let mut err = io::stderr().lock();
+        err.write_all(sequence.repeat(times).as_bytes())?;
+        err.flush()
+    }
+}
+
+impl Write for SafeStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Formatting writes whole strings, never half a character.
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().lock().write_all(outgoing(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
     }
 }
 
@@ -256,7 +289,8 @@ fn ascii_controls(json: &str) -> Cow<'_, str> {
 
 /// Changes the order in which what follows is shown.
 fn reorders(ch: char) -> bool {
-    matches!(ch, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(ch,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
@@ -318,6 +352,51 @@ mod tests {
         // Whoever guesses at the marks gains nothing.
         let forged = "\u{10fffd}0123456789abcdef;8\u{10fffc}hidden";
         assert!(!outgoing(forged).contains('\u{1b}'));
+    }
+
+    /// Text goes out in one place, this one: whoever writes past it writes sequences of others.
+    #[test]
+    fn nobody_else_writes_to_the_terminal() {
+        // What these do with the streams is no text: they poll, pass them on, or draw a screen of cells.
+        const EXEMPT: [&str; 4] = [
+            "output.rs",
+            "commands/logs/follow.rs",
+            "commands/model/local/fetch.rs",
+            "commands/sessions/browse.rs",
+        ];
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let (mut dirs, mut wrong) = (vec![root.clone()], Vec::new());
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(&root).unwrap().display().to_string();
+                let text = std::fs::read_to_string(&path).unwrap();
+                for line in text.lines().filter(|line| !line.contains("tokio::io::")) {
+                    let writes = ["io::stdout()", "io::stderr()", "println!(", "print!("];
+                    if writes.iter().any(|call| line.contains(call)) && !EXEMPT.contains(&&*name) {
+                        wrong.push(format!("{name}: {}", line.trim()));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    proptest::proptest! {
+        /// Whatever others write, on whichever path: no control character and no mark that turns the line.
+        #[test]
+        fn no_path_lets_a_sequence_through(text in ".{0,80}", marks in "[\u{0}-\u{1f}\u{7f}-\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{10fffc}\u{10fffd}a-z0-9;\\[\\]]{0,40}") {
+            let text = format!("{text}{marks}");
+            let drives = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || reorders(c);
+            proptest::prop_assert!(!harmless(&text).contains(drives));
+            proptest::prop_assert!(!outgoing(&text).contains(drives));
+            let json = serde_json::to_string(&text).unwrap();
+            proptest::prop_assert!(!ascii_controls(&json).contains(|c| drives(c) || c == '\t'));
+        }
     }
 
     #[test]

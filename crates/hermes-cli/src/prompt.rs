@@ -4,7 +4,7 @@
 //! leaves at once with the terminal as it was. Nothing moves the cursor up: what was asked stays
 //! readable, also aloud.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rustix::termios::{
 };
 
 use crate::exit::{Exit, Failure};
+use crate::output::SafeStderr;
 
 /// What the person did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,11 +151,11 @@ fn rub_out(ch: char, shown: bool) -> Result<(), Failure> {
     } else {
         1
     };
-    show(&"\x08 \x08".repeat(width))
+    Ok(SafeStderr::own("\x08 \x08", width)?)
 }
 
 fn show(text: &str) -> Result<(), Failure> {
-    let mut err = io::stderr().lock();
+    let mut err = SafeStderr;
     err.write_all(text.as_bytes())?;
     err.flush()?;
     Ok(())

@@ -5,12 +5,15 @@ pub(crate) mod commands;
 pub(crate) mod hands;
 pub(crate) mod hooks;
 pub(crate) mod mcp;
+pub(crate) mod not_run;
 pub(crate) mod place;
 pub(crate) mod progress;
 pub(crate) mod reach;
 mod repository;
 mod sampler;
+pub(crate) mod skills;
 pub(crate) mod stock;
+pub(crate) mod unasked;
 mod unset;
 mod web;
 
@@ -21,7 +24,7 @@ use hermes_agent::events::EventReceiver;
 use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::tools::StoreTools;
+use hermes_agent::tools::{RunInline, StoreTools};
 use hermes_config::Config;
 use hermes_core::approval::{ApproveAll, Approver, DenyAll};
 use hermes_core::ask::{Asker, Nobody};
@@ -35,7 +38,7 @@ use hermes_gateway::hooks::Hooks;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_store::memory::MemoryFiles;
-use hermes_store::skills::{Library, View};
+use hermes_store::skills::Library;
 use tokio_util::sync::CancellationToken;
 
 use self::begin::{Who, cwd, find_session, start, stored_or_begun};
@@ -45,7 +48,7 @@ use self::mcp::{Mcp, Waits};
 use self::place::{Beginning, Place, Shared};
 use self::stock::Stock;
 use crate::args::TurnArgs;
-use crate::commands::{Context, skills};
+use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::footprint;
 
@@ -329,6 +332,8 @@ pub(crate) struct Chat {
     pub(crate) mcp: Option<Arc<Mcp>>,
     /// Where commands of this process run; the next chat takes it over.
     pub(crate) commands: Option<Arc<Commands>>,
+    /// Runs the commands that stand in skills, where that is switched on.
+    pub(crate) inline: Option<RunInline>,
     /// What its front end adds; the next chat takes it over.
     place: Place,
     /// Servers, environment and database belong to others: closing leaves them alone.
@@ -360,6 +365,9 @@ impl Chat {
         }
         // First of all, so that servers start while everything else is made ready.
         let shared = shared(args, cx, &config, mode);
+        if !args.safe_mode && !args.ignore_user_config {
+            not_run::tell_once(cx, &config);
+        }
         if let (Some(mcp), false) = (&shared.mcp, mode == Mode::Repl) {
             mcp.show_progress(cx.out);
         }
@@ -419,7 +427,6 @@ impl Chat {
     ) -> Result<(Self, EventReceiver), Failure> {
         let (mcp, commands) = (shared.mcp.clone(), shared.commands.clone());
         let answering = answering(args, cx, mode, &config, place.stock.as_ref())?;
-        let router = answering.router;
         let store = shared.store(cx)?;
         let (clock, rng) = sources();
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
@@ -431,18 +438,18 @@ impl Chat {
             None => (find_session(args, &store).await?, new_id(&*clock, &*rng)),
             Some(begins) => stored_or_begun(begins, (args, cx, who), &store, &*clock).await?,
         };
-        let client = router.primary()?;
-        let mut store_tools = store_tools(args, cx, &config, &store, stored.as_ref());
-        store_tools.declare = commands.as_deref().map(Commands::declare);
-        let told = (&*source, commands.as_deref(), &place);
-        let prompt = home_prompt(args, cx, &config, told, &clock)?;
+        let client = answering.router.primary()?;
+        let inline = skills::inline_shell(cx, &config, commands.as_ref());
+        let runs = (commands.as_deref(), inline.as_ref());
+        let store_tools = store_tools(args, cx, &config, &store, stored.as_ref(), runs);
+        let prompt = home_prompt(args, cx, &config, (&source, &place), runs, &clock).await?;
         let settings = agent_settings(args, cx, (mode, &place), &config, &answering.route);
         let rows: Arc<dyn SessionStore> = Arc::new(store.clone());
         let cancel = CancellationToken::new();
         let hands = Hands::new(&HandsDeps {
             cx,
             config: &config,
-            router: Arc::clone(&router),
+            router: Arc::clone(&answering.router),
             store: Arc::clone(&rows),
             settings: &settings,
             clock: Arc::clone(&clock),
@@ -459,7 +466,7 @@ impl Chat {
         let tools = home_tools(args, &choice, store_tools, others, feed)?;
         let (tools, hooked) = attached(tools, &hands, hooks_of(cx, &config, &place));
         let deps = SessionDeps {
-            router,
+            router: answering.router,
             store: rows,
             tools: hooked,
             prompt,
@@ -491,6 +498,7 @@ impl Chat {
             able: client.info().clone(),
             mcp,
             commands,
+            inline,
             place,
             borrows: false,
             handle,
@@ -560,10 +568,14 @@ fn store_tools(
     config: &Config,
     store: &Store,
     stored: Option<&StoredSession>,
+    (commands, inline): (Option<&Commands>, Option<&RunInline>),
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = args.source.as_deref().unwrap_or("cli");
-    let deps = StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    let mut deps =
+        StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
+    deps.declare = commands.map(Commands::declare);
+    deps.inline = inline.cloned();
     let items = stored.into_iter().flat_map(|session| &session.items);
     deps.todos.restore(items.map(|item| &item.message));
     deps
@@ -641,26 +653,27 @@ fn agent_settings(
     settings.titles &= mode != Mode::Oneshot && !place.untitled;
     settings.directory_hints = !args.ignore_rules && !args.safe_mode;
     settings.max_turns = args.max_turns.unwrap_or(settings.max_turns);
-    // A gateway takes up turns that broke by itself, and answers anew.
-    settings.keep_unfinished = !cx.is_gateway;
+    settings.keep_unfinished = true;
     settings.local_retries = (mode != Mode::Repl).then_some(1);
     settings
 }
 
-fn home_prompt(
+async fn home_prompt(
     args: &TurnArgs,
     cx: &Context,
     config: &Arc<Config>,
-    (source, commands, place): (&str, Option<&Commands>, &Place),
+    (source, place): (&str, &Place),
+    runs: (Option<&Commands>, Option<&RunInline>),
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn PromptSource>, Failure> {
-    let named = system_message(args, cx, config, source, commands)?;
+    let library = Library::of_home(&cx.home, config, Some(source));
+    let named = system_message(args, config, &library, runs).await?;
     let texts: Vec<String> = named.into_iter().chain(place.system.clone()).collect();
     let prompt = HomePrompt {
         home: cx.home.clone(),
         config: Arc::clone(config),
         memory: MemoryFiles::of_home(&cx.home, config),
-        skills: Library::of_home(&cx.home, config, Some(source)),
+        skills: library,
         clock: Arc::clone(clock),
         options: PromptOptions {
             ignore_rules: args.ignore_rules,
@@ -676,48 +689,17 @@ fn home_prompt(
 }
 
 /// `agent.system_prompt` (`/personality`) and the skills named by `--skills`.
-fn system_message(
+async fn system_message(
     args: &TurnArgs,
-    cx: &Context,
     config: &Config,
-    source: &str,
-    commands: Option<&Commands>,
+    library: &Library,
+    runs: (Option<&Commands>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     let own = config.agent.system_prompt.clone();
     let own = own.filter(|text| !args.safe_mode && !text.trim().is_empty());
-    let skills = skills_text(args, cx, config, source, commands)?;
+    let skills = skills::named(&args.skills, library, runs).await?;
     let texts: Vec<String> = own.into_iter().chain(skills).collect();
     Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
-}
-
-/// The text of the skills named by `--skills`.
-fn skills_text(
-    args: &TurnArgs,
-    cx: &Context,
-    config: &Config,
-    source: &str,
-    commands: Option<&Commands>,
-) -> Result<Option<String>, Failure> {
-    if args.skills.is_empty() {
-        return Ok(None);
-    }
-    let library = Library::of_home(&cx.home, config, Some(source));
-    let mut texts = Vec::new();
-    for name in &args.skills {
-        let view = library
-            .view(name, None, None)
-            .map_err(|error| skills::failure(&error))?;
-        match view {
-            View::Skill(skill) => {
-                if let Some(declare) = commands.map(Commands::declare) {
-                    skill.env_names().for_each(|name| _ = declare(name));
-                }
-                texts.push(skill.content);
-            }
-            View::File(file) => texts.extend(file.content),
-        }
-    }
-    Ok(Some(texts.join("\n\n")))
 }
 
 fn approver(args: &TurnArgs, mode: Mode, unattended: bool) -> Option<Arc<dyn Approver>> {

@@ -145,6 +145,8 @@ pub enum Verb {
     Reload,
     ReloadMcp,
     ReloadSkills,
+    Bundles,
+    Platforms,
     Help,
     Usage,
     Insights,

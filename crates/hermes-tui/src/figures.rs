@@ -1,9 +1,9 @@
-//! Amounts as people read them.
+//! Amounts as people read them, the same in every place that shows one.
 
 use std::time::Duration;
 
 /// `512`, `18.4k`, `131k`, `2.1M`.
-pub(crate) fn tokens(count: u64) -> String {
+pub fn tokens(count: u64) -> String {
     let (unit, name) = match count {
         0..1_000 => return count.to_string(),
         1_000..999_500 => (1e3, "k"),
@@ -16,8 +16,23 @@ pub(crate) fn tokens(count: u64) -> String {
     format!("{text}{name}")
 }
 
+/// The window of a model, as providers name it: `8k` for 8192, `131k`, `1M`, `1.5M`.
+pub fn window(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}k", count / 1_000),
+        _ => {
+            let tenths = count / 100_000;
+            match tenths % 10 {
+                0 => format!("{}M", tenths / 10),
+                rest => format!("{}.{rest}M", tenths / 10),
+            }
+        }
+    }
+}
+
 /// `0.1s`, `4.2s`, `21s`, `3m 05s`, `2h 10m`; nothing for what took no time.
-pub(crate) fn took(time: Duration) -> Option<String> {
+pub fn took(time: Duration) -> Option<String> {
     let tenths = (time.as_millis() + 50) / 100;
     Some(match tenths {
         0 => return None,
@@ -28,7 +43,7 @@ pub(crate) fn took(time: Duration) -> Option<String> {
 }
 
 /// `1 line`, `2 lines`.
-pub(crate) fn count(number: usize, one: &str) -> String {
+pub fn count(number: usize, one: &str) -> String {
     if number == 1 {
         format!("1 {one}")
     } else {
@@ -37,7 +52,7 @@ pub(crate) fn count(number: usize, one: &str) -> String {
 }
 
 /// `21s`, `3m 05s`, `2h 10m`: whole seconds, for what still goes on.
-pub(crate) fn clock(time: Duration) -> String {
+pub fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -47,8 +62,11 @@ pub(crate) fn clock(time: Duration) -> String {
 }
 
 /// `$0.011`, `$1.24`; small amounts keep two figures that say something.
-pub(crate) fn dollars(usd: f64) -> String {
+pub fn dollars(usd: f64) -> String {
     let usd = usd.max(0.0);
+    if usd == 0.0 {
+        return "$0.00".to_owned();
+    }
     if usd >= 1.0 {
         return format!("${usd:.2}");
     }
@@ -85,11 +103,11 @@ mod tests {
         );
         let times = [0, 21, 185, 7_800].map(|s| clock(Duration::from_secs(s)));
         assert_eq!(times, ["0s", "21s", "3m 05s", "2h 10m"]);
-        let money = [0.000_001, 0.000_12, 0.002, 0.011, 0.1, 0.999_9, 12.345].map(dollars);
+        let money = [0.0, 0.000_001, 0.000_12, 0.002, 0.011, 0.1, 0.999_9, 12.345].map(dollars);
         assert_eq!(
             money,
             [
-                "<$0.0001", "$0.0001", "$0.002", "$0.011", "$0.10", "$1.00", "$12.35"
+                "$0.00", "<$0.0001", "$0.0001", "$0.002", "$0.011", "$0.10", "$1.00", "$12.35"
             ]
         );
     }

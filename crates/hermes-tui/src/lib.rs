@@ -9,7 +9,7 @@ pub mod app;
 pub mod cells;
 pub mod composer;
 pub mod diff;
-mod figures;
+pub mod figures;
 pub mod highlight;
 pub mod input;
 pub mod keys;

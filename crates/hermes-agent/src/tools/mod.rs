@@ -2,6 +2,7 @@
 //! those that ask the person or other models.
 
 mod clarify;
+mod inline;
 mod memory;
 pub mod moa;
 mod session_search;
@@ -23,6 +24,7 @@ use hermes_store::pending::PendingWrites;
 use hermes_store::skills::Library;
 use serde_json::Value;
 
+pub use inline::{InlineLine, RunInline, expand_inline};
 pub use skills::apply_pending_skill;
 pub use todo::{TodoItem, TodoList, TodoStatus};
 
@@ -47,6 +49,8 @@ pub struct StoreTools {
     pub rng: Arc<dyn Rng>,
     /// Lets commands have the variables that a skill asks for, once it was loaded.
     pub declare: Option<Declare>,
+    /// Runs the commands that stand in skills; `None`: they stay as they are written.
+    pub inline: Option<RunInline>,
 }
 
 /// Takes the name of an environment variable; false: commands cannot have it.
@@ -81,6 +85,7 @@ impl StoreTools {
             background: false,
             rng,
             declare: None,
+            inline: None,
         }
     }
 

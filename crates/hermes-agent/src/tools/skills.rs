@@ -12,7 +12,7 @@ use hermes_store::skills::usage::Event;
 use hermes_store::skills::{Library, Managed, SkillError, View};
 use serde_json::{Value, json};
 
-use super::{StoreTools, blocking, done, failed, spec, waits};
+use super::{StoreTools, blocking, done, expand_inline, failed, spec, waits};
 use hermes_core::args::Args;
 
 const TOOLSET: &str = "skills";
@@ -117,9 +117,15 @@ impl SkillView {
                     tracing::warn!(%skill, %name, "a skill asks for a variable that it cannot have");
                 }
             }
-            Ok(view.to_json())
+            Ok(view)
         });
-        view.await?.map_err(|error| refused(&error))
+        let mut view = view.await?.map_err(|error| refused(&error))?;
+        if let View::Skill(skill) = &mut view {
+            let content = std::mem::take(&mut skill.content);
+            let run = self.deps.inline.as_ref();
+            skill.content = expand_inline(content, skill.dir.as_deref(), run).await;
+        }
+        Ok(view.to_json())
     }
 }
 

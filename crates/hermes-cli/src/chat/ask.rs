@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::approve;
-use crate::output::harmless;
+use crate::output::{SafeStderr, harmless};
 
 /// How often a reader that waits for a key looks whether it is still wanted.
 const LOOK: Timespec = Timespec {
@@ -95,7 +95,7 @@ impl Questions {
                 }
                 _ => "\n  no longer asked\n".to_owned(),
             };
-            let _ = io::stderr().write_all(why.as_bytes());
+            let _ = SafeStderr.write_all(why.as_bytes());
         }
     }
 
@@ -145,7 +145,7 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
     let is_approval = matches!(asked, Asked::Approval(_));
     let mut terminal = Terminal(Arc::clone(&over));
     std::thread::spawn(move || {
-        let mut err = io::stderr();
+        let mut err = SafeStderr;
         let command = match asked {
             Asked::Question(question) => ask(&question, &mut terminal, &mut err)
                 .ok()
@@ -159,7 +159,8 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
                 if let Some(limit) = limit {
                     // The bell, because it denies itself.
                     let limit = limit.as_secs();
-                    let _ = write!(err, "\x07\n  (denied in {limit} s without an answer)");
+                    let _ = SafeStderr::own("\x07", 1);
+                    let _ = write!(err, "\n  (denied in {limit} s without an answer)");
                 }
                 approve::ask(&request, || terminal.line(), &mut err).map(|verdict| {
                     AgentCommand::Answer {

@@ -111,9 +111,7 @@ impl TypedLines {
         if self.out.stdout_tty {
             self.out.piece(text)
         } else {
-            let mut err = io::stderr().lock();
-            err.write_all(text.as_bytes())?;
-            err.flush()
+            self.out.question(text)
         }
     }
 

@@ -7,6 +7,7 @@ use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced, TurnExit, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
+use hermes_tui::figures;
 use serde_json::{Value, json};
 
 use crate::args::OutputFormat;
@@ -248,7 +249,8 @@ impl Renderer {
             )),
             AgentEvent::CompactionStarted { prompt_tokens } => {
                 self.progress(&format!(
-                    "• compressing the conversation ({prompt_tokens} tokens)"
+                    "• compressing the conversation ({} tokens)",
+                    figures::tokens(*prompt_tokens)
                 ));
             }
             AgentEvent::Compacted {
@@ -256,7 +258,11 @@ impl Renderer {
                 after_tokens,
                 ..
             } => {
-                self.progress(&format!("  {before_tokens} → {after_tokens} tokens"));
+                self.progress(&format!(
+                    "  {} → {} tokens",
+                    figures::tokens(*before_tokens),
+                    figures::tokens(*after_tokens)
+                ));
             }
             AgentEvent::Notice { level, text } => match level {
                 NoticeLevel::Info => self.progress(text),

@@ -307,19 +307,8 @@ impl Repl<'_> {
 
     fn footer(&self, summary: &hermes_core::event::TurnSummary) {
         if summary.exit == TurnExit::Answered && self.cx.out.stderr_tty {
-            let usage = &summary.usage;
-            let cost = match summary.cost.usd() {
-                Some(usd) if usd > 0.0 => format!(" · ${usd:.4}"),
-                _ => String::new(),
-            };
-            self.cx.out.remark(self.cx.out.dim(&format!(
-                "{:.1}s · {} · {} in ({} cached) {} out{cost}",
-                summary.millis as f64 / 1000.0,
-                counted(summary.tool_calls as usize, "tool"),
-                usage.prompt_tokens(),
-                usage.cache_read,
-                usage.output
-            )));
+            let facts = hermes_tui::cells::turn_facts(summary);
+            self.cx.out.remark(self.cx.out.dim(&facts.join(" · ")));
         }
     }
 }

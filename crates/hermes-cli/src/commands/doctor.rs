@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::SafeStderr;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
@@ -215,13 +216,14 @@ impl Progress {
             let line = format!("checking {}/{}: {}", state.0, self.all, state.1.join(", "));
             let line: String = line.chars().take(76).collect();
             // Nobody misses a line of progress.
-            let _ = write!(std::io::stderr().lock(), "\r{line:<78}");
+            let _ = SafeStderr::own("\r", 1).and_then(|()| write!(SafeStderr, "{line:<78}"));
         }
     }
 
     fn clear(&self) {
         if self.shown {
-            let _ = write!(std::io::stderr().lock(), "\r{:<78}\r", "");
+            let gone = SafeStderr::own("\r", 1).and_then(|()| write!(SafeStderr, "{:<78}", ""));
+            let _ = gone.and_then(|()| SafeStderr::own("\r", 1));
         }
     }
 }

@@ -63,6 +63,12 @@ pub(crate) struct RunArgs {
     /// Start at once, also after many starts in a short time
     #[arg(long)]
     force: bool,
+    /// Somebody else starts it again when it ends
+    #[arg(long, hide = true)]
+    external_supervisor: bool,
+    /// Of Hermes Agent in a container; there is nothing to leave out here
+    #[arg(long, hide = true)]
+    no_supervise: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -84,7 +90,7 @@ struct StatusArgs {
     #[arg(long)]
     deep: bool,
     /// Do not shorten errors
-    #[arg(long)]
+    #[arg(short = 'l', long)]
     full: bool,
     /// The service of the machine, not of this person
     #[arg(long)]
@@ -105,6 +111,12 @@ struct InstallArgs {
     /// Only install it
     #[arg(long)]
     no_start_now: bool,
+    /// What is done anyway
+    #[arg(long, hide = true, conflicts_with = "no_start_now")]
+    start_now: bool,
+    /// What is done anyway
+    #[arg(long, hide = true, conflicts_with = "no_start_on_login")]
+    start_on_login: bool,
     /// Do not start it when the machine or the person's session starts
     #[arg(long)]
     no_start_on_login: bool,

@@ -1,6 +1,6 @@
 //! `hermes memory`: what the agent remembers, for people.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _};
 
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::Config;
@@ -236,9 +236,7 @@ fn confirmed(cx: &Context, question: &str) -> Result<bool, Failure> {
             "{question} Pass --yes to confirm; nobody can be asked here"
         )));
     }
-    let mut err = io::stderr().lock();
-    write!(err, "{} [y/N] ", crate::output::harmless(question))?;
-    err.flush()?;
+    cx.out.question(&format!("{question} [y/N] "))?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approvals;
 pub(crate) mod auth;
 pub(crate) mod backup;
+pub(crate) mod bundles;
 pub(crate) mod checkpoints;
 pub(crate) mod completion;
 pub(crate) mod config;
@@ -53,6 +54,8 @@ pub(crate) struct Context {
     pub(crate) env: Env,
     pub(crate) out: Output,
     pub(crate) no_input: bool,
+    /// Nobody need agree to the hooks of config.yaml.
+    pub(crate) accept_hooks: bool,
     /// This process is the gateway: what it starts is told so.
     pub(crate) is_gateway: bool,
 }
@@ -75,6 +78,7 @@ impl Context {
             env,
             out,
             no_input: global.no_input,
+            accept_hooks: global.accept_hooks,
             is_gateway: false,
         })
     }

@@ -89,20 +89,9 @@ pub(crate) fn router(
     Ok((config, router))
 }
 
-/// `1000000` → `1M`, `131072` → `131k`: as providers print them.
+/// `1000000` → `1M`, `131072` → `131k`: as everywhere.
 pub(crate) fn tokens(count: u32) -> String {
-    match count {
-        0..1_000 => count.to_string(),
-        1_000..1_000_000 => format!("{}k", count / 1000),
-        _ => {
-            let tenths = count / 100_000;
-            if tenths.is_multiple_of(10) {
-                format!("{}M", tenths / 10)
-            } else {
-                format!("{}.{}M", tenths / 10, tenths % 10)
-            }
-        }
-    }
+    hermes_tui::figures::window(count.into())
 }
 
 #[cfg(test)]

@@ -164,10 +164,6 @@ const ROWS: &[(&str, &str)] = &[
         "skills are switched off in config.yaml: hermes config set skills.disabled '[NAME]'",
     ),
     (
-        "bundles",
-        "bundles are not built in; name the skills: hermes -s A,B, or in a chat: /A",
-    ),
-    (
         "plugins",
         "plugins in Python are not run; what they add can come from an MCP server (hermes mcp add) or a hook (hermes hooks)",
     ),
@@ -296,6 +292,39 @@ fn is_ours(ours: &clap::Command, words: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever follows the advice must not be sent to another command that is not there.
+    #[test]
+    fn advice_names_commands_that_are_here() {
+        let ours = Cli::command();
+        for (path, instead) in ROWS {
+            for piece in instead.split("hermes ").skip(1) {
+                let words: Vec<&str> = piece
+                    .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ')' | '(' | '\''))
+                    .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+                    .take(2)
+                    .collect();
+                if words
+                    .first()
+                    .is_some_and(|word| ours.find_subcommand(word).is_some())
+                {
+                    assert!(is_ours(&ours, &words), "{path}: hermes {}", words.join(" "));
+                }
+            }
+            for (at, _) in instead.match_indices(" /") {
+                let name: String = instead[at + 2..]
+                    .chars()
+                    .take_while(char::is_ascii_lowercase)
+                    .collect();
+                let typed = format!("/{name}");
+                let known = matches!(
+                    hermes_core::slash::parse(&typed),
+                    hermes_core::slash::Parsed::Command(..)
+                );
+                assert!(known, "{path}: {typed}");
+            }
+        }
+    }
 
     #[test]
     fn rows_name_what_is_not_here() {

@@ -7,7 +7,6 @@ pub(crate) mod html;
 mod show;
 mod transfer;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -429,9 +428,7 @@ pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
             "{question} Nobody can be asked here: pass --yes"
         )));
     }
-    let mut err = std::io::stderr().lock();
-    write!(err, "{} [y/N] ", crate::output::harmless(question))?;
-    err.flush()?;
+    cx.out.question(&format!("{question} [y/N] "))?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {

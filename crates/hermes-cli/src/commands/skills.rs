@@ -23,6 +23,7 @@ enum Action {
     /// List skills (the default)
     List(ListArgs),
     /// Print a skill, or one of its files
+    #[command(visible_alias = "show")]
     View {
         /// Name, or category/name
         name: String,

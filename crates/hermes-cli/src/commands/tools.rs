@@ -88,15 +88,11 @@ fn tick(cx: &Context, platform: &str) -> Outcome {
         let config = Arc::new(cx.config()?);
         let enabled = toolsets::enabled(&config, platform);
         let offer = wiring::hands::offer(cx, &config)?;
-        let built = |set: &&Toolset| {
-            let here = |tool: &&str| {
-                offer.names.contains(*tool) || offer.missing.iter().any(|(name, _)| name == tool)
-            };
-            set.tools.iter().any(here)
+        let row = |set: &Toolset| {
+            choose::switched(set.name, &labelled(set, &offer), enabled.contains(set.name))
         };
-        let row = |set: &Toolset| choose::switched(set.name, set.label, enabled.contains(set.name));
         Ok(toolsets::switchable(platform)
-            .filter(built)
+            .filter(|set| is_built(set, &offer))
             .map(row)
             .collect())
     };
@@ -208,7 +204,8 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
             _ => None,
         })
         .collect();
-    let mut what = if here.is_empty() && missing.is_empty() {
+    let usable = !here.is_empty() && here.len() * 2 >= tools.len();
+    let mut what = if !usable && missing.is_empty() {
         format!("({}; not built yet)", set.label)
     } else {
         here.join(", ")
@@ -219,7 +216,6 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
         }
         what.push_str(&why);
     }
-    let usable = !here.is_empty() && here.len() * 2 >= tools.len();
     let state = match (on, usable) {
         (true, true) => "on",
         // Switched on, and nothing of its own can be offered here.
@@ -235,6 +231,32 @@ pub(crate) fn is_usable(set: &Toolset, offer: &wiring::hands::Offer) -> bool {
     let here = set.tools.iter().filter(|tool| offer.names.contains(**tool));
     let here = here.count();
     here > 0 && here * 2 >= set.tools.len()
+}
+
+/// Whether there is something to switch: tools of its own, or some that only lack something.
+pub(crate) fn is_built(set: &Toolset, offer: &wiring::hands::Offer) -> bool {
+    is_usable(set, offer) || lacks(set, offer).next().is_some()
+}
+
+/// Why tools of a set cannot be offered here.
+fn lacks<'a>(
+    set: &'a Toolset,
+    offer: &'a wiring::hands::Offer,
+) -> impl Iterator<Item = &'a str> + 'a {
+    let missing = offer.missing.iter();
+    missing
+        .filter(|(name, _)| set.tools.contains(name))
+        .map(|(_, why)| why.as_str())
+}
+
+/// What a set is, and why nothing of it can be offered where that is so.
+pub(crate) fn labelled(set: &Toolset, offer: &wiring::hands::Offer) -> String {
+    match lacks(set, offer).next() {
+        Some(why) if !is_usable(set, offer) => {
+            format!("{} (cannot be offered: {why})", set.label)
+        }
+        _ => set.label.to_owned(),
+    }
 }
 
 /// Whether the set that a tool is in is switched on for a platform.

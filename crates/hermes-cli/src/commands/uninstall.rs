@@ -1,6 +1,5 @@
 //! `hermes uninstall`: takes the program away, and with `--full` the home.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -167,13 +166,10 @@ fn by_name(args: &UninstallArgs, home: &Path, cx: &Context) -> Outcome {
             home.display()
         )));
     } else {
-        let mut err = std::io::stderr().lock();
-        write!(
-            err,
+        cx.out.question(&format!(
             "This deletes {} with all sessions, memories and keys (a backup: hermes backup).\nType {name} to go on: ",
             home.display()
-        )?;
-        err.flush()?;
+        ))?;
         let mut line = String::new();
         std::io::stdin().read_line(&mut line)?;
         line

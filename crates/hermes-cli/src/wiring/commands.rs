@@ -21,8 +21,10 @@ use hermes_exec::{Environment, ExecError, Workspaces, backend};
 use hermes_policy::{Gate, ModelJudge, PolicyConfig};
 use hermes_tools::files::{Checkpoints, FileLedger};
 use hermes_tools::terminal::{self, TerminalDeps, TerminalSettings};
+use tokio::sync::OnceCell;
 
 use crate::commands::Context;
+use crate::exit::Failure;
 
 /// Notices that wait for their session to be opened.
 const MAX_WAITING: usize = 64;
@@ -42,6 +44,8 @@ pub(crate) struct Commands {
     declared: Declared,
     settings: TerminalSettings,
     bell: Arc<Bell>,
+    /// This machine, for homes whose commands run elsewhere.
+    here: OnceCell<Ground>,
 }
 
 /// This machine, and what confines commands on it.
@@ -135,6 +139,7 @@ impl Commands {
             declared,
             settings,
             bell,
+            here: OnceCell::new(),
         })
     }
 
@@ -150,6 +155,25 @@ impl Commands {
             settings: self.settings.clone(),
             routing: Routing::default(),
         })
+    }
+
+    /// This machine, wherever the commands of the agent run: scripts and skills lie here.
+    pub(crate) async fn ground_here(
+        &self,
+        cx: &Context,
+        config: &Config,
+    ) -> Result<Ground, Failure> {
+        if let Some(sandbox) = &self.sandbox {
+            return Ok(Ground {
+                environment: Arc::clone(&self.environment),
+                sandbox: Arc::clone(sandbox),
+            });
+        }
+        let made = self.here.get_or_try_init(|| async {
+            let made = Ground::here(cx, config, &Declared::default());
+            made.map_err(|error| Failure::failed(error.to_string()))
+        });
+        Ok(made.await?.clone())
     }
 
     /// For skills that ask for variables: commands have them from then on.

@@ -19,10 +19,11 @@ use crate::commands::Context;
 /// The hooks of the home, and what is wrong with the others, for people.
 pub(crate) fn load(cx: &Context, config: &Config) -> (Vec<Hook>, Vec<String>) {
     let variable = cx.env.get("HERMES_ACCEPT_HOOKS").unwrap_or_default();
-    let accepted = matches!(
-        variable.trim().to_ascii_lowercase().as_str(),
-        "1" | "true" | "yes" | "on"
-    );
+    let accepted = cx.accept_hooks
+        || matches!(
+            variable.trim().to_ascii_lowercase().as_str(),
+            "1" | "true" | "yes" | "on"
+        );
     let block = Value::Object(config.hooks.clone());
     hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
 }

@@ -430,3 +430,73 @@ fn names_in_the_schema_are_those_of_the_tables() {
         }
     }
 }
+
+/// Everybody who reads the file is asked what is wrong with it, and `set` refuses what would be.
+#[test]
+fn values_that_nobody_could_use_are_named_by_set_and_check() {
+    let home = TempHome::new();
+    for (key, value) in [
+        ("mcp_servers.x.transport", "pigeon"),
+        ("mcp_servers.x.enabled", "perhaps"),
+        ("platforms.telegram.enabled", "perhaps"),
+        ("tts.provider", "nosuch"),
+    ] {
+        let done = hermes(&home).args(["config", "set", key, value]).run();
+        assert_eq!(
+            done.code,
+            Some(64),
+            "{key}: {} {}",
+            done.stdout,
+            done.stderr
+        );
+    }
+    home.write(
+        "config.yaml",
+        "tts: {provider: nosuch}\nplatforms: {telegram: {enabled: perhaps}, slack: {reply_to_mode: odd}}\n\
+         mcp_servers: {bare: {}, odd: {url: 'http://a', transport: pigeon}}\n",
+    );
+    let done = hermes(&home).args(["config", "check"]).run();
+    assert_eq!(done.code, Some(1), "{}", done.stdout);
+    for text in [
+        "tts.provider",
+        "platforms.telegram.enabled",
+        "reply_to_mode",
+        "mcp_servers.bare",
+        "mcp_servers.odd.transport",
+    ] {
+        assert!(done.stdout.contains(text), "{text}: {}", done.stdout);
+    }
+    // An own voice is known by its entry.
+    home.write(
+        "config.yaml",
+        "tts: {provider: mine, providers: {mine: {command: 'say {text}'}}}\n",
+    );
+    let done = hermes(&home).args(["config", "check", "--json"]).run();
+    assert!(!done.stdout.contains("tts.provider"), "{}", done.stdout);
+}
+
+/// Services and timers of the original start us with its flags.
+#[test]
+fn flags_that_automation_of_the_original_passes_are_taken() {
+    let home = TempHome::new();
+    home.write(
+        "config.yaml",
+        "hooks:\n  pre_tool_call:\n    - command: echo hi\n",
+    );
+    let agreed = |flags: &[&str]| {
+        let listed = hermes(&home).args(["hooks", "list", "--json"]).args(flags);
+        listed.run().ok().json()["hooks"][0]["agreed"].clone()
+    };
+    assert_eq!(agreed(&[]), json!(false));
+    assert_eq!(agreed(&["--accept-hooks"]), json!(true));
+    for line in [
+        "gateway run --accept-hooks --no-supervise --help",
+        "gateway run --external-supervisor --help",
+        "cron tick --accept-hooks",
+        "gateway status -l",
+        "gateway install --start-now --start-on-login --help",
+    ] {
+        let done = hermes(&home).args(line.split(' ')).run();
+        assert_ne!(done.code, Some(64), "{line}: {}", done.stderr);
+    }
+}

@@ -345,7 +345,15 @@ fn the_original_and_we_work_on_one_table() {
 #[test]
 fn a_job_runs_at_most_once_a_minute() {
     let home = hermes_testkit::home::TempHome::new();
-    for schedule in ["every 0m", "every 0h", "every 0 minutes"] {
+    for schedule in [
+        "every 0m",
+        "every 0h",
+        "every 0 minutes",
+        "* * * * * *",
+        "* * * * * */10",
+        "0 9 * * * 0,30",
+        "*/5 * * * * 1-3",
+    ] {
         let run = hermes(&home)
             .args(["cron", "create", schedule, "do it"])
             .run();

@@ -18,7 +18,7 @@ fn controls(text: &str) -> Vec<char> {
     text.chars()
         .filter(|c| {
             (c.is_control() && !matches!(c, '\n' | '\t'))
-                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+                || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         })
         .collect()
 }
@@ -41,6 +41,23 @@ fn planted() -> Setup {
     setup
         .home
         .write("memories/MEMORY.md", format!("note {HOSTILE}"));
+    setup.home.write(
+        "skill-bundles/evil.yaml",
+        format!(
+            "name: evil\ndescription: {0}\nskills: [{0}]\ninstruction: {0}\n",
+            yaml(HOSTILE)
+        ),
+    );
+    setup.home.write(
+        "pending/memory/0a1b2c3d.json",
+        json!({"id": "0a1b2c3d", "subsystem": "memory", "action": "add", "summary": HOSTILE, "origin": HOSTILE,
+               "created_at": 1.0, "payload": {"target": "memory", "content": HOSTILE}})
+        .to_string(),
+    );
+    setup.home.write(
+        "plugins/evil/plugin.yaml",
+        format!("name: {}\n", yaml(HOSTILE)),
+    );
     setup.home.write(
         "logs/agent.log",
         format!("2026-05-01 10:00:00,123 ERROR agent: {HOSTILE}\n"),
@@ -92,6 +109,38 @@ fn no_command_hands_control_sequences_to_the_terminal() {
             let found = controls(text);
             if !found.is_empty() {
                 wrong.push(format!("{command:?} {stream}: {found:?}\n{text:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The list of reading commands is kept complete by a test of its own: every one of them, as text and as JSON.
+#[test]
+fn no_reading_command_hands_control_sequences_on() {
+    let setup = planted();
+    setup.server.push_default(Reply::text(HOSTILE));
+    // The question and the answer are stored, and name the session.
+    let _ = setup.run(["chat", "-q", HOSTILE]);
+    let listed = setup.run(["sessions", "list", "--json"]).ok().json();
+    let session = listed[0]["id"].as_str().unwrap().to_owned();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/commands.json");
+    let commands: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    for (command, entry) in commands["read"].as_object().unwrap() {
+        for extra in entry["args"].as_array().unwrap() {
+            let extra = extra.as_str().unwrap().replace("{session}", &session);
+            let extra = extra.replace("Wanda", "evil").replace("drinks", "evil");
+            for format in ["", "--json"] {
+                let line = format!("{command} {extra} {format}");
+                let done = setup.run(line.split_whitespace());
+                for (stream, text) in [("stdout", &done.stdout), ("stderr", &done.stderr)] {
+                    let found = controls(text);
+                    if !found.is_empty() {
+                        wrong.push(format!("{line} {stream}: {found:?}"));
+                    }
+                }
             }
         }
     }

@@ -45,6 +45,7 @@ mod resume;
 mod schemas;
 mod sessions;
 mod setup;
+mod skills_used;
 mod tools;
 mod tui;
 mod tui_panels;

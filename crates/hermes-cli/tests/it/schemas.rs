@@ -33,6 +33,7 @@ fn filled() -> Setup {
         "skills/cat/tea/SKILL.md",
         "---\nname: tea\ndescription: makes tea\n---\nbody\n",
     );
+    home.write("skill-bundles/drinks.yaml", "skills: [tea]\n");
     home.write("memories/MEMORY.md", "likes tea");
     home.write(
         "logs/agent.log",

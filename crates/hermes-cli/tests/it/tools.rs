@@ -63,3 +63,29 @@ fn switching_off_and_on_again_leaves_nothing_behind() {
     let _ = setup.run(["tools", "enable", "web"]).ok();
     assert_eq!(setup.home.read("config.yaml").trim_end(), before.trim_end());
 }
+
+/// A set that has only a tool of another has nothing of its own, and nowhere counts as on.
+#[test]
+fn a_set_with_nothing_of_its_own_is_not_shown_as_on() {
+    let setup = crate::Setup::new();
+    let listed = setup.run(["tools", "list"]).ok().stdout;
+    let line = listed
+        .lines()
+        .find(|line| line.contains("browser"))
+        .unwrap();
+    assert!(
+        line.starts_with("none") && line.contains("not built yet"),
+        "{line}"
+    );
+    let standing = setup.run(["setup", "--non-interactive"]);
+    let standing = format!("{}{}", standing.stdout, standing.stderr);
+    assert!(!standing.contains("browser"), "{standing}");
+    let mut terminal = crate::tui::at(&setup.home)
+        .size(100, 30)
+        .args(["tools"])
+        .start();
+    terminal.wait_for("Tools at a terminal");
+    terminal.wait_for("the task list");
+    assert!(!terminal.screen_text().contains("driving a browser"));
+    terminal.press("\x1b");
+}

@@ -70,6 +70,28 @@ fn a_model_is_tested_kept_and_left() {
     assert_eq!(quit(terminal).0, 0);
 }
 
+/// Whoever looks for an own server by other words than ours, or by its address, finds the way to it.
+#[test]
+fn an_own_endpoint_is_found_by_what_people_type() {
+    let setup = Setup::new();
+    let mut terminal = open(&setup);
+    for words in ["custom", "endpoint", "base_url"] {
+        panel(&mut terminal, "/model", "needs a key");
+        typed(&mut terminal, words);
+        terminal.wait_until(&format!("the row, by {words}"), |rows| {
+            let has = |text: &str| rows.iter().any(|row| row.contains(text));
+            has("type an address") && !has("ANTHROPIC_API_KEY")
+        });
+        press(&mut terminal, ESC);
+        close(&mut terminal);
+    }
+    panel(&mut terminal, "/model", "needs a key");
+    typed(&mut terminal, "http://127.0.0.1:9/v1");
+    terminal.wait_for("type an address");
+    press(&mut terminal, ENTER);
+    terminal.wait_for("address of the server, such as http://host:8000/v1: http://127.0.0.1:9/v1");
+}
+
 #[test]
 fn enter_on_a_provider_without_a_key_asks_for_it() {
     let setup = Setup::new();

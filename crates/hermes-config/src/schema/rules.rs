@@ -36,6 +36,8 @@ pub(crate) enum Rule {
     Directory,
     /// The name of an environment variable.
     Variable,
+    /// Who speaks: built in, or an entry of `tts.providers`.
+    Voice,
 }
 
 /// One row of the table.
@@ -73,6 +75,27 @@ const fn kept(path: &'static str, rule: Rule) -> Row {
 }
 
 const SWITCH: &[&str] = &["auto", "on", "off", "true", "false"];
+const BOOLEAN: &[&str] = &["on", "off", "true", "false", "yes", "no", "1", "0"];
+/// Those of Hermes Agent that nobody speaks for here are refused where something is to be said.
+const VOICES: &[&str] = &[
+    "auto",
+    "edge",
+    "openai",
+    "elevenlabs",
+    "espeak-ng",
+    "espeak",
+    "flite",
+    "deepinfra",
+    "minimax",
+    "xai",
+    "mistral",
+    "gemini",
+    "neutts",
+    "kittentts",
+    "piper",
+    "none",
+    "off",
+];
 const ALWAYS: &[&str] = &[
     "auto", "on", "off", "true", "false", "always", "never", "yes", "no",
 ];
@@ -233,6 +256,13 @@ pub(crate) const ROWS: &[Row] = &[
     range("code_execution.timeout", 1.0, YEARS_IN_SECONDS),
     range("code_execution.max_tool_calls", 1.0, 1e6),
     kept("mcp_servers.*.url", Rule::Address),
+    kept(
+        "mcp_servers.*.transport",
+        Rule::Words(&["sse", "http", "streamable-http", "streamable_http", "stdio"]),
+    ),
+    kept("mcp_servers.*.enabled", Rule::Words(BOOLEAN)),
+    kept("platforms.*.enabled", Rule::Words(BOOLEAN)),
+    kept("gateway.platforms.*.enabled", Rule::Words(BOOLEAN)),
     row("mcp_servers.*.timeout", Rule::Seconds),
     row("mcp_servers.*.connect_timeout", Rule::Seconds),
     range("mcp_discovery_timeout", 0.0, 3600.0),
@@ -322,6 +352,7 @@ pub(crate) const ROWS: &[Row] = &[
     range("local.context", 256.0, 1e8),
     range("local.idle_seconds", 0.0, YEARS_IN_SECONDS),
     range("local.grace_seconds", 0.0, YEARS_IN_SECONDS),
+    kept("tts.provider", Rule::Voice),
     words(
         "stt.provider",
         &[
@@ -480,6 +511,7 @@ impl RuleCheck<'_> {
             Rule::Provider => self.provider(&text),
             Rule::Toolset => self.toolset(&text),
             Rule::Directory => self.directory(&text),
+            Rule::Voice => self.voice(&text),
             Rule::Variable => {
                 let good = text
                     .bytes()
@@ -488,6 +520,18 @@ impl RuleCheck<'_> {
                 (!good).then(|| format!("{text:?} cannot be the name of a variable"))
             }
         }
+    }
+
+    fn voice(&self, name: &str) -> Option<String> {
+        let own = self.tree.get("tts").and_then(|tts| tts.get("providers"));
+        let is_own = own.is_some_and(|own| own.get(name).is_some());
+        let known = is_own || VOICES.contains(&name.to_lowercase().as_str());
+        (!known).then(|| {
+            format!(
+                "{name:?} is none of {}, and there is no tts.providers.{name}",
+                VOICES.join(", ")
+            )
+        })
     }
 
     fn provider(&self, name: &str) -> Option<String> {

@@ -78,7 +78,7 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Address) => values.extend([json!("moon"), json!("ftp://x"), json!("http://")]),
         Some(Rule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
         Some(Rule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
-        Some(Rule::Toolset) => values.push(json!("nosuch")),
+        Some(Rule::Toolset | Rule::Voice) => values.push(json!("nosuch")),
         Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
         Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
         Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
@@ -109,6 +109,7 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
         Some(Rule::Variable) => values.push(json!("MY_KEY")),
         Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
+        Some(Rule::Voice) => values.extend([json!("edge"), json!("OpenAI")]),
         None => match leaf.expected {
             "true or false" => values.extend([json!(true), json!(false)]),
             "text" | "a word" => values.push(json!("anything at all")),

@@ -384,6 +384,22 @@ pub const COMMANDS: &[CommandDef] = &[
         "",
         "look for skills again",
     ),
+    def(
+        Tools,
+        Verb::Bundles,
+        "bundles",
+        "",
+        "skills that go together; /<name> uses them",
+    ),
+    def(
+        Tools,
+        Verb::Platforms,
+        "platforms",
+        "",
+        "the gateway and its platforms",
+    )
+    .or(&["platform", "gateway"])
+    .on(Surfaces::LOCAL),
     def(Info, Verb::Help, "help", "[command]", "this list")
         .or(&["?", "commands"])
         .of(Values::Commands),
@@ -394,7 +410,7 @@ pub const COMMANDS: &[CommandDef] = &[
         "",
         "tokens and cost of this session",
     )
-    .or(&["cost"]),
+    .or(&["cost", "context"]),
     def(
         Info,
         Verb::Insights,

@@ -28,6 +28,29 @@ const EVENTS: [&str; 10] = [
     "command:*",
 ];
 
+/// Events of the original that nothing here stands for.
+const OF_THE_ORIGINAL: [&str; 19] = [
+    "agent:step",
+    "transform_terminal_output",
+    "transform_tool_result",
+    "transform_llm_output",
+    "pre_llm_call",
+    "post_llm_call",
+    "pre_verify",
+    "pre_api_request",
+    "post_api_request",
+    "api_request_error",
+    "on_session_start",
+    "on_session_end",
+    "on_session_finalize",
+    "on_session_reset",
+    "subagent_start",
+    "subagent_stop",
+    "pre_gateway_dispatch",
+    "pre_approval_request",
+    "post_approval_response",
+];
+
 /// Keys below `hooks:` that are no events.
 const NO_EVENTS: [&str; 1] = ["output_spill"];
 
@@ -61,11 +84,8 @@ fn configured(
         if NO_EVENTS.contains(&event.as_str()) || entries.is_null() {
             continue;
         }
-        if !EVENTS.contains(&event.as_str()) && !event.starts_with("command:") {
-            problems.push(format!(
-                "hooks.{event}: no such event; there are {}",
-                EVENTS.join(", ")
-            ));
+        if let Some(why) = never_happens(event) {
+            problems.push(format!("hooks.{event}: {why}"));
             continue;
         }
         let Value::Array(entries) = entries else {
@@ -86,6 +106,19 @@ fn configured(
         }
     }
     list
+}
+
+/// Why a hook on this event would never run.
+fn never_happens(event: &str) -> Option<String> {
+    if EVENTS.contains(&event) || event.starts_with("command:") {
+        return None;
+    }
+    let what = if OF_THE_ORIGINAL.contains(&event) {
+        "an event of Hermes Agent that does not occur here: nothing is run for it"
+    } else {
+        "no such event"
+    };
+    Some(format!("{what}; there are {}", EVENTS.join(", ")))
 }
 
 fn command(event: &str, entry: &Value) -> Result<(String, Hook), String> {
@@ -130,7 +163,14 @@ fn handlers(dir: &Path, problems: &mut Vec<String>) -> Vec<Hook> {
     let mut list = Vec::new();
     for dir in dirs {
         match handler(&dir) {
-            Ok(hooks) => list.extend(hooks),
+            Ok(hooks) => {
+                for hook in &hooks {
+                    if let Some(why) = never_happens(&hook.event) {
+                        problems.push(format!("{}: {}: {why}", dir.display(), hook.event));
+                    }
+                }
+                list.extend(hooks);
+            }
             Err(why) => problems.push(format!("{}: {why}", dir.display())),
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Batch {
     /// After a text as long as clients send at most.
     pub(super) split: Duration,
     pub(super) album: Duration,
+    /// Only the parts of one message are put together, not messages that come close together.
+    only_parts: bool,
 }
 
 impl Style {
@@ -96,6 +98,7 @@ impl Batch {
             short: Duration::from_millis(short),
             split: Duration::from_millis(split),
             album: Duration::from_millis(album),
+            only_parts: false,
         }
     }
 
@@ -104,6 +107,7 @@ impl Batch {
         match busy {
             BusyMode::Queue => Self {
                 short: Duration::ZERO,
+                only_parts: true,
                 ..self
             },
             BusyMode::Interrupt | BusyMode::Steer => self,
@@ -115,12 +119,51 @@ impl Batch {
     pub(super) fn wait(&self, chars: usize, limit: usize, media: bool) -> Duration {
         if media {
             self.album
-        } else if chars >= limit.saturating_sub(limit / 32) {
+        } else if is_cut(chars, limit) {
             self.split
         } else if chars > 256 {
             self.short.mul_f64(1.5)
         } else {
             self.short
         }
+    }
+
+    /// Whether a message may go with the one before it, by the length of that one and by which of
+    /// them have files.
+    pub(super) fn joins(&self, chars_before: usize, limit: usize, files: (bool, bool)) -> bool {
+        !self.only_parts || files == (true, true) || is_cut(chars_before, limit)
+    }
+}
+
+/// Whether a text of this length may be the first part of a longer one.
+fn is_cut(chars: usize, limit: usize) -> bool {
+    chars >= limit.saturating_sub(limit / 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_queue_only_the_parts_of_one_message_go_together() {
+        let queue = Batch::of("telegram").in_mode(BusyMode::Queue);
+        let steer = Batch::of("telegram").in_mode(BusyMode::Steer);
+        for (chars, files, together) in [
+            (5, (false, false), false),
+            (300, (false, false), false),
+            (4096, (false, false), true),
+            (5, (true, true), true),
+            (5, (true, false), false),
+            (5, (false, true), false),
+        ] {
+            assert_eq!(
+                queue.joins(chars, 4096, files),
+                together,
+                "{chars} {files:?}"
+            );
+            assert!(steer.joins(chars, 4096, files));
+        }
+        assert!(queue.wait(5, 4096, false).is_zero());
+        assert!(queue.wait(300, 4096, false).is_zero());
     }
 }

@@ -14,7 +14,7 @@ use super::encode::MessageRow;
 use super::session_store::append;
 
 /// Why such a row ended, as the database has it.
-const REASON: &str = "unfinished";
+pub(super) const REASON: &str = "unfinished";
 
 /// Stores `text` in the place of what was stored before.
 pub(super) async fn keep(

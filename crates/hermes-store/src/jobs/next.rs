@@ -43,6 +43,10 @@ pub(super) fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<Fix
     in_zone(naive, zone)
 }
 
+fn first_bit(bits: u64) -> u64 {
+    bits & bits.wrapping_neg()
+}
+
 /// The values that each field of a cron expression allows, as bits.
 struct Fields {
     minutes: u64,
@@ -72,7 +76,8 @@ impl Fields {
             weekdays: (weekdays_bits | weekdays_bits >> 7) & 0x7f,
             seconds: match rest {
                 [] => 1,
-                [seconds] => bits(seconds, 0, 59)?,
+                // Once a minute at most, whatever a file holds: the first of them.
+                [seconds] => first_bit(bits(seconds, 0, 59)?),
                 _ => return None,
             },
             any_day: is_restricted(days) && is_restricted(weekdays),
@@ -366,6 +371,15 @@ mod tests {
         assert_eq!(
             often.next_after(&now).as_deref(),
             Some("2027-01-10T10:30:00+00:00")
+        );
+        let often = |expr: &str| Schedule::Cron { expr: expr.into() }.next_after(&now);
+        assert_eq!(
+            often("* * * * * */5").as_deref(),
+            Some("2027-01-10T09:01:00+00:00")
+        );
+        assert_eq!(
+            often("* * * * * 30,40").as_deref(),
+            Some("2027-01-10T09:00:30+00:00")
         );
         let never = Schedule::Cron {
             expr: "0 0 31 2 *".into(),

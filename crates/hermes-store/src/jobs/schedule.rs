@@ -37,7 +37,9 @@ pub enum ScheduleError {
     Unknown(String),
     #[error("{text:?} is no duration: write a number with m, h or d, such as every 30m")]
     Duration { text: String },
-    #[error("{text:?} is too often: a job runs at most once a minute; write every 1m or more")]
+    #[error(
+        "{text:?} is too often: a job runs at most once a minute; write every 1m or more (in cron: at most one second of a minute)"
+    )]
     TooOften { text: String },
     #[error("cron expression {expr:?}: {why}")]
     Cron { expr: String, why: String },
@@ -114,6 +116,12 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
             expr: text.to_owned(),
             why,
         })?;
+        let second = text.split_whitespace().nth(5);
+        if second.is_some_and(|field| field.parse::<u32>().is_err()) {
+            return Err(ScheduleError::TooOften {
+                text: text.to_owned(),
+            });
+        }
         return Ok(Parsed {
             schedule: Schedule::Cron {
                 expr: text.to_owned(),

@@ -1,10 +1,12 @@
 //! The skills library: directories with a `SKILL.md`, in `<home>/skills` and in directories
 //! named by `skills.external_dirs`.
 
+mod bundles;
 mod error;
 mod frontmatter;
 mod heads;
 mod index;
+mod inline;
 mod lookup;
 mod manage;
 pub mod manifest;
@@ -23,10 +25,12 @@ use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
+pub use bundles::{Bundle, Bundles, command_name};
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
 use heads::Found;
 pub use index::{Index, IndexCategory, Offer};
+pub use inline::{InlineCommand, inline_commands, with_outputs};
 pub use manage::Managed;
 pub use usage::Usage;
 pub use view::{FileView, SkillView, View};

@@ -173,6 +173,46 @@ impl View {
 }
 
 impl SkillView {
+    /// What the model reads when a person uses the skill: the document, where it lies, which files
+    /// belong to it, and what it lacks.
+    pub fn instructions(&self) -> String {
+        let mut text = self.content.trim_end().to_owned();
+        let mut notes = Vec::new();
+        if let Some(dir) = &self.dir {
+            notes.push(format!(
+                "The skill lies in {}; paths in it are relative to that.",
+                dir.display()
+            ));
+            let files = self.linked_files.iter().flat_map(|(_, files)| files);
+            let files: Vec<String> = files.map(|file| format!("- {file}")).collect();
+            if !files.is_empty() {
+                notes.push(format!(
+                    "Its files, to be loaded with skill_view(name, file_path) when a step needs one:\n{}",
+                    files.join("\n")
+                ));
+            }
+        }
+        notes.extend(self.setup_note());
+        for note in notes {
+            text.push_str("\n\n");
+            text.push_str(&note);
+        }
+        text
+    }
+
+    /// What must be set up first, if anything.
+    fn setup_note(&self) -> Option<String> {
+        let env = self.missing_env.iter().map(|name| format!("${name}"));
+        let files = self.missing_files.iter().map(|file| format!("file {file}"));
+        let missing: Vec<String> = env.chain(files).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "Not ready: {} must be set up first. Tell the person; do not guess values.",
+                missing.join(", ")
+            )
+        })
+    }
+
     pub fn setup_needed(&self) -> bool {
         !self.missing_env.is_empty() || !self.missing_files.is_empty()
     }
@@ -211,14 +251,8 @@ impl SkillView {
         if let Some(help) = help {
             value["setup_help"] = help.clone();
         }
-        if setup_needed {
-            let env = self.missing_env.iter().map(|name| format!("${name}"));
-            let files = self.missing_files.iter().map(|file| format!("file {file}"));
-            let missing: Vec<String> = env.chain(files).collect();
-            value["setup_note"] = json!(format!(
-                "Not ready: {} must be set up first. Tell the person; do not guess values.",
-                missing.join(", ")
-            ));
+        if let Some(note) = self.setup_note() {
+            value["setup_note"] = json!(note);
         }
         if let Some(compatibility) = &self.compatibility {
             value["compatibility"] = compatibility.clone();

@@ -191,13 +191,18 @@ impl App {
         if let Some(key) = stop.filter(|_| !stopping && !self.prompts.is_open()) {
             facts.push(format!("{} to stop", key.shown()));
         }
-        let facts = if facts.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", facts.join(&format!(" {} ", glyphs.dot)))
+        let beside = |facts: &[String]| match facts {
+            [] => String::new(),
+            facts => format!(" ({})", facts.join(&format!(" {} ", glyphs.dot))),
         };
-        let room =
-            usize::from(columns).saturating_sub(width::width(sign) + 1 + width::width(&facts));
+        let room_for = |facts: &[String]| {
+            usize::from(columns)
+                .saturating_sub(width::width(sign) + 1 + width::width(&beside(facts)))
+        };
+        // What goes on is read first: where there is no room for it, the facts give way, the last one first.
+        let verb = least_room(&what, glyphs.ellipsis);
+        while room_for(&facts) < verb && facts.pop().is_some() {}
+        let (room, facts) = (room_for(&facts), beside(&facts));
         let what = width::truncate_with(&what, room, glyphs.ellipsis).into_owned();
         let line = Line::from(vec![
             Span::styled(format!("{sign} "), self.theme.style(Role::Accent)),
@@ -357,5 +362,13 @@ fn broken(row: &Row, columns: u16) -> Vec<Line<'static>> {
     match row.flow {
         Flow::Broken => vec![row.line.clone()],
         Flow::Unbroken => width::wrap_line(&row.line, usize::from(columns), &width::Indent::none()),
+    }
+}
+
+/// The room without which nobody can tell what is done: its first word, and the sign that there is more.
+fn least_room(what: &str, ellipsis: &str) -> usize {
+    match what.split_once(' ') {
+        Some((verb, _)) => width::width(verb) + 1 + width::width(ellipsis),
+        None => width::width(what),
     }
 }

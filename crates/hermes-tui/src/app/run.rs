@@ -289,6 +289,11 @@ impl Face {
     }
 
     fn draw_if_due(&mut self) -> Result<(), AppError> {
+        // The signal may come long after the terminal has changed: what is written is for the size it has
+        // now, else rows of the frame would be left behind.
+        if Size::of_terminal() != self.screen.size() {
+            self.resized();
+        }
         let now = Instant::now();
         if self.reflow.is_some_and(|at| at <= now) {
             self.reflow = None;

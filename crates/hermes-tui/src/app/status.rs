@@ -6,7 +6,7 @@ use std::time::Instant;
 use ratatui_core::text::{Line, Span};
 
 use super::state::App;
-use crate::figures::{dollars, tokens};
+use crate::figures::{dollars, tokens, window};
 use crate::port::{Busy, Status};
 use crate::theme::Role;
 use crate::width;
@@ -117,7 +117,7 @@ impl App {
             facts.push(Fact {
                 short: Some(format!("ctx {percent}%")),
                 ..fact(
-                    format!("ctx {percent}% {}/{}", tokens(used), tokens(size.into())),
+                    format!("ctx {percent}% {}/{}", tokens(used), window(size.into())),
                     role,
                     8,
                 )

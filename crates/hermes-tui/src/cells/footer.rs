@@ -7,7 +7,7 @@ use hermes_core::usage::Cost;
 use ratatui_core::text::{Line, Span};
 
 use super::{Cell, CellContext, CellKind};
-use crate::figures::{count, tokens, took};
+use crate::figures::{count, dollars, tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width::{self, Indent};
@@ -25,38 +25,43 @@ impl FooterCell {
     }
 }
 
+/// What a turn took, fact by fact: the same words in the full interface and in the line chat.
+pub fn turn_facts(summary: &TurnSummary) -> Vec<String> {
+    let usage = &summary.usage;
+    let mut facts = Vec::new();
+    if let Some(time) = took(Duration::from_millis(summary.millis)) {
+        facts.push(format!("worked {time}"));
+    }
+    if summary.tool_calls > 0 {
+        facts.push(count(summary.tool_calls as usize, "tool call"));
+    }
+    if usage.prompt_tokens() > 0 || usage.output > 0 {
+        let cached = match usage.cache_read {
+            0 => String::new(),
+            read => format!(" ({} cached)", tokens(read)),
+        };
+        facts.push(format!(
+            "{} in{cached}, {} out",
+            tokens(usage.prompt_tokens()),
+            tokens(usage.output)
+        ));
+    }
+    // What is not known is not shown as nothing.
+    match summary.cost {
+        Cost::Actual { usd } => facts.push(dollars(usd)),
+        Cost::Estimated { usd, .. } => facts.push(format!("{} est", dollars(usd))),
+        Cost::Included | Cost::Unknown => {}
+    }
+    facts
+}
+
 impl Cell for FooterCell {
     fn kind(&self) -> CellKind {
         CellKind::Footer
     }
 
     fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-        let summary = &self.summary;
-        let usage = &summary.usage;
-        let mut facts = Vec::new();
-        if let Some(time) = took(Duration::from_millis(summary.millis)) {
-            facts.push(format!("worked {time}"));
-        }
-        if summary.tool_calls > 0 {
-            facts.push(count(summary.tool_calls as usize, "tool call"));
-        }
-        if usage.prompt_tokens() > 0 || usage.output > 0 {
-            let cached = match usage.cache_read {
-                0 => String::new(),
-                read => format!(" ({} cached)", tokens(read)),
-            };
-            facts.push(format!(
-                "{} in{cached}, {} out",
-                tokens(usage.prompt_tokens()),
-                tokens(usage.output)
-            ));
-        }
-        // What is not known is not shown as nothing.
-        match summary.cost {
-            Cost::Actual { usd } => facts.push(dollars(usd)),
-            Cost::Estimated { usd, .. } => facts.push(format!("{} est", dollars(usd))),
-            Cost::Included | Cost::Unknown => {}
-        }
+        let facts = turn_facts(&self.summary);
         if facts.is_empty() {
             return Vec::new();
         }
@@ -64,15 +69,5 @@ impl Cell for FooterCell {
         let line = Line::from(Span::styled(text, cx.theme.style(Role::Dim)));
         let blanks = Indent::hanging(Span::raw("  "));
         width::wrap_row(&Row::new(line), usize::from(width), &blanks)
-    }
-}
-
-/// `$0.011`, `$1.24`.
-fn dollars(usd: f64) -> String {
-    match usd {
-        usd if usd >= 1.0 => format!("${usd:.2}"),
-        usd if usd >= 0.01 => format!("${usd:.3}"),
-        usd if usd >= 0.000_05 => format!("${usd:.4}"),
-        _ => "<$0.0001".to_owned(),
     }
 }

@@ -26,7 +26,7 @@ use crate::row::Row;
 use crate::theme::Theme;
 
 pub use assistant::{AssistantCell, AssistantStream};
-pub use footer::FooterCell;
+pub use footer::{FooterCell, turn_facts};
 pub(crate) use line::one_line;
 pub use notice::{BannerCell, NoticeCell, OmittedCell};
 pub use reasoning::ReasoningCell;

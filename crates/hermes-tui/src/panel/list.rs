@@ -49,9 +49,19 @@ pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<Place> {
     places
 }
 
+/// Whether words are the beginning of an address.
+pub(super) fn is_address(words: &str) -> bool {
+    let words = words.trim();
+    words.starts_with("http://") || words.starts_with("https://")
+}
+
 fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
     if filter.trim().is_empty() {
         return Some(0);
+    }
+    // Whoever types an address means the row that takes one.
+    if is_address(filter) && row.also.split_whitespace().any(is_address) {
+        return Some(1);
     }
     let name = row.cells.first().map_or("", String::as_str);
     let rest = row.cells.iter().skip(1).map(String::as_str);

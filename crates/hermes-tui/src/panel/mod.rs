@@ -337,6 +337,13 @@ impl PanelView {
             return self.done(&of, None);
         }
         let entry = match &of.row {
+            // An address that was typed to find the row need not be typed again.
+            Some(row)
+                if list::is_address(self.filter.text())
+                    && row.also.split_whitespace().any(list::is_address) =>
+            {
+                Entry::new(self.filter.text().trim())
+            }
             Some(row) if of.key.row => Entry::new(&row.text),
             _ => Entry::default(),
         };

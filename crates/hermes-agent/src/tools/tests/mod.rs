@@ -43,6 +43,7 @@ impl Bench {
             background: false,
             rng: Arc::new(SystemRng),
             declare: None,
+            inline: None,
             home,
         };
         Self { dir, deps }

@@ -21,7 +21,7 @@ use hermes_core::model::Route;
 use hermes_core::task;
 use hermes_mcp::actor::McpEvent;
 use hermes_mcp::toolbox::Toolbox;
-use hermes_store::skills::Library;
+use hermes_store::skills::{Bundles, Library, command_name};
 use hermes_tui::app::{self, Explanation, Farewell, Options};
 use hermes_tui::composer::Command;
 use hermes_tui::port::{self, Ask, Effect, HostPort, News, Saying, Status};
@@ -107,18 +107,25 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Op
     })
 }
 
-/// `/<skill>`, for completion.
+/// `/<skill>` and `/<bundle>`, for completion.
 fn skills(conversation: &Conversation) -> Vec<Command> {
     let chat = &conversation.chat;
     let library = Library::of_home(&conversation.cx.home, &chat.config, Some("cli"));
     let enabled = library.scan().into_iter().filter(|skill| skill.enabled);
     let command = enabled.map(|skill| Command {
-        name: verbs::skill_command(&skill.name),
+        name: command_name(&skill.name),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
         summary: super::shorten(&skill.description, 80),
     });
-    command.collect()
+    let (bundles, _) = Bundles::of_home(&conversation.cx.home).scan();
+    let bundles = bundles.into_iter().map(|bundle| Command {
+        name: bundle.command(),
+        aliases: Vec::new(),
+        args: "[words]".to_owned(),
+        summary: super::shorten(&bundle.description, 80),
+    });
+    command.chain(bundles).collect()
 }
 
 /// The section `tui` of the config.

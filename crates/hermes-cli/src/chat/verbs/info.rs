@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use hermes_core::slash;
 use hermes_exec::git::ForeignRepository;
+use hermes_tui::figures;
 use hermes_tui::keys::Keymap;
 use hermes_tui::port::{Effect, Entry, Page, Saying};
 use tokio::process::Command;
@@ -93,7 +94,11 @@ pub(super) async fn status(conversation: &Conversation) -> Result<Told, Failure>
         Some(why) => format!("model    {why}"),
     });
     if let Some((used, length)) = conversation.context {
-        lines.push(format!("context  {used} of {length} tokens"));
+        lines.push(format!(
+            "context  {} of {} tokens",
+            figures::tokens(used),
+            figures::window(length.into())
+        ));
     }
     lines.push(format!("cwd      {}", chat.cwd.display()));
     lines.push(format!(
@@ -123,18 +128,19 @@ async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     let record = chat.store.get(chat.id.as_str()).await?;
     let count = |column| record.number(column).unwrap_or(0.0);
     let cost = match record.text("cost_status") {
-        Some("actual") => format!("${:.4}", count("actual_cost_usd")),
-        Some("estimated") => format!("${:.4} (estimate)", count("estimated_cost_usd")),
+        Some("actual") => figures::dollars(count("actual_cost_usd")),
+        Some("estimated") => format!("{} est", figures::dollars(count("estimated_cost_usd"))),
         Some("included") => "nothing: it runs on this machine".to_owned(),
         _ => "unknown".to_owned(),
     };
+    let tokens = |column| figures::tokens(count(column) as u64);
     Ok(vec![
         format!(
             "tokens   {} in · {} cached · {} out ({} reasoning)",
-            count("input_tokens"),
-            count("cache_read_tokens"),
-            count("output_tokens"),
-            count("reasoning_tokens")
+            tokens("input_tokens"),
+            tokens("cache_read_tokens"),
+            tokens("output_tokens"),
+            tokens("reasoning_tokens")
         ),
         format!("cost     {cost}"),
     ])

@@ -8,6 +8,7 @@ mod prompts;
 mod quick;
 mod session;
 mod settings;
+mod skills;
 mod tools;
 
 use hermes_core::slash::{self, CommandDef, Parsed, Verb};
@@ -19,7 +20,6 @@ use crate::exit::Failure;
 pub(crate) use info::days;
 pub(crate) use personality::names as personalities;
 pub(crate) use session::{opened, resume};
-pub(crate) use tools::slug as skill_command;
 
 /// Runs a whole line that begins with a slash. `None`: it is no command but something to say.
 pub(crate) async fn line(
@@ -54,12 +54,12 @@ async fn unknown_name(
                 .trim_start_matches('/')
                 .split_once(' ')
                 .unwrap_or((line.trim_start_matches('/'), ""));
-            let done = tools::use_skill(conversation, name, rest).await;
+            let done = skills::use_skill(conversation, name, rest).await;
             return done.unwrap_or_else(|| Err(unknown(name, None)));
         }
         None => {}
     }
-    if let Some(done) = tools::use_skill(conversation, typed, rest).await {
+    if let Some(done) = skills::use_skill(conversation, typed, rest).await {
         return done;
     }
     match prompts::use_prompt(conversation, typed, rest).await {
@@ -128,8 +128,10 @@ async fn run(
         Verb::Toolsets => tools::toolsets(conversation).await,
         Verb::Mcp => tools::mcp(conversation, rest),
         Verb::ReloadMcp => tools::mcp(conversation, "reconnect"),
-        Verb::Skills => tools::skills(conversation, rest),
-        Verb::ReloadSkills => tools::reload_skills(conversation),
+        Verb::Skills => skills::skills(conversation, rest),
+        Verb::Bundles => Ok(skills::bundles(conversation)),
+        Verb::Platforms => own::run(conversation, &["gateway", "status"]).await,
+        Verb::ReloadSkills => skills::reload_skills(conversation),
         Verb::Memory => tools::memory(conversation, rest).await,
         Verb::Learn => tools::learn(conversation, rest).await,
         Verb::Cron => tools::cron(conversation, rest),

@@ -10,8 +10,8 @@ use hermes_gateway::program::Line;
 use hermes_gateway::settings::{QuickKind, read_quick_commands};
 
 use super::super::conversation::{Conversation, Told};
-use crate::commands::gateway::scripts::run_line_in;
 use crate::exit::Failure;
+use crate::wiring::unasked::run_line_in;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of what a command says.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use hermes_core::event::AgentCommand;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_store::db::{self, ListFilter};
+use hermes_tui::figures;
 use hermes_tui::port::{Effect, Entry, Page, Saying};
 
 use crate::args::TurnArgs;
@@ -278,13 +279,18 @@ async fn preview(conversation: &Conversation) -> Result<Told, Failure> {
     let messages = stored.items.iter().map(|item| &item.message);
     let tokens: u64 = messages.map(hermes_agent::tokens::message).sum();
     let window = match conversation.context {
-        Some((used, length)) => format!("; the last prompt took {used} of {length} tokens"),
+        Some((used, length)) => format!(
+            "; the last prompt took {} of {} tokens",
+            figures::tokens(used),
+            figures::window(length.into())
+        ),
         None => String::new(),
     };
     Ok(Told::plain(format!(
-        "{} (about {tokens} tokens) are sent to the model{window}.\n\
+        "{} (about {} tokens) are sent to the model{window}.\n\
          /compress summarises the older ones; the newest stay word for word, and you still see all.",
-        counted(stored.items.len(), "message")
+        counted(stored.items.len(), "message"),
+        figures::tokens(tokens)
     )))
 }
 

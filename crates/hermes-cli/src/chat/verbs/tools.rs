@@ -4,15 +4,12 @@ use hermes_agent::session::ToolSource as _;
 use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_core::event::UserInput;
-
 use hermes_store::memory::{MemoryFiles, Target};
-use hermes_store::skills::{Library, View};
-use hermes_tui::port::{Effect, Saying};
+use hermes_tui::port::Saying;
 
 use super::own;
 use crate::args::TurnArgs;
-use crate::chat::conversation::{Conversation, Then, Told, said};
+use crate::chat::conversation::{Conversation, Told, said};
 use crate::chat::host::panels;
 use crate::chat::shorten;
 use crate::commands;
@@ -104,105 +101,6 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
         },
         _ => Err(Failure::usage("/mcp [name] [reconnect|login|on|off]")),
     }
-}
-
-fn library(conversation: &Conversation) -> Result<Library, Failure> {
-    let config = conversation.cx.load_config()?.config;
-    Ok(Library::of_home(
-        &conversation.cx.home,
-        &config,
-        Some("cli"),
-    ))
-}
-
-pub(super) fn skills(conversation: &Conversation, words: &str) -> Result<Told, Failure> {
-    let words = words.to_lowercase();
-    let lines: Vec<String> = library(conversation)?
-        .scan()
-        .into_iter()
-        .filter(|skill| {
-            let all = format!("{} {}", skill.name, skill.description).to_lowercase();
-            words.split_whitespace().all(|word| all.contains(word))
-        })
-        .map(|skill| {
-            let off = if skill.enabled { "" } else { " (off)" };
-            let about = shorten(&skill.description, 70);
-            format!("  {}{off}: {about}", skill.name)
-        })
-        .collect();
-    if lines.is_empty() {
-        return Ok(Told::info("no skills; hermes skills shows where they go"));
-    }
-    Ok(Told::plain(lines.join("\n")))
-}
-
-/// They are looked for whenever a prompt is written: this only says what is there.
-pub(super) fn reload_skills(conversation: &Conversation) -> Result<Told, Failure> {
-    let count = library(conversation)?.scan().len();
-    Ok(Told::info(format!(
-        "{}; new ones are known to the model in the next session, and to /<name> now",
-        commands::counted(count, "skill")
-    )))
-}
-
-/// `/<skill> words`: the skill's text goes to the model with the words. `None`: no such skill.
-pub(super) async fn use_skill(
-    conversation: &mut Conversation,
-    name: &str,
-    rest: &str,
-) -> Option<Result<Told, Failure>> {
-    let library = library(conversation).ok()?;
-    let skill = library
-        .scan()
-        .into_iter()
-        .find(|skill| skill.enabled && slug(&skill.name) == slug(name))?;
-    Some(with_skill(conversation, &library, &skill.name, rest).await)
-}
-
-/// As a name is typed: the original writes blanks and underlines as hyphens.
-pub(crate) fn slug(name: &str) -> String {
-    name.to_lowercase().replace([' ', '_'], "-")
-}
-
-async fn with_skill(
-    conversation: &mut Conversation,
-    library: &Library,
-    name: &str,
-    rest: &str,
-) -> Result<Told, Failure> {
-    let view = library
-        .view(name, None, None)
-        .map_err(|error| commands::skills::failure(&error))?;
-    let content = match view {
-        View::Skill(skill) => {
-            if let Some(commands) = &conversation.chat.commands {
-                let declare = commands.declare();
-                skill.env_names().for_each(|name| _ = declare(name));
-            }
-            skill.content
-        }
-        View::File(file) => file.content.unwrap_or_default(),
-    };
-    let line = format!("/{} {rest}", slug(name));
-    if let Some(told) = conversation.unready(line.trim_end()).await? {
-        return Ok(told);
-    }
-    let words = if rest.is_empty() {
-        format!("Use the skill {name}.")
-    } else {
-        rest.to_owned()
-    };
-    let input = UserInput {
-        text: words.clone(),
-        context: Some(format!(
-            "The person wants you to follow the skill {name} for this:\n\n{content}"
-        )),
-        ..UserInput::default()
-    };
-    let message = conversation.message(input);
-    conversation.chat.send(message).await?;
-    let told = Told::info(format!("with the skill {name}")).and(Effect::Asked(words));
-    Ok(told.then(Then::Turn))
 }
 
 pub(super) async fn memory(conversation: &Conversation, rest: &str) -> Result<Told, Failure> {

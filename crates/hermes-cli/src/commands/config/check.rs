@@ -29,6 +29,7 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
                 })
                 .collect();
             findings.extend(about_version(&loaded.file_tree));
+            findings.extend(about_plugins(cx));
             findings.extend(about_others(cx, &loaded).into_iter().map(|text| Finding {
                 key: String::new(),
                 text,
@@ -93,7 +94,44 @@ pub(in crate::commands) fn about_others(
     let (_, mut problems) = hermes_gateway::hooks::load(&cx.home, hooks, true);
     let quick = &loaded.config.quick_commands;
     hermes_gateway::settings::read_quick_commands(quick, &mut problems);
+    problems.extend(bundles(cx));
+    problems.extend(servers(cx, loaded));
+    problems.extend(platforms(cx, &problems));
     problems
+}
+
+/// MCP servers that cannot be used as they are written.
+fn servers(cx: &Context, loaded: &hermes_config::Loaded) -> Vec<String> {
+    let entries = crate::wiring::mcp::entries(&loaded.config, &cx.env, &cx.home);
+    let problems = entries.into_iter().flat_map(|entry| entry.problems);
+    problems.map(|problem| problem.to_string()).collect()
+}
+
+/// What the gateway would complain of, as far as nobody else has.
+fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
+    let Ok(loaded) = Config::load(&cx.home, &cx.env) else {
+        return Vec::new();
+    };
+    let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    match hermes_gateway::settings::GatewaySettings::load(&cx.home, loaded, &cx.env) {
+        Ok(settings) => settings
+            .problems
+            .into_iter()
+            .filter(|problem| !known.contains(problem))
+            .filter(|problem| {
+                let key = problem.split([' ', ':']).next().unwrap_or_default();
+                !said
+                    .iter()
+                    .any(|said| said.starts_with(key) || said.contains(&format!(".{key}:")))
+            })
+            .collect(),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Files that look like bundles of skills and are none.
+fn bundles(cx: &Context) -> Vec<String> {
+    hermes_store::skills::Bundles::of_home(&cx.home).scan().1
 }
 
 fn about_version(file: &serde_json::Value) -> Option<Finding> {
@@ -107,6 +145,14 @@ fn about_version(file: &serde_json::Value) -> Option<Finding> {
         text: format!(
             "the file is of version {version} and is read as such; hermes config migrate brings it to {CONFIG_VERSION}"
         ),
+        problem: false,
+    })
+}
+
+fn about_plugins(cx: &Context) -> Option<Finding> {
+    crate::wiring::not_run::about_plugins(cx).map(|text| Finding {
+        key: "plugins".to_owned(),
+        text,
         problem: false,
     })
 }

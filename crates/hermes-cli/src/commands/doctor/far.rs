@@ -39,7 +39,10 @@ fn resolved(cx: &Context, report: &mut Report) -> Option<Arc<dyn ModelClient>> {
             let (route, info) = (client.route(), client.info());
             report.ok(format!(
                 "{} ({}), context {} ({})",
-                route.model, route.provider, info.context_length, info.context_source
+                route.model,
+                route.provider,
+                crate::commands::model::tokens(info.context_length),
+                info.context_source
             ));
             if !info.tools {
                 report.warning(

@@ -133,17 +133,9 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
         }
         Err(failure) => report.problem(failure.message, ""),
     }
-    let plugins = std::fs::read_dir(cx.home.join("plugins"));
-    let plugins: Vec<String> = plugins
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.path().join("plugin.yaml").is_file())
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    if !plugins.is_empty() {
+    if let Some(text) = wiring::not_run::about_plugins(cx) {
         report.warning(
-            format!("plugins in Python are not run: {}", plugins.join(", ")),
+            text,
             "an MCP server (hermes mcp add) or a hook (hermes hooks) can do what they do",
         );
     }

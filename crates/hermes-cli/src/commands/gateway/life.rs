@@ -235,6 +235,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let seats = Seats::new(shared, Bounds::of(settings), CancellationToken::new());
     let desk = Desk::default();
     let hooks = wiring::hooks::of(cx, &settings.config, false);
+    wiring::not_run::tell_once(cx, &settings.config);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),
@@ -256,6 +257,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let _ = desk.set(Arc::new(webhook::GatewayDesk {
         store: store_of_desk,
         post,
+        inline: program.inline_shell(),
     }));
     match webhooks(settings, &desk, &clock) {
         Ok(server) => platforms.extend(server),
@@ -330,6 +332,12 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
         texts.push(text);
     }
     let wanted = settings.enabled().count();
+    if wanted == 0 {
+        let text = "no platform is set up, so nobody can write to the agent here; scheduled jobs run all the \
+                    same. To add one: hermes gateway setup";
+        tracing::warn!("{text}");
+        cx.out.remark(text);
+    }
     if wanted > 0 && unusable.len() >= wanted {
         return Err(Failure::new(Exit::Config, texts.join("\n")));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
 use hermes_agent::home::ToolChoice;
+use hermes_agent::tools::RunInline;
 use hermes_agent::weight::Weight;
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
@@ -65,6 +66,13 @@ impl Conversations {
             room,
             shared,
         })
+    }
+
+    /// Runs the commands in skills of routes, where that is switched on.
+    pub(crate) fn inline_shell(&self) -> Option<RunInline> {
+        let stock = self.room.take();
+        let commands = self.shared.commands.as_ref();
+        wiring::skills::inline_shell(&stock.cx, &stock.config, commands)
     }
 
     /// Shows there what jobs wait for.

@@ -45,7 +45,9 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
         End::Unexpected => Err(Failure::silent(Exit::Failed)),
         End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
         End::Damaged(why) => Err(Failure::new(Exit::Config, why)),
-        End::Restart if is_supervised(&cx) => Err(Failure::silent(Exit::Busy)),
+        End::Restart if args.external_supervisor || is_supervised(&cx) => {
+            Err(Failure::silent(Exit::Busy))
+        }
         End::Restart => Err(again(args)),
     }
 }

@@ -355,7 +355,12 @@ fn headline(summary: &Summary) -> String {
         {
             let _ = write!(line, "\n last start   {}", first_line(why, 200));
         }
-        line.push_str("  -> hermes gateway start");
+        let wanted = summary.platforms.iter().any(|row| row.enabled);
+        line.push_str(if wanted {
+            "  -> hermes gateway start"
+        } else {
+            "  no platform is set up  -> hermes gateway setup"
+        });
         return line;
     };
     let state = summary.state.as_deref().unwrap_or("running");

@@ -305,23 +305,12 @@ fn days(out: &mut String, days: &[Day], width: usize) {
 }
 
 fn usd(amount: f64) -> String {
-    if amount < 0.1 {
-        format!("${amount:.4}")
-    } else {
-        format!("${amount:.2}")
-    }
+    hermes_tui::figures::dollars(amount)
 }
 
 /// 999, 12.3k, 4.5M.
 fn short(count: i64) -> String {
-    let value = count as f64;
-    match count {
-        ..1_000 => count.to_string(),
-        1_000..100_000 => format!("{:.1}k", value / 1e3),
-        100_000..1_000_000 => format!("{:.0}k", value / 1e3),
-        1_000_000..100_000_000 => format!("{:.1}M", value / 1e6),
-        _ => format!("{:.0}M", value / 1e6),
-    }
+    hermes_tui::figures::tokens(count.max(0).cast_unsigned())
 }
 
 #[cfg(test)]

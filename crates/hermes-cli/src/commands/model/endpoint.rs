@@ -248,6 +248,15 @@ fn model_of(cx: &Context, listing: &ModelListing) -> Result<Option<String>, Fail
         .filter(|name| !name.is_empty()))
 }
 
+/// The row that takes the address of a server, by whatever words it is looked for.
+pub(crate) fn address_row(action: &str, label: &str) -> PanelRow {
+    PanelRow {
+        also: "own endpoint custom server url base_url address openai compatible self-hosted http:// https://"
+            .to_owned(),
+        ..typed_row(action, label, ADDRESS)
+    }
+}
+
 /// A row on which Enter asks for a text.
 pub(crate) fn typed_row(action: &str, label: &str, question: &str) -> PanelRow {
     PanelRow {

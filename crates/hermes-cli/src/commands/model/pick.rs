@@ -117,7 +117,7 @@ fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
         let another = PanelGroup {
             title: "another".to_owned(),
             rows: vec![
-                endpoint::typed_row(OWN, "own endpoint: type its address", endpoint::ADDRESS),
+                endpoint::address_row(OWN, "own endpoint: type its address"),
                 endpoint::typed_row("name", "type a name", "provider/model"),
             ],
         };

@@ -16,7 +16,7 @@ use crate::args::TurnArgs;
 use crate::chat;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::harmless;
+use crate::output::{SafeStderr, harmless};
 use crate::wiring;
 
 #[derive(Debug, clap::Args)]
@@ -197,7 +197,7 @@ fn by_number(sessions: &[SessionSummary]) -> Result<Option<String>, Failure> {
             .filter(|session| fits(session, &words))
             .take(SHOWN)
             .collect();
-        let mut err = io::stderr().lock();
+        let mut err = SafeStderr;
         for (number, session) in found.iter().enumerate() {
             let ago = show::ago(now, session.last_active);
             writeln!(

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::draft::Draft;
 use crate::choose;
+use crate::commands::tools;
 use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, Answer};
 use crate::wiring;
@@ -15,17 +16,19 @@ use crate::wiring;
 const PLATFORM: &str = "cli";
 
 /// The sets that exist here, with whether they are on.
-fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, &'static str, bool)>, Failure> {
+fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, String, bool)>, Failure> {
     let config = draft.config()?;
     let on = toolsets::enabled(&config, PLATFORM);
     let offer = wiring::hands::offer(draft.cx, &config)?;
     Ok(toolsets::switchable(PLATFORM)
-        .filter(|set| {
-            set.tools.iter().any(|tool| {
-                offer.names.contains(*tool) || offer.missing.iter().any(|(name, _)| name == tool)
-            })
+        .filter(|set| tools::is_built(set, &offer))
+        .map(|set| {
+            (
+                set.name,
+                tools::labelled(set, &offer),
+                on.contains(set.name),
+            )
         })
-        .map(|set| (set.name, set.label, on.contains(set.name)))
         .collect())
 }
 
@@ -48,8 +51,8 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
 /// A checklist.
 fn tick(draft: &mut Draft<'_>) -> Outcome {
     let cx = draft.cx;
-    let rows = |sets: Vec<(&str, &str, bool)>| -> Vec<PanelRow> {
-        let row = |(name, label, on): (&str, &str, bool)| choose::switched(name, label, on);
+    let rows = |sets: Vec<(&str, String, bool)>| -> Vec<PanelRow> {
+        let row = |(name, label, on): (&str, String, bool)| choose::switched(name, &label, on);
         sets.into_iter().map(row).collect()
     };
     let first = rows(sets(draft)?);

@@ -213,3 +213,31 @@ fn a_key_of_an_earlier_life_is_known_after_a_death() {
     assert_eq!(model.progress().requests, 2);
     drop(gateway.stop().ok());
 }
+
+/// A client that was cut off by a death finds in the session what had come, and that it was cut.
+#[test]
+fn half_an_answer_to_a_client_survives_a_death() {
+    let (home, model, port) = served(&json!({}));
+    let gate = Gate::new();
+    let reply = Reply::text_deltas(["the first half, ", "and the second"]);
+    model.push(reply.hold_at(2, &gate));
+    let gateway = Life::begin(&home, &[]);
+    let path = "/v1/chat/completions";
+    let cut = std::thread::spawn(move || {
+        std::panic::catch_unwind(|| post(port, path, "k1", &said("tell me all"))).ok()
+    });
+    let export = || hermes(&home).args(["sessions", "export", "-"]).run().stdout;
+    let stored = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        export().contains("the first half")
+    });
+    assert!(stored, "nothing was kept");
+    gateway.signal(rustix::process::Signal::KILL);
+    drop(gateway.end());
+    drop(cut.join());
+    gate.release();
+    let export = export();
+    assert!(export.contains("tell me all"), "{export}");
+    assert_eq!(export.matches("the first half,").count(), 1, "{export}");
+    assert!(export.contains("was cut off here"), "{export}");
+}

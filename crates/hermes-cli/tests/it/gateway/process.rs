@@ -378,3 +378,24 @@ fn post(port: u16, key: &str, body: &str) -> String {
     stream.read_to_string(&mut answer).unwrap();
     answer
 }
+
+#[test]
+fn without_a_platform_it_says_how_to_get_one() {
+    let home = TempHome::new();
+    home.write(
+        "config.yaml",
+        "model: {default: m, provider: custom, base_url: 'http://127.0.0.1:9/v1', api_key: k}\n",
+    );
+    let gateway = Life::begin(&home, &[]);
+    let ended = gateway.stop();
+    assert!(
+        ended.stderr.contains("no platform is set up"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("hermes gateway setup"),
+        "{}",
+        ended.stderr
+    );
+}

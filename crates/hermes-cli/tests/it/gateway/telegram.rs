@@ -272,6 +272,64 @@ fn a_turn_that_death_cut_is_answered_once() {
     assert_eq!(story.count("♻"), 0, "{:#?}", story.telegram.texts(ADA));
 }
 
+/// What came of an answer before a death is in the session, says that it was cut, and the person gets a whole
+/// answer all the same.
+#[test]
+fn half_an_answer_survives_a_death() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let gate = Gate::new();
+    let reply = Reply::text_deltas(["the first half, ", "and the second"]);
+    story.model.push(reply.hold_at(2, &gate));
+    story.start();
+    story.say("tell me all");
+    let export = || {
+        let done = hermes(&story.home).args(["sessions", "export", "-"]).run();
+        done.stdout
+    };
+    let stored = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        export().contains("the first half")
+    });
+    assert!(stored, "nothing was kept");
+    story.kill();
+    gate.release();
+    story
+        .model
+        .push_default(Reply::text("All of it: one and two."));
+    story.start();
+    story.see_text("All of it: one and two.");
+    let export = hermes(&story.home)
+        .args(["sessions", "export", "-"])
+        .run()
+        .stdout;
+    assert_eq!(export.matches("the first half,").count(), 1, "{export}");
+    assert!(export.contains("was cut off here"), "{export}");
+    let sent = story.model.last_request().body_text();
+    assert!(sent.contains("the first half,"), "{sent}");
+}
+
+#[test]
+fn in_a_queue_each_message_has_its_own_answer() {
+    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    story.configure(|config| config["display"] = json!({"busy_input_mode": "queue"}));
+    story.model.answer_with(|request| {
+        let said = request.last_user_text();
+        Reply::text(&format!(
+            "answer to {}",
+            said.lines().last().unwrap_or_default()
+        ))
+    });
+    // All of them are there at once when it begins to look.
+    for text in ["one", "two", "three"] {
+        story.say(text);
+    }
+    story.start();
+    for text in ["one", "two", "three"] {
+        story.see_text(&format!("answer to {text}"));
+    }
+    assert_eq!(story.model.model_requests().len(), 3);
+}
+
 #[test]
 fn a_file_comes_and_another_goes() {
     let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));

@@ -18,11 +18,13 @@ mod template;
 
 use std::sync::Arc;
 
+use hermes_agent::tools::{RunInline, expand_inline};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::delivery::Target;
+use hermes_store::skills::SkillView;
 
 use crate::gateway::{Post, PostError, Posting};
 use crate::platform::{Incoming, Platform};
@@ -52,6 +54,11 @@ pub trait Desk: Send + Sync {
     /// Stores a message to a chat, once per id.
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 
+    /// The text of a skill as a route uses it: commands in it are run where that is switched on.
+    fn skill_text(&self, skill: SkillView) -> BoxFuture<'_, String> {
+        Box::pin(std::future::ready(skill.content))
+    }
+
     /// Every call is a conversation of its own: those that are answered are over.
     fn close_answered(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -62,6 +69,8 @@ pub trait Desk: Send + Sync {
 pub struct GatewayDesk<L> {
     pub store: Store,
     pub post: Post<L>,
+    /// Runs commands in skills; `None`: they stay as they are written.
+    pub inline: Option<RunInline>,
 }
 
 impl<L: Ledger + Clone + 'static> Desk for GatewayDesk<L> {
@@ -79,6 +88,12 @@ impl<L: Ledger + Clone + 'static> Desk for GatewayDesk<L> {
 
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.post.send(posting))
+    }
+
+    fn skill_text(&self, skill: SkillView) -> BoxFuture<'_, String> {
+        Box::pin(async move {
+            expand_inline(skill.content, skill.dir.as_deref(), self.inline.as_ref()).await
+        })
     }
 
     fn close_answered(&self) -> BoxFuture<'_, ()> {

@@ -468,6 +468,7 @@ impl Shared {
                 Err(error) => failed(&error),
             };
         }
+        let text = self.with_skill(&call.route.skills, text).await;
         let message = self.message(&call, &target, text);
         if !link.deliver(message).await {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
@@ -480,7 +481,6 @@ impl Shared {
     }
 
     fn message(&self, call: &Known<'_>, target: &Target, text: String) -> Incoming {
-        let text = self.with_skill(&call.route.skills, text);
         // Words of somebody else are never a command of ours.
         let text = if text.trim_start().starts_with(['/', '!']) {
             format!("[webhook {}]\n{text}", call.name)
@@ -519,14 +519,13 @@ impl Shared {
     }
 
     /// The first of the skills that is there.
-    fn with_skill(&self, skills: &[String], text: String) -> String {
+    async fn with_skill(&self, skills: &[String], text: String) -> String {
         for name in skills {
             match self.library.view(name, None, None) {
                 Ok(View::Skill(skill)) => {
-                    return format!(
-                        "Follow the skill {:?}:\n\n{}\n\n---\n\n{text}",
-                        skill.name, skill.content
-                    );
+                    let name = skill.name.clone();
+                    let content = self.desk.skill_text(*skill).await;
+                    return format!("Follow the skill {name:?}:\n\n{content}\n\n---\n\n{text}");
                 }
                 Ok(View::File(_)) => {}
                 Err(error) => tracing::warn!("webhook: the skill {name} is not used: {error}"),

@@ -491,10 +491,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             && let Some(last) = self.queue.back_mut()
             && (last.how, how) == (How::Fresh, How::Fresh)
             && last.msgs.len() < JOINED
-            && last
-                .msgs
-                .last()
-                .is_some_and(|other| belongs(other, &msg, wait))
+            && let Some(other) = last.msgs.last()
+            && belongs(other, &msg, wait)
+            && style.batch.joins(
+                other.incoming.text.chars().count(),
+                limit,
+                (has_files(other), has_files(&msg)),
+            )
         {
             last.msgs.push(msg);
         } else {
@@ -601,6 +604,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             self.interrupt(news::Why::Stuck).await;
         }
     }
+}
+
+fn has_files(msg: &Msg) -> bool {
+    !msg.incoming.media.is_empty()
 }
 
 /// Whether two messages are parts of one: of the same person, in the same place, at the same time.

@@ -9,7 +9,7 @@ use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox, quest
 use crate::db::Store;
 use crate::db::connection::Fault;
 use crate::db::encode::MessageRow;
-use crate::db::{lineage, session_store};
+use crate::db::{lineage, session_store, unfinished};
 
 /// Answered messages are remembered this long, so that a platform that repeats itself late is
 /// still recognised.
@@ -203,14 +203,18 @@ fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress,
     let Some(asked) = asked else {
         return Ok(Progress::Untouched);
     };
-    // The first one: what follows it belongs to a turn that began after this one.
+    // The first one: what follows it belongs to a turn that began after this one. What a process kept of an
+    // answer before it was killed is none.
     let answer: Option<String> = conn
         .prepare_cached(
             "SELECT content FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
                 AND role = 'assistant' AND COALESCE(tool_calls, '') = ''
-                AND COALESCE(content, '') <> '' ORDER BY id LIMIT 1",
+                AND COALESCE(content, '') <> '' AND COALESCE(finish_reason, '') <> ?3
+             ORDER BY id LIMIT 1",
         )?
-        .query_row(params![session, asked], |row| row.get(0))
+        .query_row(params![session, asked, unfinished::REASON], |row| {
+            row.get(0)
+        })
         .optional()?;
     Ok(match answer {
         Some(text) => Progress::Answered(text),

@@ -235,3 +235,20 @@ fn narrow() {
     }
     bench.news(News::Effect(Effect::Show(Show::StatusLine(false))));
 }
+
+/// On a narrow terminal the facts behind it give way before the word that says what goes on.
+#[test]
+fn what_goes_on_is_read_at_every_width() {
+    let mut bench = bench("dark");
+    talk(&mut bench);
+    bench.begin();
+    for width in 10..60 {
+        let drawing = bench.app.draw(width, 24, bench.now);
+        let shown: Vec<String> = drawing.frame.lines.iter().map(super::text).collect();
+        let running = shown.iter().find(|line| line.starts_with('⠋')).unwrap();
+        assert!(
+            running.contains("Waiting") || running.contains("Working"),
+            "{width}: {running:?}"
+        );
+    }
+}

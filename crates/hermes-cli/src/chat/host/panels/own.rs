@@ -14,7 +14,7 @@ use crate::exit::Failure;
 
 /// A server by its address: the way to it, and its models once it is known.
 pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
-    let way = endpoint::typed_row("endpoint", "type an address", endpoint::ADDRESS);
+    let way = endpoint::address_row("endpoint", "type an address");
     let mut groups = Vec::new();
     if let Some(known) = known {
         let mut rows: Vec<PanelRow> = known

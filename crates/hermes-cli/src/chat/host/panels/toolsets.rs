@@ -61,12 +61,13 @@ fn set_row(set: &Toolset, on: bool, offer: &Offer) -> PanelRow {
         .filter(|(name, _)| set.tools.contains(name))
         .map(|(name, why)| format!("{name}: {why}"))
         .collect();
-    let mark = match (on, here.is_empty()) {
+    let usable = tools::is_usable(set, offer);
+    let mark = match (on, !usable) {
         (false, _) => Mark::Off,
         (true, false) => Mark::Good,
         (true, true) => Mark::Waiting,
     };
-    let what = if here.is_empty() && missing.is_empty() {
+    let what = if !usable && missing.is_empty() {
         "not built yet".to_owned()
     } else {
         here.join(", ")

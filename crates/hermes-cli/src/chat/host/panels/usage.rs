@@ -1,5 +1,6 @@
 //! `/usage` and `/insights`: what was used, with charts.
 
+use hermes_tui::figures;
 use hermes_tui::port::{Effect, Page, Saying};
 
 use super::page;
@@ -66,9 +67,11 @@ fn window(used: u64, length: u32) -> String {
     let filled = (used.min(length) * BAR / length) as usize;
     let empty = BAR as usize - filled;
     format!(
-        "context  {}{}  {used} of {length} tokens ({}%)",
+        "context  {}{}  {} of {} tokens ({}%)",
         "█".repeat(filled),
         "░".repeat(empty),
+        figures::tokens(used),
+        figures::window(length),
         used * 100 / length
     )
 }
@@ -80,7 +83,7 @@ mod tests {
     #[test]
     fn a_window_is_a_bar() {
         let half = window(50_000, 100_000);
-        assert!(half.ends_with("50000 of 100000 tokens (50%)"), "{half}");
+        assert!(half.ends_with("50k of 100k tokens (50%)"), "{half}");
         assert_eq!(half.matches('█').count(), 20);
         assert_eq!(window(300, 100).matches('█').count(), 40, "never more");
         assert_eq!(window(0, 0).matches('█').count(), 0);

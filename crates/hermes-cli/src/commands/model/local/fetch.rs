@@ -210,7 +210,7 @@ impl<'a> Bar<'a> {
     fn end(&self) {
         let mut shown = self.shown();
         if std::mem::take(&mut *shown).open {
-            let _ = writeln!(std::io::stderr().lock());
+            let _ = writeln!(crate::output::SafeStderr);
         }
     }
 }

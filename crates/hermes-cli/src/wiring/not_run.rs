@@ -1,0 +1,102 @@
+//! What a home of the original asks for and nothing here does: it is named, so that nobody relies on it.
+
+use hermes_config::Config;
+use hermes_config::fs::write_atomic;
+
+use super::hooks;
+use crate::commands::Context;
+
+/// Plugins that are named one by one.
+const NAMED: usize = 20;
+
+/// The directories below `plugins/` that hold a plugin in Python, also one level deeper.
+pub(crate) fn plugins(cx: &Context) -> Vec<String> {
+    let is_plugin = |dir: &std::path::Path| {
+        ["plugin.yaml", "plugin.yml"]
+            .iter()
+            .any(|file| dir.join(file).is_file())
+    };
+    let below = |dir: &std::path::Path| {
+        let mut dirs: Vec<std::path::PathBuf> = std::fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .collect();
+        dirs.sort();
+        dirs
+    };
+    let root = cx.home.join("plugins");
+    let mut found = Vec::new();
+    for dir in below(&root) {
+        if is_plugin(&dir) {
+            found.push(dir);
+        } else {
+            found.extend(below(&dir).into_iter().filter(|dir| is_plugin(dir)));
+        }
+    }
+    let name = |dir: &std::path::PathBuf| {
+        let name = dir.strip_prefix(&root).unwrap_or(dir);
+        name.display().to_string()
+    };
+    found.iter().map(name).collect()
+}
+
+/// One line about the plugins, if there are any.
+pub(crate) fn about_plugins(cx: &Context) -> Option<String> {
+    let names = plugins(cx);
+    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>();
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty())
+        .then(|| format!("plugins in Python are not run: {}{more}", shown.join(", ")))
+}
+
+/// Everything of the kind, in lines for people.
+fn lines(cx: &Context, config: &Config) -> Vec<String> {
+    let (hooks, problems) = hooks::load(cx, config);
+    let waiting = hooks.iter().filter(|hook| !hook.agreed).map(|hook| {
+        format!(
+            "the hook {} on {} does not run before you agree to it: hermes hooks allow",
+            hook.name(),
+            hook.event
+        )
+    });
+    let hooks = problems.into_iter().chain(waiting);
+    about_plugins(cx).into_iter().chain(hooks).collect()
+}
+
+/// Tells whoever reads stderr, and again only when something else is the case.
+pub(crate) fn tell_once(cx: &Context, config: &Config) {
+    if cx.out.quiet {
+        return;
+    }
+    let lines = lines(cx, config);
+    // What a script was told, a person has not read.
+    let reader = if cx.out.stderr_tty {
+        "person"
+    } else {
+        "program"
+    };
+    let path = cx.home.cache_dir().join(format!("not_run.{reader}.txt"));
+    let now = lines.join("\n");
+    if std::fs::read_to_string(&path).unwrap_or_default() == now {
+        return;
+    }
+    for line in &lines {
+        cx.out.remark(line);
+    }
+    if !lines.is_empty() {
+        cx.out
+            .remark("(said once; hermes doctor says it again at any time)");
+    }
+    // Where it cannot be kept, it is said again.
+    if std::fs::create_dir_all(cx.home.cache_dir()).is_ok()
+        && let Err(error) = write_atomic(&path, now.as_bytes(), 0o600)
+    {
+        tracing::warn!("{}: {error}", path.display());
+    }
+}
