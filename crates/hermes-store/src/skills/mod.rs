@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
-use heads::Found;
+use heads::SkillFile;
 pub use index::{Index, IndexCategory, Offer};
 pub use manage::Managed;
 pub use usage::Usage;
@@ -255,7 +255,7 @@ impl Library {
         })
     }
 
-    fn listed(&self, root: &Path, file: &Found) -> Option<Skill> {
+    fn listed(&self, root: &Path, file: &SkillFile) -> Option<Skill> {
         let head = &file.head;
         if !head.fits(&self.settings.environments) {
             return None;
