@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{
     ClientCapabilities, ReadTextFileRequest, WriteTextFileRequest,
 };
 use hermes_core::BoxFuture;
-use hermes_core::open_texts::{OpenTexts, Saving};
+use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 
 use crate::wire::Gauge;
 
@@ -83,23 +83,23 @@ impl EditorTexts {
         }
     }
 
-    async fn write(&self, path: &Path, text: String) -> Saving {
+    async fn write(&self, path: &Path, text: String) -> SaveOutcome {
         let (Some(session), Some(path)) = (self.session.get(), self.known_as(path)) else {
-            return Saving::Declined;
+            return SaveOutcome::Declined;
         };
         if !self.writes {
-            return Saving::Declined;
+            return SaveOutcome::Declined;
         }
         self.gauge.room().await;
         let request = WriteTextFileRequest::new(session.clone(), path.clone(), text);
         let asked = self.connection.send_request(request).block_task();
         match tokio::time::timeout(ANSWER, asked).await {
-            Ok(Ok(_)) => Saving::Done,
+            Ok(Ok(_)) => SaveOutcome::Done,
             Ok(Err(error)) => {
                 tracing::debug!(path = %path.display(), "the editor does not save it: {error}");
-                Saving::Declined
+                SaveOutcome::Declined
             }
-            Err(_) => Saving::Unknown(
+            Err(_) => SaveOutcome::Unknown(
                 "the editor did not answer; whether it saved the file is not known, so read it again"
                     .to_owned(),
             ),
@@ -112,7 +112,7 @@ impl OpenTexts for EditorTexts {
         Box::pin(self.read(path))
     }
 
-    fn save<'a>(&'a self, path: &'a Path, text: String) -> BoxFuture<'a, Saving> {
+    fn save<'a>(&'a self, path: &'a Path, text: String) -> BoxFuture<'a, SaveOutcome> {
         Box::pin(self.write(path, text))
     }
 }

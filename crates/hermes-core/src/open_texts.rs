@@ -6,7 +6,7 @@ use crate::BoxFuture;
 
 /// What became of a text that was handed over to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saving {
+pub enum SaveOutcome {
     /// The program has saved it.
     Done,
     /// It does not save this file, and has not touched it.
@@ -22,5 +22,5 @@ pub trait OpenTexts: Send + Sync {
     fn text<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Option<String>>;
 
     /// Saves `text` as the file at `path`, so that the program shows it as well.
-    fn save<'a>(&'a self, path: &'a Path, text: String) -> BoxFuture<'a, Saving>;
+    fn save<'a>(&'a self, path: &'a Path, text: String) -> BoxFuture<'a, SaveOutcome>;
 }

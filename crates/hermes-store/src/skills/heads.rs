@@ -25,7 +25,7 @@ const TICK: f64 = 2.0;
 /// What listings need of a `SKILL.md` or `DESCRIPTION.md`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Head {
+pub(super) struct SkillHead {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub(super) struct Head {
     conditions: BTreeMap<String, Vec<String>>,
 }
 
-impl Head {
+impl SkillHead {
     fn read(text: &str) -> Self {
         let (head, body) = Frontmatter::read(text);
         let description = head.description();
@@ -94,12 +94,12 @@ impl Head {
 
 /// A file below a directory of skills.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct SkillFile {
     pub(super) path: PathBuf,
-    pub(super) head: Head,
+    pub(super) head: SkillHead,
 }
 
-impl Found {
+impl SkillFile {
     pub(super) fn is_skill(&self) -> bool {
         self.path.file_name().is_some_and(|name| name == SKILL)
     }
@@ -128,7 +128,7 @@ struct KeptRoot {
 struct KeptFile {
     stamp: Option<Stamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    head: Option<Head>,
+    head: Option<SkillHead>,
 }
 
 /// What a listing had to do.
@@ -140,11 +140,11 @@ pub(super) struct Effort {
 
 impl Library {
     /// The files of every root, the home's own first, each root sorted by path.
-    pub(super) fn heads(&self) -> Vec<(PathBuf, Vec<Found>)> {
+    pub(super) fn heads(&self) -> Vec<(PathBuf, Vec<SkillFile>)> {
         self.heads_with(&mut Effort::default())
     }
 
-    pub(super) fn heads_with(&self, effort: &mut Effort) -> Vec<(PathBuf, Vec<Found>)> {
+    pub(super) fn heads_with(&self, effort: &mut Effort) -> Vec<(PathBuf, Vec<SkillFile>)> {
         let kept = self.settings.cache.as_deref().and_then(load);
         let mut kept = kept.unwrap_or_default();
         let now = self.settings.clock.epoch_seconds();
@@ -200,7 +200,7 @@ fn examine(
     before: &KeptRoot,
     now: f64,
     effort: &mut Effort,
-) -> (Vec<Found>, KeptRoot) {
+) -> (Vec<SkillFile>, KeptRoot) {
     let (files, mut after) = if is_unchanged(root, before, now) {
         let files = before.files.keys().map(|name| root.join(name)).collect();
         let same = KeptRoot {
@@ -230,7 +230,7 @@ fn examine(
             };
             after.files.insert(name, kept);
         }
-        found.extend(head.map(|head| Found { path, head }));
+        found.extend(head.map(|head| SkillFile { path, head }));
     }
     found.sort_by(|one, two| one.path.as_os_str().cmp(two.path.as_os_str()));
     (found, after)
@@ -290,9 +290,9 @@ fn stamp(path: &Path, now: f64) -> Option<Stamp> {
     ))
 }
 
-fn read(path: &Path) -> Option<Head> {
+fn read(path: &Path) -> Option<SkillHead> {
     match std::fs::read_to_string(path) {
-        Ok(text) => Some(Head::read(&text)),
+        Ok(text) => Some(SkillHead::read(&text)),
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "a skill cannot be read");
             None

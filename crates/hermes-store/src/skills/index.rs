@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Library;
-use super::heads::{Found, Head};
+use super::heads::{SkillFile, SkillHead};
 
 /// Longest description in the list.
 const MAX_DESCRIPTION: usize = 60;
@@ -63,7 +63,12 @@ impl Library {
         index
     }
 
-    fn offered(&self, root: &Path, file: &Found, offer: &Offer<'_>) -> Option<(String, String)> {
+    fn offered(
+        &self,
+        root: &Path,
+        file: &SkillFile,
+        offer: &Offer<'_>,
+    ) -> Option<(String, String)> {
         let (category, dir_name) = place(root, &file.path)?;
         let head = &file.head;
         let name = head.name.clone().unwrap_or_else(|| dir_name.clone());
@@ -184,7 +189,7 @@ fn place(root: &Path, path: &Path) -> Option<(String, String)> {
 }
 
 /// `requires_*` must all be there; of `fallback_for_*` none.
-fn wanted(head: &Head, offer: &Offer<'_>) -> bool {
+fn wanted(head: &SkillHead, offer: &Offer<'_>) -> bool {
     let all = |field: &str, have: &BTreeSet<&str>| {
         let mut words = head.condition(field).iter();
         words.all(|word| have.contains(word.as_str()))
@@ -199,14 +204,14 @@ fn wanted(head: &Head, offer: &Offer<'_>) -> bool {
         && none("fallback_for_toolsets", &offer.toolsets)
 }
 
-fn short_description(head: &Head) -> String {
+fn short_description(head: &SkillHead) -> String {
     let text = head.description.as_deref().unwrap_or_default();
     let text = text.trim().trim_matches(['\'', '"']);
     super::shortened(text, MAX_DESCRIPTION)
 }
 
 /// Categories may carry a text of their own in `DESCRIPTION.md`.
-fn describe_categories(root: &Path, found: &[Found], index: &mut Index) {
+fn describe_categories(root: &Path, found: &[SkillFile], index: &mut Index) {
     for file in found.iter().filter(|file| !file.is_skill()) {
         let dir = file
             .path

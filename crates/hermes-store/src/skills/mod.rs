@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 pub use bundles::{Bundle, Bundles, command_name};
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
-use heads::Found;
+use heads::SkillFile;
 pub use index::{Index, IndexCategory, Offer};
 pub use inline::{InlineCommand, inline_commands, with_outputs};
 pub use manage::Managed;
@@ -259,7 +259,7 @@ impl Library {
         })
     }
 
-    fn listed(&self, root: &Path, file: &Found) -> Option<Skill> {
+    fn listed(&self, root: &Path, file: &SkillFile) -> Option<Skill> {
         let head = &file.head;
         if !head.fits(&self.settings.environments) {
             return None;

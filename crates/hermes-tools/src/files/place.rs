@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_core::open_texts::{OpenTexts, Saving};
+use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 use hermes_exec::{Environment, ExecError, FileKind, FileStat, WriteOptions};
 
 use super::ledger::Stamp;
@@ -225,10 +225,10 @@ impl Target {
             return Ok(false);
         };
         match open.save(&self.path, text.to_owned()).await {
-            Saving::Declined => Ok(false),
-            Saving::Unknown(why) => Err(FileError::Broken(why)),
+            SaveOutcome::Declined => Ok(false),
+            SaveOutcome::Unknown(why) => Err(FileError::Broken(why)),
             // Commands read the disk: one that keeps the text to itself has not saved it.
-            Saving::Done => {
+            SaveOutcome::Done => {
                 let after = self.load_stored().await?;
                 Ok(after.is_some_and(|after| after.bytes != before.bytes || after.bytes == bytes))
             }

@@ -114,6 +114,23 @@ impl Seen {
         found.expect("the call was told of")
     }
 
+    fn read(&self, path: &Path) -> Result<ReadTextFileResponse, Error> {
+        let text = self.buffers.lock().unwrap().get(path).cloned();
+        text.map(ReadTextFileResponse::new)
+            .ok_or_else(Error::internal_error)
+    }
+
+    /// Saves what it has open, and nothing else.
+    fn write(&self, request: WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
+        let mut buffers = self.buffers.lock().unwrap();
+        let buffer = buffers.get_mut(&request.path);
+        let buffer = buffer.ok_or_else(Error::internal_error)?;
+        std::fs::write(&request.path, &request.content).unwrap();
+        *buffer = request.content;
+        self.saved.lock().unwrap().push(request.path);
+        Ok(WriteTextFileResponse::new())
+    }
+
     pub(super) async fn until(&self, enough: impl Fn(&Self) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -211,24 +228,13 @@ impl<'a> Editor<'a> {
             )
             .on_receive_request(
                 async move |request: ReadTextFileRequest, responder, _: ConnectionTo<Agent>| {
-                    let text = reading.buffers.lock().unwrap().get(&request.path).cloned();
-                    responder.respond_with_result(match text {
-                        Some(text) => Ok(ReadTextFileResponse::new(text)),
-                        None => Err(Error::internal_error()),
-                    })
+                    responder.respond_with_result(reading.read(&request.path))
                 },
                 agent_client_protocol::on_receive_request!(),
             )
             .on_receive_request(
                 async move |request: WriteTextFileRequest, responder, _: ConnectionTo<Agent>| {
-                    let mut buffers = writing.buffers.lock().unwrap();
-                    if !buffers.contains_key(&request.path) {
-                        return responder.respond_with_error(Error::internal_error());
-                    }
-                    std::fs::write(&request.path, &request.content).unwrap();
-                    writing.saved.lock().unwrap().push(request.path.clone());
-                    buffers.insert(request.path, request.content);
-                    responder.respond(WriteTextFileResponse::new())
+                    responder.respond_with_result(writing.write(request))
                 },
                 agent_client_protocol::on_receive_request!(),
             )

@@ -52,7 +52,10 @@ async fn unsaved_texts_are_read_and_changes_go_through_the_editor() {
             seen.buffers.lock().unwrap().extend([buffer]);
             let id = open(&cx, &setup, both()).await;
             assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
-            assert_eq!(*seen.saved.lock().unwrap(), [path.clone()]);
+            assert_eq!(
+                seen.saved.lock().unwrap().as_slice(),
+                std::slice::from_ref(&path)
+            );
             let buffers = seen.buffers.lock().unwrap().clone();
             assert_eq!(buffers[&path], "patched\nsecond\n");
         })
