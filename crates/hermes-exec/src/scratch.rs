@@ -19,6 +19,14 @@ const MAX_REMOVED: usize = 64;
 /// Attempts to make one that is not swept away before it is locked.
 const ATTEMPTS: usize = 3;
 
+/// Whether a path is, or lies in, a directory that some process of ours made for itself.
+pub(crate) fn is_scratch(path: &Path) -> bool {
+    path.iter().any(|part| {
+        let part = part.to_string_lossy();
+        PREFIXES.iter().any(|prefix| part.starts_with(prefix))
+    })
+}
+
 /// A directory that only this user can enter (0700). It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {

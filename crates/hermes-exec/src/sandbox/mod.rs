@@ -45,6 +45,7 @@ mod view;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_config::{Config, Home};
 
@@ -218,7 +219,12 @@ pub struct Sandbox {
     private: Vec<Private>,
     known: places::Known,
     protection: protect::Protection,
+    /// What is awaited of the command that starts next, and where it writes: looked up once for both who look.
+    awaited: Arc<Mutex<Option<AwaitedIn>>>,
 }
+
+/// Where a command writes, and what must not appear there.
+type AwaitedIn = (Vec<PathBuf>, Awaited);
 
 impl Sandbox {
     /// Looks at what this machine can do.
@@ -294,6 +300,7 @@ impl Sandbox {
             private,
             known: places::Known::default(),
             protection: protect::Protection::new(),
+            awaited: Arc::default(),
         }
     }
 
@@ -335,13 +342,30 @@ impl Sandbox {
     }
 
     /// What must not appear while a command with these limits runs.
-    fn awaited(&self, confinement: &Confinement) -> Option<later::Awaited> {
+    fn awaited(&self, confinement: &Confinement) -> Option<Awaited> {
         match confinement {
             Confinement::Workspace { writable, .. } if self.enforces() => {
-                Some(self.protection.awaited(&self.settings, writable))
+                let awaited = self.protection.awaited(&self.settings, writable);
+                let mut last = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = Some((writable.clone(), awaited.clone()));
+                Some(awaited)
             }
             _ => None,
         }
+    }
+
+    /// The same where it was just looked up for this command.
+    fn awaited_before(&self, confinement: &Confinement) -> Option<Awaited> {
+        let mut last = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |(places, _): &mut AwaitedIn| match confinement {
+            Confinement::Workspace { writable, .. } => writable == places,
+            Confinement::Off => false,
+        };
+        let before = last.take_if(is_same);
+        drop(last);
+        before
+            .map(|(_, awaited)| awaited)
+            .or_else(|| self.awaited(confinement))
     }
 
     fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> Spec {
@@ -414,7 +438,7 @@ impl Confine for Sandbox {
             cwd: "/".into(),
             ..Launch::default()
         };
-        let awaited = self.awaited(confinement);
+        let awaited = self.awaited_before(confinement);
         let (mut room, order) =
             order::Order::new(launch.clone()).bytes(files.as_ref(), awaited.as_ref());
         // A view is of the files that were there: others of the same names need another.
@@ -449,8 +473,8 @@ impl Confine for Sandbox {
 }
 
 /// What a command without a view of its own lacks.
-const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git and the top of a home are \
-    read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
+const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git, and the top of a repository or \
+    a home, are read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
 
 /// Why this system probably allows no namespaces. Helpers find out; one that does not get what is expected
 /// says so.

@@ -338,7 +338,7 @@ fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// Writable places in which a person works: not temporary directories, not caches.
+/// Writable places in which a person works: not temporary directories, not caches, not what we made for one call.
 pub(super) fn own_places<'a>(
     writable: &'a [PathBuf],
     home: Option<&'a Path>,
@@ -352,7 +352,10 @@ pub(super) fn own_places<'a>(
         })
     };
     writable.iter().filter(move |place| {
-        !super::places::is_temporary(place) && place.is_dir() && !is_cache(place)
+        !super::places::is_temporary(place)
+            && !crate::scratch::is_scratch(place)
+            && place.is_dir()
+            && !is_cache(place)
     })
 }
 
