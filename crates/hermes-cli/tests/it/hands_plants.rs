@@ -127,8 +127,9 @@ fn without_namespaces_less_is_allowed_and_said() {
         write(
             &work.join("run.sh"),
             "cat ~/.ssh/id_rsa ~/other/.env; echo evil > ~/outside; echo evil >> .git/config; echo evil > .git/hooks/pre-commit\n\
-             echo evil > .envrc; kill -9 $PPID; echo fine > inside; cat inside\n",
+             echo evil > .envrc; echo fine > src/inside; cat src/inside\n",
         );
+        std::fs::create_dir(work.join("src")).unwrap();
         let Some(status) = without(&setup, limit, &["status"]) else {
             skip("no user namespace can be made here", test);
             return;

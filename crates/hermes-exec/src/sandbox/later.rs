@@ -30,6 +30,8 @@ pub(crate) struct Awaited {
     writable: Vec<PathBuf>,
     /// A place, and what is not there below it.
     names: Vec<(PathBuf, PathBuf)>,
+    /// The same in directories of git's, which have no links on the way to them.
+    in_git: Vec<(PathBuf, PathBuf)>,
     /// Those that were there.
     repositories: BTreeSet<PathBuf>,
     tops: Vec<Top>,
@@ -94,22 +96,24 @@ impl Awaited {
             ..Self::default()
         };
         for place in &awaited.own {
-            let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
-            let mut names: Vec<PathBuf> = names.collect();
             for entry in known.below(place) {
                 if let Ok(below) = entry.strip_prefix(place)
                     && is_real_dir(&entry)
                 {
-                    names.extend(RUN_LATER_IN_GIT.iter().map(|name| below.join(name)));
+                    let names = RUN_LATER_IN_GIT.iter().map(Path::new);
+                    let absent = names.filter(|name| is_absent(&entry, name));
+                    let in_git = absent.map(|name| (place.clone(), below.join(name)));
+                    awaited.in_git.extend(in_git);
                 }
                 awaited.repositories.insert(entry);
             }
-            let absent = names.into_iter().filter(|name| is_absent(place, name));
+            let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
+            let absent = names.filter(|name| is_absent(place, name));
             awaited
                 .names
                 .extend(absent.map(|name| (place.clone(), name)));
         }
-        awaited.names.truncate(MAX_NAMES);
+        awaited.in_git.truncate(MAX_NAMES);
         awaited.tops = home.map(|home| tops(home, writable)).unwrap_or_default();
         awaited
     }
@@ -118,6 +122,11 @@ impl Awaited {
     pub(crate) fn put_aside(&self) -> Vec<PathBuf> {
         let mut moved = Vec::new();
         for (place, name) in &self.names {
+            moved.extend(put_aside(place, name));
+        }
+        // There are many of them, and mostly nothing has come.
+        let come = self.in_git.iter();
+        for (place, name) in come.filter(|(place, name)| is_there(&place.join(name))) {
             moved.extend(put_aside(place, name));
         }
         for place in &self.own {
@@ -215,6 +224,7 @@ struct Wire {
     own: Vec<Bytes>,
     writable: Vec<Bytes>,
     names: Vec<(Bytes, Bytes)>,
+    in_git: Vec<(Bytes, Bytes)>,
     repositories: Vec<Bytes>,
     tops: Vec<(Bytes, bool, Vec<Bytes>)>,
 }
@@ -227,13 +237,17 @@ impl Serialize for Awaited {
             let before = top.before.iter().cloned().map(Bytes::from).collect();
             (bytes(&top.dir), top.is_cache, before)
         });
-        let names = self.names.iter();
+        let both = |names: &[(PathBuf, PathBuf)]| {
+            let names = names.iter();
+            names
+                .map(|(place, name)| (bytes(place), bytes(name)))
+                .collect()
+        };
         Wire {
             own: all(&self.own),
             writable: all(&self.writable),
-            names: names
-                .map(|(place, name)| (bytes(place), bytes(name)))
-                .collect(),
+            names: both(&self.names),
+            in_git: both(&self.in_git),
             repositories: self.repositories.iter().map(bytes).collect(),
             tops: tops.collect(),
         }
@@ -251,13 +265,17 @@ impl<'de> Deserialize<'de> for Awaited {
             is_cache: *is_cache,
             before: before.iter().map(|name| name.as_ref().to_owned()).collect(),
         });
-        let names = wire.names.iter();
+        let both = |names: &[(Bytes, Bytes)]| {
+            let names = names.iter();
+            names
+                .map(|(place, name)| (path(place), path(name)))
+                .collect()
+        };
         Ok(Self {
             own: all(&wire.own),
             writable: all(&wire.writable),
-            names: names
-                .map(|(place, name)| (path(place), path(name)))
-                .collect(),
+            names: both(&wire.names),
+            in_git: both(&wire.in_git),
             repositories: wire.repositories.iter().map(path).collect(),
             tops: tops.collect(),
             known: Repositories::default(),

@@ -574,8 +574,8 @@ impl Confine for Sandbox {
 }
 
 /// What a command without a view of its own lacks.
-const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git and the top of a home are \
-    read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
+const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git, and the top of a repository or \
+    a home, are read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
 
 /// Why this system probably allows no namespaces. Helpers find out; one that does not get what is expected
 /// says so.

@@ -340,7 +340,7 @@ fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// Writable places in which a person works: not temporary directories, not caches.
+/// Writable places in which a person works: not temporary directories, not caches, not what we made for one call.
 pub(super) fn own_places<'a>(
     writable: &'a [PathBuf],
     home: Option<&'a Path>,

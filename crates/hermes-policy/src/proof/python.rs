@@ -9,7 +9,7 @@ const MODULES: &str = "json re math cmath itertools collections functools dateti
     fractions hashlib csv operator bisect heapq copy enum dataclasses typing pprint difflib unicodedata base64 binascii struct uuid hermes_tools";
 /// Names behind which every module can be had, or another program.
 const REACHES: &str = r"(?x)
-    __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|modules|builtins|import_module|open|input|codecs|io)\b
+    __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|help|modules|builtins|import_module|open|input|codecs|io)\b
     | \b_*(?:os|sys|posix|nt|path|shutil|signal|threading|runpy|pty|ctypes|pkgutil|inspect)\b
     | (?i:socket|subprocess|urllib|http|ssl|ftp|smtp|asyncio|importlib|requests|aiohttp|multiprocessing)";
 
@@ -66,6 +66,7 @@ mod tests {
             "import random\nrandom._os.system('x')",
             "import re\nre.enum.sys",
             "exec('x')",
+            "help('some_module')",
             "import\\\n os",
             "ｅxec('x')",
         ] {
