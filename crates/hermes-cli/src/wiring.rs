@@ -430,10 +430,7 @@ impl Chat {
         let store = shared.store(cx)?;
         let (clock, rng) = sources();
         let source = args.source.clone().unwrap_or_else(|| "cli".to_owned());
-        let who = Who {
-            source: &source,
-            user_id: place.user_id.as_deref(),
-        };
+        let who = Who::of(&source, &place);
         let (stored, id) = match beginning {
             None => (find_session(args, &store).await?, new_id(&*clock, &*rng)),
             Some(begins) => stored_or_begun(begins, (args, cx, who), &store, &*clock).await?,

@@ -10,7 +10,7 @@ use hermes_store::Store;
 use hermes_store::db::{ListFilter, Order};
 
 use super::git;
-use super::place::Beginning;
+use super::place::{Beginning, Place};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::Failure;
@@ -51,6 +51,15 @@ async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
 pub(super) struct Who<'a> {
     pub(super) source: &'a str,
     pub(super) user_id: Option<&'a str>,
+}
+
+impl<'a> Who<'a> {
+    pub(super) fn of(source: &'a str, place: &'a Place) -> Self {
+        Self {
+            source,
+            user_id: place.user_id.as_deref(),
+        }
+    }
 }
 
 /// The session of this id. Where there is none, and something was said before, it begins with that.

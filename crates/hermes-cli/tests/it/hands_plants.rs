@@ -34,13 +34,14 @@ fn results(setup: &Setup) -> Vec<String> {
 }
 
 fn until(holds: impl Fn() -> bool, what: &str) {
-    for _ in 0..3000 {
-        if holds() {
-            return;
+    let came = (0..3000).any(|_| {
+        let holds = holds();
+        if !holds {
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("{what}");
+        holds
+    });
+    assert!(came, "{what}");
 }
 
 #[test]

@@ -221,6 +221,12 @@ impl Settings {
     }
 }
 
+/// How many sandboxes were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+/// What was found for directories, by sandbox; and for limits.
+static CONFINEMENTS: Memo<(u64, PathBuf), Confinement> = Memo::new();
+static ACCESSES: Memo<AccessKey, FileAccess> = Memo::new();
+
 /// The sandbox of this machine.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
@@ -301,7 +307,6 @@ impl Sandbox {
             refuses,
         };
         let private = settings.homes.iter().map(|dir| Private::of(dir)).collect();
-        static MADE: AtomicU64 = AtomicU64::new(0);
         Self {
             number: MADE.fetch_add(1, Ordering::Relaxed),
             settings,
@@ -322,8 +327,7 @@ impl Sandbox {
         if self.posture.active == Tier::None && !self.posture.refuses {
             return Confinement::Off;
         }
-        static KNOWN: Memo<(u64, PathBuf), Confinement> = Memo::new();
-        let found = KNOWN.get((self.number, cwd.to_owned()), || {
+        let found = CONFINEMENTS.get((self.number, cwd.to_owned()), || {
             let places = places::writable(cwd, &self.settings, &self.known);
             let named = self.settings.unreadable.iter();
             let mut unreadable: Vec<PathBuf> = named.map(|path| places::canonical(path)).collect();
@@ -339,7 +343,6 @@ impl Sandbox {
 
     /// What commands with these limits may do with files, now.
     fn access(&self, writable: &[PathBuf], unreadable: &[PathBuf]) -> Arc<Found<FileAccess>> {
-        static KNOWN: Memo<AccessKey, FileAccess> = Memo::new();
         let key = AccessKey {
             sandbox: self.number,
             writable: writable.to_vec(),
@@ -349,7 +352,7 @@ impl Sandbox {
             identities: rules::identities(writable),
         };
         let sockets = key.sockets.clone();
-        KNOWN.get(key, || {
+        ACCESSES.get(key, || {
             let unreadable = places::resolved(unreadable, &self.private);
             let kept = self
                 .protection

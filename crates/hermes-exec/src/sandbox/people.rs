@@ -52,7 +52,7 @@ pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
     let homes: BTreeSet<PathBuf> = listed
         .filter(|home| is_a_persons(home) && !WIDE.iter().any(|wide| home == Path::new(wide)))
         .filter_map(|home| look::real(&home).ok())
-        .filter(|home| look::can_read(home) && !own.as_ref().is_some_and(|own| own == home))
+        .filter(|home| look::can_read(home) && own.as_ref().is_none_or(|own| own != home))
         .collect();
     homes.into_iter().take(MAX_HOMES).collect()
 }
