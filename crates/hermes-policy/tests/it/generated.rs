@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 
 use hermes_policy::{Class, CommandRequest, Confinement, Gate, PolicyConfig};
 
-use crate::pieces::{CODE, INDIRECT, LONG, OPERANDS, PROGRAMS, READING, TAILS, WRITING};
+use crate::pieces::{CODE, INDIRECT, READING, WRITING};
 use crate::support::{config, gate, request};
+use crate::words::{LONG, OPERANDS, PROGRAMS, TAILS};
 
 const SECRET: &str = "planted-secret-4711";
 

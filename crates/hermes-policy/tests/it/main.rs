@@ -12,3 +12,4 @@ mod pieces;
 mod properties;
 mod stored;
 mod support;
+mod words;
