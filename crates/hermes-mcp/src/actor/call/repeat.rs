@@ -14,8 +14,9 @@ use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::op::Op;
 use crate::retry::{self, Doubt, THROTTLE_PAUSE};
 
-/// How often a call may be refused by instances of the server that do not know the session.
-const MISROUTED: u8 = 8;
+/// How often a call may be refused by instances of the server that do not know the session. Behind a balancer
+/// that chooses by chance among four of them, one call in ten thousand meets none that does.
+const MISROUTED: u8 = 32;
 
 /// What a call was already sent again for: each cause counts once.
 #[derive(Default)]
