@@ -16,8 +16,10 @@ pub mod web;
 
 use std::sync::Arc;
 
-use hermes_core::tool::{Effects, ToolSpec};
+use hermes_core::approval::Presence;
+use hermes_core::tool::{Effects, ToolContext, ToolSpec};
 use hermes_exec::Confinement;
+use hermes_policy::{Gate, Mode};
 use serde_json::Value;
 
 /// The first sentence of `description` must say it all: small contexts see no more.
@@ -42,4 +44,19 @@ pub(crate) fn spec(
 /// Whether what runs under `confinement` can reach the network.
 pub(crate) fn reaches_network(confinement: &Confinement) -> bool {
     !matches!(confinement, Confinement::Workspace { network: false, .. })
+}
+
+/// `approvals.mode: off` is somebody's choice, never the default: where nobody can be asked to let
+/// a command or a program out of the sandbox, it is not kept in. Said once.
+pub(crate) fn is_free(gate: &Gate, cx: &ToolContext) -> bool {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    let free = gate.config().mode == Mode::Off && cx.approver.presence() == Presence::Nobody;
+    if free {
+        SAID.call_once(|| {
+            tracing::warn!(
+                "approvals.mode is off: commands and programs of headless runs are neither asked about nor confined"
+            );
+        });
+    }
+    free
 }

@@ -17,7 +17,7 @@ use super::{Turn, call, outside};
 use crate::session::RepositoryPart;
 
 /// References in one message; more are named and left alone.
-const MOST: usize = 8;
+const MOST: usize = 32;
 /// For one of them.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// On another machine, by the tool of commands.
@@ -40,6 +40,8 @@ enum Referred {
     Staged,
     /// The newest commits.
     Commits(usize),
+    /// It cannot be fetched, and why.
+    Unclear(&'static str),
 }
 
 /// The references of a text, in order, each once.
@@ -50,7 +52,8 @@ fn read(text: &str) -> Vec<Reference> {
     while let Some(at) = rest.find('@') {
         let previous = rest[..at].chars().next_back().unwrap_or(before);
         let after = &rest[at + 1..];
-        let starts = previous.is_whitespace() || "([{\"'`,;".contains(previous);
+        // As the original reads it: an address and a path have an @ of their own.
+        let starts = !is_word(previous) && previous != '/';
         if let Some((to, used)) = starts.then(|| one(after)).flatten() {
             let reference = Reference {
                 written: format!("@{}", &after[..used]),
@@ -69,57 +72,125 @@ fn read(text: &str) -> Vec<Reference> {
     found
 }
 
+/// What a name is made of.
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 /// The reference that a text begins with, and how many bytes of it that is.
 fn one(text: &str) -> Option<(Referred, usize)> {
     let name = text
         .find(|c: char| !c.is_ascii_lowercase())
         .unwrap_or(text.len());
     let (name, after) = text.split_at(name);
-    if let Some(value) = after.strip_prefix(':') {
-        let (value, used) = value_of(value)?;
-        let used = name.len() + 1 + used;
-        let to = match name {
-            "file" => {
-                let (path, lines) = lines_of(value);
-                Referred::File(path.to_owned(), lines)
-            }
-            "folder" => Referred::Folder(value.to_owned()),
-            "url" => Referred::Url(value.to_owned()),
-            "git" => Referred::Commits(value.parse::<usize>().ok().filter(|it| *it > 0)?.min(10)),
-            _ => return None,
+    if matches!(name, "diff" | "staged") && !after.starts_with(is_word) {
+        let to = if name == "diff" {
+            Referred::Diff
+        } else {
+            Referred::Staged
         };
-        return Some((to, used));
+        return Some((to, name.len()));
     }
-    match name {
-        "diff" => Some((Referred::Diff, name.len())),
-        "staged" => Some((Referred::Staged, name.len())),
+    let after = after.strip_prefix(':')?;
+    let value = Written::read(after)?;
+    let text = value.text.to_owned();
+    let (to, used) = match name {
+        "file" => {
+            let (path, lines, used) = value.lines(after);
+            (Referred::File(path.to_owned(), lines), used)
+        }
+        "folder" => (Referred::Folder(text), value.used),
+        "url" => (Referred::Url(text), value.used),
+        "git" => (commits(value.text), value.used),
+        _ => return None,
+    };
+    Some((to, name.len() + 1 + used))
+}
+
+/// At least one, at most ten.
+fn commits(text: &str) -> Referred {
+    match text.parse::<i64>() {
+        Ok(count) => Referred::Commits(usize::try_from(count.clamp(1, 10)).unwrap_or(1)),
+        Err(_) => Referred::Unclear("@git: takes the number of commits, such as @git:3"),
+    }
+}
+
+/// What stands behind the colon of a reference.
+struct Written<'a> {
+    text: &'a str,
+    /// Bytes, with the quotes.
+    used: usize,
+    quoted: bool,
+}
+
+impl<'a> Written<'a> {
+    /// A value up to white space, or between quotes. Punctuation behind it is the sentence's.
+    fn read(text: &'a str) -> Option<Self> {
+        if let Some(quote) = text.chars().next().filter(|c| "\"'`".contains(*c)) {
+            let end = text[1..].find([quote, '\n'])?;
+            return (end > 0 && text[1 + end..].starts_with(quote)).then(|| Self {
+                text: &text[1..=end],
+                used: end + 2,
+                quoted: true,
+            });
+        }
+        let end = text.find(char::is_whitespace).unwrap_or(text.len());
+        let text = without_sentence(&text[..end]);
+        (!text.is_empty()).then_some(Self {
+            text,
+            used: text.len(),
+            quoted: false,
+        })
+    }
+
+    /// `path:3-9` and `path:3`; behind quotes too. `after` is all that stands behind the colon.
+    fn lines(&self, after: &'a str) -> (&'a str, Option<(usize, usize)>, usize) {
+        if self.quoted {
+            let end = after[self.used..]
+                .strip_prefix(':')
+                .map(|lines| lines.find(|c: char| !c.is_ascii_digit() && c != '-'))
+                .map(|end| end.map_or(after.len(), |end| self.used + 1 + end));
+            let lines = end.and_then(|end| numbers(&after[self.used + 1..end]));
+            let used = end.filter(|_| lines.is_some()).unwrap_or(self.used);
+            return (self.text, lines, used);
+        }
+        let split = self.text.rsplit_once(':');
+        match split.map(|(path, lines)| (path, numbers(lines))) {
+            Some((path, Some(lines))) if !path.is_empty() => (path, Some(lines), self.used),
+            _ => (self.text, None, self.used),
+        }
+    }
+}
+
+/// `3` and `3-9`.
+fn numbers(text: &str) -> Option<(usize, usize)> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    match (from.parse::<usize>(), to.parse::<usize>()) {
+        (Ok(from), Ok(to)) if from > 0 && to >= from => Some((from, to)),
         _ => None,
     }
 }
 
-/// A value up to white space, or between quotes. Punctuation behind it is the sentence's.
-fn value_of(text: &str) -> Option<(&str, usize)> {
-    if let Some(quote) = text.chars().next().filter(|c| "\"'`".contains(*c)) {
-        let end = text[1..].find(quote)?;
-        return (end > 0).then(|| (&text[1..=end], end + 2));
-    }
-    let end = text.find(char::is_whitespace).unwrap_or(text.len());
-    let value = text[..end].trim_end_matches(['.', ',', ';', '!', '?', ')', ']', '}', '"', '\'']);
-    (!value.is_empty()).then_some((value, value.len()))
-}
-
-/// `path:3-9` and `path:3`.
-fn lines_of(value: &str) -> (&str, Option<(usize, usize)>) {
-    let Some((path, lines)) = value.rsplit_once(':') else {
-        return (value, None);
-    };
-    let (from, to) = lines.split_once('-').unwrap_or((lines, lines));
-    match (from.parse::<usize>(), to.parse::<usize>()) {
-        (Ok(from), Ok(to)) if from > 0 && to >= from && !path.is_empty() => {
-            (path, Some((from, to)))
+/// A value without the punctuation behind it; a bracket that it opens itself is its own.
+fn without_sentence(mut value: &str) -> &str {
+    while let Some(last) = value.chars().next_back() {
+        let count = |wanted: char| value.chars().filter(|c| *c == wanted).count();
+        let opener = match last {
+            ')' => Some('('),
+            ']' => Some('['),
+            '}' => Some('{'),
+            _ => None,
+        };
+        let is_own = match opener {
+            Some(opener) => count(last) <= count(opener),
+            None => !".,;!?\"'`".contains(last),
+        };
+        if is_own {
+            break;
         }
-        _ => (value, None),
+        value = &value[..value.len() - last.len_utf8()];
     }
+    value
 }
 
 /// The tool that fetches it, and its arguments.
@@ -137,6 +208,8 @@ fn fetching(to: &Referred) -> (&'static str, Value) {
             json!({"pattern": "*", "target": "files", "path": path, "limit": 200}),
         ),
         Referred::Url(url) => ("web_extract", json!({ "urls": [url] })),
+        // It is answered before it is fetched.
+        Referred::Unclear(_) => ("read_file", json!({})),
         Referred::Diff => terminal(format!("{GIT} {diff}")),
         Referred::Staged => terminal(format!("{GIT} {diff} --staged")),
         Referred::Commits(count) => terminal(format!(
@@ -157,26 +230,28 @@ fn part_of(to: &Referred) -> Option<RepositoryPart> {
 
 /// Files of a reference lie where the conversation works; elsewhere the person asks for them in
 /// words, and the model decides.
-fn is_within(cwd: &Path, path: &str) -> bool {
-    if path.starts_with('~') {
-        return false;
+fn is_within(cwd: &Path, path: &str, home: Option<&Path>) -> bool {
+    let joined = match path.strip_prefix('~') {
+        Some(below) if below.is_empty() || below.starts_with('/') => match home {
+            Some(home) => home.join(below.trim_start_matches('/')),
+            None => return false,
+        },
+        Some(_) => return false,
+        None => cwd.join(path),
+    };
+    // A link may lead elsewhere, and `..` behind one as well; what is not here is the tool's to say.
+    if let (Ok(real), Ok(root)) = (joined.canonicalize(), cwd.canonicalize()) {
+        return real.starts_with(root);
     }
     let mut normal = PathBuf::new();
-    for part in cwd.join(path).components() {
+    for part in joined.components() {
         match part {
             Component::ParentDir => _ = normal.pop(),
             Component::CurDir => {}
             other => normal.push(other),
         }
     }
-    if !normal.starts_with(cwd) {
-        return false;
-    }
-    // A link may lead elsewhere; what is not here is the tool's to say.
-    match (normal.canonicalize(), cwd.canonicalize()) {
-        (Ok(real), Ok(root)) => real.starts_with(root),
-        _ => true,
-    }
+    normal.starts_with(cwd)
 }
 
 /// What a result holds, without what is around it.
@@ -217,9 +292,12 @@ impl Turn<'_> {
     async fn fetch(&mut self, reference: &Reference, room: &mut super::result::Room) -> String {
         let not = |why: &str| format!("[not attached: {why}]");
         if let Referred::File(path, _) | Referred::Folder(path) = &reference.to
-            && !is_within(&self.conv.cwd, path)
+            && !is_within(&self.conv.cwd, path, std::env::home_dir().as_deref())
         {
             return not("it is outside the directory of this conversation");
+        }
+        if let Referred::Unclear(why) = &reference.to {
+            return not(why);
         }
         let (name, args) = fetching(&reference.to);
         let reader = self.scope.deps.repositories.clone();
@@ -325,7 +403,36 @@ mod tests {
                 "see @url:https://x.example/a?b=1.",
                 vec![Referred::Url("https://x.example/a?b=1".into())],
             ),
-            ("me@file:x.org @someone @file: @git:0 @different", vec![]),
+            ("me@file:x.org @someone @file: @different", vec![]),
+            ("@diff_x @diff9 @staged2 a/@diff @diffé", vec![]),
+            (
+                "@git:0 @git:-3 @git:99",
+                vec![Referred::Commits(1), Referred::Commits(10)],
+            ),
+            (
+                "see:@file:a.txt *@file:b.txt* …@diff, @staged's",
+                vec![
+                    file("a.txt", None),
+                    file("b.txt*", None),
+                    Referred::Diff,
+                    Referred::Staged,
+                ],
+            ),
+            (
+                "@file:\"a b.txt\":3-9, @file:`c:3` @file:'d e':x",
+                vec![
+                    file("a b.txt", Some((3, 9))),
+                    file("c:3", None),
+                    file("d e", None),
+                ],
+            ),
+            (
+                "(@url:https://x.example/a_(b)), @file:dir/(x)",
+                vec![
+                    Referred::Url("https://x.example/a_(b)".into()),
+                    file("dir/(x)", None),
+                ],
+            ),
         ] {
             assert_eq!(kinds(text), wanted, "{text}");
         }
@@ -344,9 +451,20 @@ mod tests {
             ("src/../../other", false),
             ("/etc/passwd", false),
             ("~/.ssh/id_rsa", false),
+            ("~/project/a.txt", true),
+            ("~", false),
+            ("~other/a.txt", false),
             ("link/passwd", false),
+            ("link/../etc/passwd", false),
         ] {
-            assert_eq!(is_within(&cwd, path), inside, "{path}");
+            let home = Some(dir.path());
+            assert_eq!(is_within(&cwd, path, home), inside, "{path}");
         }
+        // The directory itself may be reached by a link.
+        let other_way = dir.path().join("other_way");
+        std::os::unix::fs::symlink(&cwd, &other_way).unwrap();
+        std::fs::write(cwd.join("a.txt"), "").unwrap();
+        let real = cwd.join("a.txt").display().to_string();
+        assert!(is_within(&other_way, &real, None));
     }
 }

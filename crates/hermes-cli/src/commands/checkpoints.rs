@@ -199,8 +199,8 @@ async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> O
 }
 
 async fn clear(cx: &Context, checkpoints: &Checkpoints, upkeep: &Upkeep, legacy: bool) -> Outcome {
-    let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
     if !upkeep.yes {
+        let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
         let question = if legacy {
             let (count, bytes) = (usage.legacy_archives.len(), usage.legacy_size_bytes);
             format!("Delete {} ({})?", counted(count, "archive"), size(bytes))

@@ -201,7 +201,7 @@ impl Commands {
 }
 
 /// Whether a program of this name can be started.
-fn is_on_path(name: &str) -> bool {
+pub(crate) fn is_on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }

@@ -191,6 +191,32 @@ fn the_snapshots_of_all_projects_are_counted_pruned_and_cleared() {
     assert!(!setup.home.exists("checkpoints"));
 }
 
+/// Snapshots that cannot be counted are not none, and somebody who relies on them is told.
+#[test]
+fn without_git_everybody_says_so() {
+    let setup = changed_project();
+    let empty = setup.home.user();
+    for args in [
+        &["list"][..],
+        &["status"],
+        &["status", "--json"],
+        &["diff", "1"],
+        &["restore", "1"],
+    ] {
+        let program = setup.program(["checkpoints"]).args(args);
+        let done = program.cwd(setup.home.work()).env("PATH", &empty).run();
+        assert_eq!(done.code, Some(1), "{args:?}: {}", done.stdout);
+        let said = done.stderr;
+        assert!(said.contains("git is not installed"), "{args:?}: {said}");
+    }
+    setup
+        .home
+        .use_server(&setup.server.base_url(), "checkpoints:\n  enabled: true\n");
+    let doctor = setup.program(["doctor", "--offline"]).env("PATH", &empty);
+    let said = doctor.run().stdout;
+    assert!(said.contains("no checkpoints are taken"), "{said}");
+}
+
 #[test]
 fn rollback_lists_shows_and_goes_back_in_the_chat() {
     let test = "rollback_lists_shows_and_goes_back_in_the_chat";

@@ -237,8 +237,9 @@ fn a_model_may_judge_in_smart_mode() {
 #[test]
 fn mode_off_lets_headless_runs_write_outside_the_workspace() {
     let setup = Setup::with_config("approvals:\n  mode: 'off'\n");
-    let outside = setup.home.work().parent().unwrap().join("elsewhere");
-    std::fs::create_dir_all(&outside).unwrap();
+    // Directories for temporary files are open to everybody.
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = elsewhere.path();
     let file = outside.join("note.txt");
     let said = turn(
         &setup,
@@ -251,4 +252,16 @@ fn mode_off_lets_headless_runs_write_outside_the_workspace() {
     let args = json!({"path": outside.join("tool.txt"), "content": "z"});
     let said = call(&setup, &[], Reply::tool_call("c1", "write_file", &args));
     assert!(outside.join("tool.txt").exists(), "{said}");
+    let program = outside.join("program.txt");
+    let code = format!("open({:?}, 'a').write('z')", program.display().to_string());
+    let args = json!({ "code": code });
+    let said = call(&setup, &[], Reply::tool_call("c2", "execute_code", &args));
+    assert_eq!(std::fs::read_to_string(&program).unwrap(), "z", "{said}");
+    // A program that was asked to stay in a directory of its own does.
+    setup.home.use_server(
+        &setup.server.base_url(),
+        "approvals:\n  mode: 'off'\ncode_execution:\n  mode: strict\n",
+    );
+    let _ = call(&setup, &[], Reply::tool_call("c3", "execute_code", &args));
+    assert_eq!(std::fs::read_to_string(&program).unwrap(), "z");
 }

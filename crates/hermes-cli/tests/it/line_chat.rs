@@ -391,13 +391,20 @@ fn a_changed_model_counts_from_the_next_turn() {
 #[test]
 fn quick_commands_work_in_the_terminal_too() {
     let setup = Setup::with_config(
-        "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: version}\n",
+        "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: version}\n  \
+         again: {type: alias, target: greet}\n  greet: {type: alias, target: /hello}\n  \
+         round: {type: alias, target: about}\n  about: {type: alias, target: round}\n",
     );
     let Some(mut chat) = Terminal::open(&setup.home, "quick_commands_work") else {
         return;
     };
     chat.type_line("/hello");
     chat.wait_for("hello from the shell", 1);
+    // A name may stand for another one; a circle ends.
+    chat.type_line("/again");
+    chat.wait_for("hello from the shell", 2);
+    chat.type_line("/round");
+    chat.wait_for("see quick_commands", 1);
     chat.type_line("/who");
     chat.wait_for("hermes ", 1);
     chat.type_line("/quit");

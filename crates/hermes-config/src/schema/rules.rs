@@ -24,6 +24,10 @@ pub(crate) enum Rule {
     Range(f64, f64),
     /// A number, 0 or more, where no type asks for one.
     Seconds,
+    /// A number from the first to the second, where no type asks for one.
+    Number(f64, f64),
+    /// True or false, where no type asks for it.
+    Flag,
     /// `http://…` or `https://…`.
     Address,
     /// The name of a time zone.
@@ -36,8 +40,8 @@ pub(crate) enum Rule {
     Directory,
     /// The name of an environment variable.
     Variable,
-    /// Who speaks: built in, or an entry of `tts.providers`.
-    Voice,
+    /// Who speaks or listens: built in, or an entry of `providers` in this section.
+    Voice(&'static str, &'static [&'static str]),
 }
 
 /// One row of the table.
@@ -76,7 +80,7 @@ const fn kept(path: &'static str, rule: Rule) -> Row {
 
 const SWITCH: &[&str] = &["auto", "on", "off", "true", "false"];
 const BOOLEAN: &[&str] = &["on", "off", "true", "false", "yes", "no", "1", "0"];
-/// Those of Hermes Agent that nobody speaks for here are refused where something is to be said.
+/// Who speaks. In place of `edge` a program of this machine does.
 const VOICES: &[&str] = &[
     "auto",
     "edge",
@@ -85,14 +89,18 @@ const VOICES: &[&str] = &[
     "espeak-ng",
     "espeak",
     "flite",
-    "deepinfra",
-    "minimax",
-    "xai",
+    "none",
+    "off",
+];
+/// Who listens.
+const LISTENERS: &[&str] = &[
+    "auto",
+    "local",
+    "local_command",
+    "groq",
+    "openai",
     "mistral",
-    "gemini",
-    "neutts",
-    "kittentts",
-    "piper",
+    "deepinfra",
     "none",
     "off",
 ];
@@ -263,6 +271,28 @@ pub(crate) const ROWS: &[Row] = &[
     kept("mcp_servers.*.enabled", Rule::Words(BOOLEAN)),
     kept("platforms.*.enabled", Rule::Words(BOOLEAN)),
     kept("gateway.platforms.*.enabled", Rule::Words(BOOLEAN)),
+    kept("_config_version", Rule::Number(0.0, 1e6)),
+    row(
+        "gateway.api_server.max_concurrent_runs",
+        Rule::Number(1.0, 1e6),
+    ),
+    row("moa.presets.*.max_tokens", Rule::Number(1.0, 1e9)),
+    row("moa.presets.*.enabled", Rule::Flag),
+    row("display.platforms.*.streaming", Rule::Flag),
+    row("discord.history_backfill_limit", Rule::Number(0.0, 1e6)),
+    row("discord.max_attachment_bytes", Rule::Number(0.0, MANY)),
+    row(
+        "discord.missed_message_backfill.window_seconds",
+        Rule::Number(0.0, YEARS_IN_SECONDS),
+    ),
+    row(
+        "discord.missed_message_backfill.limit",
+        Rule::Number(0.0, 1e6),
+    ),
+    row(
+        "discord.missed_message_backfill.max_dispatches",
+        Rule::Number(0.0, 1e6),
+    ),
     row("mcp_servers.*.timeout", Rule::Seconds),
     row("mcp_servers.*.connect_timeout", Rule::Seconds),
     range("mcp_discovery_timeout", 0.0, 3600.0),
@@ -352,23 +382,8 @@ pub(crate) const ROWS: &[Row] = &[
     range("local.context", 256.0, 1e8),
     range("local.idle_seconds", 0.0, YEARS_IN_SECONDS),
     range("local.grace_seconds", 0.0, YEARS_IN_SECONDS),
-    kept("tts.provider", Rule::Voice),
-    words(
-        "stt.provider",
-        &[
-            "auto",
-            "local",
-            "local_command",
-            "groq",
-            "openai",
-            "mistral",
-            "xai",
-            "elevenlabs",
-            "deepinfra",
-            "none",
-            "off",
-        ],
-    ),
+    kept("tts.provider", Rule::Voice("tts", VOICES)),
+    kept("stt.provider", Rule::Voice("stt", LISTENERS)),
     words("human_delay.mode", &["off", "natural", "custom"]),
     range("human_delay.min_ms", 0.0, 3_600_000.0),
     range("human_delay.max_ms", 0.0, 3_600_000.0),
@@ -444,7 +459,8 @@ impl RuleCheck<'_> {
         broken: &mut Vec<(&'static Row, Vec<String>, String)>,
     ) {
         let Some((part, rest)) = parts.split_first() else {
-            if let Some(why) = self.complaint(row.rule, value) {
+            let why = self.complaint(row.rule, value);
+            if let Some(why) = why.or_else(|| about_empty(row.rule, path, value)) {
                 broken.push((row, path.clone(), why));
             }
             return;
@@ -483,7 +499,8 @@ impl RuleCheck<'_> {
             Value::Bool(flag) => (if *flag { "on" } else { "off" }).to_owned(),
             Value::String(text) => text.trim().to_owned(),
             Value::Number(number) => number.to_string(),
-            _ => return None,
+            Value::Null => return None,
+            Value::Array(_) | Value::Object(_) => return not_one(rule, value),
         };
         // A reference to a variable that is not set is reported where it is expanded.
         if text.is_empty() || text.contains("${") {
@@ -504,6 +521,19 @@ impl RuleCheck<'_> {
                 let good = text.parse::<f64>().is_ok_and(|number| number >= 0.0);
                 (!good).then(|| format!("{text:?} is no number of seconds"))
             }
+            Rule::Number(low, high) => {
+                let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
+                match number.filter(|_| !value.is_boolean()) {
+                    None => Some(format!("{text:?} is no number")),
+                    Some(number) => (!(low..=high).contains(&number)).then(|| {
+                        format!("{text} is not between {} and {}", plain(low), plain(high))
+                    }),
+                }
+            }
+            Rule::Flag => {
+                let good = BOOLEAN.contains(&text.to_lowercase().as_str());
+                (!good).then(|| format!("{text:?} is neither true nor false"))
+            }
             Rule::Address => address(&text),
             Rule::TimeZone => Zone::parse(&text)
                 .is_none()
@@ -511,7 +541,7 @@ impl RuleCheck<'_> {
             Rule::Provider => self.provider(&text),
             Rule::Toolset => self.toolset(&text),
             Rule::Directory => self.directory(&text),
-            Rule::Voice => self.voice(&text),
+            Rule::Voice(section, known) => self.voice(section, known, &text),
             Rule::Variable => {
                 let good = text
                     .bytes()
@@ -522,14 +552,14 @@ impl RuleCheck<'_> {
         }
     }
 
-    fn voice(&self, name: &str) -> Option<String> {
-        let own = self.tree.get("tts").and_then(|tts| tts.get("providers"));
+    fn voice(&self, section: &str, known: &[&str], name: &str) -> Option<String> {
+        let own = self.tree.get(section).and_then(|it| it.get("providers"));
         let is_own = own.is_some_and(|own| own.get(name).is_some());
-        let known = is_own || VOICES.contains(&name.to_lowercase().as_str());
-        (!known).then(|| {
+        let is_known = is_own || known.contains(&name.to_lowercase().as_str());
+        (!is_known).then(|| {
             format!(
-                "{name:?} is none of {}, and there is no tts.providers.{name}",
-                VOICES.join(", ")
+                "{name:?} is none of {}, and there is no {section}.providers.{name}",
+                known.join(", ")
             )
         })
     }
@@ -608,6 +638,34 @@ impl RuleCheck<'_> {
         }
         (!Path::new(&path).is_dir()).then(|| format!("there is no directory {}", path.display()))
     }
+}
+
+/// A list or a mapping where no type asks for one value.
+fn not_one(rule: Rule, value: &Value) -> Option<String> {
+    let expected = match rule {
+        Rule::Number(..) | Rule::Seconds => "a number",
+        Rule::Flag => "true or false",
+        Rule::Voice(..) => "a name",
+        _ => return None,
+    };
+    let found = super::field::kind(value);
+    Some(format!("expected {expected}, found {found}"))
+}
+
+/// Empty text in place of a choice or a number. Where nothing is the default it says just that.
+fn about_empty(rule: Rule, path: &[String], value: &Value) -> Option<String> {
+    let is_empty = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
+    // An empty directory is the one in which the program stands.
+    if !is_empty(value) || matches!(rule, Rule::Directory) {
+        return None;
+    }
+    let default = super::default_of(path);
+    let says_nothing = default.is_none_or(|default| default.is_null() || is_empty(&default));
+    let is_typed = !matches!(rule, Rule::Number(..) | Rule::Flag | Rule::Seconds);
+    (!(says_nothing && is_typed)).then(|| {
+        let key = path.join(".");
+        format!("it is empty; hermes config unset {key} takes it out of the file")
+    })
 }
 
 fn remove(tree: &mut Value, path: &[String]) {

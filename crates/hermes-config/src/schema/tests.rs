@@ -78,13 +78,26 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Address) => values.extend([json!("moon"), json!("ftp://x"), json!("http://")]),
         Some(Rule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
         Some(Rule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
-        Some(Rule::Toolset | Rule::Voice) => values.push(json!("nosuch")),
+        Some(Rule::Toolset) => values.push(json!("nosuch")),
+        Some(Rule::Voice(..)) => values.extend([json!("nosuch"), json!("gemini")]),
         Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
         Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
         Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
+        Some(Rule::Number(low, _)) => values.extend([json!("many"), json!(low - 1.0)]),
+        Some(Rule::Flag) => values.extend([json!("banana"), json!(7)]),
         None => {}
     }
+    let is_free = ["text", "a word"].contains(&leaf.expected);
+    let is_judged = !matches!(rule_of(&leaf.path), None | Some(Rule::Directory));
+    let has_default = default_of(&leaf.path).is_some_and(|default| !is_unset(&default));
+    if !is_free || is_judged && has_default {
+        values.extend([json!(""), json!("  ")]);
+    }
     values
+}
+
+fn is_unset(value: &Value) -> bool {
+    value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 
 /// Values that the leaf takes.
@@ -109,7 +122,9 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
         Some(Rule::Variable) => values.push(json!("MY_KEY")),
         Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
-        Some(Rule::Voice) => values.extend([json!("edge"), json!("OpenAI")]),
+        Some(Rule::Number(low, high)) => values.extend([json!(low), json!(high)]),
+        Some(Rule::Flag) => values.extend([json!(true), json!("no")]),
+        Some(Rule::Voice(_, known)) => values.extend(known.iter().map(|name| json!(name))),
         None => match leaf.expected {
             "true or false" => values.extend([json!(true), json!(false)]),
             "text" | "a word" => values.push(json!("anything at all")),
@@ -229,6 +244,28 @@ fn every_word_has_its_list() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
+/// Names of one's own, and those of the original that nobody speaks for here.
+#[test]
+fn voices_are_built_in_or_own() {
+    let tried = Tried::new();
+    for section in ["tts", "stt"] {
+        let load = |provider: &str| {
+            let own = json!({"mine": {"command": "true"}});
+            let tree = json!({section: {"provider": provider, "providers": own}});
+            std::fs::write(tried.home.config_path(), tree.to_string()).unwrap();
+            Config::load(&tried.home, &tried.env).unwrap()
+        };
+        let own = load("mine");
+        assert_eq!(own.tree[section]["provider"], "mine");
+        let problems = own.warnings.iter().filter(|it| it.is_problem());
+        assert_eq!(problems.count(), 0, "{section}");
+        for foreign in ["xai", "gemini", "nosuch"] {
+            let said = load(foreign).warnings;
+            assert!(said.iter().any(|it| it.is_problem()), "{section} {foreign}");
+        }
+    }
+}
+
 #[test]
 fn every_rule_leads_to_a_key() {
     for row in ROWS {
@@ -240,6 +277,8 @@ fn every_rule_leads_to_a_key() {
         let typed = super::shape_at(&path).is_some();
         let untyped = default_of(&path).is_some();
         let elsewhere = [
+            "moa",
+            "gateway",
             "mcp_servers",
             "display",
             "unauthorized_dm_behavior",
@@ -270,6 +309,19 @@ fn items_of_lists_are_looked_at() {
         ("stt.provider", json!("banana")),
         ("browser.headed", json!("banana")),
         ("kanban.failure_limit", json!("many")),
+        ("tts.openai.voice", json!(["a", "b"])),
+        ("stt.provider", json!(["local"])),
+        ("_config_version", json!("banana")),
+        ("gateway.api_server.max_concurrent_runs", json!("many")),
+        ("gateway.api_server.max_concurrent_runs", json!(true)),
+        ("gateway.api_server.max_concurrent_runs", json!("")),
+        ("moa.presets.mine.max_tokens", json!(-5)),
+        ("moa.presets.mine.max_tokens", json!([1])),
+        ("moa.presets.mine.enabled", json!("banana")),
+        ("display.platforms.telegram.streaming", json!({"a": 1})),
+        ("display.platforms.telegram.streaming", json!("")),
+        ("discord.max_attachment_bytes", json!(-5)),
+        ("discord.missed_message_backfill.limit", json!(-5)),
     ] {
         let error = tried.set(key, &value);
         assert!(error.is_err(), "{key} = {value}");
@@ -324,7 +376,7 @@ fn keys_without_effect_are_named() {
 }
 
 /// The list of keys without effect against what the code reads: the name of a key that has an
-/// effect stands somewhere outside this crate, that of a listed one does not.
+/// effect is read as a field or named in quotes somewhere outside this crate.
 #[test]
 fn the_list_of_keys_without_effect_is_true() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -371,10 +423,48 @@ fn collect_words(dir: &Path, words: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|kind| kind == "rs") {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             let code = text.split("\n#[cfg(test)]").next().unwrap_or(&text);
-            words.extend(
-                code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-                    .map(str::to_owned),
-            );
+            collect_read(code, words);
         }
+    }
+}
+
+/// Names that stand behind a dot and are no calls, in braces of a pattern, or in quotes.
+fn collect_read(code: &str, words: &mut BTreeSet<String>) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut rest = code;
+    while let Some(at) = rest.find(is_name) {
+        let before = rest[..at].trim_end().chars().next_back();
+        let name = &rest[at..];
+        let end = name.find(|c| !is_name(c)).unwrap_or(name.len());
+        let (name, after) = name.split_at(end);
+        let next = after.trim_start();
+        let is_field = before == Some('.') && !next.starts_with('(') && !next.starts_with("::");
+        let is_quoted = matches!(before, Some('"' | '/')) && after.starts_with(['"', '/']);
+        if is_field || is_quoted {
+            words.insert(name.to_owned());
+        }
+        rest = after;
+    }
+}
+
+/// Tasks that nobody asks a helper for are listed, and no others.
+#[test]
+fn helpers_that_are_never_asked_are_listed() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut words = BTreeSet::new();
+    collect_words(crates, &mut words);
+    let tasks = super::defaults()["auxiliary"].as_object().unwrap();
+    for task in tasks.keys().filter(|task| *task != "transient_retries") {
+        let path = ["auxiliary", task, "model"].map(str::to_owned);
+        // These are names of tools and sections as well.
+        let is_asked = words.contains(task)
+            && ![
+                "web_extract",
+                "curator",
+                "background_review",
+                "moa_reference",
+            ]
+            .contains(&task.as_str());
+        assert_eq!(effect::is_without_effect(&path), !is_asked, "{task}");
     }
 }

@@ -35,7 +35,7 @@ fn settle_below(at: &str, value: &mut Value, default: &Value, warnings: &mut Vec
         }
         return;
     }
-    if value.is_null() || default.is_null() || fits(value, default) {
+    if value.is_null() || default.is_null() || fits(at, value, default) {
         return;
     }
     let problem = Problem::WrongType {
@@ -46,12 +46,15 @@ fn settle_below(at: &str, value: &mut Value, default: &Value, warnings: &mut Vec
     value.clone_from(default);
 }
 
-fn fits(value: &Value, default: &Value) -> bool {
+fn fits(at: &str, value: &Value, default: &Value) -> bool {
     match default {
         Value::Bool(_) => bool::read(value, "", &mut Vec::new()).is_some(),
         Value::Number(_) => f64::read(value, "", &mut Vec::new()).is_some(),
         // Words such as `off` arrive as booleans; channels are often written as numbers or lists.
-        Value::String(_) => !value.is_object(),
+        Value::String(_) => {
+            let is_one = at.starts_with("tts.") || at.starts_with("stt.");
+            !value.is_object() && !(is_one && value.is_array())
+        }
         Value::Array(_) => value.is_array() || value.is_string(),
         Value::Object(_) => value.is_object(),
         Value::Null => true,

@@ -9,6 +9,7 @@
 //! whose end is not recorded everywhere yet).
 
 mod claim;
+mod cron_fields;
 mod executions;
 mod finished;
 mod json;

@@ -5,13 +5,14 @@ use chrono::{
     TimeZone,
 };
 
+use super::cron_fields::{self, FieldValues};
 use super::schedule::{Schedule, in_zone, iso};
 
 /// A moment this long ago still counts as now: writing and reading take time.
 pub const GRACE: TimeDelta = TimeDelta::seconds(120);
 
-/// February 29th of a weekday comes again within this time.
-const HORIZON_DAYS: u64 = 366 * 40;
+/// How far the original's library looks ahead.
+const HORIZON_DAYS: u64 = 366 * 50;
 
 impl Schedule {
     /// The next run after `now`, as it is stored; `None`: it never runs again. Times of day are
@@ -43,45 +44,32 @@ pub(super) fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<Fix
     in_zone(naive, zone)
 }
 
-fn first_bit(bits: u64) -> u64 {
-    bits & bits.wrapping_neg()
-}
-
-/// The values that each field of a cron expression allows, as bits.
+/// A cron expression.
 struct Fields {
-    minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
-    weekdays: u64,
-    seconds: u64,
-    /// Either of the two is enough when both are restricted.
-    any_day: bool,
-    every_hour: bool,
+    minutes: FieldValues,
+    hours: FieldValues,
+    days: FieldValues,
+    months: FieldValues,
+    weekdays: FieldValues,
+    /// Once a minute at most, whatever a file holds: the first of those named.
+    second: u32,
+    years: Option<FieldValues>,
 }
 
 impl Fields {
     fn parse(expr: &str) -> Option<Self> {
-        let fields: Vec<&str> = expr.split_whitespace().collect();
-        let [minutes, hours, days, months, weekdays, rest @ ..] = &fields[..] else {
-            return None;
-        };
-        let weekdays_bits = weekday_bits(weekdays)?;
+        let mut fields = cron_fields::read(expr).ok()?.into_iter();
         Some(Self {
-            minutes: bits(minutes, 0, 59)?,
-            hours: bits(hours, 0, 23)?,
-            days: bits(days, 1, 31)?,
-            months: bits(months, 1, 12)?,
-            // Sunday is 0 and 7.
-            weekdays: (weekdays_bits | weekdays_bits >> 7) & 0x7f,
-            seconds: match rest {
-                [] => 1,
-                // Once a minute at most, whatever a file holds: the first of them.
-                [seconds] => first_bit(bits(seconds, 0, 59)?),
-                _ => return None,
+            minutes: fields.next()?,
+            hours: fields.next()?,
+            days: fields.next()?,
+            months: fields.next()?,
+            weekdays: fields.next()?,
+            second: match fields.next() {
+                Some(seconds) => seconds.first()?,
+                None => 0,
             },
-            any_day: is_restricted(days) && is_restricted(weekdays),
-            every_hour: *hours == "*",
+            years: fields.next(),
         })
     }
 
@@ -96,15 +84,17 @@ impl Fields {
     }
 
     fn has_day(&self, day: NaiveDate) -> bool {
-        let in_month = has(self.months, day.month());
-        let by_date = has(self.days, day.day());
-        let by_weekday = has(self.weekdays, day.weekday().num_days_from_sunday());
-        in_month
-            && if self.any_day {
-                by_date || by_weekday
-            } else {
-                by_date && by_weekday
-            }
+        let year = u32::try_from(day.year()).unwrap_or_default();
+        let in_year = self.years.as_ref().is_none_or(|years| years.has(year));
+        let by_date = self.days.has(day.day());
+        let by_weekday = self.weekdays.has(day.weekday().num_days_from_sunday());
+        // Either of the two is enough when both are restricted.
+        let is_day = if self.days.is_open() || self.weekdays.is_open() {
+            by_date && by_weekday
+        } else {
+            by_date || by_weekday
+        };
+        in_year && self.months.has(day.month()) && is_day
     }
 
     /// The first moment of that day after `after`.
@@ -114,10 +104,9 @@ impl Fields {
         zone: &Tz,
         after: &DateTime<FixedOffset>,
     ) -> Option<DateTime<FixedOffset>> {
-        let times = ones(self.hours).flat_map(|hour| {
-            ones(self.minutes).flat_map(move |minute| {
-                ones(self.seconds).filter_map(move |second| day.and_hms_opt(hour, minute, second))
-            })
+        let times = self.hours.iter().flat_map(|hour| {
+            let minutes = self.minutes.iter();
+            minutes.filter_map(move |minute| day.and_hms_opt(hour, minute, self.second))
         });
         let mut best: Option<DateTime<FixedOffset>> = None;
         for naive in times {
@@ -138,75 +127,13 @@ impl Fields {
         zone: &Tz,
     ) -> impl Iterator<Item = DateTime<FixedOffset>> {
         let again = match zone.from_local_datetime(&naive) {
-            LocalResult::Ambiguous(_, second) if self.every_hour => Some(second.fixed_offset()),
+            LocalResult::Ambiguous(_, second) if self.hours.is_open() => {
+                Some(second.fixed_offset())
+            }
             _ => None,
         };
         in_zone(naive, zone).into_iter().chain(again)
     }
-}
-
-/// As croniter has it: `*` alone leaves every day open; `*/2` names days, as `1-31` does.
-fn is_restricted(field: &str) -> bool {
-    !field.split(',').any(|item| item == "*")
-}
-
-/// Sunday is 0 and 7, but an open end (`1/2`) is Saturday's.
-fn weekday_bits(field: &str) -> Option<u64> {
-    let mut all = 0;
-    for item in field.split(',') {
-        let open = item.contains('/') && !item.contains('-');
-        // A week that goes round (`5-1`) has one Sunday.
-        let round = item
-            .split('/')
-            .next()
-            .and_then(|range| range.split_once('-'))
-            .is_some_and(|(from, to)| from.parse::<u32>().ok() > to.parse::<u32>().ok());
-        let item = if round {
-            item.replacen('7', "0", 1)
-        } else {
-            item.to_owned()
-        };
-        all |= bits(&item, 0, if open || round { 6 } else { 7 })?;
-    }
-    Some(all)
-}
-
-fn has(bits: u64, value: u32) -> bool {
-    bits >> value & 1 == 1
-}
-
-fn ones(bits: u64) -> impl Iterator<Item = u32> {
-    (0..64).filter(move |value| has(bits, *value))
-}
-
-fn bits(field: &str, low: u32, high: u32) -> Option<u64> {
-    let mut all = 0;
-    for item in field.split(',') {
-        let (range, step) = match item.split_once('/') {
-            Some((range, step)) => (range, step.parse::<u32>().ok().filter(|step| *step > 0)?),
-            None => (item, 1),
-        };
-        let number = |text: &str| {
-            let value: u32 = text.parse().ok()?;
-            (low..=high).contains(&value).then_some(value)
-        };
-        let (from, to) = match range.split_once('-') {
-            _ if range == "*" => (low, high),
-            Some((from, to)) => (number(from)?, number(to)?),
-            // `5/10`: from 5 on.
-            None if item.contains('/') => (number(range)?, high),
-            None => (number(range)?, number(range)?),
-        };
-        let values: Vec<u32> = if from <= to {
-            (from..=to).collect()
-        } else {
-            (from..=high).chain(low..=to).collect()
-        };
-        for value in values.into_iter().step_by(step as usize) {
-            all |= 1_u64 << value;
-        }
-    }
-    Some(all)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use chrono::{
 };
 use serde_json::{Value, json};
 
+use super::cron_fields;
+
 /// A stored schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
@@ -112,7 +114,7 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
         });
     }
     if looks_like_cron(text) {
-        check_cron(text).map_err(|why| ScheduleError::Cron {
+        cron_fields::read(text).map_err(|why| ScheduleError::Cron {
             expr: text.to_owned(),
             why,
         })?;
@@ -188,60 +190,6 @@ fn looks_like_cron(text: &str) -> bool {
 fn looks_like_date(text: &str) -> bool {
     text.get(..10)
         .is_some_and(|date| NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok())
-}
-
-/// Five fields, or six with seconds at the end.
-fn check_cron(expr: &str) -> Result<(), String> {
-    const FIELDS: [(&str, u32, u32); 6] = [
-        ("minute", 0, 59),
-        ("hour", 0, 23),
-        ("day of month", 1, 31),
-        ("month", 1, 12),
-        ("weekday", 0, 7),
-        ("second", 0, 59),
-    ];
-    let fields: Vec<&str> = expr.split_whitespace().collect();
-    if fields.len() > FIELDS.len() {
-        return Err(format!(
-            "{} fields; 5 are usual, a sixth is seconds",
-            fields.len()
-        ));
-    }
-    for (field, (name, low, high)) in fields.iter().zip(FIELDS) {
-        for item in field.split(',') {
-            check_cron_item(item, low, high)
-                .map_err(|why| format!("{name} field {field:?}: {why}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn check_cron_item(item: &str, low: u32, high: u32) -> Result<(), String> {
-    let number = |text: &str| {
-        let value: u32 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-        if (low..=high).contains(&value) {
-            Ok(value)
-        } else {
-            Err(format!("{value} is outside {low}–{high}"))
-        }
-    };
-    let (range, step) = match item.split_once('/') {
-        Some((range, step)) => (range, Some(step)),
-        None => (item, None),
-    };
-    if let Some(step) = step
-        && !step.parse::<u32>().is_ok_and(|step| step > 0)
-    {
-        return Err(format!("step {step:?} is no number above 0"));
-    }
-    if range == "*" {
-        return Ok(());
-    }
-    match range.split_once('-') {
-        // From the later to the earlier goes round: 22-2 is the night.
-        Some((from, to)) => number(from).and(number(to)).map(drop),
-        None => number(range).map(drop),
-    }
 }
 
 fn timestamp<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<FixedOffset>> {

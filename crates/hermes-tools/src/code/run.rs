@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::module::{self, Transport};
 use super::rpc::Calls;
 use super::{CodeDeps, HELPERS, Mode, NAME, remote, rpc};
-use crate::{reaches_network, spec};
+use crate::{is_free, reaches_network, spec};
 
 const STDOUT_BYTES: usize = 50_000;
 const STDERR_BYTES: usize = 10_000;
@@ -304,7 +304,9 @@ impl Program<'_> {
             Mode::Project => &self.cx.cwd,
             Mode::Strict => own,
         };
+        let is_free = self.deps.mode == Mode::Project && is_free(&self.deps.gate, self.cx);
         let confinement = match &self.deps.sandbox {
+            Some(_) if is_free => Confinement::Off,
             Some(sandbox) => sandbox.confinement(workspace),
             None => Confinement::Off,
         };

@@ -27,7 +27,7 @@ use hermes_policy::Gate;
 use serde_json::json;
 
 use crate::files::Checkpoints;
-use crate::spec;
+use crate::{is_free, spec};
 
 /// What the tools of the terminal work with.
 #[derive(Clone)]
@@ -114,27 +114,10 @@ impl Shared {
     /// has gone since.
     fn confinement(&self, cx: &ToolContext) -> Confinement {
         match &self.deps.sandbox {
-            Some(_) if self.is_free(cx) => Confinement::Off,
+            Some(_) if self.is_local() && is_free(&self.deps.gate, cx) => Confinement::Off,
             Some(sandbox) if self.is_local() => sandbox.confinement(&cx.cwd),
             _ => Confinement::Off,
         }
-    }
-
-    /// `approvals.mode: off` is somebody's choice, never the default: where nobody can be asked to
-    /// let a command out, it is not kept in. Said once.
-    fn is_free(&self, cx: &ToolContext) -> bool {
-        static SAID: std::sync::Once = std::sync::Once::new();
-        let free = self.is_local()
-            && self.deps.gate.config().mode == hermes_policy::Mode::Off
-            && cx.approver.presence() == hermes_core::approval::Presence::Nobody;
-        if free {
-            SAID.call_once(|| {
-                tracing::warn!(
-                    "approvals.mode is off: commands of headless runs are neither asked about nor confined"
-                );
-            });
-        }
-        free
     }
 }
 

@@ -36,6 +36,9 @@ pub(crate) async fn line(
     Some(done)
 }
 
+/// How many names may stand for one another before it counts as a circle.
+const LONGEST_ALIAS: usize = 8;
+
 /// A quick command of the config, else a skill, else a prompt of an MCP server.
 async fn unknown_name(
     conversation: &mut Conversation,
@@ -43,29 +46,31 @@ async fn unknown_name(
     rest: &str,
     close: Option<&str>,
 ) -> Result<Told, Failure> {
-    match quick::run(conversation, typed, rest).await {
-        Some(quick::QuickOutcome::Done(done)) => return done,
-        Some(quick::QuickOutcome::Line(line)) => {
-            // An alias of an alias leads nowhere.
-            if let Parsed::Command(command, rest) = slash::parse(&line) {
-                return run(conversation, command, rest).await;
+    let (mut name, mut args) = (typed.to_owned(), rest.to_owned());
+    for _ in 0..LONGEST_ALIAS {
+        let line = match quick::run(conversation, &name, &args).await {
+            Some(quick::QuickOutcome::Done(done)) => return done,
+            Some(quick::QuickOutcome::Line(line)) => line,
+            None => {
+                if let Some(done) = skills::use_skill(conversation, &name, &args).await {
+                    return done;
+                }
+                return match prompts::use_prompt(conversation, &name, &args).await {
+                    Some(done) => done,
+                    None => Err(unknown(&name, close.filter(|_| name == typed))),
+                };
             }
-            let (name, rest) = line
-                .trim_start_matches('/')
-                .split_once(' ')
-                .unwrap_or((line.trim_start_matches('/'), ""));
-            let done = skills::use_skill(conversation, name, rest).await;
-            return done.unwrap_or_else(|| Err(unknown(name, None)));
+        };
+        if let Parsed::Command(command, rest) = slash::parse(&line) {
+            return run(conversation, command, rest).await;
         }
-        None => {}
+        let bare = line.trim_start_matches('/');
+        let (next, rest) = bare.split_once(' ').unwrap_or((bare, ""));
+        (name, args) = (next.to_owned(), rest.to_owned());
     }
-    if let Some(done) = skills::use_skill(conversation, typed, rest).await {
-        return done;
-    }
-    match prompts::use_prompt(conversation, typed, rest).await {
-        Some(done) => done,
-        None => Err(unknown(typed, close)),
-    }
+    Err(Failure::usage(format!(
+        "/{typed} stands for a command that stands for another, and so on; see quick_commands in config.yaml"
+    )))
 }
 
 fn unknown(typed: &str, close: Option<&str>) -> Failure {

@@ -325,6 +325,12 @@ pub(super) fn tools(cx: &Context, report: &mut Report) {
         return;
     };
     let config = Arc::new(loaded.config);
+    if config.checkpoints.enabled && !wiring::commands::is_on_path("git") {
+        report.warning(
+            "no checkpoints are taken: git is not installed",
+            "install git, or: hermes config set checkpoints.enabled false",
+        );
+    }
     match wiring::hands::offer(cx, &config) {
         Ok(offer) => {
             let offered = commands::tools::offered(&config, "cli", &offer);

@@ -201,6 +201,9 @@ fn commands_of_the_home_and_voice() {
         "tide": {"type": "exec", "command": "echo high; exit 3"},
         "wipe": {"type": "exec", "command": format!("rm -rf {}", story.home.work().display())},
         "me": {"type": "alias", "target": "whoami"},
+        "myself": {"type": "alias", "target": "/me"},
+        "round": {"type": "alias", "target": "about"},
+        "about": {"type": "alias", "target": "round"},
     });
     story.configure(|config| config["quick_commands"] = commands);
     story.start();
@@ -213,6 +216,13 @@ fn commands_of_the_home_and_voice() {
     assert!(story.home.work().exists());
     story.say("/me");
     story.see_text("You are Ada");
+    story.say("/myself");
+    story.see("the same again", |_| story.count("You are Ada") == 2);
+    // A circle ends, and whoever asked is told.
+    story.say("/round");
+    story.see("that it leads nowhere", |shown| {
+        shown.text.contains("quick_commands") || shown.text.contains("no command")
+    });
     story.say("/voice off");
     story.see_text("Voice is off");
     let modes: serde_json::Value =

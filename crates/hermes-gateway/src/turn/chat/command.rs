@@ -53,6 +53,9 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
     program
 }
 
+/// How many names may stand for one another before it counts as a circle.
+const LONGEST_ALIAS: usize = 8;
+
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
@@ -145,13 +148,19 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         Some(quick.does.clone())
     }
 
-    /// What an alias stands for, with what follows it.
+    /// What an alias stands for in the end, with what follows it. A circle ends somewhere in it, and
+    /// its names are then unknown.
     fn expanded(&self, line: &str) -> Option<String> {
-        let QuickKind::Alias(target) = self.quick(line)? else {
-            return None;
-        };
-        let args = line.split_once(' ').map_or("", |(_, args)| args);
-        Some(format!("{target} {args}").trim().to_owned())
+        let mut expanded: Option<String> = None;
+        for _ in 0..LONGEST_ALIAS {
+            let line = expanded.as_deref().unwrap_or(line);
+            let Some(QuickKind::Alias(target)) = self.quick(line) else {
+                break;
+            };
+            let args = line.split_once(' ').map_or("", |(_, args)| args);
+            expanded = Some(format!("{target} {args}").trim().to_owned());
+        }
+        expanded
     }
 
     /// `/voice [on|off|tts|status]`; alone it turns over.

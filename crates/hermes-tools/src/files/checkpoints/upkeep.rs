@@ -76,6 +76,8 @@ impl Checkpoints {
         let store = Store::whole(base);
         let mut known = Vec::new();
         if store.dir.join("HEAD").exists() {
+            // Uncounted is not none.
+            super::git::require().await?;
             for (id, meta) in projects(&store.dir) {
                 known.push(project_usage(&store, id, &meta).await?);
             }
