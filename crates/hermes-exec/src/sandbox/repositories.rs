@@ -96,7 +96,7 @@ fn not_entered(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let Some(home) = home.filter(|home| home.starts_with(place)) else {
         return Vec::new();
     };
-    let hidden = home.read_dir().into_iter().flatten().flatten();
+    let hidden = look::list(home);
     let hidden = hidden.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
     let caches = CACHES.iter().map(|name| home.join(name));
     hidden.map(|entry| entry.path()).chain(caches).collect()

@@ -151,7 +151,10 @@ pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<Named> {
             }
         }
         for name in [".gitconfig", ".config/git/config"] {
-            let in_git = named_by(&home.join(name), None, Some(home));
+            let mut in_git = named_by(&home.join(name), None, Some(home));
+            // Some settings name repositories, which are no programs.
+            in_git.retain(|path| !is_there(&path.join(".git")));
+            named.directories.extend_from_slice(&in_git);
             named.files.extend_from_slice(&in_git);
             named.run.extend(in_git);
         }
