@@ -6,7 +6,7 @@
 mod names;
 mod stores;
 
-pub use names::{is_secret_name, looks_secret};
+pub use names::{is_read_by_all, is_registry_settings, is_secret_name, looks_secret};
 pub use stores::{PERSONAL, SYSTEM};
 
 /// Variables of this program that name a file or directory with secrets in it, wherever it lies.

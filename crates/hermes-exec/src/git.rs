@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use crate::scratch::Scratch;
+use crate::shell::is_in_environment;
 
 /// Longer than any honest question about a repository takes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -39,8 +40,9 @@ const PLAIN: [&str; 4] = [
 pub fn neutral<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("git");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // A relative directory would be one of the repository.
-    let path = std::env::join_paths(std::env::split_paths(&path).filter(|dir| dir.is_absolute()));
+    // A relative directory would be one of the repository, and so may be an environment that is in use.
+    let is_ours = |dir: &PathBuf| dir.is_absolute() && !is_in_environment(dir);
+    let path = std::env::join_paths(std::env::split_paths(&path).filter(is_ours));
     command
         .env_clear()
         .envs(path.ok().map(|path| ("PATH", path)))

@@ -2,11 +2,11 @@
 //! and what is no longer locked is removed by whoever comes next.
 
 use std::fs::{File, Permissions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::getuid;
 use tempfile::TempDir;
@@ -23,8 +23,8 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
-    /// Nothing but the lock: it ends with the process, however that ends. `None`: there are no locks there.
-    _lock: Option<File>,
+    /// The directory, locked: the lock ends with the process, however that ends. `None`: there are no locks there.
+    lock: Option<File>,
 }
 
 impl Scratch {
@@ -48,13 +48,34 @@ impl Scratch {
                     None
                 }
             };
-            return Ok(Self { dir, _lock: lock });
+            return Ok(Self { dir, lock });
         }
         Err(io::Error::other("somebody removes our directories"))
     }
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Writes a new file in it, with the directories on the way. Nothing that a confined command may have put in
+    /// place of one of them, or of this directory, is followed.
+    pub fn write_new(&self, name: &Path, text: &str) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut dir = match &self.lock {
+            Some(lock) => lock.try_clone()?,
+            None => rustix::fs::open(self.path(), flags, Mode::empty())?.into(),
+        };
+        for part in name.parent().into_iter().flatten() {
+            match mkdirat(&dir, part, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            dir = openat(&dir, part, flags, Mode::empty())?.into();
+        }
+        let name = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&dir, name, flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all(text.as_bytes())
     }
 }
 
@@ -166,6 +187,27 @@ mod tests {
         let own = Scratch::within(parent.path(), "hermes-exec-").unwrap();
         let mode = own.path().metadata().unwrap().mode();
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_is_put_in_its_place_gets_no_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let outside = parent.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        let own = Scratch::within(parent.path(), "hermes-code-").unwrap();
+        own.write_new(Path::new("lib/one.py"), "x").unwrap();
+        let one = own.path().join("lib/one.py");
+        assert_eq!(std::fs::read_to_string(one).unwrap(), "x");
+        std::os::unix::fs::symlink(&outside, own.path().join("other")).unwrap();
+        assert!(own.write_new(Path::new("other/two.py"), "x").is_err());
+        assert!(own.write_new(Path::new("lib/one.py"), "x").is_err());
+        // Somebody has moved the whole directory away.
+        let moved = parent.path().join("moved");
+        std::fs::rename(own.path(), &moved).unwrap();
+        std::os::unix::fs::symlink(&outside, own.path()).unwrap();
+        own.write_new(Path::new("three.py"), "x").unwrap();
+        assert!(moved.join("three.py").exists());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     }
 
     #[test]

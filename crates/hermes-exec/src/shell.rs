@@ -76,6 +76,16 @@ impl Program<'_> {
     }
 }
 
+/// Whether a directory belongs to an environment that is in use, of Python's, conda's or Node's. Its project
+/// installs programs there: nothing of ours is run from it.
+pub(crate) fn is_in_environment(dir: &Path) -> bool {
+    let mut prefixes = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .iter()
+        .filter_map(std::env::var_os);
+    dir.ends_with("node_modules/.bin")
+        || prefixes.any(|prefix| !prefix.is_empty() && dir.starts_with(prefix))
+}
+
 /// Reads a report. `None`: the shell did not get that far.
 pub fn read_report(report: &[u8]) -> Option<ShellState> {
     let end = report.iter().position(|&byte| byte == 0)?;

@@ -8,6 +8,7 @@ use hermes_config::{Config, Env};
 use hermes_core::ids::SessionId;
 use tokio::sync::OnceCell;
 
+use crate::confinement::Confinement;
 use crate::environment::{Environment, ExecError, ShellState, Variables};
 
 /// Sessions remembered; the one unused for longest is forgotten first.
@@ -21,6 +22,57 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// `None` until the first command.
     pub exports: Option<Variables>,
+    /// The same as commands without limits left it: what a confined one has exported must not decide which
+    /// programs and libraries such a command loads.
+    pub unconfined_exports: Option<Variables>,
+}
+
+impl Workspace {
+    /// Where a session begins.
+    pub fn at(cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            cwd: cwd.into(),
+            exports: None,
+            unconfined_exports: None,
+        }
+    }
+
+    /// The variables of a command with these limits.
+    pub fn exports_for(&self, confinement: &Confinement) -> Option<Variables> {
+        if confinement.is_off() {
+            self.unconfined_exports.clone()
+        } else {
+            self.exports.clone()
+        }
+    }
+
+    /// The same after a command with these limits has left `exports`.
+    fn with_exports(mut self, exports: Variables, confinement: &Confinement) -> Self {
+        if confinement.is_off() {
+            let before = self.unconfined_exports.take();
+            let confined = self.exports.take().unwrap_or_default();
+            self.exports = Some(carried(confined, before.as_ref(), &exports));
+            self.unconfined_exports = Some(exports);
+        } else {
+            self.exports = Some(exports);
+        }
+        self
+    }
+}
+
+/// What confined commands have exported, with what a command without limits has changed since. Where it is not
+/// known with what that one began, what they have exported stays.
+fn carried(mut confined: Variables, before: Option<&Variables>, after: &Variables) -> Variables {
+    if let Some(before) = before {
+        confined.retain(|name, _| after.contains_key(name) || !before.contains_key(name));
+    }
+    for (name, value) in after {
+        let is_changed = before.is_some_and(|before| before.get(name) != Some(value));
+        if is_changed || !confined.contains_key(name) {
+            confined.insert(name.clone(), value.clone());
+        }
+    }
+    confined
 }
 
 /// The workspaces of all sessions of this process: the one place that says where a session stands, for
@@ -93,10 +145,7 @@ impl Workspaces {
         });
         match known {
             Some(workspace) => Ok(workspace),
-            None => Ok(Workspace {
-                cwd: self.start(here).await?,
-                exports: None,
-            }),
+            None => Ok(Workspace::at(self.start(here).await?)),
         }
     }
 
@@ -109,22 +158,19 @@ impl Workspaces {
         }
     }
 
-    /// Takes over what a command left.
-    pub fn update(&self, session: &SessionId, state: ShellState) {
+    /// Takes over what a command with these limits left.
+    pub fn update(&self, session: &SessionId, state: ShellState, confinement: &Confinement) {
         let bytes: usize = state.exports.iter().map(|(k, v)| k.len() + v.len()).sum();
         self.with(|table| {
             let used = table.tick();
             let before = table.rows.remove(session);
-            let exports = if bytes <= MAX_EXPORT_BYTES {
-                Some(state.exports)
-            } else {
-                before.and_then(|row| row.workspace.exports)
-            };
+            let mut workspace =
+                before.map_or_else(|| Workspace::at(&state.cwd), |row| row.workspace);
+            workspace.cwd = state.cwd;
+            if bytes <= MAX_EXPORT_BYTES {
+                workspace = workspace.with_exports(state.exports, confinement);
+            }
             table.make_room();
-            let workspace = Workspace {
-                cwd: state.cwd,
-                exports,
-            };
             table.rows.insert(session.clone(), Row { workspace, used });
         });
     }
@@ -194,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn sessions_do_not_see_each_other() {
         let workspaces = Workspaces::default();
-        workspaces.update(&session("a"), state("/tmp", "X", "1"));
+        workspaces.update(&session("a"), state("/tmp", "X", "1"), &Confinement::Off);
         let start = Path::new("/start");
         assert_eq!(workspaces.cwd(&session("b"), start).await.unwrap(), start);
         assert_eq!(
@@ -207,15 +253,53 @@ mod tests {
         );
     }
 
+    /// What confined commands export stays with confined commands; what others export is for all.
+    #[tokio::test]
+    async fn confined_exports_do_not_leave_the_sandbox() {
+        let confined = Confinement::Workspace {
+            writable: Vec::new(),
+            unreadable: Vec::new(),
+            network: true,
+        };
+        let off = Confinement::Off;
+        let workspaces = Workspaces::default();
+        let id = session("a");
+        let left = |pairs: &[(&str, &str)]| ShellState {
+            cwd: "/".into(),
+            exports: pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        };
+        let seen = async |limits: &Confinement| {
+            let workspace = workspaces.get(&id, Path::new("/")).await.unwrap();
+            workspace.exports_for(limits)
+        };
+        let evil = ("BASH_ENV", "/tmp/evil");
+        workspaces.update(&id, left(&[("PATH", "/tmp/bin:/bin"), evil]), &confined);
+        assert_eq!(seen(&off).await, None);
+        workspaces.update(&id, left(&[("PATH", "/bin"), ("OLD", "1")]), &off);
+        let plain = left(&[("PATH", "/bin"), ("OLD", "1")]).exports;
+        assert_eq!(seen(&off).await, Some(plain));
+        let all = left(&[("PATH", "/tmp/bin:/bin"), evil, ("OLD", "1")]).exports;
+        assert_eq!(seen(&confined).await, Some(all));
+        // What is changed or taken away outside is changed or taken away inside.
+        workspaces.update(&id, left(&[("PATH", "/sbin")]), &off);
+        let all = left(&[("PATH", "/sbin"), evil]).exports;
+        assert_eq!(seen(&confined).await, Some(all));
+    }
+
     #[tokio::test]
     async fn the_longest_unused_session_is_forgotten_first() {
         let workspaces = Workspaces::default();
         let start = Path::new("/start");
         for n in 0..MAX_SESSIONS {
-            workspaces.update(&session(&n.to_string()), state("/tmp", "N", "1"));
+            let state = state("/tmp", "N", "1");
+            workspaces.update(&session(&n.to_string()), state, &Confinement::Off);
         }
         workspaces.get(&session("0"), start).await.unwrap();
-        workspaces.update(&session("new"), state("/tmp", "N", "1"));
+        let state = state("/tmp", "N", "1");
+        workspaces.update(&session("new"), state, &Confinement::Off);
         assert_eq!(
             workspaces.cwd(&session("0"), start).await.unwrap(),
             Path::new("/tmp")
@@ -226,9 +310,13 @@ mod tests {
     #[tokio::test]
     async fn an_environment_too_large_to_start_anything_with_is_not_carried() {
         let workspaces = Workspaces::default();
-        workspaces.update(&session("a"), state("/tmp", "X", "1"));
+        workspaces.update(&session("a"), state("/tmp", "X", "1"), &Confinement::Off);
         let huge = "x".repeat(MAX_EXPORT_BYTES + 1);
-        workspaces.update(&session("a"), state("/var", "HUGE", &huge));
+        workspaces.update(
+            &session("a"),
+            state("/var", "HUGE", &huge),
+            &Confinement::Off,
+        );
         let workspace = workspaces.get(&session("a"), Path::new("/")).await.unwrap();
         assert_eq!(workspace.cwd, Path::new("/var"));
         assert_eq!(

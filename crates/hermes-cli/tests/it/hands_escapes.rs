@@ -235,6 +235,84 @@ fn what_was_approved_beforehand_runs_once() {
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "y\n");
 }
 
+/// A program writes what its shell would have told about the session, and what a later command outside would load.
+#[test]
+fn what_a_confined_program_exports_stays_inside() {
+    let setup = Setup::new();
+    let work = setup.home.work().canonicalize().unwrap();
+    let place = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
+    let (outside, mark) = (place.path().join("outside"), work.join("mark"));
+    write(
+        &work.join("evil.sh"),
+        &format!("touch {}\n", mark.display()),
+    );
+    write(
+        &work.join("run.sh"),
+        "S=$(tr '\\0' '\\n' < /proc/$PPID/cmdline | grep -o '/[^ ]*/state' | head -1)\n\
+         printf '%s\\0declare -x BASH_ENV=\"%s\"\\n' \"$PWD\" \"$PWD/evil.sh\" > $S; kill -9 $PPID\n",
+    );
+    let leaving = format!("echo x > {}", outside.display());
+    let calls = [command("bash run.sh"), command(&leaving)];
+    let said = turn(&setup, &["--yolo"], &work, &calls);
+    assert_eq!(
+        std::fs::read_to_string(&outside).unwrap(),
+        "x\n",
+        "{said:?}"
+    );
+    assert!(!mark.exists(), "{said:?}");
+}
+
+/// Where Hermes reads what a command leaves, a pipe does not hold it up and a link does not lead it on.
+#[test]
+fn what_stands_in_place_of_our_files_is_not_read() {
+    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let work = setup.home.work().canonicalize().unwrap();
+    let key = setup.home.user().join(".ssh/id_rsa");
+    write(&key, SECRET);
+    write(
+        &work.join("pipe.sh"),
+        "S=$(tr '\\0' '\\n' < /proc/$PPID/cmdline | grep -o '/[^ ]*/state' | head -1)\n\
+         rm -f $S; mkfifo $S; kill -9 $PPID\n",
+    );
+    write(
+        &work.join("link.sh"),
+        &format!(
+            "for D in {}/processes/*/; do rm -f $D/log; ln -s {} $D/log; done; touch linked; while [ -e linked ]; do sleep 0.1; done\n",
+            setup.home.path().display(),
+            key.display()
+        ),
+    );
+    let background = json!({ "command": "bash link.sh", "background": true });
+    for call in [
+        command("bash pipe.sh"),
+        ("terminal", background),
+        command("until [ -e linked ]; do sleep 0.05; done"),
+    ] {
+        let reply = Reply::tool_call("c", call.0, &call.1);
+        setup.server.push(reply);
+    }
+    setup.server.answer_with(|request| {
+        let results = request.tool_results();
+        let started = results.iter().find_map(|result| {
+            let value: Value = serde_json::from_str(&result.text).ok()?;
+            Some(value.get("session_id")?.as_str()?.to_owned())
+        });
+        let arguments = json!({ "action": "log", "session_id": started });
+        if results.len() < 4 {
+            Reply::tool_call("log", "process", &arguments)
+        } else {
+            Reply::text("done")
+        }
+    });
+    let _ = setup.program(["-z", "go"]).cwd(&work).run().ok();
+    std::fs::remove_file(work.join("linked")).unwrap();
+    let results = setup.server.last_request().tool_results();
+    assert_eq!(results.len(), 4);
+    for result in &results {
+        assert!(!result.text.contains(SECRET), "{}", result.text);
+    }
+}
+
 /// Processes that stand in `dir`.
 fn standing_in(dir: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -40,6 +40,45 @@ pub fn is_secret_name(name: &str) -> bool {
         && !is_public(&name)
 }
 
+/// A file of a project that may hold a password for where its packages and images come from. Whoever works on the
+/// project needs it; nobody else does.
+pub fn is_registry_settings(name: &str) -> bool {
+    let names = [
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".dockercfg",
+        ".dockerconfigjson",
+        "auth.json",
+        "kubeconfig",
+        "kubeconfig.yaml",
+        "kubeconfig.yml",
+        "nuget.config",
+        "pip.conf",
+    ];
+    names.contains(&&*name.to_ascii_lowercase())
+}
+
+/// Whether a hidden file at the top of the person's directory is one that shells and common tools read for every
+/// command, whatever its mode is.
+pub fn is_read_by_all(name: &str) -> bool {
+    let names = [
+        ".gitconfig",
+        ".gitignore",
+        ".gitignore_global",
+        ".gitattributes",
+        ".editorconfig",
+        ".bash_aliases",
+        ".tmux.conf",
+        ".tool-versions",
+        ".python-version",
+        ".node-version",
+        ".selected_editor",
+    ];
+    let ends = ["rc", "profile", "login", "logout", "env"];
+    names.contains(&name) || ends.iter().any(|end| name.ends_with(end))
+}
+
 /// Files of keys by their endings. Certificates end so, too: what is for everybody says so in its name.
 fn holds_keys(name: &str) -> bool {
     let ends = [

@@ -21,6 +21,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
 use super::family::{self, Family};
+use super::plain;
 use super::pty;
 use super::source::{Source, Terminal, watched, write_terminal};
 use crate::confinement::{Launch, Watch};
@@ -40,6 +41,8 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const OPEN_LOOK: Duration = Duration::from_millis(10);
 /// Where no better way exists to learn of the end of a process.
 const ALIVE_LOOK: Duration = Duration::from_millis(500);
+/// An exit code as text.
+const MAX_EXIT: u64 = 32;
 
 /// What is kept of one process.
 pub(super) struct Place {
@@ -129,12 +132,7 @@ impl Place {
 
     fn open_log(&self) -> Result<File, ExecError> {
         let path = self.log();
-        File::options()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| ExecError::file(&path, error))
+        plain::open_to_append(&path).map_err(|error| ExecError::file(&path, error))
     }
 
     fn make_input(&self) -> Result<(), ExecError> {
@@ -147,7 +145,8 @@ impl Place {
     }
 
     fn noted_exit(&self) -> Option<Exit> {
-        let text = std::fs::read_to_string(self.exit()).ok()?;
+        let bytes = plain::read(&self.exit(), MAX_EXIT).ok()?;
+        let text = std::str::from_utf8(&bytes).ok()?;
         let code: i32 = text.strip_suffix('\n')?.parse().ok()?;
         Some(Exit::Code(code))
     }
@@ -216,10 +215,10 @@ pub(super) fn start(
                 () = &mut copying, if !copied => copied = true,
                 never = &mut keeping => match never {},
                 // What would run later does not wait for the end of a process that may have none.
-                () = tokio::time::sleep(LATER_LOOK) => note(&watch, &notes),
+                () = tokio::time::sleep(LATER_LOOK) => note(&watch, Some(&notes)),
             }
         };
-        note(&watch, &notes);
+        note(&watch, Some(&notes));
         of_process.forget();
         if !copied {
             // the last words; a grandchild that keeps the terminal open is not waited for
@@ -241,9 +240,9 @@ pub(super) fn start(
     Ok(background)
 }
 
-/// Puts aside what would run later; the log says so.
-fn note(watch: &Watch, mut log: &File) {
-    if let Some(words) = watch.end() {
+/// Puts aside what would run later; the log says so, where there is one.
+fn note(watch: &Watch, log: Option<&File>) {
+    if let (Some(words), Some(mut log)) = (watch.end(), log) {
         // A log that cannot be written to has lost more than this.
         let _ = log.write_all(words.as_bytes());
     }
@@ -260,9 +259,7 @@ pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalB
     let noted = place.noted_exit();
     let watch = place.kept();
     // What it left while nobody looked.
-    if let Ok(log) = place.open_log() {
-        note(&watch, &log);
-    }
+    note(&watch, place.open_log().ok().as_ref());
     if !alive {
         place.forget();
     }
@@ -279,11 +276,7 @@ pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalB
         let name = format!("process {}", record.id);
         task::spawn(&name, async move {
             let notes = exit.open_log().ok();
-            let note_all = || {
-                if let Some(notes) = &notes {
-                    note(&watch, notes);
-                }
-            };
+            let note_all = || note(&watch, notes.as_ref());
             let keep = async {
                 match log {
                     Some(log) => keep_small(log).await,
@@ -388,7 +381,7 @@ impl LocalBackground {
     fn read_log(&self, from: u64, max: usize) -> Result<Chunk, ExecError> {
         let path = self.place.log();
         let wrong = |error| ExecError::file(&path, error);
-        let file = match File::open(&path) {
+        let file = match plain::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chunk::default()),
             Err(error) => return Err(wrong(error)),
@@ -419,7 +412,8 @@ impl LocalBackground {
     /// Right after the start nobody may have opened the other end yet.
     async fn open_input(&self) -> io::Result<pipe::Sender> {
         loop {
-            match pipe::OpenOptions::new().open_sender(self.place.input()) {
+            let opened = plain::open_pipe(&self.place.input());
+            match opened.and_then(pipe::Sender::from_file) {
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
                         && *self.end.borrow() == End::Running =>

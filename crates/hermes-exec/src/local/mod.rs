@@ -6,6 +6,7 @@ pub(crate) mod family;
 mod files;
 mod helper;
 mod leader;
+mod plain;
 mod pty;
 mod run;
 mod scratch;
@@ -18,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use tokio::sync::OnceCell;
@@ -96,6 +96,7 @@ impl LocalSettings {
 
 fn find_bash(path: &str) -> PathBuf {
     std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute() && !shell::is_in_environment(dir))
         .chain(["/bin".into(), "/usr/bin".into()])
         .map(|dir| dir.join("bash"))
         .find(|bash| bash.is_file())
@@ -223,7 +224,8 @@ impl LocalEnvironment {
             sink.push(Stream::Err, words.as_bytes());
         }
         let exit = exit?;
-        let state = read_capped(&report).and_then(|bytes| shell::read_report(&bytes));
+        let state = plain::read(&report, shell::MAX_REPORT as u64).ok();
+        let state = state.and_then(|bytes| shell::read_report(&bytes));
         Ok(Finished { exit, state })
     }
 
@@ -337,7 +339,7 @@ fn wrapped(program: &Program<'_>, command: &str, dir: &Path) -> Result<String, E
         return Ok(program.around(command));
     }
     let file = dir.join(scratch::COMMAND);
-    std::fs::write(&file, command).map_err(|error| ExecError::file(&file, error))?;
+    plain::write_new(&file, command.as_bytes()).map_err(|error| ExecError::file(&file, error))?;
     Ok(program.around_file(&file))
 }
 
@@ -352,13 +354,6 @@ fn cannot_enter(cwd: &Path) -> Option<String> {
         Err(error) => error.to_string(),
     };
     Some(format!("cannot enter {}: {why}\n", cwd.display()))
-}
-
-fn read_capped(path: &Path) -> Option<Bytes> {
-    let size = std::fs::metadata(path).ok()?.len();
-    (size <= shell::MAX_REPORT as u64)
-        .then(|| std::fs::read(path).ok().map(Bytes::from))
-        .flatten()
 }
 
 fn mark() -> String {

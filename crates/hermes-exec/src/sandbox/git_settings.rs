@@ -179,11 +179,13 @@ fn parse(text: &str) -> (Vec<Setting>, bool) {
         is_plain &= !line.ends_with('\\');
         let mut rest = line;
         if let Some(after) = line.strip_prefix('[') {
-            let Some((name, behind)) = after.rsplit_once(']') else {
+            // Git ends a section at the first bracket outside of quotes.
+            let Some((name, behind)) = heading(after) else {
                 is_plain = false;
                 continue;
             };
             section = section_of(name);
+            is_plain &= is_plain_section(name);
             rest = behind.trim();
             is_plain &= rest.is_empty();
         }
@@ -201,6 +203,34 @@ fn parse(text: &str) -> (Vec<Setting>, bool) {
         });
     }
     (settings, is_plain)
+}
+
+/// The name of a section, and what stands behind it in the same line.
+fn heading(after: &str) -> Option<(&str, &str)> {
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    for (at, letter) in after.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            ']' if !is_quoted => return Some((&after[..at], &after[at + 1..])),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a section is named as git itself names them: a word, and in quotes whatever it is about.
+fn is_plain_section(name: &str) -> bool {
+    let (word, about) = match name.split_once(' ') {
+        Some((word, about)) => (word, Some(about)),
+        None => (name, None),
+    };
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let is_quoted =
+        |about: &str| about.len() >= 2 && about.starts_with('"') && about.ends_with('"');
+    !word.is_empty() && word.chars().all(is_word) && about.is_none_or(is_quoted)
 }
 
 fn section_of(name: &str) -> String {
@@ -230,6 +260,7 @@ mod tests {
             "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[remote \"origin\"]\n\turl = https://x/y.git\n\t\
              fetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"a.b\"]\n\tmerge = refs/heads/main\n# note\n"
         ));
+        assert!(judged("[branch \"a]b\"]\n\tmerge = refs/heads/main\n"));
         for text in [
             "[core]\n\tfsmonitor = ./evil\n",
             "[CORE]\n\tFsMonitor = ./evil\n",
@@ -244,8 +275,69 @@ mod tests {
             "[alias]\n\tst = !evil\n",
             "[core\n\tbare = x\n",
             "[extensions]\n\tworktreeConfig = true\n",
+            // A bracket in what git takes for a comment or a value.
+            "[core]fsmonitor = ./evil #]\n",
+            "[core]fsmonitor = ./evil ;]\n",
+            "[core]\tfsmonitor = \"./evil ]\"\n",
+            "[core] fsmonitor = ./evil]\n[core]\n\tbare = false\n",
+            "[remote \"a\"]vcs = evil #\"]\n",
+            "[remote \"a\\\"]\n\tvcs = evil\n[b \"]\n\turl = x\n",
+            "[core.x]\n\tbare = false\n",
+            "[core \"x]\n\tbare = false\n",
         ] {
             assert!(!judged(text), "{text}");
+        }
+    }
+
+    /// Pieces that git reads in different ways depending on what is around them.
+    const PIECES: &[&str] = &[
+        "[core]",
+        "[core",
+        "[remote \"a\"]",
+        "[remote \"",
+        "[",
+        "]",
+        "\"",
+        "\\",
+        "#",
+        ";",
+        "=",
+        " ",
+        "\t",
+        "\n",
+        "\n\t",
+        "\r\n",
+        "\u{feff}",
+        "bare = false",
+        "fsmonitor = evil",
+        "fsmonitor",
+        "url = x",
+        "vcs = evil",
+        "core",
+        "evil",
+    ];
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(192))]
+
+        /// Whatever git finds in a file of settings, it is not called harmless unless all of it is.
+        #[test]
+        fn nothing_that_git_reads_is_overlooked(
+            parts in proptest::collection::vec(proptest::sample::select(PIECES), 1..12),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("config");
+            std::fs::write(&file, parts.concat()).unwrap();
+            let listed = std::process::Command::new("git")
+                .args(["config", "--list", "--name-only", "-z", "--file"])
+                .arg(&file)
+                .output()
+                .unwrap();
+            let keys = String::from_utf8_lossy(&listed.stdout);
+            // What it cannot read it does not obey.
+            if listed.status.success() && !keys.split_terminator('\0').all(is_harmless) {
+                proptest::prop_assert!(!are_harmless(&file));
+            }
         }
     }
 

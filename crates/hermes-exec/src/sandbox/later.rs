@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::look;
 use super::protect::own_places;
-use super::repositories::{Repositories, is_there, offending};
+use super::repositories::{Repositories, at_its_top, is_there, offending};
 use super::spec::Bytes;
+use super::started::Named;
 
 /// Names that are awaited; further ones are found as part of their repository.
 const MAX_NAMES: usize = 4096;
@@ -25,11 +26,15 @@ const MAX_ASIDE: usize = 1024;
 /// What must not come into being in places where a command writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Awaited {
+    /// The person's directory.
+    home: Option<PathBuf>,
     /// Where a person works, and everything that can be written.
     own: Vec<PathBuf>,
     writable: Vec<PathBuf>,
     /// A place, and what is not there below it.
     names: Vec<(PathBuf, PathBuf)>,
+    /// The same, where only a file matters.
+    files: Vec<(PathBuf, PathBuf)>,
     /// The same in directories of git's, which have no links on the way to them.
     in_git: Vec<(PathBuf, PathBuf)>,
     /// Those that were there.
@@ -88,15 +93,21 @@ fn tops(home: &Path, writable: &[PathBuf]) -> Vec<Top> {
 
 impl Awaited {
     /// What must not appear while a command with these places runs.
-    pub(super) fn of(home: Option<&Path>, writable: &[PathBuf], known: &Repositories) -> Self {
+    pub(super) fn of(
+        home: Option<&Path>,
+        writable: &[PathBuf],
+        known: &Repositories,
+        named: &Named,
+    ) -> Self {
         let mut awaited = Self {
+            home: home.map(Path::to_owned),
             own: own_places(writable, home).cloned().collect(),
             writable: writable.to_vec(),
             known: known.clone(),
             ..Self::default()
         };
         for place in &awaited.own {
-            for entry in known.below(place) {
+            for entry in known.below(place, home) {
                 if let Ok(below) = entry.strip_prefix(place)
                     && is_real_dir(&entry)
                 {
@@ -113,7 +124,23 @@ impl Awaited {
                 .names
                 .extend(absent.map(|name| (place.clone(), name)));
         }
-        awaited.in_git.truncate(MAX_NAMES);
+        for place in writable {
+            awaited.repositories.extend(at_its_top(place));
+        }
+        let below = |path: &PathBuf| {
+            let place = writable.iter().find(|place| path.starts_with(place))?;
+            let below = path.strip_prefix(place).ok()?;
+            (!below.as_os_str().is_empty()).then(|| (place.clone(), below.to_owned()))
+        };
+        let directories = named.absent_directories();
+        awaited.names.extend(directories.filter_map(below));
+        let files = named.absent_files().filter_map(below);
+        awaited
+            .files
+            .extend(files.filter(|(place, _)| awaited.own.contains(place)));
+        for names in [&mut awaited.in_git, &mut awaited.names, &mut awaited.files] {
+            names.truncate(MAX_NAMES);
+        }
         awaited.tops = home.map(|home| tops(home, writable)).unwrap_or_default();
         awaited
     }
@@ -124,13 +151,27 @@ impl Awaited {
         for (place, name) in &self.names {
             moved.extend(put_aside(place, name));
         }
+        for (place, name) in &self.files {
+            if look::entry(&place.join(name)).is_ok_and(|data| !data.is_dir()) {
+                moved.extend(put_aside(place, name));
+            }
+        }
         // There are many of them, and mostly nothing has come.
         let come = self.in_git.iter();
         for (place, name) in come.filter(|(place, name)| is_there(&place.join(name))) {
             moved.extend(put_aside(place, name));
         }
+        let others = self.writable.iter();
+        for place in others.filter(|place| !self.own.contains(place)) {
+            let found = at_its_top(place).into_iter();
+            for entry in found.filter(|entry| !self.repositories.contains(entry)) {
+                // Whatever its settings are: nobody keeps a repository there.
+                let name = if entry == *place { "HEAD" } else { ".git" };
+                moved.extend(put_aside(place, Path::new(name)));
+            }
+        }
         for place in &self.own {
-            let found = self.known.below(place);
+            let found = self.known.below(place, self.home.as_deref());
             for entry in found.difference(&self.repositories) {
                 for path in offending(entry, &|path| self.is_kept(path)) {
                     let below = path.strip_prefix(place);
@@ -221,9 +262,13 @@ fn rename_aside(dir: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Opt
 /// The same for whoever looks in place of this process: a path need not be text.
 #[derive(Serialize, Deserialize)]
 struct Wire {
+    #[serde(default)]
+    home: Option<Bytes>,
     own: Vec<Bytes>,
     writable: Vec<Bytes>,
     names: Vec<(Bytes, Bytes)>,
+    #[serde(default)]
+    files: Vec<(Bytes, Bytes)>,
     in_git: Vec<(Bytes, Bytes)>,
     repositories: Vec<Bytes>,
     tops: Vec<(Bytes, bool, Vec<Bytes>)>,
@@ -244,9 +289,11 @@ impl Serialize for Awaited {
                 .collect()
         };
         Wire {
+            home: self.home.as_ref().map(bytes),
             own: all(&self.own),
             writable: all(&self.writable),
             names: both(&self.names),
+            files: both(&self.files),
             in_git: both(&self.in_git),
             repositories: self.repositories.iter().map(bytes).collect(),
             tops: tops.collect(),
@@ -272,9 +319,11 @@ impl<'de> Deserialize<'de> for Awaited {
                 .collect()
         };
         Ok(Self {
+            home: wire.home.as_ref().map(path),
             own: all(&wire.own),
             writable: all(&wire.writable),
             names: both(&wire.names),
+            files: both(&wire.files),
             in_git: both(&wire.in_git),
             repositories: wire.repositories.iter().map(path).collect(),
             tops: tops.collect(),

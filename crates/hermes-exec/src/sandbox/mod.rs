@@ -25,6 +25,7 @@ mod kernel;
 mod later;
 mod look;
 mod memo;
+mod mounts;
 #[cfg(target_os = "linux")]
 mod order;
 mod people;
@@ -43,7 +44,9 @@ mod sockets;
 #[cfg(target_os = "linux")]
 mod spare;
 mod spec;
+mod started;
 mod survey;
+mod tree;
 #[cfg(target_os = "linux")]
 mod view;
 #[cfg(target_os = "linux")]
@@ -350,8 +353,10 @@ impl Sandbox {
             sockets: sockets::bound_now(),
             // Something else may have been mounted there.
             identities: rules::identities(writable),
+            changes: self.protection.changes(writable),
         };
         let sockets = key.sockets.clone();
+        let changes = key.changes;
         ACCESSES.get(key, || {
             let unreadable = places::resolved(unreadable, &self.private);
             let kept = self
@@ -369,10 +374,8 @@ impl Sandbox {
                 readable,
                 shares_terminals: false,
             };
-            FileAccess::new(
-                files.condensed(),
-                self.protection.awaited(&self.settings, writable),
-            )
+            let awaited = self.protection.awaited(&self.settings, writable);
+            FileAccess::new(files.condensed(), awaited, changes)
         })
     }
 
@@ -464,6 +467,8 @@ struct AccessKey {
     unreadable: Vec<PathBuf>,
     sockets: Vec<PathBuf>,
     identities: Vec<u8>,
+    /// Repositories that have come and gone.
+    changes: u64,
 }
 
 /// What commands with the same limits may do with files.
@@ -471,16 +476,19 @@ struct AccessKey {
 struct FileAccess {
     files: rules::Files,
     awaited: Awaited,
+    /// How often repositories had changed.
+    changes: u64,
     /// The same as helpers are told.
     told: HelperFiles,
 }
 
 impl FileAccess {
-    fn new(files: rules::Files, awaited: Awaited) -> Self {
+    fn new(files: rules::Files, awaited: Awaited, changes: u64) -> Self {
         Self {
             told: HelperFiles::new(&files, &awaited),
             files,
             awaited,
+            changes,
         }
     }
 }
@@ -557,7 +565,10 @@ impl Confine for Sandbox {
                 let (_, writable) = places::split(writable);
                 let access = self.access(&writable, unreadable);
                 let awaited = access.value.awaited.clone();
-                Watch::new(awaited, move || access.is_current())
+                let protection = self.protection.clone();
+                Watch::new(awaited, move || {
+                    access.is_current() && protection.changes(&writable) == access.value.changes
+                })
             }
             _ => Watch::default(),
         }

@@ -52,7 +52,6 @@ pub(super) const CACHES: &[&str] = &[
     ".ivy2",
     "go/pkg",
     ".nuget/packages",
-    ".deno",
 ];
 
 /// A directory of which only some entries may be read.

@@ -6,40 +6,38 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_core::private::{
-    NAMED_BY_VARIABLES, PERSONAL, RUN_LATER_IN_PROJECT, SYSTEM, runs_later_in_home,
-};
+use hermes_core::private::{NAMED_BY_VARIABLES, PERSONAL, RUN_LATER_IN_PROJECT, SYSTEM};
 
 use super::Settings;
-use super::git_settings::named_by;
 use super::later::{Awaited, at_the_top, links_below};
 use super::look;
+use super::mounts::Mounts;
 use super::people::{other_homes, projects_around};
 use super::places::canonical;
-use super::repositories::{Repositories, is_there, obeyed};
+use super::repositories::{Repositories, at_its_top, is_there, obeyed};
 use super::seen::Seen;
 use super::sockets;
+use super::started::{Named, links_on_the_way, look_at_start_files};
 use super::survey::{Area, Surveys};
 
 /// Further paths of one kind are left to the rules for whole directories.
 const MAX_PATHS: usize = 8192;
-/// Start-up files are short.
-const MAX_START_FILE: u64 = 256 << 10;
 
 /// What is known about the person's directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
-    personal: Arc<Mutex<Option<Looked>>>,
-    system: Arc<Mutex<Option<Looked>>>,
-    started: Arc<Mutex<Option<Looked>>>,
+    personal: Arc<Mutex<Option<Looked<Vec<PathBuf>>>>>,
+    system: Arc<Mutex<Option<Looked<Vec<PathBuf>>>>>,
+    started: Arc<Mutex<Option<Looked<Named>>>>,
     surveys: Surveys,
     repositories: Repositories,
 }
 
+/// An answer, and what it rests on.
 #[derive(Debug)]
-struct Looked {
-    paths: Vec<PathBuf>,
-    seen: Vec<Seen>,
+pub(super) struct Looked<T> {
+    pub(super) found: T,
+    pub(super) seen: Vec<Seen>,
 }
 
 /// What a command with these writable places is kept from.
@@ -84,7 +82,7 @@ impl Protection {
             let there = above.into_iter().filter(|dir| look::is_dir(dir));
             Looked {
                 seen: there.map(Seen::listed).collect(),
-                paths: paths
+                found: paths
                     .iter()
                     .filter_map(|path| look::real(path.as_ref()).ok())
                     .filter(|path| is_readable(path) && !holds_home(path, settings))
@@ -119,6 +117,15 @@ impl Protection {
         kept.hidden.extend(self.system(settings));
         kept.hidden
             .extend(sockets::foreign(settings, writable, bound));
+        let mounts = Mounts::now();
+        let private = settings.homes.iter().chain(unreadable).chain(&kept.hidden);
+        let mut twins: Vec<PathBuf> = private.flat_map(|path| mounts.twins(path)).collect();
+        // What a project can read of its own it can read by every name.
+        let own: Vec<&PathBuf> = own_places(writable, home.as_deref())
+            .filter(|place| !home.as_ref().is_some_and(|home| home.starts_with(place)))
+            .collect();
+        twins.retain(|path| !own.iter().any(|place| path.starts_with(place)));
+        kept.hidden.extend(twins);
         kept.hidden.retain(|path| {
             !allowed(path) && !home.as_ref().is_some_and(|home| home.starts_with(path))
         });
@@ -134,21 +141,26 @@ impl Protection {
     fn obeyed_later(&self, settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
         let home = settings.user_home.as_deref().map(canonical);
         let home = home.as_deref();
-        let is_below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
         let mut found = Vec::new();
         for place in own_places(writable, home) {
             let names = RUN_LATER_IN_PROJECT.iter().map(|name| place.join(name));
             found.extend(names.filter(|path| is_there(path)));
             found.extend(links_below(place));
-            for entry in self.repositories.below(place) {
+            for entry in self.repositories.below(place, home) {
                 found.extend(obeyed(&entry, home));
             }
         }
         if let Some(home) = home {
             found.extend(at_the_top(home, writable));
-            if is_below(home) {
-                found.extend(known_or(&self.started, || started_from(home)));
-            }
+        }
+        let is_home = home.is_some_and(|home| writable.iter().any(|place| home.starts_with(place)));
+        found.extend(self.named(home).there(is_home));
+        for place in writable {
+            found.extend(
+                at_its_top(place)
+                    .iter()
+                    .flat_map(|entry| obeyed(entry, home)),
+            );
         }
         for home in &settings.homes {
             found.extend(links_on_the_way(home));
@@ -185,25 +197,36 @@ impl Protection {
     /// What must not appear while a command with these places runs.
     pub(super) fn awaited(&self, settings: &Settings, writable: &[PathBuf]) -> Awaited {
         let home = settings.user_home.as_deref().map(canonical);
-        Awaited::of(home.as_deref(), writable, &self.repositories)
+        let named = self.named(home.as_deref());
+        Awaited::of(home.as_deref(), writable, &self.repositories, &named)
+    }
+
+    /// How often repositories in these places have come or gone.
+    pub(super) fn changes(&self, writable: &[PathBuf]) -> u64 {
+        self.repositories.changes(writable)
+    }
+
+    /// What is named by the search path and by files that run when the person logs in.
+    fn named(&self, home: Option<&Path>) -> Named {
+        known_or(&self.started, || look_at_start_files(home))
     }
 }
 
 /// What was found before, unless something has changed since.
-fn known_or(known: &Mutex<Option<Looked>>, look: impl FnOnce() -> Looked) -> Vec<PathBuf> {
+fn known_or<T: Clone>(known: &Mutex<Option<Looked<T>>>, look: impl FnOnce() -> Looked<T>) -> T {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = &*known
         && known.seen.iter().all(Seen::is_as_it_was)
     {
-        return known.paths.clone();
+        return known.found.clone();
     }
-    let found = look();
-    let paths = found.paths.clone();
-    *known = Some(found);
-    paths
+    let looked = look();
+    let found = looked.found.clone();
+    *known = Some(looked);
+    found
 }
 
-fn look_up(home: &Path, settings: &Settings) -> Looked {
+fn look_up(home: &Path, settings: &Settings) -> Looked<Vec<PathBuf>> {
     let mut seen = BTreeSet::from([home.to_owned()]);
     let mut paths = BTreeSet::new();
     for name in PERSONAL {
@@ -232,112 +255,9 @@ fn look_up(home: &Path, settings: &Settings) -> Looked {
     // Only what exists can change what is below it; the rest shows in the home itself.
     seen.retain(|dir| look::is_dir(dir));
     Looked {
-        paths: paths.into_iter().collect(),
+        found: paths.into_iter().collect(),
         seen: seen.iter().map(|dir| Seen::listed(dir)).collect(),
     }
-}
-
-/// Start-up files that name others.
-const START_FILES: &[&str] = &[
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".xprofile",
-    ".vimrc",
-    ".tmux.conf",
-    ".inputrc",
-    ".config/fish/config.fish",
-    ".config/git/config",
-    ".gitconfig",
-];
-
-/// What in a person's directory is run from there though it is not hidden: directories on the search path, what
-/// start-up files and git's settings name, and where links among hidden files lead.
-fn started_from(home: &Path) -> Looked {
-    let mut seen = vec![Seen::listed(home)];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut paths: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    for file in START_FILES.iter().map(|name| home.join(name)) {
-        if is_there(&file) {
-            seen.push(Seen::listed(&file));
-            paths.extend(named_in_start_file(&file, home));
-        }
-    }
-    for name in [".gitconfig", ".config/git/config"] {
-        paths.extend(named_by(&home.join(name), None, Some(home)));
-    }
-    let hidden = look::list(home);
-    let hidden = hidden.filter(|entry| runs_later_in_home(&entry.file_name().to_string_lossy()));
-    for dir in hidden
-        .map(|entry| entry.path())
-        .chain([".config/systemd/user", ".local/bin", ".local/share"].map(|name| home.join(name)))
-    {
-        let entries = look::list(&dir);
-        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-        paths.extend(links.map(|entry| entry.path()));
-        if look::is_dir(&dir) {
-            seen.push(Seen::listed(&dir));
-        }
-    }
-    let mut paths: Vec<PathBuf> = paths
-        .into_iter()
-        .filter_map(|path| look::real(path.as_ref()).ok())
-        .filter(|path| path.starts_with(home) && path != home)
-        .collect();
-    paths.sort();
-    paths.dedup();
-    Looked { paths, seen }
-}
-
-/// The files below the person's directory that a start-up file names, in whatever way.
-fn named_in_start_file(file: &Path, home: &Path) -> Vec<PathBuf> {
-    let is_short =
-        look::target(file).is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
-    let text = is_short
-        .then(|| look::read(file).ok())
-        .flatten()
-        .unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let shown = home.to_string_lossy().into_owned();
-    let separators = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=:,".contains(letter);
-    text.split(separators)
-        .filter_map(|word| {
-            let prefixes = ["~/", "$HOME/", "${HOME}/"];
-            let below = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix));
-            let below = below.or_else(|| word.strip_prefix(&*shown)?.strip_prefix('/'))?;
-            Some(home.join(below))
-        })
-        // A directory may be named for many reasons.
-        .filter(|path| look::is_file(path))
-        .collect()
-}
-
-/// The links on the way to a directory, as it is named.
-fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
-    let mut links = Vec::new();
-    let mut waiting: Vec<std::ffi::OsString> = path.iter().rev().map(ToOwned::to_owned).collect();
-    let mut at = PathBuf::new();
-    while let Some(part) = waiting.pop() {
-        if part == ".." {
-            at.pop();
-            continue;
-        }
-        at.push(&part);
-        if let Ok(target) = look::link(&at)
-            && links.len() < 40
-        {
-            links.push(at.clone());
-            at.pop();
-            waiting.extend(target.iter().rev().map(ToOwned::to_owned));
-        }
-    }
-    links
 }
 
 /// Writable places in which a person works: not temporary directories, not caches, not what we made for one call.

@@ -10,9 +10,10 @@ use hermes_core::private::RUN_LATER_IN_GIT;
 use super::git_index::linked;
 use super::git_settings::{are_harmless, named_by};
 use super::look;
-use super::places::canonical;
+use super::places::{CACHES, canonical};
 use super::seen::Seen;
 use super::survey::{Area, Surveys};
+use super::tree::Trees;
 
 /// Repositories of one place, and directories of git's data in one of them.
 const MAX_REPOSITORIES: usize = 1024;
@@ -23,6 +24,7 @@ const MAX_MODULES: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repositories {
     surveys: Surveys,
+    trees: Trees,
     links: Arc<Mutex<HashMap<PathBuf, Links>>>,
 }
 
@@ -36,13 +38,15 @@ impl Repositories {
     pub(super) fn new(surveys: Surveys) -> Self {
         Self {
             surveys,
+            trees: Trees::default(),
             links: Arc::default(),
         }
     }
 
     /// What is a repository in `place`, or is taken for one by git when it looks at another there.
-    pub(super) fn below(&self, place: &Path) -> BTreeSet<PathBuf> {
+    pub(super) fn below(&self, place: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
         let mut waiting = self.surveys.below(place, Area::Projects).repositories;
+        waiting.extend(self.trees.below(place, || not_entered(place, home)));
         let mut found = BTreeSet::new();
         while let Some(entry) = waiting.pop() {
             if found.len() >= MAX_REPOSITORIES || !found.insert(entry.clone()) {
@@ -56,6 +60,11 @@ impl Repositories {
             }
         }
         found
+    }
+
+    /// How often those in these places have come or gone.
+    pub(super) fn changes(&self, places: &[PathBuf]) -> u64 {
+        self.trees.changes(places)
     }
 
     fn links(&self, git_dir: &Path) -> Vec<PathBuf> {
@@ -79,6 +88,35 @@ impl Repositories {
         known.insert(index, links);
         paths
     }
+}
+
+/// What is not looked through where the person's directory lies in a place: what commands cannot write there, and
+/// caches.
+fn not_entered(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let Some(home) = home.filter(|home| home.starts_with(place)) else {
+        return Vec::new();
+    };
+    let hidden = look::list(home);
+    let hidden = hidden.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let caches = CACHES.iter().map(|name| home.join(name));
+    hidden.map(|entry| entry.path()).chain(caches).collect()
+}
+
+/// What git takes for a repository at the top of a place in which nobody works, and so in everything below it:
+/// temporary directories and caches are not looked through.
+pub(super) fn at_its_top(place: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let inner = place.join(".git");
+    if is_there(&inner) {
+        found.push(inner);
+    }
+    if ["HEAD", "objects", "refs"]
+        .iter()
+        .all(|name| is_there(&place.join(name)))
+    {
+        found.push(place.to_owned());
+    }
+    found
 }
 
 /// What later runs of git obey in a repository, as far as it is there: its settings and hooks, those of its

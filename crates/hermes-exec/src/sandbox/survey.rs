@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use hermes_core::private::{PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_secret_name, looks_secret};
+use hermes_core::private::{
+    PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_read_by_all, is_registry_settings, is_secret_name,
+    looks_secret,
+};
 
 use super::look;
 use super::seen::Seen;
@@ -24,7 +27,7 @@ const MAX_FILES: usize = 256;
 const MAX_ROOTS: usize = 64;
 
 /// Large, and made by tools: nobody keeps a project in there.
-const SKIPPED: &[&str] = &[
+pub(super) const SKIPPED: &[&str] = &[
     "node_modules",
     "target",
     "dist",
@@ -65,9 +68,12 @@ impl Area {
     /// Whether a file is for its owner alone.
     fn is_private(self, entry: &DirEntry, name: &str, is_top: bool) -> bool {
         match self {
-            Self::Projects => is_secret_name(name),
+            Self::Projects => is_secret_name(name) || (!is_top && is_registry_settings(name)),
             Self::Settings if is_top && !name.starts_with('.') => false,
-            Self::Settings => looks_secret(name) || (!is_top && is_closed_to_others(entry)),
+            Self::Settings => {
+                looks_secret(name)
+                    || (!(is_top && is_read_by_all(name)) && is_closed_to_others(entry))
+            }
         }
     }
 }
@@ -261,7 +267,7 @@ fn list(dir: &Path, area: Area, is_top: bool) -> Listing {
 }
 
 /// With all three of them a directory is one that git obeys, whatever it is called.
-fn is_part_of_git(name: &str, kind: FileType) -> bool {
+pub(super) fn is_part_of_git(name: &str, kind: FileType) -> bool {
     match name {
         "HEAD" => !kind.is_dir(),
         "objects" | "refs" => !kind.is_file(),
@@ -292,6 +298,7 @@ mod tests {
         assert_eq!(found.private_files, [at("code/one/.env")]);
         std::fs::create_dir_all(at("code/three/.git")).unwrap();
         write(at("code/three/id_rsa"));
+        write(at("code/three/.npmrc"));
         write(at("backup/.ssh/config"));
         for name in ["HEAD", "objects/x", "refs/x"] {
             write(at("code/four").join(name));
@@ -304,6 +311,7 @@ mod tests {
             [
                 at("backup/.ssh"),
                 at("code/one/.env"),
+                at("code/three/.npmrc"),
                 at("code/three/id_rsa")
             ]
         );
@@ -339,6 +347,31 @@ mod tests {
                 at(".tool/auth.json")
             ]
         );
+    }
+
+    #[test]
+    fn what_its_owner_has_closed_is_private_unless_every_command_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let names = [
+            ".tool.cfg",
+            ".config/x/data",
+            ".gitconfig",
+            ".bashrc",
+            ".open.cfg",
+        ];
+        for name in names {
+            write(at(name));
+            let mode = if name == ".open.cfg" { 0o644 } else { 0o600 };
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        if !makes_files_for_others() {
+            return;
+        }
+        let found = Surveys::default().below(dir.path(), Area::Settings);
+        let mut files = found.private_files;
+        files.sort();
+        assert_eq!(files, [at(".config/x/data"), at(".tool.cfg")]);
     }
 
     #[test]

@@ -220,11 +220,13 @@ fn every_look_is_noted() {
         include_str!("git_index.rs"),
         include_str!("git_settings.rs"),
         include_str!("later.rs"),
+        include_str!("mounts.rs"),
         include_str!("people.rs"),
         include_str!("places.rs"),
         include_str!("protect.rs"),
         include_str!("repositories.rs"),
         include_str!("sockets.rs"),
+        include_str!("started.rs"),
         include_str!("survey.rs"),
     ];
     let past = [

@@ -233,8 +233,8 @@ impl Program<'_> {
         let place = dir.path().to_string_lossy();
         let transport = Transport::Socket(&socket.to_string_lossy()).module(self);
         for (name, text) in self.files(&place, transport) {
-            let file = dir.path().join(name);
-            write(&file, &text).map_err(|error| failed(&format!("{}: {error}", file.display())))?;
+            dir.write_new(Path::new(name), &text)
+                .map_err(|error| failed(&format!("{place}/{name}: {error}")))?;
         }
         let exec = self.command(&place, workspace, confinement.with_writable(dir.path()));
         self.exec(exec, rpc::serve(listener, self.calls)).await
@@ -294,10 +294,7 @@ impl Program<'_> {
                 .get(&self.cx.session, &self.cx.cwd)
                 .await
                 .map_err(|error| broken(&error))?,
-            Mode::Strict => Workspace {
-                cwd: own.to_owned(),
-                exports: None,
-            },
+            Mode::Strict => Workspace::at(own),
         };
         // Its workspace is where the session began, wherever it has gone since.
         let workspace = match self.deps.mode {
@@ -348,9 +345,10 @@ impl Program<'_> {
 
     fn command(&self, dir: &str, workspace: Workspace, confinement: Confinement) -> Exec {
         let project = self.deps.mode == Mode::Project;
+        let exports = workspace.exports_for(&confinement);
         let cwd = workspace.cwd;
         Exec {
-            exports: workspace.exports,
+            exports,
             timeout: self.deps.timeout,
             cancel: self.cx.cancel.clone(),
             confinement,
@@ -395,22 +393,6 @@ impl Transport<'_> {
     fn module(&self, program: &Program<'_>) -> String {
         module::module(program.calls.helpers(), self, program.token)
     }
-}
-
-/// A file of the program; only this user can read it.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn failed(text: &str) -> ToolOutcome {

@@ -399,7 +399,11 @@ async fn nothing_of_ours_reaches_the_interpreter() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into(),
     };
-    bench.deps.workspaces.update(&bench.context.session, state);
+    bench.deps.workspaces.update(
+        &bench.context.session,
+        state,
+        &hermes_exec::Confinement::Off,
+    );
     let result = bench
         .run("import hermes_tools, os, sys\nprint(sorted(n for n in os.environ if not n.startswith('_')))\nprint(os.getcwd())")
         .await;

@@ -234,14 +234,17 @@ impl Terminal {
         cx: &ToolContext,
     ) -> Result<Map<String, Value>, ToolOutcome> {
         let deps = &self.shared.deps;
-        let exports = workspace.exports.clone();
+        let mut ran = Confinement::Off;
+        let exports = workspace.exports_for(&ran);
         let (finished, mut text, outside) =
             if let Some(note) = self.let_out_before(call, &cwd, &confinement, cx) {
-                let (finished, text) = self.once(call, &cwd, exports, Confinement::Off, cx).await?;
+                let off = Confinement::Off;
+                let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
                 (finished, text, Outside::Ran(note))
             } else {
                 let limits = confinement.clone();
-                let first = self.once(call, &cwd, exports.clone(), limits, cx).await?;
+                let own = workspace.exports_for(&limits);
+                let first = self.once(call, &cwd, own, limits, cx).await?;
                 match self.blocked(&first, &confinement) {
                     Some(what) => match self.outside(call, &cwd, &what, cx).await {
                         Ok(note) => {
@@ -249,9 +252,15 @@ impl Terminal {
                             let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
                             (finished, text, Outside::Ran(note))
                         }
-                        Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
+                        Err(why) => {
+                            ran = confinement;
+                            (first.0, first.1, Outside::Stayed(what, why))
+                        }
                     },
-                    None => (first.0, first.1, Outside::No),
+                    None => {
+                        ran = confinement;
+                        (first.0, first.1, Outside::No)
+                    }
                 }
             };
         let exit = finished.exit;
@@ -260,7 +269,7 @@ impl Terminal {
                 // that directory was for this call only
                 state.cwd = workspace.cwd;
             }
-            deps.workspaces.update(&cx.session, state);
+            deps.workspaces.update(&cx.session, state, &ran);
         }
         note_end(&mut text, exit, call.timeout);
         let trouble = sudo::trouble(&call.command, &text);
@@ -404,6 +413,9 @@ impl Terminal {
         let mut reasons = vec![format!(
             "the sandbox stopped it: {what}; run it once more from its beginning, unconfined?"
         )];
+        if !cwd.starts_with(&cx.cwd) {
+            reasons.push(format!("it would start in {}", cwd.display()));
+        }
         reasons.extend(assessment.reasons());
         let question = ApprovalRequest {
             id: format!("{}-outside", cx.call_id),
@@ -449,7 +461,7 @@ impl Terminal {
                 id: String::new(),
                 script,
                 cwd,
-                exports: workspace.exports,
+                exports: workspace.exports_for(&confinement),
                 extra_env: [].into(),
                 pty,
                 confinement,

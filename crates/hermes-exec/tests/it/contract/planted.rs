@@ -129,6 +129,79 @@ const PLANTS: &[Plant] = &[
         act: STATUS,
     },
     Plant {
+        name: "a section that ends before its line does",
+        before: "true",
+        scripts: &["git init -q new; printf '[core]fsmonitor=%s #]\\n' $E >> new/.git/config"],
+        dir: "new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a new repository beside more directories than are looked at by name",
+        before: "for i in $(seq 900); do mkdir -p many/d$i; done",
+        scripts: &["git init -q zz/new; git -C zz/new config core.fsmonitor $E"],
+        dir: "zz/new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a new repository behind more new directories than are looked at by name",
+        before: "true",
+        scripts: &[
+            "for i in $(seq 900); do mkdir -p a/d$i; done; mkdir -p zz/new",
+            "git init -q zz/new; git -C zz/new config core.fsmonitor $E",
+        ],
+        dir: "zz/new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a new repository deep below",
+        before: "true",
+        scripts: &["D=a/b/c/d/e/f/g/h/i/j; git init -q $D; git -C $D config core.fsmonitor $E"],
+        dir: "a/b/c/d/e/f/g/h/i/j",
+        act: STATUS,
+    },
+    Plant {
+        name: "a new repository among the packages of others",
+        before: "mkdir -p node_modules/package",
+        scripts: &[
+            "git init -q node_modules/package; git -C node_modules/package config core.fsmonitor $E",
+        ],
+        dir: "node_modules/package",
+        act: STATUS,
+    },
+    Plant {
+        name: "a new repository in a hidden directory",
+        before: "true",
+        scripts: &["git init -q .hidden/new; git -C .hidden/new config core.fsmonitor $E"],
+        dir: ".hidden/new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a repository that is moved where nobody looked",
+        before: "mkdir -p build",
+        scripts: &[
+            "G=$(mktemp -d); git init -q $G/new; git -C $G/new config core.fsmonitor $E; mv $G/new build/",
+        ],
+        dir: "build/new",
+        act: STATUS,
+    },
+    Plant {
+        name: "a repository around all caches",
+        before: "mkdir -p ../home/.cache/tool",
+        scripts: &["git init -q ../home/.cache; git -C ../home/.cache config core.fsmonitor $E"],
+        dir: "../home/.cache/tool",
+        act: STATUS,
+    },
+    Plant {
+        name: "all caches as a repository",
+        before: "mkdir -p ../home/.cache/tool",
+        scripts: &[
+            "cd ../home/.cache; git init -q --bare b; cp -r b/HEAD b/objects b/refs b/config .; \
+             git config -f config core.bare false; git config -f config core.worktree $PWD; git config -f config core.fsmonitor $E",
+        ],
+        dir: "../home/.cache/tool",
+        act: STATUS,
+    },
+    Plant {
         name: "settings that belong to another repository",
         before: "true",
         scripts: &[
@@ -299,6 +372,109 @@ async fn a_home_as_workspace_keeps_what_its_start_files_lead_to() {
     assert!(!at(".cache/other.zsh").exists());
     assert!(at(".bashrc").is_symlink());
     assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "fine\n");
+}
+
+/// What start-up files name, where the person's directory is not the workspace and where it is not there yet.
+#[tokio::test]
+async fn what_start_files_name_is_kept_and_not_made() {
+    let Some(place) = place("what_start_files_name_is_kept_and_not_made") else {
+        return;
+    };
+    let home = place.path.join("home");
+    let at = |name: &str| home.join(name);
+    for name in ["dotfiles", "tools", "lib", "work"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::fs::write(at("dotfiles/bashrc"), "# mine\n").unwrap();
+    std::fs::write(at("tools/mine"), "# mine\n").unwrap();
+    std::os::unix::fs::symlink("dotfiles/bashrc", at(".bashrc")).unwrap();
+    std::fs::write(
+        at(".profile"),
+        "PATH=\"$HOME/tools:$HOME/later/bin:$PATH\"\n[ -f ~/lib/a.sh ] && . ~/lib/a.sh\nalias w='cd ~/work/new'\n",
+    )
+    .unwrap();
+    let script = "echo evil > ~/dotfiles/bashrc; rm -f ~/dotfiles/bashrc; echo evil > ~/tools/ls; mkdir -p ~/later/bin; \
+        echo evil > ~/later/bin/ls; echo evil > ~/lib/a.sh; mkdir -p ~/work/new; echo fine > ~/work/new/notes; \
+        echo fine > ~/dotfiles/notes; true";
+    let with_home = format!("export HOME={}; {script}", home.display());
+    for cwd in [&home, &at("dotfiles")] {
+        let text = place.run(cwd, &with_home).await;
+        let held = std::fs::read_to_string(at("dotfiles/bashrc")).unwrap_or_default();
+        assert_eq!(held, "# mine\n", "{text}");
+        for name in ["tools/ls", "later/bin/ls", "lib/a.sh"] {
+            assert!(!at(name).exists(), "{name}: {text}");
+        }
+        let notes = std::fs::read_to_string(at("dotfiles/notes"));
+        assert_eq!(notes.unwrap(), "fine\n", "{text}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(at("work/new/notes")).unwrap(),
+        "fine\n"
+    );
+}
+
+/// What a process puts in place of the files by which it is looked after leads nowhere, and holds nobody up.
+#[tokio::test]
+async fn links_in_place_of_our_files_are_not_followed() {
+    let Some(place) = place("links_in_place_of_our_files_are_not_followed") else {
+        return;
+    };
+    let work = place.path.join("work");
+    let private = place.path.join("home/.ssh/id_rsa");
+    std::fs::create_dir_all(private.parent().unwrap()).unwrap();
+    std::fs::write(&private, "private words\n").unwrap();
+    let dir = place.path.join("home/.hermes/processes/planter");
+    let script = format!(
+        "cd {}; rm -f log exit; ln -s {} log; mkfifo exit; touch {}/ready; sleep 1000",
+        dir.display(),
+        private.display(),
+        work.display()
+    );
+    let mut command = start("planter", &script, &work);
+    command.confinement = place.sandbox.confinement(&work);
+    let process = place.env.spawn(command).await.unwrap();
+    until(|| work.join("ready").exists(), "it did not start");
+    let read = process.read(0, 1000).await;
+    let text = read.map_or_else(
+        |error| error.to_string(),
+        |chunk| String::from_utf8_lossy(&chunk.bytes).into_owned(),
+    );
+    assert!(!text.contains("private"), "{text}");
+    std::fs::write(work.join(".envrc"), "evil").unwrap();
+    let found = place.env.adopt(process.record()).await.unwrap().unwrap();
+    let after = work.join(".envrc.put-aside");
+    until(|| after.exists(), "it is not looked after");
+    found.kill(std::time::Duration::ZERO).await.unwrap();
+    let held = std::fs::read_to_string(&private).unwrap();
+    assert_eq!(held, "private words\n");
+}
+
+/// A command that leaves a pipe where its state is read does not hold us up, and one that leaves a link in a
+/// directory that serves again gets nothing written through it.
+#[tokio::test]
+async fn what_is_left_in_the_directory_of_a_call_is_harmless() {
+    let Some(place) = place("what_is_left_in_the_directory_of_a_call_is_harmless") else {
+        return;
+    };
+    let work = place.path.join("work");
+    let theirs = work.join("theirs");
+    std::fs::write(&theirs, "mine").unwrap();
+    let find = "S=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -o '/[^ ]*/state' | head -1); D=$(dirname $S)";
+    let text = place
+        .run(
+            &work,
+            &format!("{find}; rm -f $S; mkfifo $S; echo made $(ls $D); exec sleep 0"),
+        )
+        .await;
+    assert!(text.contains("made state"), "{text}");
+    let link = format!(
+        "{find}; ln -s {} $D/command; exec sleep 0",
+        theirs.display()
+    );
+    place.run(&work, &link).await;
+    let long = format!("echo ran # {}", "x".repeat(200_000));
+    assert_eq!(place.run(&work, &long).await, "ran\n");
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "mine");
 }
 
 fn until(holds: impl Fn() -> bool, what: &str) {
