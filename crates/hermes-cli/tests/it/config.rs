@@ -271,7 +271,7 @@ fn a_file_that_cannot_be_read_comes_with_what_to_do() {
             let done = hermes(&home).args(args).run();
             assert_eq!(done.code, Some(1), "{args:?}");
             assert!(
-                done.stderr.ends_with("to mend it: hermes config edit\n"),
+                done.stderr.ends_with("to fix it: hermes config edit\n"),
                 "{}",
                 done.stderr
             );

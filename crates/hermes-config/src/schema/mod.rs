@@ -138,10 +138,15 @@ fn implied() -> &'static Value {
             "session_reset": SessionReset::default().write(),
             "local": Local::default().write(),
             "tui": {
-                "screen": "inline", "reflow": "full", "animations": true, "theme": "auto",
+                "screen": "inline", "reflow": "off", "animations": true, "theme": "auto", "keys": {},
                 "ascii": false, "notifications": "auto", "busy": "steer",
+                "wide_ambiguous": false, "keyboard_protocol": true,
             },
-            "approvals": {"unattended": "deny"},
+            "approvals": {"unattended": "deny", "gateway_timeout": 300},
+            "gateway": {
+                "session_cache_mb": 8, "session_cache_count": 32, "systemd_watchdog_seconds": 0,
+            },
+            "terminal": {"credential_files": []},
             "display": {"ascii": false},
             "custom_providers": [], "fallback_model": [], "provider_routing": {},
             "platform_toolsets": {}, "mcp_servers": {}, "platforms": {}, "plugins": {},
@@ -169,6 +174,10 @@ pub(crate) fn default_of(path: &[String]) -> Option<Value> {
     };
     if root == "model" {
         return of(implied().get("model"));
+    }
+    if path == ["approvals", "timeout"] {
+        // The original's default is not ours: where the file says nothing, an approval waits.
+        return Some(0.into());
     }
     of(defaults().get(root))
         .or_else(|| of(implied().get(root)))

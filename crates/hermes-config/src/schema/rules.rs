@@ -493,7 +493,7 @@ impl RuleCheck<'_> {
             Rule::Words(words) => {
                 let given = text.to_lowercase();
                 (!words.contains(&given.as_str()))
-                    .then(|| format!("{text:?} is none of {}", words.join(", ")))
+                    .then(|| format!("{text:?} is not one of {}", words.join(", ")))
             }
             Rule::Range(low, high) => {
                 let number: f64 = text.parse().ok()?;
@@ -528,7 +528,7 @@ impl RuleCheck<'_> {
         let known = is_own || VOICES.contains(&name.to_lowercase().as_str());
         (!known).then(|| {
             format!(
-                "{name:?} is none of {}, and there is no tts.providers.{name}",
+                "{name:?} is not one of {}, and there is no tts.providers.{name}",
                 VOICES.join(", ")
             )
         })

@@ -85,6 +85,16 @@ fn is_full(error: &rusqlite::Error, path: &Path) -> bool {
     }
 }
 
+/// The disk that holds the database is full, so that SQLite can neither write to it nor, where its
+/// side files are missing, read it. Says nothing about the database.
+pub(crate) fn full_disk(path: &Path) -> Option<StoreError> {
+    let free = free_bytes(path).filter(|free| *free < TIGHT)?;
+    Some(StoreError::DiskFull {
+        path: path.to_owned(),
+        free: shown(free),
+    })
+}
+
 /// With less than this, SQLite cannot enlarge its files.
 const TIGHT: u64 = 256 * 1024;
 
