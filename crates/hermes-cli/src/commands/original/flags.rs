@@ -151,6 +151,11 @@ pub(super) const ROWS: &[(&str, &[&str], &str)] = &[
         "nothing is installed, so nothing is asked",
     ),
     (
+        "acp",
+        &["--version"],
+        "to print the version: hermes --version",
+    ),
+    (
         "mcp add",
         &["--preset"],
         "name the server yourself: hermes mcp add NAME --command … (or --url …)",
