@@ -168,7 +168,7 @@ struct FieldArgs {
     /// Display name
     #[arg(long)]
     name: Option<String>,
-    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … with commas
+    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … (comma separated)
     #[arg(long, value_name = "PLACES")]
     deliver: Option<String>,
     /// Maximum number of runs; 0 for no limit

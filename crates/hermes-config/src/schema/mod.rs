@@ -162,6 +162,12 @@ fn implied() -> &'static Value {
     &IMPLIED
 }
 
+/// The value that counts where the file says nothing, for keys whose default in the original is not
+/// ours: an approval at a terminal waits.
+pub(crate) fn unwritten(path: &[String]) -> Option<Value> {
+    (path == ["approvals", "timeout"]).then(|| 0.into())
+}
+
 /// The value that counts where the file says nothing; `None`: there is none.
 pub(crate) fn default_of(path: &[String]) -> Option<Value> {
     let (root, below) = path.split_first()?;
@@ -175,9 +181,8 @@ pub(crate) fn default_of(path: &[String]) -> Option<Value> {
     if root == "model" {
         return of(implied().get("model"));
     }
-    if path == ["approvals", "timeout"] {
-        // The original's default is not ours: where the file says nothing, an approval waits.
-        return Some(0.into());
+    if let Some(value) = unwritten(path) {
+        return Some(value);
     }
     of(defaults().get(root))
         .or_else(|| of(implied().get(root)))
