@@ -7,12 +7,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::exit::{Exit, Failure};
+use crate::output::Output;
 
 #[derive(Debug, Parser)]
 #[command(
     name = "hermes",
     version,
-    about = "A personal AI agent that never goes stale",
+    about = "A personal AI agent for your terminal and your chats",
     after_help = "Without a command: an interactive chat. `hermes -z \"…\"` answers once and exits.",
     disable_help_subcommand = true
 )]
@@ -41,12 +42,15 @@ pub(crate) struct GlobalArgs {
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
     pub(crate) color: ColorChoice,
-    /// Never ask anything
+    /// Never prompt
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
-    /// Agree to every hook of config.yaml for this run
+    /// Approve every hook in config.yaml for this run
     #[arg(long, global = true)]
     pub(crate) accept_hooks: bool,
+    /// Plain lines: no colour, no cursor movement
+    #[arg(long, global = true, alias = "cli")]
+    pub(crate) plain: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -72,13 +76,13 @@ pub(crate) struct TurnArgs {
     /// Only these toolsets (comma separated); `none` for no tools
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) toolsets: Option<Vec<String>>,
-    /// Put these skills in front of the prompt (comma separated)
+    /// Load these skills first (comma separated)
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) skills: Vec<String>,
-    /// Go on with a session: id, unique start of an id, or title
+    /// Resume a session by id, id prefix, title or first words
     #[arg(short, long, value_name = "SESSION")]
     pub(crate) resume: Option<String>,
-    /// Go on with the latest session, or the latest one of that title
+    /// Resume the latest session, or the latest with this title
     #[arg(short, long = "continue", value_name = "TITLE", num_args = 0..=1, default_missing_value = "", conflicts_with = "resume")]
     pub(crate) continue_: Option<String>,
     /// Stay in this directory when resuming
@@ -111,10 +115,10 @@ pub(crate) struct TurnArgs {
     /// Write tokens and cost to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) usage_file: Option<PathBuf>,
-    /// Model calls per turn, at most
+    /// Maximum model calls per turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
-    /// What the session is recorded as (`cli`)
+    /// Source recorded for the session (`cli`)
     #[arg(long)]
     pub(crate) source: Option<String>,
     /// Attach an image file
@@ -126,9 +130,6 @@ pub(crate) struct TurnArgs {
     /// Show reasoning and tool results
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Plain lines: no colour, no cursor movement
-    #[arg(long, alias = "cli", conflicts_with = "tui")]
-    pub(crate) plain: bool,
     /// The full interface (which a terminal gets anyway)
     #[arg(long, hide = true)]
     pub(crate) tui: bool,
@@ -179,7 +180,6 @@ impl TurnArgs {
             },
             quiet: self.quiet || outer.quiet,
             verbose: self.verbose || outer.verbose,
-            plain: self.plain || outer.plain,
             tui: self.tui || outer.tui,
             cwd: self.cwd.or(outer.cwd),
         }
@@ -200,7 +200,7 @@ pub(crate) enum OutputFormat {
 pub(crate) enum Command {
     /// Chat, or answer one question with -q
     Chat(ChatArgs),
-    /// Look at and manage stored conversations
+    /// Browse and manage stored conversations
     Sessions(Box<commands::sessions::SessionsArgs>),
     /// Read and change the configuration
     Config(commands::config::ConfigArgs),
@@ -208,61 +208,61 @@ pub(crate) enum Command {
     Setup(Box<commands::setup::SetupArgs>),
     /// Choose, list and test models
     Model(commands::model::ModelArgs),
-    /// Keys of providers
+    /// Manage provider API keys
     Auth(commands::auth::AuthArgs),
-    /// Who answers when the model in use cannot
+    /// Models to try when the current one fails
     Fallback(commands::fallback::FallbackArgs),
-    /// Several homes side by side
+    /// Manage separate profiles
     Profile(commands::profile::ProfileArgs),
-    /// What the agent remembers
+    /// Show and edit what the agent remembers
     Memory(commands::memory::MemoryArgs),
-    /// Skills of this home
+    /// List and view installed skills
     Skills(commands::skills::SkillsArgs),
-    /// Several skills under one name
+    /// Group several skills under one name
     Bundles(commands::bundles::BundlesArgs),
-    /// Which tools each platform has
+    /// Choose which tools are enabled on each platform
     Tools(commands::tools::ToolsArgs),
-    /// Which commands may run without asking
+    /// Choose which commands run without asking
     Approvals(commands::approvals::ApprovalsArgs),
-    /// Your own programs on events: list, agree to them, try them
+    /// Run your own programs on events
     Hooks(commands::hooks::HooksArgs),
-    /// Snapshots of a project before the agent changed it
+    /// Restore a project to a snapshot taken before the agent changed it
     Checkpoints(commands::checkpoints::CheckpointsArgs),
-    /// MCP servers: add, test, log in, look at
+    /// Manage MCP servers
     Mcp(commands::mcp::McpArgs),
-    /// Tokens, cost, models and tools over time
+    /// Show tokens, cost, models and tools over time
     Insights(commands::insights::InsightsArgs),
     /// Read the logs
     Logs(commands::logs::LogsArgs),
-    /// Jobs that run later, or again and again
+    /// Schedule jobs
     Cron(commands::cron::CronArgs),
-    /// The agent in your chats: run it, install it, look after it
+    /// Run the messaging gateway
     Gateway(commands::gateway::GatewayArgs),
-    /// Who may talk to the agent: approve strangers, or take it back
+    /// Approve or revoke people who may message the agent
     Pairing(commands::pairing::PairingArgs),
-    /// Other services call: routes, and trying them
+    /// Manage webhook routes
     Webhook(commands::webhook::WebhookArgs),
     /// Serve an editor (Zed, JetBrains, Neovim, …) over stdin and stdout
     Acp(commands::acp::AcpArgs),
-    /// What is configured
+    /// Show what is configured
     Status(commands::status::StatusArgs),
     /// Check this installation
     Doctor(commands::doctor::DoctorArgs),
-    /// The whole home in one file
+    /// Back up everything to a zip file
     Backup(commands::backup::BackupArgs),
-    /// A home out of a backup
+    /// Restore from a backup
     Import(commands::import::ImportArgs),
-    /// Replace this program, or go back to the one before
+    /// Update hermes, or roll back
     Update(commands::update::UpdateArgs),
-    /// Take this program away
+    /// Uninstall hermes
     Uninstall(commands::uninstall::UninstallArgs),
-    /// Version and build
+    /// Print the version and build
     Version(commands::version::VersionArgs),
-    /// Shell completion script
+    /// Print or install a shell completion script
     Completion(commands::completion::CompletionArgs),
-    /// Manual pages
+    /// Print or write manual pages
     Man(commands::man::ManArgs),
-    /// Where to begin; --all for every command
+    /// Getting started; --all lists every command
     Help(commands::help::HelpArgs),
     /// The client that the MCP conformance suite starts
     #[command(name = "__conformance", hide = true)]
@@ -284,9 +284,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
     let mut cli = Cli::try_parse_from(&args).map_err(|error| {
         let shows = !error.use_stderr();
         let foreign = (!shows)
-            .then(|| commands::original::advice(&args))
+            .then(|| commands::original::advice(&args, &error))
             .flatten();
-        foreign.unwrap_or_else(|| usage_failure(&error, &named_command(&args)))
+        foreign.unwrap_or_else(|| usage_failure(&error, &named_command(&args), plain(&args)))
     })?;
     let outer = std::mem::take(&mut cli.turn);
     match &mut cli.command {
@@ -295,20 +295,28 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
             chat.turn = std::mem::take(&mut chat.turn).or(outer);
         }
         Some(_) => {
-            // How things are shown is the same wish for every command.
-            let plain = TurnArgs {
-                plain: outer.plain,
-                ..TurnArgs::default()
-            };
-            if outer != plain || cli.oneshot.is_some() {
+            if outer != TurnArgs::default() || cli.oneshot.is_some() {
                 return Err(Failure::usage(
-                    "flags of a chat turn do not go with this command",
+                    "chat flags cannot be used with this command; see: hermes chat --help",
                 ));
             }
-            cli.turn = plain;
         }
     }
+    let tui = match &cli.command {
+        Some(Command::Chat(chat)) => chat.turn.tui,
+        _ => cli.turn.tui,
+    };
+    if tui && cli.global.plain {
+        return Err(Failure::usage("--plain and --tui exclude each other"));
+    }
     Ok(cli)
+}
+
+/// Whether the command line asks for plain lines, also where it cannot be parsed.
+pub(crate) fn plain(args: &[OsString]) -> bool {
+    args.iter()
+        .take_while(|arg| *arg != "--")
+        .any(|arg| arg == "--plain" || arg == "--cli")
 }
 
 /// The command that was meant, as far as it is one: `hermes sessions list`.
@@ -325,12 +333,17 @@ fn named_command(args: &[OsString]) -> String {
 }
 
 /// clap's report in our manner: one line of cause, one line of help, code 64.
-fn usage_failure(error: &clap::Error, command: &str) -> Failure {
+fn usage_failure(error: &clap::Error, command: &str, plain: bool) -> Failure {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Help is a result; a reader that went away is fine.
-            let _ = error.print();
+            if plain {
+                let page = error.render().to_string();
+                let _ = Output::detect(ColorChoice::Never, false, true).piece(&page);
+            } else {
+                let _ = error.print();
+            }
             return Failure::silent(Exit::Ok);
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -382,3 +395,6 @@ fn usage_failure(error: &clap::Error, command: &str) -> Failure {
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,16 +34,16 @@ const SMALL_WINDOW: u32 = 16_000;
 
 /// The next step, where nothing was found.
 const NOTHING_FOUND: &str = "\
-what you write is kept; to go on, one of
-  /model         in the chat: choose a provider and paste its key, or an own endpoint
+Your text is kept. To continue, choose one:
+  /model         in the chat: choose a provider and paste its key, or enter your own endpoint
   hermes setup   the same and more, step by step
   ollama serve   or another server on this machine, then hermes again";
 
 /// The same where the built-in model was not wanted.
 const NEXT_STEPS: &str = "\
-what you write is kept; to go on, one of
+Your text is kept. To continue, choose one:
   hermes --local the small model that comes with hermes
-  /model         in the chat: choose a provider and paste its key, or an own endpoint
+  /model         in the chat: choose a provider and paste its key, or enter your own endpoint
   hermes setup   the same and more, step by step
   ollama serve   or another server on this machine, then hermes again";
 
@@ -120,7 +120,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     loop {
         let question = format!(
             "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
-             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] quit ",
+             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit ",
             row.weights.name
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
@@ -162,7 +162,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
 /// Nothing answers and nothing is built in: a key or an address leads on, Esc into the chat.
 fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     loop {
-        let question = "nothing found.\n  [k] paste a key  [u] own endpoint  [m] choose from a list  \
+        let question = "nothing found.\n  [k] paste a key  [u] your own endpoint  [m] choose from a list  \
              [Enter] open the chat without a model  [q] quit ";
         match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
             Some('k') => {
@@ -355,7 +355,7 @@ fn propose(
     let standing = try_out(cx, config, &choice, None, window)?;
     loop {
         let question = format!(
-            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] own endpoint  [q] quit ",
+            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit ",
             choice.model
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {

@@ -51,15 +51,15 @@ fn main() -> ExitCode {
             );
         }
     }
-    match args::parse(std::env::args_os()) {
+    let typed: Vec<_> = std::env::args_os().collect();
+    match args::parse(typed.iter().cloned()) {
         Ok(cli) => {
-            let turn = turn_args(&cli);
-            let plain = turn.plain || cli.turn.plain;
-            let out = Output::detect(cli.global.color, turn.quiet, plain);
+            let quiet = turn_args(&cli).quiet;
+            let out = Output::detect(cli.global.color, quiet, cli.global.plain);
             finish(out, run(cli, out))
         }
         Err(failure) => finish(
-            Output::detect(args::ColorChoice::Auto, false, false),
+            Output::detect(args::ColorChoice::Auto, false, args::plain(&typed)),
             Err(failure),
         ),
     }

@@ -19,6 +19,21 @@ const MAX_LINKS: usize = 40;
 /// A symlink stays a symlink: its target is replaced. An existing file keeps its mode and owner;
 /// a new one gets `mode_if_new` whatever the umask says.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode_if_new: u32) -> io::Result<()> {
+    write_whole(path, bytes, mode_if_new).map_err(explain_full)
+}
+
+/// A full disk in plain words, and what to do about it; other errors as they are.
+pub fn explain_full(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => io::Error::new(
+            error.kind(),
+            "the disk is full; nothing was changed. Make room, then try again",
+        ),
+        _ => error,
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8], mode_if_new: u32) -> io::Result<()> {
     let target = follow_links(path)?;
     let dir = parent_of(&target);
     let existing = match fs::metadata(&target) {

@@ -146,12 +146,19 @@ pub fn target(key: &str) -> Result<Target, PathError> {
 pub fn get(loaded: &Loaded, env: &Env, key: &str) -> Result<Option<Value>, PathError> {
     Ok(match target(key)? {
         Target::Env(name) => env.get(&name).map(|value| json!(value)),
-        Target::Config(path) => path
-            .get(&loaded.tree)
-            .filter(|value| !(path.parts() == ["model"] && value.as_str() == Some("")))
-            .cloned()
-            .or_else(|| schema::default_of(path.parts())),
+        Target::Config(path) if path.get(&loaded.file_tree).is_none() => {
+            let unwritten = schema::unwritten(path.parts());
+            unwritten.or_else(|| in_effect(loaded, &path))
+        }
+        Target::Config(path) => in_effect(loaded, &path),
     })
+}
+
+fn in_effect(loaded: &Loaded, path: &KeyPath) -> Option<Value> {
+    path.get(&loaded.tree)
+        .filter(|value| !(path.parts() == ["model"] && value.as_str() == Some("")))
+        .cloned()
+        .or_else(|| schema::default_of(path.parts()))
 }
 
 /// Why there is no value: nobody set the key, and it has no default; or there is no such key.

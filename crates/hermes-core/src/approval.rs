@@ -1,8 +1,33 @@
 //! Questions that only a person may answer.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
+
+/// Begins what the model reads when a person denied a command.
+pub const DENIED_BY_USER: &str = "The user said no to this command. It did not run.";
+
+/// Told to the model whenever a command may not run. Only for the model: see
+/// [`denial_for_people`].
+pub const NO_WAY_ROUND: &str =
+    "Do not try it again, not in other words and not through another tool.";
+
+/// A denial as a person reads it: without the orders to the model that follow it.
+#[must_use]
+pub fn denial_for_people(text: &str) -> Cow<'_, str> {
+    let Some((fact, _)) = text.split_once(NO_WAY_ROUND) else {
+        return text.into();
+    };
+    match fact.strip_prefix(DENIED_BY_USER) {
+        Some(why) => {
+            let why = why.trim_end().replacen("Their reason", "Your reason", 1);
+            format!("You denied this command.{why}").into()
+        }
+        None => fact.trim_end().into(),
+    }
+}
 
 /// A tool asks to do something dangerous.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -203,7 +203,7 @@ pub enum StoreError {
     )]
     Corrupt { path: PathBuf, detail: String },
     #[error(
-        "{path}: the disk is full ({free} free); what was to be kept is not. Make room (hermes sessions prune, hermes checkpoints prune, or delete other files), then try again. The database is whole"
+        "{path}: the disk is full ({free} free); nothing can be stored. Make room (delete or move other files; hermes checkpoints prune deletes old snapshots), then try again. The database is intact"
     )]
     DiskFull { path: PathBuf, free: String },
     #[error("{path}: {detail}")]

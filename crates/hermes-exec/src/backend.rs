@@ -38,12 +38,11 @@ pub fn select(
         }
         named @ ("singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox") => {
             Err(ExecError::Unavailable(format!(
-                "terminal.backend is {named}, which this version cannot use yet: \
-                 use local, docker or ssh; nothing was run"
+                "terminal.backend {named} is not supported yet: use local, docker or ssh"
             )))
         }
         other => Err(ExecError::Unavailable(format!(
-            "terminal.backend is {other:?}, which is unknown: use local, docker or ssh; nothing was run"
+            "terminal.backend {other:?} is not one of local, docker, ssh"
         ))),
     }
 }
@@ -99,7 +98,7 @@ mod tests {
         for name in ["singularity", "modal", "daytona", "nonsense"] {
             let error = selected(name, None).unwrap_err();
             assert!(
-                error.contains(name) && error.contains("nothing was run"),
+                error.contains(name) && error.contains("local, docker"),
                 "{error}"
             );
         }

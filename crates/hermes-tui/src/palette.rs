@@ -136,7 +136,7 @@ fn panel(keys: &Keymap) -> Panel {
     };
     Panel {
         id: "palette".to_owned(),
-        title: "What can be done".to_owned(),
+        title: "Commands".to_owned(),
         groups: vec![
             group("keys", actions.collect()),
             group("commands", commands.collect()),

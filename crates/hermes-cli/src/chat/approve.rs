@@ -15,10 +15,10 @@ fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     );
     // Writing to a string cannot fail.
     for reason in &request.reasons {
-        let _ = writeln!(text, "  why asked: {}", visible(reason));
+        let _ = writeln!(text, "  Reason: {}", visible(reason));
     }
     if let Some(posture) = &request.posture {
-        let _ = writeln!(text, "  runs in: {}", visible(posture));
+        let _ = writeln!(text, "  Runs: {}", visible(posture));
     }
     text.push_str("  y once  s this session");
     if let Some(rule) = &request.rule {
@@ -43,7 +43,7 @@ pub(super) fn read(request: &ApprovalRequest, line: &str) -> Result<Verdict, Str
         ("s", "") => Ok(Verdict::Session),
         ("a", "") => match &request.rule {
             Some(rule) => Ok(Verdict::Always(rule.clone())),
-            None => Err("there is no rule for this one".to_owned()),
+            None => Err("no rule can be stored for this one".to_owned()),
         },
         ("a", words) => prefix(request, words)
             .map(Verdict::Always)
@@ -95,7 +95,7 @@ pub(super) fn edited(request: &ApprovalRequest, typed: &str) -> Result<Rule, Str
         Some(rule) if rule.0 == typed => Ok(rule.clone()),
         Some(_) => prefix(request, typed)
             .ok_or_else(|| "it must be the first words of the command, in full".to_owned()),
-        None => Err("there is no rule for this one".to_owned()),
+        None => Err("no rule can be stored for this one".to_owned()),
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         for part in [
             "git push origin<U+202E> main<U+001B>[8m",
-            "why asked: publishes commits",
-            "why asked: and more",
-            "runs in: sandbox: landlock",
+            "Reason: publishes commits",
+            "Reason: and more",
+            "Runs: sandbox: landlock",
             "a always: git push origin main",
             "[n] ",
         ] {

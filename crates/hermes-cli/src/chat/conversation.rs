@@ -347,7 +347,7 @@ impl Conversation {
                 }
                 self.read_again().await?;
                 let opened = super::verbs::opened(self).await?;
-                let told = "this conversation went on in another window and was read again; Enter sends your message";
+                let told = "this conversation continued in another window and was read again; Enter sends your message";
                 let mut all = draft;
                 all.effects.splice(0..0, opened.effects);
                 Ok(Some(all.and(said(Saying::Info, told))))

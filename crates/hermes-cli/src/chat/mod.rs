@@ -95,16 +95,14 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
         None if request.turn.format() != OutputFormat::Text => Err(Failure::usage(
             "--output-format needs a prompt: hermes -z \"…\" or chat -q \"…\"",
         )),
-        None if draws(&request, cx) => {
-            crate::wiring::runtime()?.block_on(host::run(request.turn, cx))
-        }
+        None if draws(cx) => crate::wiring::runtime()?.block_on(host::run(request.turn, cx)),
         None => crate::wiring::runtime()?.block_on(repl::run(request.turn, cx)),
     }
 }
 
 /// Whether this terminal can show the full interface, and nobody asked for plain lines.
-fn draws(request: &Request, cx: &Context) -> bool {
-    cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain && !request.turn.plain
+fn draws(cx: &Context) -> bool {
+    cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain
 }
 
 fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use hermes_agent::events::EventReceiver;
 use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
-use hermes_tui::port::{Effect, Said, Saying, Show};
+use hermes_tui::port::{Effect, Entry, Said, Saying, Show};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -15,6 +15,9 @@ use crate::args::TurnArgs;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
+/// How much of a message that was not sent is shown again.
+const DRAFT: usize = 60;
+
 /// The state of a line chat.
 struct Repl<'a> {
     cx: &'a Context,
@@ -25,6 +28,8 @@ struct Repl<'a> {
     renderer: Renderer,
     interrupts: Signal,
     questions: Questions,
+    /// Words that were not sent: Enter on an empty line sends them.
+    draft: Option<String>,
 }
 
 /// What to do after a line.
@@ -56,6 +61,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
         renderer,
         interrupts: signal(SignalKind::interrupt())?,
         questions: Questions::new(limit),
+        draft: None,
     };
     if repl.conversation.chat.used {
         repl.say_where_we_are().await?;
@@ -85,19 +91,25 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
 }
 
 impl Repl<'_> {
-    /// Tells what is gone on with.
+    /// Says which session is resumed, and shows its last exchange.
     async fn say_where_we_are(&self) -> Outcome {
         let chat = &self.conversation.chat;
         let name = match &self.conversation.title {
             Some(title) => format!("{title:?}"),
             None => chat.id.to_string(),
         };
-        let said = counted(
-            replay::entries(&chat.store, &chat.id).await?.len(),
-            "message",
-        );
-        let line = format!("going on with {name}: {said}, /history shows them");
-        Ok(self.cx.out.line(self.cx.out.dim(&line))?)
+        let entries = replay::entries(&chat.store, &chat.id).await?;
+        let said = counted(entries.len(), "message");
+        let line = format!("resuming {name}: {said}, /history shows them");
+        self.cx.out.line(self.cx.out.dim(&line))?;
+        let last = entries
+            .iter()
+            .rposition(|entry| matches!(entry, Entry::User(_)))
+            .unwrap_or(0);
+        for line in replay::lines(entries.get(last..).unwrap_or_default()) {
+            self.cx.out.foreign_line(&line)?;
+        }
+        Ok(())
     }
 
     /// Reads and obeys lines until the person leaves.
@@ -143,7 +155,7 @@ impl Repl<'_> {
         };
         self.event(&event)?;
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
-            let why = "work in the background has reported; going on with it";
+            let why = "background work has reported; continuing with it";
             self.cx.out.remark(self.cx.out.dim(why));
             self.follow(Then::Turn).await?;
         }
@@ -158,6 +170,8 @@ impl Repl<'_> {
     }
 
     async fn line(&mut self, text: &str) -> Result<Next, Failure> {
+        let kept = self.draft.take_if(|_| text.trim().is_empty());
+        let text = kept.as_deref().unwrap_or(text);
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
         }
@@ -209,6 +223,9 @@ impl Repl<'_> {
         if told.then != Then::Nothing {
             self.follow(told.then).await?;
         }
+        if told.then == Then::Turn {
+            self.draft = None;
+        }
         if told.then == Then::Turn
             && let Some(effect) = self.conversation.settle_title().await
         {
@@ -250,6 +267,13 @@ impl Repl<'_> {
                 for line in replay::lines(&entries) {
                     out.foreign_line(&line)?;
                 }
+            }
+            Effect::Draft(text) if !text.trim().is_empty() => {
+                let shown = super::shorten(&text, DRAFT);
+                out.remark(format!(
+                    "not sent: {shown} (Enter on an empty line sends it)"
+                ));
+                self.draft = Some(text);
             }
             Effect::Show(Show::Verbose(_)) => self.restart_renderer(),
             // What a line chat has no place for.

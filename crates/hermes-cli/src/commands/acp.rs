@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AcpArgs {
-    /// Only say whether an editor could be served
+    /// Only check whether an editor could be served
     #[arg(long, conflicts_with = "setup")]
     check: bool,
     /// Set up a model at this terminal, as `hermes setup` does

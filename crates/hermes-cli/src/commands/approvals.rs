@@ -29,17 +29,17 @@ enum Action {
     },
     /// Let a command run without asking from now on
     Add {
-        /// The command; quote it if it has blanks
+        /// The command; quote it if it contains spaces
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
-        /// Every command that begins with these words
+        /// Match every command that starts with these words
         #[arg(long)]
         prefix: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take a rule back
+    /// Delete a rule
     Revoke {
         /// The rule as `list` shows it, or its number there
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -48,13 +48,13 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a command is and what would happen to it. Leaves with 0 if it would run, 1 if it
+    /// Show how a command is classified and what would happen. Exits 0 if it would run, 1 if it
     /// would ask, 5 if it would be refused
     Test {
-        /// The command; quote it if it has blanks
+        /// The command; quote it if it contains spaces
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
-        /// As if the sandbox were not there
+        /// Classify it as if there were no sandbox
         #[arg(long)]
         no_sandbox: bool,
         /// Print as JSON
@@ -312,9 +312,7 @@ fn revoke(cx: &Context, wanted: &str, as_json: bool) -> Outcome {
         .find(|entry| entry.as_str() == wanted || **entry == rules::exact(wanted).0)
         .or(numbered)
         .ok_or_else(|| {
-            Failure::not_found(format!(
-                "there is no rule {wanted:?}; hermes approvals list shows all"
-            ))
+            Failure::not_found(format!("no rule {wanted:?}; see: hermes approvals list"))
         })?;
     rules::remove(&file, entry).map_err(|error| edit_failed(&error))?;
     if as_json {

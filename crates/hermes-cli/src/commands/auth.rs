@@ -30,34 +30,34 @@ pub(crate) struct AuthArgs {
 
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
-    /// Store a key of a provider, after trying it
+    /// Test a provider's key and store it
     Add(AddArgs),
-    /// Keys by provider, without the secrets (the default)
+    /// List keys by provider, without the secrets (the default)
     List {
         provider: Option<String>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take one key away
+    /// Delete a key
     Remove {
         provider: String,
-        /// Its number, id or label from the list
+        /// Its number, id or label in the list
         target: String,
     },
-    /// Use keys again that rest after an error
+    /// Re-enable keys that were paused after an error
     Reset { provider: String },
-    /// Whether a provider can be used
+    /// Show whether a provider can be used
     Status {
-        /// Without one: the provider in use
+        /// Provider (default: the one in use)
         provider: Option<String>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Forget everything stored of a provider
+    /// Delete all stored credentials for a provider
     Logout {
-        /// Without one: the provider of the last login, or the one in use
+        /// Provider (default: the one you logged in to last, or the one in use)
         provider: Option<String>,
     },
 }
@@ -65,16 +65,16 @@ enum AuthCommand {
 #[derive(Debug, Args)]
 struct AddArgs {
     provider: String,
-    /// What is stored
+    /// Type of credential
     #[arg(long = "type", value_enum, default_value_t = Kind::ApiKey)]
     kind: Kind,
     /// A name for the key
     #[arg(long)]
     label: Option<String>,
-    /// The key; without it: asked for, or the first line of stdin
+    /// The key; if omitted, it is prompted for or read from the first line of stdin
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     api_key: Option<String>,
-    /// Store it without trying it
+    /// Store it without testing it
     #[arg(long)]
     no_test: bool,
 }
@@ -309,7 +309,7 @@ fn logout(provider: Option<&str>, cx: &Context) -> Outcome {
         .map_err(|error| store_failure(&error))?;
     let current = || desk.router.describe().ok().map(|route| route.provider);
     let Some(name) = provider.map(str::to_owned).or(active).or_else(current) else {
-        return Ok(cx.out.line("nobody is logged in")?);
+        return Ok(cx.out.line("no provider is logged in")?);
     };
     let logins = desk.store.logins().map_err(|error| store_failure(&error))?;
     let pool = if logins.contains(&name) {

@@ -31,7 +31,7 @@ pub(crate) struct BackupArgs {
     /// Only what changes daily (sessions, config, keys, jobs), as a copy inside the home
     #[arg(short, long, conflicts_with = "output")]
     quick: bool,
-    /// A word for the name of the backup
+    /// Label to include in the file name
     #[arg(short, long)]
     label: Option<String>,
     /// Report as JSON
@@ -155,7 +155,10 @@ fn whole(root: &Path, path: &Path, cx: &Context) -> Result<Report, Failure> {
         .tempfile_in(dir)
         .map_err(|error| unwritable(dir, &error))?;
     let mut writer = Writer {
-        zip: ZipWriter::new(file.as_file_mut()),
+        zip: ZipWriter::new(ArchiveFile {
+            file: file.as_file_mut(),
+            failed: false,
+        }),
         dir,
         report: Report {
             path: path.to_owned(),
@@ -192,8 +195,50 @@ fn whole(root: &Path, path: &Path, cx: &Context) -> Result<Report, Failure> {
     })
 }
 
+/// The file of an archive. After a failure, which is reported once, it takes everything and keeps
+/// nothing: the archive is given up, and its writer would complain on stderr when it is dropped.
+struct ArchiveFile<'a> {
+    file: &'a mut File,
+    failed: bool,
+}
+
+impl ArchiveFile<'_> {
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        self.failed |= done.is_err();
+        done.map_err(hermes_config::fs::explain_full)
+    }
+}
+
+impl io::Write for ArchiveFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed {
+            return Ok(bytes.len());
+        }
+        let written = self.file.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Ok(());
+        }
+        let flushed = self.file.flush();
+        self.noted(flushed)
+    }
+}
+
+impl io::Seek for ArchiveFile<'_> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        if self.failed {
+            return Ok(0);
+        }
+        let moved = self.file.seek(to);
+        self.noted(moved)
+    }
+}
+
 struct Writer<'a> {
-    zip: ZipWriter<&'a mut File>,
+    zip: ZipWriter<ArchiveFile<'a>>,
     /// Copies of databases lie beside the archive: temporary directories may be too small.
     dir: &'a Path,
     report: Report,

@@ -29,7 +29,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Make a bundle; /NAME in a chat uses its skills
+    /// Create a bundle; /NAME in a chat uses its skills
     Create(CreateArgs),
     /// Delete a bundle; its skills stay
     Delete { name: String },
@@ -40,16 +40,16 @@ enum Action {
 #[derive(Debug, Args)]
 struct CreateArgs {
     name: String,
-    /// A skill of the bundle; may be given several times
+    /// A skill in the bundle (repeatable)
     #[arg(long = "skill", value_name = "SKILL", required = true)]
     skills: Vec<String>,
-    /// One line about it
+    /// One-line description
     #[arg(long, default_value = "")]
     description: String,
-    /// What the model is told besides the skills
+    /// Instructions for the model, in addition to the skills
     #[arg(long, default_value = "")]
     instruction: String,
-    /// Replace a bundle of this name
+    /// Replace an existing bundle
     #[arg(short, long)]
     force: bool,
 }

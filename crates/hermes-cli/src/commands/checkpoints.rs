@@ -22,19 +22,19 @@ pub(crate) struct CheckpointsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// The snapshots of a project, newest first (the default)
+    /// List the snapshots of a project, newest first (the default)
     List {
         #[command(flatten)]
         place: Place,
     },
-    /// What changed since a snapshot
+    /// Show what changed since a snapshot
     Diff {
         /// Its number in the list, or its hash
         which: String,
         #[command(flatten)]
         place: Place,
     },
-    /// Go back to a snapshot; the state before is kept as another one
+    /// Restore a snapshot; the current state is saved as a snapshot first
     Restore {
         /// Its number in the list, or its hash
         which: String,
@@ -50,24 +50,24 @@ enum Action {
 /// What concerns the snapshots of all projects.
 #[derive(Debug, Subcommand)]
 enum Whole {
-    /// How much space the snapshots of all projects take
+    /// Show how much space the snapshots of all projects use
     Status {
-        /// Projects to show, at most
+        /// Maximum number of projects to show
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Forget projects that are gone or long untouched, and free the space
+    /// Delete snapshots of projects that are gone or unused, and free the space
     Prune {
-        /// Forget projects untouched for this long, 0 for none (checkpoints.retention_days)
+        /// Delete projects unused for this many days, 0 for none (checkpoints.retention_days)
         #[arg(long, value_name = "DAYS")]
         retention_days: Option<u32>,
-        /// Drop the oldest snapshots until all fit, 0 for any size (checkpoints.max_total_size_mb)
+        /// Delete the oldest snapshots above this size, 0 for no limit (checkpoints.max_total_size_mb)
         #[arg(long, value_name = "MB")]
         max_size_mb: Option<u64>,
-        /// Keep the snapshots of directories that are gone
+        /// Keep the snapshots of directories that no longer exist
         #[arg(long)]
         keep_orphans: bool,
         /// Print as JSON
@@ -79,7 +79,7 @@ enum Whole {
         #[command(flatten)]
         upkeep: Upkeep,
     },
-    /// Delete the archives that an older layout left
+    /// Delete archives left by an older layout
     ClearLegacy {
         #[command(flatten)]
         upkeep: Upkeep,
@@ -88,7 +88,7 @@ enum Whole {
 
 #[derive(Debug, Args)]
 struct Upkeep {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long, short_alias = 'f', alias = "force")]
     yes: bool,
     /// Print as JSON
@@ -98,7 +98,7 @@ struct Upkeep {
 
 #[derive(Debug, Default, Args)]
 struct Place {
-    /// The project, if it is not the one around the working directory
+    /// The project (default: the one in the current directory)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print as JSON

@@ -30,7 +30,7 @@ enum Shell {
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionArgs {
     shell: Shell,
-    /// Write the script to where the shell looks for it (bash, zsh, fish)
+    /// Install the script where the shell looks for it (bash, zsh, fish)
     #[arg(long)]
     install: bool,
 }

@@ -21,18 +21,18 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ConfigCommand {
-    /// Print the value of a key, default included, secrets masked; 1 when it has none
+    /// Print the value of a key, or its default, with secrets masked; exits 1 if it has none
     Get {
         /// Dotted path, or the name of a variable such as OPENROUTER_API_KEY
         key: String,
-        /// Print secrets, too
+        /// Also print secrets
         #[arg(long)]
         reveal: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Set a key; comments and layout of the file stay
+    /// Set a key, keeping the comments and layout of the file
     Set {
         /// Dotted path; keys and tokens (`…_API_KEY`, `…_TOKEN`) go to .env
         key: String,
@@ -46,7 +46,7 @@ enum ConfigCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Remove a key, so that the default counts again
+    /// Remove a key, restoring its default
     Unset { key: String },
     /// Print where config.yaml is
     Path {
@@ -60,7 +60,7 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Report what is wrong or odd
+    /// Check the configuration for errors
     Check {
         /// Print as JSON
         #[arg(long)]
@@ -68,7 +68,7 @@ enum ConfigCommand {
     },
     /// Print the settings, without secrets
     Show {
-        /// Defaults too
+        /// Include defaults
         #[arg(long)]
         all: bool,
         /// Print as JSON
@@ -77,9 +77,9 @@ enum ConfigCommand {
     },
     /// Open config.yaml in $EDITOR
     Edit,
-    /// Rewrite old settings in today's form
+    /// Migrate old settings to the current format
     Migrate {
-        /// Only say what would change
+        /// Show what would change, without changing anything
         #[arg(long)]
         dry_run: bool,
         /// Print as JSON

@@ -23,34 +23,34 @@ pub(crate) struct CronArgs {
 
 #[derive(Debug, Subcommand)]
 enum CronCommand {
-    /// The jobs of this home (the default)
+    /// List the jobs (the default)
     List(ListArgs),
-    /// Make a job
+    /// Create a job
     #[command(visible_alias = "add")]
     Create(Box<CreateArgs>),
     /// Change a job
     Edit(Box<EditArgs>),
-    /// Keep a job and do not run it
+    /// Pause a job
     Pause(PauseArgs),
-    /// Run a job again from now on
+    /// Resume a paused job
     Resume(JobArgs),
     /// Run a job now, in this process
     Run(RunArgs),
-    /// Throw a job away, and what it wrote
+    /// Delete a job and its output
     #[command(visible_aliases = ["rm", "delete"])]
     Remove(JobArgs),
-    /// Whether jobs are run, and what comes next
+    /// Show whether jobs run and which one is next
     Status(StatusArgs),
-    /// What ran, newest first
+    /// List past runs, newest first
     #[command(visible_alias = "runs")]
     History(HistoryArgs),
-    /// Run everything that is due once, in this process
+    /// Run all due jobs once, in this process
     Tick(TickArgs),
 }
 
 #[derive(Debug, Default, Args)]
 struct ListArgs {
-    /// Also jobs that do not run: paused, completed
+    /// Include paused and completed jobs
     #[arg(long)]
     all: bool,
     /// Print as JSON
@@ -71,7 +71,7 @@ struct JobArgs {
 struct PauseArgs {
     #[command(flatten)]
     job: JobArgs,
-    /// Why, for whoever looks at it later
+    /// Why it is paused
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -80,7 +80,7 @@ struct PauseArgs {
 struct RunArgs {
     #[command(flatten)]
     job: JobArgs,
-    /// Hooks are approved in the configuration here
+    /// Accepted for compatibility: hooks are approved in the configuration
     #[arg(long, hide = true)]
     accept_hooks: bool,
 }
@@ -90,7 +90,7 @@ struct TickArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Hooks are approved in the configuration here
+    /// Accepted for compatibility: hooks are approved in the configuration
     #[arg(long, hide = true)]
     accept_hooks: bool,
 }
@@ -106,7 +106,7 @@ struct StatusArgs {
 struct HistoryArgs {
     /// Only this job, by id or name
     job: Option<String>,
-    /// Runs to show, at most
+    /// Maximum number of runs to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
     /// Print as JSON
@@ -116,13 +116,13 @@ struct HistoryArgs {
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// `30m`, `2h`: once, then; `every 30m`: again and again; `0 9 * * 1-5`: cron; `2027-01-31T09:00`: once
+    /// `30m`, `2h`: once, after that time; `every 30m`: repeatedly; `0 9 * * 1-5`: cron; `2027-01-31T09:00`: once
     schedule: String,
-    /// What to do, complete in itself: the run knows nothing else
+    /// The task. It must be self-contained: the job sees no other context
     prompt: Option<String>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// The script alone is the job; what it prints is the result
+    /// Run only the script; what it prints is the result
     #[arg(long, requires = "script")]
     no_agent: bool,
     /// Print as JSON
@@ -134,27 +134,27 @@ struct CreateArgs {
 struct EditArgs {
     /// Id or name
     job: String,
-    /// When it runs
+    /// New schedule
     #[arg(long)]
     schedule: Option<String>,
-    /// What to do
+    /// New task
     #[arg(long)]
     prompt: Option<String>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// One more skill (again for another)
+    /// Add a skill (repeatable)
     #[arg(long, value_name = "SKILL", conflicts_with_all = ["skill", "clear_skills"])]
     add_skill: Vec<String>,
-    /// One skill less (again for another)
+    /// Remove a skill (repeatable)
     #[arg(long, value_name = "SKILL", conflicts_with_all = ["skill", "clear_skills"])]
     remove_skill: Vec<String>,
-    /// No skills
+    /// Remove all skills
     #[arg(long, conflicts_with = "skill")]
     clear_skills: bool,
-    /// The script alone is the job
+    /// Run only the script
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
-    /// The agent does the job
+    /// Let the agent do the job
     #[arg(long)]
     agent: bool,
     /// Print as JSON
@@ -165,37 +165,37 @@ struct EditArgs {
 /// What a job can be given. An empty value clears.
 #[derive(Debug, Args)]
 struct FieldArgs {
-    /// What people call it
+    /// Display name
     #[arg(long)]
     name: Option<String>,
-    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … with commas
+    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … (comma separated)
     #[arg(long, value_name = "PLACES")]
     deliver: Option<String>,
-    /// How often it runs at most; 0 for ever
+    /// Maximum number of runs; 0 for no limit
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// Load this skill first (again for another)
+    /// Load this skill first (repeatable)
     #[arg(long, value_name = "SKILL")]
     skill: Vec<String>,
-    /// A script below scripts/ of the home; what it prints is given to the run
+    /// A script in the home's scripts/ directory; its output is passed to the job
     #[arg(long)]
     script: Option<String>,
-    /// Where it works: an absolute directory
+    /// Working directory (absolute path)
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
-    /// Another model than the home's
+    /// Model for this job (default: the configured one)
     #[arg(long)]
     model: Option<String>,
-    /// Another provider than the home's
+    /// Provider for this job (default: the configured one)
     #[arg(long)]
     provider: Option<String>,
     /// Only these toolsets (comma separated)
     #[arg(long, value_delimiter = ',', value_name = "SETS")]
     toolsets: Option<Vec<String>>,
-    /// Give it the last result of this job (again for another)
+    /// Pass it the last result of another job (repeatable)
     #[arg(long, value_name = "JOB")]
     context_from: Vec<String>,
-    /// Whether the result becomes part of the conversation in which the job was made
+    /// Whether to add the result to the conversation that created the job
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     attach: Option<bool>,
 }

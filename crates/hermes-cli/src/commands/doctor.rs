@@ -22,13 +22,13 @@ pub(crate) struct DoctorArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Mend what can be mended safely, and say what was done
+    /// Fix what can be fixed safely and report what changed
     #[arg(long)]
     fix: bool,
-    /// Warnings count as problems
+    /// Treat warnings as problems
     #[arg(long)]
     strict: bool,
-    /// Call no model, start no server
+    /// Do not call the model or start MCP servers
     #[arg(long)]
     offline: bool,
 }

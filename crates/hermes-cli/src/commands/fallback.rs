@@ -22,24 +22,24 @@ pub(crate) struct FallbackArgs {
 
 #[derive(Debug, Subcommand)]
 enum FallbackCommand {
-    /// The chain, in the order it is tried (the default)
+    /// List the models in the order they are tried (the default)
     #[command(alias = "ls")]
     List {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Append a model to the chain
+    /// Add a model to the end of the list
     Add(AddArgs),
-    /// Take a model out of the chain
+    /// Remove a model from the list
     #[command(alias = "rm")]
     Remove {
-        /// Its number in the list, or its model
+        /// Its number in the list, or its name
         target: Option<String>,
     },
-    /// Empty the chain
+    /// Remove all models from the list
     Clear {
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -47,15 +47,15 @@ enum FallbackCommand {
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// The model, also as provider/model; without one: chosen from a list
+    /// Model, or provider/model; if omitted, choose from a list
     model: Option<String>,
     /// Its provider
     #[arg(long)]
     provider: Option<String>,
-    /// Address of an own server
+    /// URL of your own server
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The variable that holds the key
+    /// Environment variable that holds the key
     #[arg(long, value_name = "VAR")]
     key_env: Option<String>,
 }

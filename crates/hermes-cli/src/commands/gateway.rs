@@ -31,52 +31,52 @@ pub(crate) struct GatewayArgs {
 enum GatewayCommand {
     /// Run in the foreground
     Run(RunArgs),
-    /// Start in the background: the installed service, else a process of its own
+    /// Start in the background (the service if it is installed)
     Start(WhichArgs),
-    /// Stop it; turns that run may end first
+    /// Stop the gateway after running turns finish
     Stop(WhichArgs),
-    /// Stop it and start it again
+    /// Restart the gateway
     Restart(WhichArgs),
-    /// How it is, platform by platform
+    /// Show the status of each platform
     Status(StatusArgs),
-    /// Install it as a service of the system
+    /// Install the gateway as a service
     Install(InstallArgs),
     /// Remove the service
     Uninstall(UninstallArgs),
-    /// The gateways of all profiles
+    /// List the gateways of all profiles
     List(ListArgs),
-    /// Connect it to chats: tokens, who may talk
+    /// Set up a platform: token and who may message the agent
     Setup(Box<setup::SetupArgs>),
 }
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Say on stderr what happens; twice: everything
+    /// Log to stderr; twice: log everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Say nothing on stderr
+    /// Print nothing to stderr
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Take the place of a gateway that runs on this home
+    /// Replace a running gateway
     #[arg(long)]
     replace: bool,
-    /// Start at once, also after many starts in a short time
+    /// Start even after many restarts in a short time
     #[arg(long)]
     force: bool,
-    /// Somebody else starts it again when it ends
+    /// Another supervisor restarts it
     #[arg(long, hide = true)]
     external_supervisor: bool,
-    /// Of Hermes Agent in a container; there is nothing to leave out here
+    /// Accepted for compatibility; has no effect
     #[arg(long, hide = true)]
     no_supervise: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 struct WhichArgs {
-    /// The service of the machine, not of this person
+    /// Use the system service instead of the user service
     #[arg(long, conflicts_with = "all")]
     system: bool,
-    /// The gateways of all profiles
+    /// All profiles
     #[arg(long)]
     all: bool,
 }
@@ -86,45 +86,45 @@ struct StatusArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Also what the service manager says, and the last lines of the log
+    /// Also show the service manager's status and the last log lines
     #[arg(long)]
     deep: bool,
     /// Do not shorten errors
     #[arg(short = 'l', long)]
     full: bool,
-    /// The service of the machine, not of this person
+    /// Use the system service instead of the user service
     #[arg(long)]
     system: bool,
 }
 
 #[derive(Clone, Debug, Args)]
 struct InstallArgs {
-    /// Replace a service that is installed
+    /// Replace an installed service
     #[arg(long)]
     force: bool,
-    /// For the machine, not for this person: needs root
+    /// Install a system service instead of a user service (needs root)
     #[arg(long)]
     system: bool,
-    /// Who a service of the machine runs as
+    /// User the system service runs as
     #[arg(long, value_name = "USER", requires = "system")]
     run_as_user: Option<String>,
-    /// Only install it
+    /// Do not start it now
     #[arg(long)]
     no_start_now: bool,
-    /// What is done anyway
+    /// Accepted for compatibility; this is the default
     #[arg(long, hide = true, conflicts_with = "no_start_now")]
     start_now: bool,
-    /// What is done anyway
+    /// Accepted for compatibility; this is the default
     #[arg(long, hide = true, conflicts_with = "no_start_on_login")]
     start_on_login: bool,
-    /// Do not start it when the machine or the person's session starts
+    /// Do not start it at boot or login
     #[arg(long)]
     no_start_on_login: bool,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
 struct UninstallArgs {
-    /// The service of the machine, not of this person
+    /// Use the system service instead of the user service
     #[arg(long)]
     system: bool,
 }

@@ -7,7 +7,7 @@ use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HelpArgs {
-    /// Every command
+    /// List every command
     #[arg(long)]
     all: bool,
     /// A command, e.g. `sessions export`
@@ -19,12 +19,12 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
     (
         "Talk",
         &[
-            ("hermes", "chat here; -c goes on with the latest session"),
+            ("hermes", "chat here; -c resumes the latest session"),
             (
                 "hermes -z \"question\"",
                 "one answer on stdout, for scripts and pipes",
             ),
-            ("gateway", "in your chats: setup, run, install, status"),
+            ("gateway", "chat from Telegram, Slack, Discord and others"),
         ],
     ),
     (
@@ -32,30 +32,27 @@ const FIRST: &[(&str, &[(&str, &str)])] = &[
         &[
             ("setup", "choose a model, keys, tools"),
             ("model", "choose, list and test models"),
-            (
-                "tools",
-                "what the agent may use; mcp: servers that bring more",
-            ),
+            ("tools", "choose what the agent may use; see also: mcp"),
             ("config", "read and change settings"),
         ],
     ),
     (
         "Look back",
         &[
-            ("sessions", "find, read, name, export conversations"),
+            ("sessions", "find, read, rename and export conversations"),
             ("insights", "tokens, cost, models, tools over time"),
-            ("logs", "what happened; -f goes on"),
+            ("logs", "read the logs; -f follows them"),
         ],
     ),
     (
-        "Keep it well",
+        "Maintain",
         &[
-            ("doctor", "find what is wrong, and mend it with --fix"),
+            ("doctor", "find problems; --fix repairs them"),
             (
                 "backup",
-                "the whole home in one file; import brings it back",
+                "back up everything to a zip file; import restores it",
             ),
-            ("update", "replace this program, --rollback goes back"),
+            ("update", "update hermes; --rollback undoes it"),
         ],
     ),
 ];
@@ -73,6 +70,10 @@ fn of_command(path: &[String], out: Output) -> Outcome {
     command.build();
     for word in path {
         let Some(found) = command.find_subcommand(word) else {
+            let words: Vec<&str> = path.iter().map(String::as_str).collect();
+            if let Some(failure) = super::original::instead_of(&words) {
+                return Err(failure);
+            }
             return Err(Failure::usage(format!(
                 "there is no command {:?}; all of them: hermes help --all",
                 path.join(" ")

@@ -23,22 +23,22 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Agree to commands of config.yaml that are new
+    /// Approve new hook commands in config.yaml
     Allow {
-        /// Agree to all of them without being asked
+        /// Approve all of them without asking
         #[arg(long, short)]
         yes: bool,
     },
-    /// Take agreement back
+    /// Revoke the approval of a hook
     Revoke {
         /// The command as `list` shows it
         command: String,
     },
-    /// Run the hooks of an event once, agreed to or not
+    /// Run the hooks of an event once, approved or not
     Test {
         /// `pre_tool_call`, `agent:end`, …
         event: String,
-        /// As if this tool were called
+        /// Simulate a call of this tool
         #[arg(long, value_name = "TOOL")]
         for_tool: Option<String>,
         /// Print as JSON
@@ -115,7 +115,7 @@ fn allow(cx: &Context, yes: bool) -> Outcome {
             continue;
         };
         if !yes && (cx.no_input || !cx.out.stdin_tty) {
-            let what = "nobody can be asked here: pass --yes to agree to all";
+            let what = "there is no terminal to ask on: pass --yes to approve all";
             return Err(Failure::usage(what));
         }
         if yes || prompt::confirm(&format!("on {}: run {command}?", hook.event), false)? {
@@ -135,7 +135,7 @@ fn revoke(cx: &Context, command: &str) -> Outcome {
     let gone = consent.take_back(command).map_err(Failure::failed)?;
     if gone == 0 {
         return Err(Failure::not_found(format!(
-            "nobody agreed to {command:?}; hermes hooks list shows what there is"
+            "{command:?} is not approved; see: hermes hooks list"
         )));
     }
     cx.out.line(format!("{command} runs no more"))?;

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, Outcome};
 pub(crate) struct ImportArgs {
     /// A backup made by `hermes backup`
     zip: PathBuf,
-    /// Replace the home that is there; it is kept beside the new one
+    /// Replace the existing home; the old one is kept next to it
     #[arg(short, long)]
     force: bool,
     /// Report as JSON
@@ -55,11 +55,8 @@ pub(crate) fn run(args: &ImportArgs, cx: &Context) -> Outcome {
             args.zip.display()
         ))
     };
-    let mut zip = ZipArchive::new(file).map_err(|error| {
-        refused(&format!(
-            "this is no zip archive that can be read ({error})"
-        ))
-    })?;
+    let mut zip = ZipArchive::new(file)
+        .map_err(|error| refused(&format!("this is not a readable zip archive ({error})")))?;
     let plan = archive::plan(&mut zip).map_err(|why| refused(&why))?;
     // What a link leads to is replaced, not the link.
     let root = cx.home.profiles_root();

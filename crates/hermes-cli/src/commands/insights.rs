@@ -20,7 +20,7 @@ pub(crate) use text::text;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InsightsArgs {
-    /// Sessions that began in the last N days
+    /// Sessions started in the last N days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
     /// Only this source (cli, telegram, cron, …)

@@ -23,25 +23,25 @@ const READ_AT_MOST: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// agent, errors, gateway, mcp, …; `list` shows which there are
+    /// agent, errors, gateway, mcp, …; `list` shows all of them
     #[arg(default_value = "agent")]
     log: String,
-    /// The last N lines (50; with --since all)
+    /// Show the last N lines (default: 50; with --since: all)
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
-    /// Go on with new lines until Ctrl+C
+    /// Print new lines until Ctrl+C
     #[arg(short, long)]
     follow: bool,
-    /// Only this level and worse: debug, info, warning, error, critical
+    /// Only this level and above: debug, info, warning, error, critical
     #[arg(long)]
     level: Option<Level>,
-    /// Only what mentions this session
+    /// Only lines that mention this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only since then: 30m, 2h, 1d, or a date such as 2026-01-31 or "2026-01-31 18:00"
+    /// Only lines since: 30m, 2h, 1d, or a date such as 2026-01-31 or "2026-01-31 18:00"
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only this part: agent, tools, mcp, gateway, cron, cli, or the beginning of a name
+    /// Only this component: agent, tools, mcp, gateway, cron, cli, or a name prefix
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
     /// One JSON object per entry
@@ -92,7 +92,7 @@ fn locate(name: &str, cx: &Context) -> Result<PathBuf, Failure> {
     };
     if file.contains(['/', '\\']) || file.starts_with('.') {
         return Err(Failure::usage(format!(
-            "{name:?} is no name of a log; hermes logs list shows which there are"
+            "there is no log {name:?}; see: hermes logs list"
         )));
     }
     Ok(cx.home.logs_dir().join(file))
@@ -141,7 +141,7 @@ fn moment(text: &str, now: NaiveDateTime) -> Result<NaiveDateTime, Failure> {
     back.and_then(|back| now.checked_sub_signed(back))
         .ok_or_else(|| {
             Failure::usage(format!(
-                "--since {text:?} is no time: write 30m, 2h, 1d or a date such as 2026-01-31"
+                "--since {text:?} is not a valid time: write 30m, 2h, 1d or a date such as 2026-01-31"
             ))
         })
 }

@@ -32,23 +32,23 @@ enum McpCommand {
     /// Connect to all servers and list them
     #[command(visible_alias = "ls")]
     List(show::ListArgs),
-    /// Connect and tell everything about one server, or all
+    /// Connect and show details of one server, or all
     Status(show::StatusArgs),
-    /// Add a server, after trying it
+    /// Test a server and add it
     Add(add::AddArgs),
     /// Remove a server, its key and its login
     #[command(visible_alias = "rm")]
     Remove(remove::RemoveArgs),
-    /// Connect to a server and list its tools; 1 when that fails
+    /// Connect to a server and list its tools; exits 1 if that fails
     Test(probe::TestArgs),
-    /// Switch a server on or off, or choose its tools
+    /// Enable or disable a server, or choose its tools
     #[command(visible_alias = "config")]
     Configure(configure::ConfigureArgs),
     /// Log in to a server that uses OAuth
     Login(login::LoginArgs),
-    /// Forget the login of a server and log in again
+    /// Delete the login of a server and log in again
     Reauth(login::ReauthArgs),
-    /// Offer the conversations of this home to other programs, over stdio
+    /// Serve your conversations to other programs over stdio
     Serve(serve::ServeArgs),
 }
 

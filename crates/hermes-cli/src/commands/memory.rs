@@ -21,7 +21,7 @@ pub(crate) struct MemoryArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// How full memory is and what is switched on (the default)
+    /// Show how full memory is and what is enabled (the default)
     Status {
         /// Print as JSON
         #[arg(long)]
@@ -55,21 +55,21 @@ enum Action {
         /// The agent's own notes, what it knows about you, or both
         #[arg(long, value_enum, default_value_t = Which::All)]
         target: Which,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Use no external memory provider, only the two files
+    /// Disable the external memory provider; use only the two files
     Off,
-    /// Changes that wait for approval
+    /// List changes that wait for approval
     Pending {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Make a waiting change
+    /// Approve a pending change
     Approve { id: String },
-    /// Drop a waiting change
+    /// Reject a pending change
     Reject { id: String },
 }
 
@@ -233,7 +233,7 @@ fn reset(cx: &Context, files: &MemoryFiles, which: Which, yes: bool) -> Outcome 
 fn confirmed(cx: &Context, question: &str) -> Result<bool, Failure> {
     if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
-            "{question} Pass --yes to confirm; nobody can be asked here"
+            "{question} Pass --yes to confirm without a terminal"
         )));
     }
     cx.out.question(&format!("{question} [y/N] "))?;

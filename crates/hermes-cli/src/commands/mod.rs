@@ -131,7 +131,7 @@ impl Context {
 
     pub(crate) fn load_config(&self) -> Result<Loaded, Failure> {
         Config::load(&self.home, &self.env)
-            .map_err(|error| Failure::failed(format!("{error}\nto mend it: hermes config edit")))
+            .map_err(|error| Failure::failed(format!("{error}\nto fix it: hermes config edit")))
     }
 }
 

@@ -32,13 +32,13 @@ pub(crate) struct ModelArgs {
 enum ModelCommand {
     /// List providers, or the models of one
     List(list::ListArgs),
-    /// Use another model from now on
+    /// Set the default model
     Set(set::SetArgs),
-    /// Call the model once, and once with a tool
+    /// Test a model with one call and one tool call
     Test(test::TestArgs),
     /// Show the model in use
     Show(show::ShowArgs),
-    /// The small model that runs on this machine, without a key
+    /// Manage the small local model that needs no key
     Local(local::LocalArgs),
 }
 

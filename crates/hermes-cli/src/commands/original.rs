@@ -4,45 +4,45 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Cli;
 use crate::exit::Failure;
+
+mod flags;
 
 /// The command, and what to do instead. One row stands for everything below it, unless a longer one
 /// fits.
 const ROWS: &[(&str, &str)] = &[
     (
         "login",
-        "keys are added with: hermes auth add PROVIDER; logins of other vendors' clients are not built in",
+        "to add a key: hermes auth add PROVIDER (logging in with another vendor's account is not supported)",
     ),
-    ("logout", "to take a key away: hermes auth remove PROVIDER"),
+    ("logout", "to delete a key: hermes auth remove PROVIDER"),
     (
         "portal",
-        "the Nous provider is used with its key: hermes auth add nous; its web pages open in a browser",
+        "to use the Nous provider, add its key: hermes auth add nous",
     ),
     (
         "moa",
-        "several models on one question are presets in config.yaml (moa.presets); hermes tools enable moa switches them on",
+        "presets live in config.yaml (moa.presets); to enable them: hermes tools enable moa",
     ),
     (
         "secrets",
-        "Bitwarden and 1Password are not built in; let them fill the environment (bws run -- hermes, op run -- hermes), or write keys with: hermes config set NAME_API_KEY VALUE",
+        "Bitwarden and 1Password are not built in; let them fill the environment (bws run -- hermes, op run -- hermes), or store keys with: hermes config set NAME_API_KEY VALUE",
     ),
-    (
-        "migrate",
-        "old settings are rewritten with: hermes config migrate",
-    ),
+    ("migrate", "to migrate old settings: hermes config migrate"),
     (
         "gateway migrate-legacy",
-        "old services are replaced with: hermes gateway install --force",
+        "to replace an old service: hermes gateway install --force",
     ),
     (
         "gateway enroll",
-        "enrolling at a connector is not built in; platforms are set up with: hermes gateway setup",
+        "connectors are not supported; to set up a platform: hermes gateway setup",
     ),
     (
         "proxy",
-        "there is no proxy for other programs; hermes serves the OpenAI API itself: see docs/api-server.md",
+        "there is no proxy; the gateway serves an OpenAI-compatible API: see docs/api-server.md",
     ),
     (
         "lsp",
@@ -50,176 +50,173 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "postinstall",
-        "there is nothing to do after installing; to check: hermes doctor",
+        "nothing needs to be done after installing; to check the installation: hermes doctor",
     ),
     (
         "whatsapp",
-        "WhatsApp is not built in; platforms that are: hermes gateway setup",
+        "WhatsApp is not supported; for supported platforms: hermes gateway setup",
     ),
     (
         "whatsapp-cloud",
-        "WhatsApp is not built in; platforms that are: hermes gateway setup",
+        "WhatsApp is not supported; for supported platforms: hermes gateway setup",
     ),
     (
         "slack",
-        "Slack is set up with: hermes gateway setup slack; the manifest is in docs/slack.md",
+        "to set up Slack: hermes gateway setup slack; the manifest is in docs/slack.md",
     ),
     (
         "send",
-        "messages are sent by a job: hermes cron create 1m PROMPT --deliver telegram:CHAT, or by a route: hermes webhook subscribe",
+        "to send a message, schedule a job: hermes cron create 1m PROMPT --deliver telegram:CHAT, or create a route: hermes webhook subscribe",
     ),
     ("auth spotify", "Spotify is not built in"),
     (
         "kanban",
-        "boards are not built in; kanban.db is left as it is. Jobs: hermes cron; tasks of a conversation: the todo tool",
+        "boards are not built in, and kanban.db is left unchanged; to schedule jobs: hermes cron",
     ),
     (
         "project",
-        "projects are not built in; start hermes in the directory of the project, projects.db is left as it is",
+        "projects are not built in, and projects.db is left unchanged; start hermes in the project's directory",
     ),
-    (
-        "hooks doctor",
-        "what is wrong with hooks: hermes hooks list",
-    ),
+    ("hooks doctor", "to check hooks: hermes hooks list"),
     (
         "security",
-        "what commands may do: hermes approvals list; what confines them: hermes status",
+        "to see what commands may do: hermes approvals list; to see the sandbox: hermes status",
     ),
     (
         "dump",
-        "what is configured, as JSON and without keys: hermes status --json",
+        "to print the configuration without keys: hermes status --json",
     ),
     (
         "debug",
-        "nothing is uploaded from here; to describe a problem: hermes status, hermes doctor, hermes logs",
+        "nothing is uploaded; to describe a problem: hermes status, hermes doctor, hermes logs",
     ),
-    ("console", "there is no console of its own; to chat: hermes"),
+    ("console", "there is no separate console; to chat: hermes"),
     (
         "skills browse",
-        "the hub is not built in; a skill is a directory with SKILL.md below skills/ of the home: copy it there",
+        "the hub is not built in; to add a skill, copy its directory (with SKILL.md) to skills/ in the home",
     ),
     (
         "skills search",
-        "the hub is not built in; skills of this home: hermes skills list",
+        "the hub is not built in; to list installed skills: hermes skills list",
     ),
     (
         "skills install",
-        "the hub is not built in; a skill is a directory with SKILL.md: copy it below skills/ of the home",
+        "the hub is not built in; to install a skill, copy its directory (with SKILL.md) to skills/ in the home",
     ),
     (
         "skills inspect",
-        "the hub is not built in; to read a skill of this home: hermes skills show NAME",
+        "the hub is not built in; to read an installed skill: hermes skills show NAME",
     ),
     (
         "skills check",
-        "skills are not updated from here; those of this home: hermes skills list",
+        "skills are not updated automatically; to list them: hermes skills list",
     ),
     (
         "skills update",
-        "skills are not updated from here; copy the new one over the old below skills/ of the home",
+        "skills are not updated automatically; replace the skill's directory in skills/ of the home",
     ),
-    (
-        "skills audit",
-        "skills of this home are read with: hermes skills show NAME",
-    ),
+    ("skills audit", "to read a skill: hermes skills show NAME"),
     (
         "skills uninstall",
-        "to take a skill away, delete its directory below skills/ of the home",
+        "to uninstall a skill, delete its directory in skills/ of the home",
     ),
     (
         "skills reset",
-        "no skills come with this program; those of the home are files below skills/",
+        "no skills are bundled; installed ones are directories in skills/ of the home",
     ),
     (
         "skills list-modified",
-        "no skills come with this program; those of the home: hermes skills list",
+        "no skills are bundled; to list installed ones: hermes skills list",
     ),
     (
         "skills diff",
-        "no skills come with this program; those of the home: hermes skills list",
+        "no skills are bundled; to list installed ones: hermes skills list",
     ),
     (
         "skills opt-out",
-        "no skills come with this program; there is nothing to leave out",
+        "no skills are bundled, so there is nothing to opt out of",
     ),
-    ("skills opt-in", "no skills come with this program"),
+    (
+        "skills opt-in",
+        "no skills are bundled; to list installed ones: hermes skills list",
+    ),
     (
         "skills repair-official",
-        "no skills come with this program; those of the home are left as they are",
+        "no skills are bundled; installed ones are never changed",
     ),
     (
         "skills publish",
-        "skills are not published from here; a skill is a directory that git can hold",
+        "publishing is not built in; put the skill's directory in a git repository",
     ),
     (
         "skills snapshot",
-        "skills are part of: hermes backup, and of: hermes profile export",
+        "skills are included in: hermes backup, and in: hermes profile export",
     ),
     (
         "skills tap",
-        "the hub is not built in; directories with skills are named in config.yaml (skills.external_dirs)",
+        "the hub is not built in; to use other skill directories, set skills.external_dirs in config.yaml",
     ),
     (
         "skills config",
-        "skills are switched off in config.yaml: hermes config set skills.disabled '[NAME]'",
+        "to disable a skill: hermes config set skills.disabled '[NAME]'",
     ),
     (
         "plugins",
-        "plugins in Python are not run; what they add can come from an MCP server (hermes mcp add) or a hook (hermes hooks)",
+        "Python plugins are not supported; use an MCP server (hermes mcp add) or a hook (hermes hooks) instead",
     ),
     (
         "curator",
-        "skills are not curated by themselves; what the agent learned: hermes skills list, hermes memory",
+        "there is no curator; to see what the agent learned: hermes skills list, hermes memory",
     ),
-    ("pets", "there are no pets here"),
+    ("pets", "pets are not built in"),
     (
         "journey",
-        "past conversations: hermes sessions browse; tokens and cost: hermes insights",
+        "to browse past conversations: hermes sessions browse; for tokens and cost: hermes insights",
     ),
     (
         "memory setup",
-        "memory is two files of the home (hermes memory); other memory services are not built in",
+        "memory is stored in two files in the home (hermes memory); external memory services are not supported",
     ),
     (
         "tools post-setup",
-        "tools need no setup of their own; what one lacks: hermes tools list",
+        "tools need no separate setup; to see what a tool is missing: hermes tools list",
     ),
-    ("computer-use", "driving the desktop is not built in"),
+    ("computer-use", "desktop control is not built in"),
     (
         "mcp picker",
-        "servers are added with: hermes mcp add NAME --command … (or --url …)",
+        "to add a server: hermes mcp add NAME --command … (or --url …)",
     ),
     (
         "mcp catalog",
-        "there is no catalogue; servers are added with: hermes mcp add NAME --command … (or --url …)",
+        "there is no catalogue; to add a server: hermes mcp add NAME --command … (or --url …)",
     ),
     (
         "mcp install",
-        "servers are added with: hermes mcp add NAME --command … (or --url …)",
+        "to add a server: hermes mcp add NAME --command … (or --url …)",
     ),
     (
         "claw",
-        "moving from OpenClaw is not built in; copy SOUL.md, MEMORY.md and skills into the home, and keys with: hermes config set NAME_API_KEY VALUE",
+        "migrating from OpenClaw is not built in; copy SOUL.md, MEMORY.md and skills into the home, and store keys with: hermes config set NAME_API_KEY VALUE",
     ),
     (
         "profile describe",
-        "a description stands in profile.yaml of the profile's home",
+        "the description is in profile.yaml in the profile's home",
     ),
     (
         "profile alias",
-        "a command for a profile is an alias of the shell: alias work='hermes -p work'",
+        "use a shell alias instead: alias work='hermes -p work'",
     ),
     (
         "profile install",
-        "profiles come from a file: hermes profile import FILE",
+        "to import a profile from a file: hermes profile import FILE",
     ),
     (
         "profile update",
-        "profiles come from a file: hermes profile import FILE",
+        "to import a profile from a file: hermes profile import FILE",
     ),
     (
         "profile info",
-        "what a profile has: hermes profile show NAME",
+        "to see what a profile contains: hermes profile show NAME",
     ),
     (
         "dashboard",
@@ -227,7 +224,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "the API server runs in the gateway: see docs/api-server.md, then: hermes gateway run",
+        "the API server is part of the gateway: see docs/api-server.md, then: hermes gateway run",
     ),
     (
         "desktop",
@@ -235,19 +232,66 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "prompt-size",
-        "what a prompt costs stands in the chat: /usage, /context",
+        "to see what a prompt costs, use in the chat: /usage, /context",
     ),
-    ("whoami", "what is configured: hermes status"),
+    ("whoami", "to see what is configured: hermes status"),
     (
         "honcho",
-        "memory is two files of the home (hermes memory); other memory services are not built in",
+        "memory is stored in two files in the home (hermes memory); external memory services are not supported",
     ),
-    ("upgrade", "to replace this program: hermes update"),
+    ("upgrade", "to update hermes: hermes update"),
     ("run", "to ask once: hermes -z \"…\"; to chat: hermes"),
 ];
 
-/// What to do about arguments that name a command of the original which is not here.
-pub(crate) fn advice(args: &[OsString]) -> Option<Failure> {
+/// What to do about arguments that name a command or a flag of the original which is not here.
+pub(crate) fn advice(args: &[OsString], error: &clap::Error) -> Option<Failure> {
+    command_advice(args).or_else(|| flag_advice(args, error))
+}
+
+/// What to do about a flag, or the value of one, that only the original has.
+fn flag_advice(args: &[OsString], error: &clap::Error) -> Option<Failure> {
+    let kind = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidValue => ContextKind::InvalidValue,
+        _ => return None,
+    };
+    let Some(ContextValue::String(unknown)) = error.get(kind) else {
+        return None;
+    };
+    // `--flag=value` is reported whole.
+    let unknown = unknown.split('=').next().unwrap_or_default();
+    let path = command_path(args);
+    let (_, _, instead) = flags::ROWS.iter().find(|(command, names, _)| {
+        (*command == path || command.is_empty() && matches!(&*path, "" | "chat"))
+            && names.contains(&unknown)
+    })?;
+    let command = format!("hermes {path}");
+    Some(Failure::usage(format!(
+        "{unknown} of {} in Hermes Agent is not available here; {instead}",
+        command.trim_end()
+    )))
+}
+
+/// The command that the arguments name, without the program: `sessions export`.
+fn command_path(args: &[OsString]) -> String {
+    let mut command = Cli::command();
+    let mut path: Vec<String> = Vec::new();
+    for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        if let Some(found) = command.find_subcommand(word).cloned() {
+            path.push(found.get_name().to_owned());
+            command = found;
+        }
+    }
+    path.join(" ")
+}
+
+/// What to do instead of a command of the original which is not here.
+pub(crate) fn instead_of(words: &[&str]) -> Option<Failure> {
+    let args: Vec<OsString> = ["hermes"].iter().chain(words).map(Into::into).collect();
+    command_advice(&args)
+}
+
+fn command_advice(args: &[OsString]) -> Option<Failure> {
     let words: Vec<&str> = args
         .iter()
         .skip(1)
@@ -274,7 +318,7 @@ pub(crate) fn advice(args: &[OsString]) -> Option<Failure> {
         })
         .max_by_key(|(path, _)| path.len())?;
     Some(Failure::usage(format!(
-        "hermes {path} is a command of Hermes Agent that is not here; {instead}"
+        "hermes {path} is a command of Hermes Agent that is not available here; {instead}"
     )))
 }
 
@@ -291,6 +335,8 @@ fn is_ours(ours: &clap::Command, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     /// Whoever follows the advice must not be sent to another command that is not there.
@@ -324,6 +370,48 @@ mod tests {
                 assert!(known, "{path}: {typed}");
             }
         }
+    }
+
+    /// Every command, flag and value of a flag that Hermes Agent 0.19 knows.
+    const KNOWN: &str = include_str!("original/known.txt");
+
+    /// Nobody who types what the original takes is left with "unexpected argument" or a guess.
+    #[test]
+    fn whatever_the_original_takes_is_taken_or_answered() {
+        let mut unanswered = Vec::new();
+        for line in KNOWN.lines() {
+            let args: Vec<OsString> = format!("hermes {line}")
+                .split(' ')
+                .map(Into::into)
+                .collect();
+            let Err(error) = Cli::try_parse_from(&args) else {
+                continue;
+            };
+            let unknown = matches!(
+                error.kind(),
+                ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::InvalidValue
+            );
+            // `1` stands for any value, so it may be none that fits.
+            let placeholder = error.kind() == ErrorKind::InvalidValue && line.ends_with(" 1");
+            if unknown && !placeholder && advice(&args, &error).is_none() {
+                unanswered.push(format!("{line}: {}", error.kind()));
+            }
+        }
+        assert!(unanswered.is_empty(), "{}", unanswered.join("\n"));
+    }
+
+    #[test]
+    fn flags_of_the_original_name_the_way_here() {
+        let args: Vec<OsString> = "hermes sessions export out.md --format qmd"
+            .split(' ')
+            .map(Into::into)
+            .collect();
+        let error = Cli::try_parse_from(&args).unwrap_err();
+        let failure = advice(&args, &error).unwrap();
+        assert_eq!(
+            failure.message,
+            "qmd of hermes sessions export in Hermes Agent is not available here; formats are jsonl, md and html"
+        );
     }
 
     #[test]

@@ -20,13 +20,13 @@ pub(crate) struct PairingArgs {
 
 #[derive(Debug, Subcommand)]
 enum PairingCommand {
-    /// Who waits, and who was let in
+    /// List pending and approved users
     List(ListArgs),
-    /// Let somebody in
+    /// Approve a user
     Approve(ApproveArgs),
-    /// Let somebody in no longer
+    /// Revoke someone's access
     Revoke(RevokeArgs),
-    /// Forget the requests that wait
+    /// Delete pending requests
     ClearPending(ClearArgs),
 }
 
@@ -43,7 +43,7 @@ struct ListArgs {
 struct ApproveArgs {
     /// telegram, discord, slack, email, …
     platform: String,
-    /// The code that the person was given, what `list` shows of it, or their user id
+    /// The code the person received, the part shown by `list`, or their user id
     who: String,
     /// Print as JSON
     #[arg(long)]
@@ -117,8 +117,7 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
         }))?);
     }
     if waiting.is_empty() && let_in.is_empty() {
-        cx.out
-            .line("nobody waits, and nobody was let in by pairing")?;
+        cx.out.line("no pending requests; nobody has been paired")?;
         return Ok(());
     }
     if !waiting.is_empty() {
@@ -225,7 +224,7 @@ fn clear(args: &ClearArgs, pairing: &Pairing, cx: &Context) -> Outcome {
         return Ok(cx.out.json(&json!({"cleared": gone}))?);
     }
     cx.out
-        .line(format!("{} forgotten", counted(gone, "request")))?;
+        .line(format!("{} deleted", counted(gone, "request")))?;
     Ok(())
 }
 

@@ -25,36 +25,36 @@ pub(crate) struct ProfileArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProfileCommand {
-    /// All profiles (the default)
+    /// List all profiles (the default)
     List {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Use a profile from now on; `default` for the root home
+    /// Make a profile the default; `default` is the root home
     Use { name: String },
-    /// Make a profile
+    /// Create a profile
     Create(create::CreateArgs),
     /// Delete a profile and everything in it
     Delete {
         name: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// What is in a profile
+    /// Show what a profile contains
     Show {
-        /// Without one: the profile in use
+        /// Profile (default: the one in use)
         name: Option<String>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Give a profile another name
+    /// Rename a profile
     Rename { old: String, new: String },
-    /// Write a profile to a .tar.gz, without its secrets
+    /// Export a profile to a .tar.gz, without its secrets
     Export(archive::ExportArgs),
-    /// Make a profile from a .tar.gz
+    /// Create a profile from a .tar.gz
     Import(archive::ImportArgs),
 }
 
@@ -184,7 +184,7 @@ fn delete(name: &str, yes: bool, cx: &Context) -> Outcome {
     if !yes {
         if !(cx.out.stdin_tty && cx.out.stderr_tty) || cx.no_input {
             return Err(Failure::usage(format!(
-                "deleting needs a person, or: hermes profile delete {id} --yes"
+                "to delete without confirmation, add --yes: hermes profile delete {id} --yes"
             )));
         }
         show::describe(&id, cx);

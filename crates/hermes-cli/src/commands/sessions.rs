@@ -31,31 +31,31 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List conversations, the newest first
+    /// List conversations, newest first
     List(ListArgs),
-    /// Look for a conversation and go on with it
+    /// Find a conversation and resume it
     Browse(browse::BrowseArgs),
     /// Show one conversation
     Show(show::ShowArgs),
-    /// Search in all messages
+    /// Search all messages
     Search(SearchArgs),
-    /// Write conversations to a file
+    /// Export conversations to a file
     Export(transfer::ExportArgs),
-    /// Read conversations from an export
+    /// Import conversations from an export
     Import(transfer::ImportArgs),
-    /// Name a conversation (no title: take the name away)
+    /// Rename a conversation (omit the title to clear it)
     Rename(RenameArgs),
-    /// Delete a conversation with its subagent runs
+    /// Delete a conversation and its subagent runs
     Delete(DeleteArgs),
-    /// Delete ended conversations that fit the filters (default: older than 90 days)
+    /// Delete ended conversations that match the filters (default: older than 90 days)
     Prune(bulk::PruneArgs),
     /// Hide conversations from lists; nothing is deleted
     Archive(bulk::ArchiveArgs),
     /// Count sessions and messages
     Stats(JsonArgs),
-    /// Check the database and mend it; a copy is made first
+    /// Check and repair the database (backs it up first)
     Repair(RepairArgs),
-    /// Merge the search index and give free space back
+    /// Optimize the search index and reclaim space
     Optimize(JsonArgs),
 }
 
@@ -73,10 +73,10 @@ struct ListArgs {
     source: Option<String>,
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only sessions of this directory or repository: part of its path
+    /// Only sessions whose directory or repository path contains this
     #[arg(long, value_name = "NEEDLE")]
     workspace: Option<String>,
-    /// Also archived ones
+    /// Include archived conversations
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -90,13 +90,13 @@ struct SearchArgs {
     query: Vec<String>,
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only this source; may be repeated
+    /// Only this source (repeatable)
     #[arg(long)]
     source: Vec<String>,
-    /// Only messages of this role (user, assistant, tool); may be repeated
+    /// Only messages with this role: user, assistant, tool (repeatable)
     #[arg(long)]
     role: Vec<String>,
-    /// newest or oldest first instead of best first
+    /// Sort by newest or oldest instead of best match
     #[arg(long, value_parser = ["newest", "oldest"])]
     sort: Option<String>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ struct SearchArgs {
 
 #[derive(Debug, clap::Args)]
 struct RenameArgs {
-    /// Id, unique start of an id, or title
+    /// Id, id prefix, title or first words
     session: String,
     title: Vec<String>,
     #[command(flatten)]
@@ -114,9 +114,9 @@ struct RenameArgs {
 
 #[derive(Debug, clap::Args)]
 struct DeleteArgs {
-    /// Id, unique start of an id, or title
+    /// Id, id prefix, title or first words
     session: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -125,10 +125,10 @@ struct DeleteArgs {
 
 #[derive(Debug, clap::Args)]
 struct RepairArgs {
-    /// Look only
+    /// Only check, change nothing
     #[arg(long)]
     check_only: bool,
-    /// Make no copy first
+    /// Do not back up first
     #[arg(long)]
     no_backup: bool,
     #[command(flatten)]
@@ -399,9 +399,9 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
         }
         match (&report.problem, &report.error) {
             (None, _) => cx.out.line("the database is sound")?,
-            (Some(_), None) => cx.out.line("mended; no session or message was changed")?,
+            (Some(_), None) => cx.out.line("repaired; no session or message was changed")?,
             (Some(_), Some(_)) if args.check_only => {
-                cx.out.line("to mend it: hermes sessions repair")?;
+                cx.out.line("to repair it: hermes sessions repair")?;
             }
             (Some(_), Some(error)) => {
                 cx.out.line(format!("still broken: {error}"))?;

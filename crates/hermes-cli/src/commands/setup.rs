@@ -26,13 +26,13 @@ pub(crate) struct SetupArgs {
     /// Only this section
     #[arg(value_enum)]
     section: Option<Section>,
-    /// Ask nothing: everything comes from the flags below
+    /// Do not prompt; use only the flags below
     #[arg(long)]
     non_interactive: bool,
-    /// Only what is missing
+    /// Ask only for what is missing
     #[arg(long)]
     quick: bool,
-    /// Start from the defaults; the old config.yaml is kept beside the new one
+    /// Start from the defaults; the old config.yaml is kept as a backup
     #[arg(long)]
     reset: bool,
     #[command(flatten)]

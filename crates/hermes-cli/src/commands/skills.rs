@@ -27,21 +27,21 @@ enum Action {
     View {
         /// Name, or category/name
         name: String,
-        /// A file of the skill, such as references/api.md
+        /// A file in the skill, such as references/api.md
         file: Option<String>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Changes that wait for approval
+    /// List changes that wait for approval
     Pending {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Make a waiting change
+    /// Approve a pending change
     Approve { id: String },
-    /// Drop a waiting change
+    /// Reject a pending change
     Reject { id: String },
 }
 
@@ -50,10 +50,10 @@ struct ListArgs {
     /// Only this category
     #[arg(long)]
     category: Option<String>,
-    /// Only skills from here
+    /// Only skills from this source
     #[arg(long, value_enum, default_value_t = Source::All)]
     source: Source,
-    /// Leave out skills that are switched off
+    /// Omit disabled skills
     #[arg(long)]
     enabled_only: bool,
     /// Print as JSON
@@ -66,9 +66,9 @@ enum Source {
     All,
     /// Installed from a hub
     Hub,
-    /// Shipped with the original
+    /// Bundled with Hermes Agent
     Builtin,
-    /// Made here
+    /// Created here
     Local,
     /// From skills.external_dirs
     External,

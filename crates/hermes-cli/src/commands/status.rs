@@ -28,7 +28,7 @@ pub(crate) struct StatusArgs {
     /// Also call the model and the MCP servers
     #[arg(long)]
     deep: bool,
-    /// Name what is not configured, too
+    /// Also show what is not configured
     #[arg(long)]
     all: bool,
 }
@@ -72,12 +72,15 @@ fn lines(status: &Value, all: bool) -> Vec<(&'static str, String)> {
     }
     let keyed = names("/keys/present");
     let absent = names("/keys/absent");
-    let rest = if all {
-        format!("none for {}", absent.join(", "))
+    let mut keys = if keyed.is_empty() {
+        "none configured".to_owned()
     } else {
-        format!("{} without", counted(absent.len(), "provider"))
+        keyed.join(", ")
     };
-    lines.push(("keys", joined(&keyed, &rest)));
+    if all && !absent.is_empty() {
+        keys = format!("{keys}; no key for {}", absent.join(", "));
+    }
+    lines.push(("keys", keys));
     lines.push((
         "sessions",
         format!(

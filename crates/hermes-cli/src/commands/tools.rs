@@ -23,7 +23,7 @@ pub(crate) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Toolsets, their tools and whether they are on (the default)
+    /// List toolsets, their tools and whether they are enabled (the default)
     List {
         #[command(flatten)]
         on: On,
@@ -31,15 +31,15 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Switch toolsets on; SERVER:TOOL for a tool of an MCP server
+    /// Enable toolsets; SERVER:TOOL for a tool of an MCP server
     Enable(Change),
-    /// Switch toolsets off; SERVER:TOOL for a tool of an MCP server
+    /// Disable toolsets; SERVER:TOOL for a tool of an MCP server
     Disable(Change),
 }
 
 #[derive(Debug, Args)]
 struct On {
-    /// The platform whose tools are meant
+    /// Platform to list or change
     #[arg(long, default_value = "cli")]
     platform: String,
 }
@@ -311,12 +311,13 @@ fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
             .json(&json!({"platform": platform, word: change.names}))?);
     }
     Ok(cx.out.line(format!(
-        "{} {word} for {platform}; it counts from the next conversation",
-        change.names.join(", ")
+        "{} {}d for {platform}; takes effect in the next conversation",
+        change.names.join(", "),
+        if on { "enable" } else { "disable" },
     ))?)
 }
 
-/// Switches one set for a platform; it counts from the next conversation.
+/// Switches one set for a platform; it takes effect in the next conversation.
 pub(crate) fn switch_set(
     cx: &Context,
     config: &Config,

@@ -15,13 +15,13 @@ pub(crate) struct UninstallArgs {
     /// Also delete the home: sessions, memories, keys, everything
     #[arg(long)]
     full: bool,
-    /// The name of the home's directory, for --full where nobody can be asked
+    /// Name of the home directory, to confirm --full without a prompt
     #[arg(long, value_name = "NAME", requires = "full")]
     confirm: Option<String>,
-    /// Only tell what would be removed
+    /// Show what would be removed, without removing anything
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask (the home is asked for by name all the same)
+    /// Do not ask for confirmation (--full still asks for the name of the home)
     #[arg(short, long)]
     yes: bool,
     /// Report as JSON
@@ -167,7 +167,7 @@ fn by_name(args: &UninstallArgs, home: &Path, cx: &Context) -> Outcome {
         )));
     } else {
         cx.out.question(&format!(
-            "This deletes {} with all sessions, memories and keys (a backup: hermes backup).\nType {name} to go on: ",
+            "This deletes {} with all sessions, memories and keys (a backup: hermes backup).\nType {name} to continue: ",
             home.display()
         ))?;
         let mut line = String::new();

@@ -18,16 +18,16 @@ pub(crate) struct UpdateArgs {
     /// The new program: a file, or a URL
     #[arg(long, value_name = "FILE|URL", conflicts_with = "rollback")]
     from: Option<String>,
-    /// Its SHA-256; for a URL it may also lie beside it as URL.sha256
+    /// Its SHA-256 (default for a URL: the contents of URL.sha256)
     #[arg(long, value_name = "HEX", requires = "from")]
     sha256: Option<String>,
-    /// Only tell what would be installed
+    /// Show what would be installed, without installing it
     #[arg(long, conflicts_with = "rollback")]
     check: bool,
-    /// Go back to the program that was replaced last
+    /// Restore the version that was replaced last
     #[arg(long)]
     rollback: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     /// Report as JSON

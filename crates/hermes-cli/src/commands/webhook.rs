@@ -19,48 +19,48 @@ pub(crate) struct WebhookArgs {
 
 #[derive(Debug, Subcommand)]
 enum WebhookCommand {
-    /// Make a route, or change one
+    /// Create or change a route
     #[command(visible_alias = "add")]
     Subscribe(Box<SubscribeArgs>),
-    /// The routes that were made here
+    /// List the routes created here
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Take a route away
+    /// Delete a route
     #[command(visible_alias = "rm")]
     Remove(RemoveArgs),
-    /// Call a route, to see what happens
+    /// Call a route to test it
     Test(TestArgs),
 }
 
 #[derive(Debug, Args)]
 struct SubscribeArgs {
-    /// The last part of the address: /webhooks/NAME
+    /// The last part of the URL: /webhooks/NAME
     name: String,
-    /// What the agent is told; {a.b} stands for a part of the call, {__raw__} for all of it
+    /// Prompt for the agent; {a.b} inserts a field of the payload, {__raw__} the whole payload
     #[arg(long, default_value = "")]
     prompt: String,
-    /// Only these events (with commas between them)
+    /// Only these events (comma separated)
     #[arg(long, value_delimiter = ',')]
     events: Vec<String>,
-    /// What it is for
+    /// Description
     #[arg(long)]
     description: Option<String>,
-    /// Skills to follow; the first that is there is used (with commas between them)
+    /// Skills to use; the first one found is loaded (comma separated)
     #[arg(long, value_delimiter = ',')]
     skills: Vec<String>,
     /// Where the answer goes: log, github_comment, or a platform
     #[arg(long, default_value = "log")]
     deliver: String,
-    /// The chat on that platform; its home channel if not given
+    /// Chat on that platform (default: its home channel)
     #[arg(long)]
     deliver_chat_id: Option<String>,
-    /// What calls are signed with; made up if not given
+    /// Signing secret (default: generated)
     #[arg(long)]
     secret: Option<String>,
-    /// No model: the filled prompt is the message
+    /// Send the filled-in prompt as the message, without calling a model
     #[arg(long)]
     deliver_only: bool,
-    /// A script in the home's scripts directory that may drop or rewrite a call
+    /// A script in the home's scripts/ directory that may drop or rewrite a payload
     #[arg(long)]
     script: Option<String>,
     /// Print as JSON
@@ -86,7 +86,7 @@ struct RemoveArgs {
 #[derive(Debug, Args)]
 struct TestArgs {
     name: String,
-    /// The body of the call, as JSON
+    /// Request body, as JSON
     #[arg(long)]
     payload: Option<String>,
     /// Print as JSON
@@ -153,7 +153,7 @@ impl<'a> Here<'a> {
         if self.is_fixed(&name) {
             return Err(Failure::new(
                 Exit::Refused,
-                format!("{name} stands in config.yaml; change it there"),
+                format!("{name} is defined in config.yaml; change it there"),
             ));
         }
         let deliver = args.deliver.trim().to_lowercase();
@@ -274,7 +274,7 @@ impl<'a> Here<'a> {
         let name = args.name.trim().to_lowercase();
         if !self.subscriptions.remove(&name).map_err(Failure::failed)? {
             let why = if self.is_fixed(&name) {
-                format!("{name} stands in config.yaml; take it away there")
+                format!("{name} is defined in config.yaml; remove it there")
             } else {
                 format!(
                     "no route {name:?} was made here; hermes webhook list shows those that were"

@@ -93,7 +93,8 @@ impl Commands {
                 Some(Arc::new(commands))
             }
             Err(error) => {
-                cx.out.remark(format!("no commands and no files: {error}"));
+                cx.out
+                    .remark(format!("terminal and file tools are unavailable: {error}"));
                 None
             }
         }

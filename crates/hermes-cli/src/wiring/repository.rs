@@ -36,7 +36,7 @@ impl RepositoryReader for NeutralGit {
             let said = |error: std::io::Error| format!("git: {error}");
             let found = ForeignRepository::around(dir, &self.own).await;
             let Some(repository) = found.map_err(said)? else {
-                return Err("this is no repository".to_owned());
+                return Err("this is not a git repository".to_owned());
             };
             match part {
                 RepositoryPart::Unstaged => repository.unstaged(dir).await,

@@ -271,7 +271,7 @@ fn a_file_that_cannot_be_read_comes_with_what_to_do() {
             let done = hermes(&home).args(args).run();
             assert_eq!(done.code, Some(1), "{args:?}");
             assert!(
-                done.stderr.ends_with("to mend it: hermes config edit\n"),
+                done.stderr.ends_with("to fix it: hermes config edit\n"),
                 "{}",
                 done.stderr
             );
@@ -499,4 +499,26 @@ fn flags_that_automation_of_the_original_passes_are_taken() {
         let done = hermes(&home).args(line.split(' ')).run();
         assert_ne!(done.code, Some(64), "{line}: {}", done.stderr);
     }
+}
+
+/// `config get` tells the truth about keys that nobody wrote: an approval waits, lines stay.
+#[test]
+fn values_that_nobody_wrote_are_the_ones_that_count() {
+    let setup = crate::Setup::new();
+    let get = |key: &str| setup.run(["config", "get", key]).ok().stdout;
+    assert_eq!(get("approvals.timeout"), "0\n");
+    assert_eq!(get("tui.reflow"), "off\n");
+    assert_eq!(get("gateway.session_cache_mb"), "8\n");
+    let _ = setup.run(["config", "set", "approvals.timeout", "60"]).ok();
+    let _ = setup
+        .run(["config", "set", "gateway.session_cache_mb", "16"])
+        .ok();
+    assert_eq!(get("approvals.timeout"), "60\n");
+    assert_eq!(get("gateway.session_cache_mb"), "16\n");
+    let checked = setup.run(["config", "check"]).ok();
+    assert!(
+        !checked.stdout.contains("session_cache_mb"),
+        "{}",
+        checked.stdout
+    );
 }

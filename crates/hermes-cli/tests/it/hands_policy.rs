@@ -152,8 +152,8 @@ fn the_person_is_asked_and_enter_means_no() {
     terminal.type_line("one");
     terminal.wait_for("[n] ", 1);
     assert!(terminal.shows("approve terminal?"));
-    assert!(terminal.shows("why asked: deletes directories"));
-    assert!(terminal.shows("runs in: "));
+    assert!(terminal.shows("Reason: deletes directories"));
+    assert!(terminal.shows("Runs: "));
     assert!(terminal.shows("a always: rm -rf keep"));
     terminal.press("\r");
     terminal.wait_for("first done", 1);

@@ -92,7 +92,7 @@ fn commands_of_the_original_are_here_or_answered() {
         assert_eq!(run.code, Some(64), "{path}: {}", run.stderr);
         assert!(
             run.stderr
-                .contains("is a command of Hermes Agent that is not here; "),
+                .contains("is a command of Hermes Agent that is not available here; "),
             "{path}: {}",
             run.stderr
         );

@@ -157,7 +157,7 @@ fn cost_tells_how_it_is_known() {
     for words in [
         "$1.50 reported by the provider",
         "$0.25 estimated from price lists",
-        "2 calls on this machine or within a subscription",
+        "2 calls, no charge (local or subscription)",
         "2 calls at an unknown price",
     ] {
         assert!(text.contains(words), "{words}: {text}");

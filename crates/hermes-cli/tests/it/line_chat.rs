@@ -261,9 +261,49 @@ fn going_on_with_a_session_says_which() {
     let (code, screen) = terminal.leave();
     assert_eq!(code, Some(0), "{screen}");
     assert!(
-        screen.contains("going on with \"Boats\": 2 messages"),
+        screen.contains("resuming \"Boats\": 2 messages"),
         "{screen}"
     );
+    // The last exchange is shown: nobody has to ask where the conversation stood.
+    assert!(screen.contains("> what is it?\r\na boat"), "{screen}");
+}
+
+/// A message that could not be sent is not lost: Enter sends it.
+#[test]
+fn a_message_for_a_session_of_another_window_is_kept() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("a boat"));
+    let test = "line_chat::a_message_for_a_session_of_another_window";
+    let Some(mut first) = Terminal::open(&setup.home, test) else {
+        return;
+    };
+    first.type_line("what is it?");
+    first.wait_for("a boat", 1);
+    let Some(mut second) = Terminal::open_with(&setup.home, test, "xterm", "--plain -c") else {
+        return;
+    };
+    second.wait_for("[w] watch it", 1);
+    second.press("w");
+    second.wait_for("watching: ", 1);
+    second.press("how long is it?\r");
+    second.wait_for("not sent: how long is it?", 1);
+    first.type_line("/quit");
+    let (code, screen) = first.leave();
+    assert_eq!(code, Some(0), "{screen}");
+    second.press("\r");
+    second.wait_for("not sent: how long is it?", 2);
+    let asked = |words: &str| {
+        let all = setup.server.model_requests();
+        all.iter().any(|one| one.last_user_text().contains(words))
+    };
+    assert!(!asked("how long is it?"), "it was read again first");
+    setup.server.push_default(Reply::text("ten metres"));
+    second.press("\r");
+    second.wait_for("ten metres", 1);
+    assert!(asked("how long is it?"));
+    second.type_line("/quit");
+    let (code, screen) = second.leave();
+    assert_eq!(code, Some(0), "{screen}");
 }
 
 #[test]
@@ -340,6 +380,51 @@ fn plain_means_no_escape_sequence_at_all() {
             return;
         };
         assert!(!screen.contains('\x1b'), "{term} {flags}: {screen:?}");
+    }
+}
+
+/// `--plain` holds for every command, before and after its name, and for help.
+#[test]
+fn no_command_writes_an_escape_sequence_when_plain_lines_are_wanted() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("fine"));
+    let _ = setup.run(["-z", "how tall is the tower"]).ok();
+    // These ask something; Ctrl+C leaves.
+    let asking = [
+        "sessions browse --plain",
+        "--plain sessions browse",
+        "setup --plain",
+        "model --plain",
+        "fallback add --plain",
+        "gateway setup --plain",
+    ];
+    let telling = [
+        "--plain --help",
+        "sessions --help --plain",
+        "--plain nosuch",
+        "help --plain",
+        "sessions list --plain --color always",
+        "insights --plain",
+        "doctor --offline --plain",
+        "status --plain",
+        "config show --plain",
+        "chat -q well --plain -v",
+    ];
+    let all = asking.map(|flags| (flags, true));
+    for (flags, asks) in all.into_iter().chain(telling.map(|flags| (flags, false))) {
+        let test = "line_chat::no_command_writes_an_escape_sequence";
+        let Some(mut terminal) = Terminal::open_with(&setup.home, test, "xterm-256color", flags)
+        else {
+            return;
+        };
+        if asks {
+            // Something is there to be answered.
+            terminal.wait_for(": ", 1);
+            terminal.press("\x03");
+        }
+        let (_, screen) = terminal.leave();
+        assert!(!screen.contains('\x1b'), "{flags}: {screen:?}");
+        assert!(!screen.trim().is_empty(), "{flags}");
     }
 }
 

@@ -18,6 +18,7 @@ mod doctor;
 mod exit_codes;
 mod faked_time;
 mod foreign_text;
+mod full_disk;
 mod gateway;
 mod hands_agent;
 mod hands_attacks;

@@ -283,6 +283,11 @@ fn damage_is_found_and_mended() {
         "{}",
         listed.stderr
     );
+    // Nothing was looked at, so nothing is said to have been done.
+    for words in [["prune", "--older-than=1d"], ["archive", "--older-than=1d"]] {
+        let done = run(&home, &[words[0], words[1], "--yes"]);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""));
+    }
     let report = run(&home, &["repair", "--json"]);
     assert_eq!(report.code, Some(1));
     assert_eq!(report.json()["healthy"], false);
@@ -332,4 +337,26 @@ fn a_session_without_a_title_is_found_by_its_first_words() {
     let mode =
         std::os::unix::fs::MetadataExt::mode(&setup.home.join("state.db").metadata().unwrap());
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Lists cut titles off. What they show can be typed, and so can the words that began the session.
+#[test]
+fn a_session_is_found_by_the_beginning_of_its_title() {
+    let setup = crate::Setup::new();
+    setup
+        .server
+        .push_default(hermes_testkit::model_server::Reply::text("ok"));
+    let _ = setup.run(["-z", "how tall is the tower in Pisa"]).ok();
+    let _ = setup.run(["-z", "what floats on the canal"]).ok();
+    let title = "Buildings of Tuscany that lean more than they should";
+    let _ = setup.run(["sessions", "rename", "how tall", title]).ok();
+    for words in [
+        "Buildings of Tuscany that lean more…",
+        "buildings of",
+        "how tall is",
+    ] {
+        let shown = setup.run(["sessions", "show", words]).ok();
+        assert!(shown.stdout.contains("Pisa"), "{words}: {}", shown.stdout);
+    }
+    assert_eq!(setup.run(["sessions", "show", "how deep"]).code, Some(4));
 }

@@ -164,7 +164,7 @@ fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
     terminal.wait_for("looking for a model");
     terminal.wait_for("nothing found. Use the small model that comes with hermes?");
     terminal.press("\u{1b}");
-    terminal.wait_for("what you write is kept");
+    terminal.wait_for("Your text is kept");
     terminal.wait_for("/model");
     terminal.press("/quit\r");
     assert_eq!(terminal.leave().0, 0);
@@ -424,13 +424,13 @@ fn the_first_run_leads_to_an_own_endpoint() {
     let own = ModelServer::start();
     own.serve_models([ServedModel::new("house-model").context_length(40_960)]);
     let mut terminal = at_terminal(&home, &local, ["--plain"]);
-    terminal.wait_for("[u] own endpoint");
+    terminal.wait_for("[u] your own endpoint");
     will_pass(&own);
     own.push_default(Reply::text("from your own house"));
     terminal.press("u");
     terminal.wait_for("address of the server");
     terminal.press("not an address\r");
-    terminal.wait_for("is no address");
+    terminal.wait_for("is not a valid URL");
     terminal.press(&format!("{}\r", own.base_url()));
     terminal.wait_for("model [house-model]");
     terminal.press("\r");

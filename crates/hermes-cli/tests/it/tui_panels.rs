@@ -384,7 +384,7 @@ fn the_palette_runs_and_the_transcript_is_searched() {
     say(&mut terminal, "hello there");
     terminal.wait_for("needle is here");
     press(&mut terminal, CTRL_P);
-    terminal.wait_for("What can be done");
+    terminal.wait_for("Commands");
     typed(&mut terminal, "whole transcript");
     press(&mut terminal, ENTER);
     terminal.wait_for("Transcript");

@@ -138,10 +138,15 @@ fn implied() -> &'static Value {
             "session_reset": SessionReset::default().write(),
             "local": Local::default().write(),
             "tui": {
-                "screen": "inline", "reflow": "full", "animations": true, "theme": "auto",
+                "screen": "inline", "reflow": "off", "animations": true, "theme": "auto", "keys": {},
                 "ascii": false, "notifications": "auto", "busy": "steer",
+                "wide_ambiguous": false, "keyboard_protocol": true,
             },
-            "approvals": {"unattended": "deny"},
+            "approvals": {"unattended": "deny", "gateway_timeout": 300},
+            "gateway": {
+                "session_cache_mb": 8, "session_cache_count": 32, "systemd_watchdog_seconds": 0,
+            },
+            "terminal": {"credential_files": []},
             "display": {"ascii": false},
             "custom_providers": [], "fallback_model": [], "provider_routing": {},
             "platform_toolsets": {}, "mcp_servers": {}, "platforms": {}, "plugins": {},
@@ -157,6 +162,12 @@ fn implied() -> &'static Value {
     &IMPLIED
 }
 
+/// The value that counts where the file says nothing, for keys whose default in the original is not
+/// ours: an approval at a terminal waits.
+pub(crate) fn unwritten(path: &[String]) -> Option<Value> {
+    (path == ["approvals", "timeout"]).then(|| 0.into())
+}
+
 /// The value that counts where the file says nothing; `None`: there is none.
 pub(crate) fn default_of(path: &[String]) -> Option<Value> {
     let (root, below) = path.split_first()?;
@@ -169,6 +180,9 @@ pub(crate) fn default_of(path: &[String]) -> Option<Value> {
     };
     if root == "model" {
         return of(implied().get("model"));
+    }
+    if let Some(value) = unwritten(path) {
+        return Some(value);
     }
     of(defaults().get(root))
         .or_else(|| of(implied().get(root)))

@@ -510,7 +510,7 @@ impl RuleCheck<'_> {
             Rule::Words(words) => {
                 let given = text.to_lowercase();
                 (!words.contains(&given.as_str()))
-                    .then(|| format!("{text:?} is none of {}", words.join(", ")))
+                    .then(|| format!("{text:?} is not one of {}", words.join(", ")))
             }
             Rule::Range(low, high) => {
                 let number: f64 = text.parse().ok()?;
@@ -558,7 +558,7 @@ impl RuleCheck<'_> {
         let is_known = is_own || known.contains(&name.to_lowercase().as_str());
         (!is_known).then(|| {
             format!(
-                "{name:?} is none of {}, and there is no {section}.providers.{name}",
+                "{name:?} is not one of {}, and there is no {section}.providers.{name}",
                 known.join(", ")
             )
         })

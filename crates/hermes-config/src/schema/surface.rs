@@ -307,6 +307,12 @@ section! {
         proxy_url: String,
         default_platform: String,
         home_channels: Value,
+        /// Megabytes of memory that idle conversations may keep.
+        session_cache_mb: u64,
+        /// Idle conversations that are kept open.
+        session_cache_count: u64,
+        /// Seconds without a sign of life after which systemd restarts the gateway; 0: never.
+        systemd_watchdog_seconds: u64,
     }
 }
 

@@ -266,6 +266,56 @@ fn voices_are_built_in_or_own() {
     }
 }
 
+/// Keys that the docs name have a default, or none is possible.
+const WITHOUT_DEFAULT: &[&str] = &[
+    "agent.system_prompt",
+    "api_server.ignore_fields",
+    "platforms.email.extra",
+    // Below a server of mcp_servers.
+    "tools.exclude",
+    "tools.include",
+    "tools.prompts",
+    "tools.resources",
+];
+
+/// Names in the docs that look like keys: files of the home.
+const FILES: &[&str] = &["gateway.lock", "gateway.pid"];
+
+/// `config get` knows every key that the docs name, and the value that counts without it.
+#[test]
+fn keys_of_the_docs_are_known_and_have_their_defaults() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md")];
+    for entry in std::fs::read_dir(root.join("docs")).unwrap() {
+        files.extend(Some(entry.unwrap().path()).filter(|path| path.is_file()));
+    }
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for span in text.split('`').skip(1).step_by(2) {
+            let path: Vec<String> = span.split('.').map(str::to_owned).collect();
+            let word = |part: &String| {
+                !part.is_empty() && part.chars().all(|ch| ch.is_ascii_lowercase() || ch == '_')
+            };
+            let ours = super::shape_at(&path[..1]).is_some() || default_of(&path[..1]).is_some();
+            let ends = ["md", "db", "yaml", "json", "log", "txt", "py", "sh"];
+            let file_name = path
+                .last()
+                .is_some_and(|last| ends.contains(&last.as_str()));
+            let other = FILES.contains(&span) || WITHOUT_DEFAULT.contains(&span);
+            if path.len() < 2 || !path.iter().all(word) || !ours || file_name || other {
+                continue;
+            }
+            seen += 1;
+            if default_of(&path).is_none() {
+                wrong.push(format!("{}: {span}", file.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} keys were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_rule_leads_to_a_key() {
     for row in ROWS {
@@ -345,7 +395,7 @@ fn a_value_that_cannot_be_used_gives_way_to_the_default_where_that_is_safe() {
     assert_eq!(
         problems,
         [
-            "logging.level: \"LOUD\" is none of debug, info, warning, warn, error, critical, fatal; INFO is used",
+            "logging.level: \"LOUD\" is not one of debug, info, warning, warn, error, critical, fatal; INFO is used",
             "session_reset.at_hour: 25 is not between 0 and 23; 4 is used",
         ]
     );

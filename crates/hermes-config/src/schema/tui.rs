@@ -112,6 +112,32 @@ mod tests {
         assert!(!tui.fills_the_screen() && !tui.reflows() && tui.animates());
     }
 
+    /// What `config get` prints for a key that nobody set is what the interface does.
+    #[test]
+    fn shown_defaults_are_the_ones_that_count() {
+        let path = |key: &str| ["tui".to_owned(), key.to_owned()];
+        let crate::schema::field::Shape::Section(keys) =
+            crate::schema::shape_at(&path("")[..1]).unwrap()
+        else {
+            panic!("tui is a section");
+        };
+        let mut shown = serde_json::Map::new();
+        for (key, _) in &keys {
+            let value = crate::schema::default_of(&path(key));
+            shown.insert(
+                key.to_string(),
+                value.unwrap_or_else(|| panic!("tui.{key}")),
+            );
+        }
+        let (said, _) = read(&json!({ "tui": shown }));
+        let silent = Tui::default();
+        assert_eq!(said.reflows(), silent.reflows());
+        assert_eq!(said.fills_the_screen(), silent.fills_the_screen());
+        assert_eq!(said.animates(), silent.animates());
+        assert_eq!(said.keyboard_protocol, Some(true));
+        assert_eq!(said.wide_ambiguous, Some(false));
+    }
+
     #[test]
     fn wrong_words_and_keys_are_noticed() {
         let (tui, warnings) = read(&json!({
@@ -121,7 +147,7 @@ mod tests {
             warnings,
             [
                 "tui.them: unknown key, kept but not used; did you mean tui.theme?",
-                "tui.screen: \"ful\" is none of inline, full; inline is used",
+                "tui.screen: \"ful\" is not one of inline, full; inline is used",
             ]
         );
         assert!(!tui.reflows());

@@ -61,7 +61,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Clear,
         "clear",
         "",
-        "a new session on an empty screen; /undo goes back",
+        "start a new session on an empty screen; /undo goes back",
     )
     .on(Surfaces::LOCAL),
     def(
@@ -76,14 +76,14 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Undo,
         "undo",
         "[n]",
-        "take back the last n questions; again: bring them back",
+        "undo the last n questions; again: restore them",
     ),
     def(
         Session,
         Verb::Redo,
         "redo",
         "",
-        "bring back what /undo took",
+        "restore what /undo removed",
     ),
     def(
         Session,
@@ -97,7 +97,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Branch,
         "branch",
         "[title]",
-        "go on in a copy of this session",
+        "continue in a copy of this session",
     )
     .or(&["fork"]),
     def(
@@ -113,8 +113,8 @@ pub const COMMANDS: &[CommandDef] = &[
         Session,
         Verb::Resume,
         "resume",
-        "[id|title]",
-        "go on with another session",
+        "[id|title|words]",
+        "resume another session",
     )
     .of(Values::Sessions),
     def(
@@ -122,7 +122,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Sessions,
         "sessions",
         "[words]",
-        "stored sessions",
+        "list stored sessions",
     )
     .of(Values::Sessions),
     def(
@@ -130,7 +130,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::History,
         "history",
         "[n]",
-        "this conversation, from its rows",
+        "show this conversation",
     ),
     def(
         Session,
@@ -147,14 +147,14 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Status,
         "status",
         "",
-        "session, model, context, servers",
+        "show session, model, context and servers",
     ),
     def(
         Session,
         Verb::Rollback,
         "rollback",
         "[diff] [n] [file]",
-        "snapshots of this project: list, compare, go back",
+        "snapshots of this project: list, compare, restore",
     )
     .sub(&["list", "diff"])
     .of(Values::Checkpoints),
@@ -167,13 +167,13 @@ pub const COMMANDS: &[CommandDef] = &[
     )
     .or(&["prompt"])
     .on(Surfaces::LOCAL),
-    def(Session, Verb::Redraw, "redraw", "", "draw the screen again").on(Surfaces::SCREEN),
+    def(Session, Verb::Redraw, "redraw", "", "redraw the screen").on(Surfaces::SCREEN),
     def(
         Session,
         Verb::Quit,
         "quit",
         "[--delete]",
-        "leave; --delete forgets this session",
+        "leave; --delete also deletes this session",
     )
     .or(&["exit"])
     .sub(&["--delete"])
@@ -198,7 +198,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Background,
         "background",
         "<text>",
-        "ask this in a session of its own",
+        "ask this in a separate session",
     )
     .or(&["bg", "btw"]),
     def(
@@ -208,20 +208,13 @@ pub const COMMANDS: &[CommandDef] = &[
         "[id]",
         "stop background processes",
     ),
-    def(
-        Busy,
-        Verb::Agents,
-        "agents",
-        "",
-        "what works in the background",
-    )
-    .or(&["tasks"]),
+    def(Busy, Verb::Agents, "agents", "", "list background work").or(&["tasks"]),
     def(
         Busy,
         Verb::Busy,
         "busy",
         "[steer|queue|interrupt]",
-        "what Enter does while a turn runs",
+        "show or set what Enter does while a turn runs",
     )
     .sub(&["steer", "queue", "interrupt"])
     .on(Surfaces::SCREEN),
@@ -230,7 +223,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Moa,
         "moa",
         "<question>",
-        "ask several models and join their answers",
+        "ask several models and combine their answers",
     ),
     def(
         Settings,
@@ -245,7 +238,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Personality,
         "personality",
         "[name|none]",
-        "how it talks",
+        "choose how the agent talks",
     )
     .of(Values::Personalities),
     def(
@@ -253,7 +246,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Reasoning,
         "reasoning",
         "[level|show|hide]",
-        "how long it thinks, and whether you see it",
+        "set how much the model thinks, and whether you see it",
     )
     .sub(&[
         "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "show", "hide",
@@ -272,20 +265,26 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Verbose,
         "verbose",
         "[on|off]",
-        "reasoning and whole tool results",
+        "show reasoning and full tool results",
     )
     .sub(&["on", "off"])
     .on(Surfaces::LOCAL),
-    def(Settings, Verb::Theme, "theme", "[name]", "colours")
-        .or(&["skin"])
-        .of(Values::Themes)
-        .on(Surfaces::SCREEN),
+    def(
+        Settings,
+        Verb::Theme,
+        "theme",
+        "[name]",
+        "choose a colour theme",
+    )
+    .or(&["skin"])
+    .of(Values::Themes)
+    .on(Surfaces::SCREEN),
     def(
         Settings,
         Verb::StatusBar,
         "statusbar",
         "[on|off]",
-        "the line below the prompt",
+        "show or hide the line below the prompt",
     )
     .sub(&["on", "off"])
     .on(Surfaces::SCREEN),
@@ -294,7 +293,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Timestamps,
         "timestamps",
         "[on|off]",
-        "when each message came",
+        "show or hide the time of each message",
     )
     .sub(&["on", "off"])
     .on(Surfaces::SCREEN),
@@ -303,7 +302,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Config,
         "config",
         "[key] [value]",
-        "where the configuration is; read or set a key",
+        "show where the configuration is; read or set a key",
     )
     .on(Surfaces::LOCAL),
     def(
@@ -311,7 +310,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Tools,
         "tools",
         "[list | enable t | disable t]",
-        "tools the model can call",
+        "list, enable or disable tools",
     )
     .sub(&["list", "enable", "disable"])
     .of(Values::Toolsets),
@@ -320,14 +319,14 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Toolsets,
         "toolsets",
         "",
-        "groups of tools, on and off",
+        "enable or disable groups of tools",
     ),
     def(
         Tools,
         Verb::Mcp,
         "mcp",
         "[name] [reconnect|login|on|off]",
-        "MCP servers: how they fare, reconnect, log in",
+        "MCP servers: status, reconnect, log in",
     )
     .sub(&["reconnect"])
     .of(Values::McpServers),
@@ -336,7 +335,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Skills,
         "skills",
         "[words]",
-        "skills of this home; /<name> uses one",
+        "list skills; /<name> uses one",
     )
     .of(Values::Skills),
     def(
@@ -344,7 +343,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Memory,
         "memory",
         "[pending | approve id | reject id]",
-        "what is remembered, and what waits for you",
+        "show what is remembered and what waits for approval",
     )
     .sub(&["pending", "approve", "reject"]),
     def(
@@ -352,7 +351,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Learn,
         "learn",
         "<what>",
-        "make a skill of something just done",
+        "turn something just done into a skill",
     ),
     def(
         Tools,
@@ -375,7 +374,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::ReloadMcp,
         "reload-mcp",
         "",
-        "connect all MCP servers anew",
+        "reconnect all MCP servers",
     ),
     def(
         Tools,
@@ -389,18 +388,18 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Bundles,
         "bundles",
         "",
-        "skills that go together; /<name> uses them",
+        "list skill bundles; /<name> uses one",
     ),
     def(
         Tools,
         Verb::Platforms,
         "platforms",
         "",
-        "the gateway and its platforms",
+        "show the gateway and its platforms",
     )
     .or(&["platform", "gateway"])
     .on(Surfaces::LOCAL),
-    def(Info, Verb::Help, "help", "[command]", "this list")
+    def(Info, Verb::Help, "help", "[command]", "list the commands")
         .or(&["?", "commands"])
         .of(Values::Commands),
     def(
@@ -408,7 +407,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Usage,
         "usage",
         "",
-        "tokens and cost of this session",
+        "show tokens and cost of this session",
     )
     .or(&["cost", "context"]),
     def(
@@ -416,16 +415,29 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Insights,
         "insights",
         "[days]",
-        "tokens, cost and tools over time",
+        "show tokens, cost and tools over time",
     ),
-    def(Info, Verb::Profile, "profile", "", "which home this is").on(Surfaces::LOCAL),
-    def(Info, Verb::Whoami, "whoami", "", "who you are to the agent"),
+    def(
+        Info,
+        Verb::Profile,
+        "profile",
+        "",
+        "show which profile is in use",
+    )
+    .on(Surfaces::LOCAL),
+    def(
+        Info,
+        Verb::Whoami,
+        "whoami",
+        "",
+        "show who you are to the agent",
+    ),
     def(
         Info,
         Verb::Copy,
         "copy",
         "[n]",
-        "the last answer, or the nth last, to the clipboard",
+        "copy the last answer, or the nth last",
     )
     .on(Surfaces::SCREEN),
     def(
@@ -433,7 +445,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Paste,
         "paste",
         "",
-        "the image in the clipboard, with the next message",
+        "attach the image in the clipboard to the next message",
     )
     .on(Surfaces::LOCAL),
     def(
@@ -441,7 +453,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Image,
         "image",
         "<file>",
-        "an image with the next message",
+        "attach an image to the next message",
     )
     .of(Values::Files)
     .on(Surfaces::LOCAL),
@@ -450,18 +462,18 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Diff,
         "diff",
         "[staged]",
-        "what changed in this project",
+        "show what changed in this project",
     )
     .sub(&["staged"]),
-    def(Info, Verb::Keys, "keys", "", "what the keys do").on(Surfaces::LOCAL),
+    def(Info, Verb::Keys, "keys", "", "show the keys").on(Surfaces::LOCAL),
     def(Info, Verb::Doctor, "doctor", "", "check this installation").on(Surfaces::LOCAL),
     def(
         Info,
         Verb::Debug,
         "debug",
         "",
-        "what a bug report needs; secrets left out",
+        "print what a bug report needs, without secrets",
     )
     .on(Surfaces::LOCAL),
-    def(Info, Verb::Version, "version", "", "version"),
+    def(Info, Verb::Version, "version", "", "show the version"),
 ];

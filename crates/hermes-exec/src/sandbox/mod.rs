@@ -156,10 +156,10 @@ impl fmt::Display for Posture {
             return write!(f, "commands are refused: {}", self.why);
         }
         match self.active {
-            Tier::None => write!(f, "not confined")?,
+            Tier::None => write!(f, "not sandboxed")?,
             tier => {
                 let network = if self.network { "on" } else { "off" };
-                write!(f, "confined by {tier}, network {network}")?;
+                write!(f, "sandboxed ({tier}), network {network}")?;
             }
         }
         for words in [&self.why, &self.weaker] {

@@ -287,7 +287,7 @@ impl Transport for Ssh {
         EnvironmentInfo {
             kind: "ssh",
             isolated: false,
-            posture: format!("on {} by ssh, not confined there", self.settings.target()),
+            posture: format!("on {} by ssh, not sandboxed there", self.settings.target()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What the model reads when a command may not run.
 
-use crate::assessment::{Assessment, Weight};
+use hermes_core::approval::{DENIED_BY_USER, NO_WAY_ROUND};
 
-const NO_WAY_ROUND: &str = "Do not try it again, not in other words and not through another tool.";
+use crate::assessment::{Assessment, Weight};
 
 pub(super) const CANCELLED: &str =
     "The turn was stopped while the command waited for approval. It did not run.";
@@ -45,14 +45,29 @@ pub(super) fn denied(why: Option<&str>) -> String {
         .filter(|why| !why.is_empty())
         .map(|why| format!(" Their reason: \"{why}\"."))
         .unwrap_or_default();
-    format!(
-        "The user said no to this command. It did not run.{why} {NO_WAY_ROUND} Ask the user how to go on, or go on without it."
-    )
+    format!("{DENIED_BY_USER}{why} {NO_WAY_ROUND} Ask the user how to go on, or go on without it.")
 }
 
 #[cfg(test)]
 mod tests {
+    use hermes_core::approval::denial_for_people;
+
     use super::denied;
+
+    #[test]
+    fn people_read_what_happened_and_no_orders_to_the_model() {
+        let shown = |text: &str| denial_for_people(text).into_owned();
+        assert_eq!(shown(&denied(None)), "You denied this command.");
+        assert_eq!(
+            shown(&denied(Some("not today"))),
+            "You denied this command. Your reason: \"not today\"."
+        );
+        assert_eq!(
+            shown(super::TIMED_OUT),
+            "Nobody answered whether this command may run, so it did not run."
+        );
+        assert_eq!(shown("exit 1"), "exit 1");
+    }
 
     #[test]
     fn a_reason_is_told_apart_from_our_words() {

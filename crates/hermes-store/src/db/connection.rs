@@ -85,6 +85,16 @@ fn is_full(error: &rusqlite::Error, path: &Path) -> bool {
     }
 }
 
+/// The disk that holds the database is full, so that SQLite can neither write to it nor, where its
+/// side files are missing, read it. Says nothing about the database.
+pub(crate) fn full_disk(path: &Path) -> Option<StoreError> {
+    let free = free_bytes(path).filter(|free| *free < TIGHT)?;
+    Some(StoreError::DiskFull {
+        path: path.to_owned(),
+        free: shown(free),
+    })
+}
+
 /// With less than this, SQLite cannot enlarge its files.
 const TIGHT: u64 = 256 * 1024;
 
@@ -126,6 +136,9 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 pub(crate) enum Access {
     Write,
     Read,
+    /// Reads a file that nobody can write to, without locks and side files: a full disk has no room
+    /// for them. Only for a process that reads once and ends.
+    Frozen,
 }
 
 /// Opens a connection. The file is only ever touched through SQLite: closing a second descriptor
@@ -134,17 +147,40 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     let mode = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Access::Frozen => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
     };
     if access == Access::Write {
         make_private(path);
     }
-    let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let mode = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = match access {
+        Access::Frozen => Connection::open_with_flags(frozen_uri(path), mode)?,
+        Access::Write | Access::Read => Connection::open_with_flags(path, mode)?,
+    };
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     // Else SQLite plans some statements again for every value that they are given, which costs
     // more than running them.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
+}
+
+/// How to read the database although its disk is full; `None`: it cannot be, because part of it is in
+/// the write-ahead log.
+pub(crate) fn frozen(path: &Path, error: &rusqlite::Error) -> Option<Access> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let complete = std::fs::metadata(&log).map_or(true, |meta| meta.len() == 0);
+    (complete && is_full(error, path)).then_some(Access::Frozen)
+}
+
+fn frozen_uri(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let path = path
+        .replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23");
+    format!("file:{path}?immutable=1")
 }
 
 /// Conversations are nobody else's: the file, and those that SQLite keeps beside it, are the owner's
@@ -185,7 +221,7 @@ pub(crate) fn make_private(path: &Path) {
 pub(crate) fn keep_few_pages(conn: &Connection, access: Access) -> Result<(), rusqlite::Error> {
     conn.execute_batch(match access {
         Access::Write => "PRAGMA cache_size=-1024",
-        Access::Read => "PRAGMA cache_size=-512",
+        Access::Read | Access::Frozen => "PRAGMA cache_size=-512",
     })
 }
 

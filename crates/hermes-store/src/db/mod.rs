@@ -59,7 +59,9 @@ pub use titles::clean_title;
 pub const SCHEMA_VERSION: i64 = schema::VERSION;
 
 pub(crate) use connection::make_private;
-use connection::{Access, Fault, connect, keep_few_pages, no_flush, prepare_writer, set_flush};
+use connection::{
+    Access, Fault, connect, frozen, keep_few_pages, no_flush, prepare_writer, set_flush,
+};
 use layout::Layout;
 use readers::Readers;
 use writer::{Writer, WriterConfig, attempt};
@@ -126,7 +128,7 @@ impl Store {
                 merge_fts: !layout.is_guest(),
             },
         )?;
-        let readers = Readers::new(path, layout.shim());
+        let readers = Readers::new(path, Access::Read, layout.shim());
         Ok(Self {
             inner: Arc::new(Inner {
                 clock,
@@ -147,10 +149,17 @@ impl Store {
         if !path.exists() {
             return Err(StoreError::NotFound(path.display().to_string()));
         }
-        let layout = connect(&path, Access::Read)
-            .and_then(|conn| Layout::read(&conn))
-            .map_err(|error| Fault::from(error).into_store(&path, "opening state.db"))?;
-        let readers = Readers::new(path, layout.shim());
+        let look = |access| connect(&path, access).and_then(|conn| Layout::read(&conn));
+        let (access, layout) = match look(Access::Read) {
+            Ok(layout) => (Access::Read, Ok(layout)),
+            Err(error) => match frozen(&path, &error) {
+                Some(access) => (access, look(access)),
+                None => (Access::Read, Err(error)),
+            },
+        };
+        let layout =
+            layout.map_err(|error| Fault::from(error).into_store(&path, "opening state.db"))?;
+        let readers = Readers::new(path, access, layout.shim());
         if layout.version == 0 {
             return Err(StoreError::Unsupported {
                 path: readers.path().to_owned(),

@@ -14,6 +14,7 @@ const LIMIT: usize = 4;
 
 pub(crate) struct Readers {
     path: PathBuf,
+    access: Access,
     /// Run on each new connection; see [`Layout::shim`](super::layout::Layout::shim).
     shim: String,
     idle: Mutex<Vec<Connection>>,
@@ -21,9 +22,10 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf, shim: String) -> Self {
+    pub(crate) fn new(path: PathBuf, access: Access, shim: String) -> Self {
         Self {
             path,
+            access,
             shim,
             idle: Mutex::new(Vec::new()),
             permits: Semaphore::new(LIMIT),
@@ -65,8 +67,8 @@ impl Readers {
         if let Some(conn) = idle {
             return Ok(conn);
         }
-        let conn = connect(&self.path, Access::Read)?;
-        keep_few_pages(&conn, Access::Read)?;
+        let conn = connect(&self.path, self.access)?;
+        keep_few_pages(&conn, self.access)?;
         if !self.shim.is_empty() {
             conn.execute_batch(&self.shim)?;
         }

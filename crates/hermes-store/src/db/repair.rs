@@ -8,7 +8,7 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::connection::{Access, Fault, connect};
+use super::connection::{Access, Fault, connect, full_disk};
 use super::layout::Layout;
 use super::{schema, upgrade};
 
@@ -57,7 +57,8 @@ pub fn repair(
     clock: &dyn Clock,
 ) -> Result<RepairReport, StoreError> {
     if !path.exists() {
-        return Err(StoreError::NotFound(path.display().to_string()));
+        let nothing = format!("is stored yet: there is no {}", path.display());
+        return Err(StoreError::NotFound(nothing));
     }
     let mut report = RepairReport {
         healthy: true,
@@ -69,6 +70,10 @@ pub fn repair(
     let Some(problem) = problem(path) else {
         return Ok(report);
     };
+    // What fails for want of room is not damage.
+    if let Some(full) = full_disk(path) {
+        return Err(full);
+    }
     report.healthy = false;
     report.problem = Some(problem.clone());
     report.error = Some(problem);
@@ -104,8 +109,8 @@ pub fn repair(
 }
 
 /// What a short look finds: whether the tables are there and a message can be written. The file is
-/// not read through, which takes seconds for a large one.
-pub fn glance(path: &Path) -> Option<String> {
+/// not read through, which takes seconds for a large one. An error: the disk is full.
+pub fn glance(path: &Path) -> Result<Option<String>, StoreError> {
     let look = || -> Result<Option<String>, rusqlite::Error> {
         let conn = connect(path, Access::Write)?;
         let layout = Layout::read(&conn)?;
@@ -123,7 +128,11 @@ pub fn glance(path: &Path) -> Option<String> {
         conn.execute_batch("ROLLBACK")?;
         Ok(written.err().map(|error| error.to_string()))
     };
-    look().unwrap_or_else(|error| Some(error.to_string()))
+    let found = look().unwrap_or_else(|error| Some(error.to_string()));
+    match full_disk(path).filter(|_| found.is_some()) {
+        Some(full) => Err(full),
+        None => Ok(found),
+    }
 }
 
 type Step = fn(&Path) -> Result<(), Fault>;
@@ -235,7 +244,11 @@ fn backup(path: &Path, clock: &dyn Clock) -> Result<PathBuf, StoreError> {
         what: format!("copying {} before the repair", path.display()),
         source,
     };
-    std::fs::copy(path, &target).map_err(io)?;
+    if let Err(error) = std::fs::copy(path, &target) {
+        // Half a copy is worse than none.
+        let _ = std::fs::remove_file(&target);
+        return Err(io(error));
+    }
     for suffix in ["-wal", "-shm"] {
         let side = path.with_file_name(format!("{name}{suffix}"));
         if side.exists() {

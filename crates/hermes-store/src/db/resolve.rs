@@ -12,12 +12,12 @@ use super::lineage;
 use super::rows::{MessageRecord, SessionRecord};
 
 const SHOWN: usize = 8;
-/// Sessions without a title that are looked through for their first words, newest first.
-const UNTITLED: usize = 5000;
+/// Sessions that are looked through for their first words, newest first.
+const SEARCHED: usize = 5000;
 
 impl Store {
-    /// The session that `reference` names: an id, the beginning of exactly one id, or a title
-    /// (of `title`, `title #2`, … the newest).
+    /// The session that `reference` names: an id, the beginning of exactly one id, a title
+    /// (of `title`, `title #2`, … the newest), or the beginning of what lists show as its title.
     pub async fn resolve(&self, reference: &str) -> Result<SessionId, StoreError> {
         let reference = reference.trim().to_owned();
         self.read("finding a session", move |conn, _| {
@@ -153,48 +153,85 @@ pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>,
         .optional()?)
 }
 
-/// Sessions without a title are shown by their first words, so they can be named by them: all that
-/// begin so, at most [`SHOWN`]. Where lists cut them off, there is an ellipsis at the end.
+/// What lists show can be typed, also where they cut it off with an ellipsis: the beginning of a title,
+/// or the first words of a session without one. Where neither fits, the first words of sessions
+/// that have a title. At most [`SHOWN`], newest first.
 fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
-    let plain = |text: &str| {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        words.join(" ").to_lowercase()
-    };
     let wanted = plain(words.trim_end_matches(['…', '.', ' ']));
     if wanted.chars().count() < 3 {
         return Ok(Vec::new());
     }
-    let titled: HashSet<i64> = conn
-        .prepare_cached("SELECT rowid FROM main.sessions WHERE title IS NOT NULL AND title > ''")?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let mut titled = HashSet::new();
+    let mut found = Vec::new();
+    let mut titles = conn.prepare_cached(
+        "SELECT rowid, title FROM main.sessions WHERE title IS NOT NULL AND title > ''",
+    )?;
+    let mut rows = titles.query([])?;
+    while let Some(row) = rows.next()? {
+        let rowid: i64 = row.get(0)?;
+        let title = super::encode::lenient_text(row, "title")?.unwrap_or_default();
+        if plain(&title).starts_with(&wanted) {
+            found.push(rowid);
+        }
+        titled.insert(rowid);
+    }
+    let named: HashSet<i64> = found.into_iter().collect();
+    let shown = matching(conn, |rowid, begins| {
+        Ok(named.contains(&rowid) || !titled.contains(&rowid) && begins(&wanted)?)
+    })?;
+    if !shown.is_empty() {
+        return Ok(shown);
+    }
+    matching(conn, |rowid, begins| {
+        Ok(titled.contains(&rowid) && begins(&wanted)?)
+    })
+}
+
+/// Ids of the newest sessions that pass, at most [`SHOWN`] of them. What `passes` is given says
+/// whether the session begins with words; it is looked up for the newest [`SEARCHED`] that need it.
+fn matching(
+    conn: &Connection,
+    passes: impl Fn(i64, &mut dyn FnMut(&str) -> Result<bool, Fault>) -> Result<bool, Fault>,
+) -> Result<Vec<String>, Fault> {
     let mut sessions =
         conn.prepare_cached("SELECT rowid, id FROM main.sessions ORDER BY started_at DESC")?;
+    let mut rows = sessions.query([])?;
+    let mut found = Vec::new();
+    let mut left = SEARCHED;
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(1)?;
+        let mut begin = |wanted: &str| {
+            let looks = left > 0;
+            left = left.saturating_sub(1);
+            Ok(looks && begins(conn, &id, wanted)?)
+        };
+        if passes(row.get(0)?, &mut begin)? {
+            found.push(id);
+            if found.len() == SHOWN {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the first question of a session begins with `wanted`, which is [`plain`].
+fn begins(conn: &Connection, id: &str, wanted: &str) -> Result<bool, Fault> {
     let mut first = conn.prepare_cached(
         "SELECT substr(content, 1, 500) AS head FROM messages
          WHERE session_id = ?1 AND role = 'user' AND content IS NOT NULL
          ORDER BY timestamp, id LIMIT 1",
     )?;
-    let mut rows = sessions.query([])?;
-    let mut found = Vec::new();
-    let mut looked = 0;
-    while let Some(row) = rows.next()? {
-        if titled.contains(&row.get(0)?) {
-            continue;
-        }
-        let id: String = row.get(1)?;
-        let head: Option<Option<String>> = first
-            .query_row([&id], |row| super::encode::lenient_text(row, "head"))
-            .optional()?;
-        if plain(&head.flatten().unwrap_or_default()).starts_with(&wanted) {
-            found.push(id);
-        }
-        looked += 1;
-        if found.len() == SHOWN || looked == UNTITLED {
-            break;
-        }
-    }
-    Ok(found)
+    let head: Option<Option<String>> = first
+        .query_row([id], |row| super::encode::lenient_text(row, "head"))
+        .optional()?;
+    Ok(plain(&head.flatten().unwrap_or_default()).starts_with(wanted))
+}
+
+/// Words as they are compared: case and space do not count.
+fn plain(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").to_lowercase()
 }
 
 /// Text as a literal inside a LIKE pattern with `ESCAPE '\'`.

@@ -34,10 +34,10 @@ pub struct Parsed {
 #[non_exhaustive]
 pub enum ScheduleError {
     #[error(
-        "{0:?} is no schedule. Write 30m, 2h or 1d (once, after that time), every 30m (again and again), 0 9 * * 1-5 (cron), or 2027-01-31T09:00 (once, then)"
+        "{0:?} is not a valid schedule. Write 30m, 2h or 1d (once, after that time), every 30m (repeatedly), 0 9 * * 1-5 (cron), or 2027-01-31T09:00 (once, at that time)"
     )]
     Unknown(String),
-    #[error("{text:?} is no duration: write a number with m, h or d, such as every 30m")]
+    #[error("{text:?} is not a valid duration: write a number with m, h or d, such as every 30m")]
     Duration { text: String },
     #[error(
         "{text:?} is too often: a job runs at most once a minute; write every 1m or more (in cron: at most one second of a minute)"

@@ -423,7 +423,7 @@ impl Terminal {
             action: call.command.clone(),
             reasons,
             rule: None,
-            posture: Some("not confined: it could change and read everything you can".to_owned()),
+            posture: Some("not sandboxed: it could change and read everything you can".to_owned()),
         };
         match cx.approver.decide(question).await {
             Verdict::Deny { why } => Err(match why {

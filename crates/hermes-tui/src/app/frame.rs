@@ -306,7 +306,7 @@ impl App {
     /// Says in an overlay that something waits below it.
     pub(super) fn with_call(&self, mut frame: Frame, columns: u16, rows: u16) -> Frame {
         if self.prompts.is_open() {
-            let text = "an answer of yours is waited for: close this first";
+            let text = "your answer is needed: close this first";
             let text = width::truncate(text, usize::from(columns)).into_owned();
             let line = Line::styled(text, self.theme.style(Role::Warning));
             frame.lines.truncate(usize::from(rows).saturating_sub(1));

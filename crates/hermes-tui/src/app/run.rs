@@ -108,7 +108,7 @@ impl Face {
             project: options.status.cwd.clone(),
             seeds: options.seeds.clone(),
             commands,
-            placeholder: "ask, or / for commands".to_owned(),
+            placeholder: "Ask anything, or type / for commands".to_owned(),
         });
         let full = options.tui.fills_the_screen();
         let attention = match options.tui.notifications.as_deref() {

@@ -1,13 +1,15 @@
 //! What a command answered.
 
 use hermes_core::event::NoticeLevel;
-use ratatui_core::text::Line;
+use ratatui_core::text::{Line, Span};
 
+use super::line::trim_end;
 use super::{Cell, CellContext, CellKind, NoticeCell};
 use crate::port::{Said, Saying};
 use crate::row::Row;
 use crate::theme::Role;
-use crate::{ansi, diff, markdown, width};
+use crate::width::{self, Indent};
+use crate::{ansi, diff, markdown};
 
 #[derive(Clone, Debug)]
 pub struct SaidCell {
@@ -23,12 +25,12 @@ impl SaidCell {
 /// The body of a [`crate::port::Page`] or of something said.
 pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
     match kind {
-        Saying::Plain => plain(text, cx),
+        Saying::Plain => plain(text, width, cx),
         Saying::Markdown => markdown::render(text, width, cx),
         Saying::Diff => {
             let files = diff::unified(text);
             if files.is_empty() {
-                plain(text, cx)
+                plain(text, width, cx)
             } else {
                 diff::named_rows(&files, width, 0, cx)
             }
@@ -39,16 +41,28 @@ pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<
     }
 }
 
-/// Columns stay columns: the terminal breaks what is too wide.
-fn plain(text: &str, cx: &CellContext<'_>) -> Vec<Row> {
+/// Columns stay columns: the terminal breaks what is too wide. Prose is broken between words.
+fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
     let style = cx.theme.style(Role::Text);
     let text = ansi::plain(text);
-    text.lines()
-        .map(|line| {
-            let line = width::expand_tabs(line, 0).trim_end().to_owned();
-            Row::unbroken(Line::from(ratatui_core::text::Span::styled(line, style)))
-        })
-        .collect()
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let line = width::expand_tabs(line, 0).trim_end().to_owned();
+        let prose = line.trim_start();
+        let wide = width::width(&line) > usize::from(columns);
+        if !wide || prose.contains("  ") || !prose.contains(' ') {
+            rows.push(Row::unbroken(Line::from(Span::styled(line, style))));
+            continue;
+        }
+        let blanks = Span::raw(" ".repeat(line.len() - prose.len()));
+        let indent = Indent::new(vec![blanks.clone()], vec![blanks]);
+        let row = Row::new(Line::from(Span::styled(prose.to_owned(), style)));
+        for mut row in width::wrap_row(&row, usize::from(columns), &indent) {
+            trim_end(&mut row.line);
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 impl Cell for SaidCell {
@@ -61,5 +75,28 @@ impl Cell for SaidCell {
 
     fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
         body(&self.said.kind, &self.said.text, width, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::theme::Theme;
+
+    use super::*;
+
+    #[test]
+    fn prose_is_broken_between_words_and_columns_stay() {
+        let theme = Theme::default();
+        let cx = CellContext::new(&theme);
+        let shown = |text: &str| -> Vec<String> {
+            let rows = body(&Saying::Plain, text, 20, &cx);
+            rows.iter().map(|row| row.line.to_string()).collect()
+        };
+        assert_eq!(
+            shown("  one two three four five"),
+            ["  one two three", "  four five"]
+        );
+        let table = "name      where it is and more";
+        assert_eq!(shown(table), [table]);
     }
 }

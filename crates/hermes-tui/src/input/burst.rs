@@ -10,6 +10,9 @@ use crate::keys::{Code, Key, Mods};
 const MACHINE: Duration = Duration::from_millis(8);
 /// Enter so soon after text belongs to it; a pause as long ends a paste.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
+/// One line with its Enter is a message of a program that types (a multiplexer, a macro, dictation),
+/// or the first line of a paste on a slow line: so long is waited for the next.
+const ONE_LINE: Duration = Duration::from_millis(150);
 /// So many keys in a row, each [`MACHINE`] after the one before, are a paste.
 const RUN: u32 = 3;
 /// A paste is handed on in parts of this size.
@@ -25,6 +28,11 @@ pub struct Burst {
     /// Text keys in a row that came as fast as a machine types.
     run: u32,
     held: String,
+    /// What would be sent if the text ends here: one line, and Enter as its last key.
+    sends: bool,
+    /// A tab stood in the text that came so fast: it was not typed, also where part of it was
+    /// handed on before that was known.
+    tabs: bool,
 }
 
 impl Burst {
@@ -62,6 +70,7 @@ impl Burst {
 
     /// Text that is certainly pasted.
     fn hold(&mut self, text: &str, now: Instant, out: &mut Vec<Input>) {
+        self.sends = false;
         self.held.push_str(text);
         self.last = Some(now);
         self.run = RUN;
@@ -99,7 +108,10 @@ impl Burst {
         let ends_text = ch == '\n' && (fast || soon && self.run > 1);
         self.run = if fast { self.run + 1 } else { 1 };
         self.last = Some(now);
+        self.tabs = ch == '\t' || self.tabs && (fast || !self.held.is_empty());
         if !self.held.is_empty() || self.run > RUN || ends_text {
+            let first_break = !self.held.contains('\n');
+            self.sends = key.code == Code::Enter && first_break && !self.tabs;
             self.held.push(ch);
             if self.held.len() >= PART {
                 out.push(Input::Paste(std::mem::take(&mut self.held)));
@@ -118,19 +130,27 @@ impl Burst {
     /// When [`Burst::expire`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let last = self.last.filter(|_| !self.held.is_empty())?;
-        Some(last + QUIET)
+        Some(last + if self.sends { ONE_LINE } else { QUIET })
     }
 
     /// A pause: what is held was all.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Input>) {
-        if self.deadline().is_some_and(|deadline| now >= deadline) {
-            self.flush(out);
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        let sends = self.sends && self.held.pop().is_some();
+        self.flush(out);
+        if sends {
+            self.last = None;
+            out.push(Input::Key(Key::plain(Code::Enter)));
         }
     }
 
     /// Hands on what is held.
     pub fn flush(&mut self, out: &mut Vec<Input>) {
         self.run = 0;
+        self.sends = false;
+        self.tabs = false;
         if !self.held.is_empty() {
             out.push(Input::Paste(std::mem::take(&mut self.held)));
         }
@@ -180,7 +200,7 @@ mod tests {
             now += Duration::from_millis(*gap);
             burst.feed(Input::Key(key.parse().unwrap()), now, &mut out);
         }
-        now += QUIET;
+        now += ONE_LINE;
         burst.expire(now, &mut out);
         assert_eq!(burst.deadline(), None);
         let tell = |input: &Input| match input {
@@ -208,9 +228,32 @@ mod tests {
         );
     }
 
+    /// `tmux send-keys hello Enter`, a macro, dictation: a program types a line and its Enter.
+    #[test]
+    fn one_line_and_its_enter_are_sent() {
+        assert_eq!(fed(&[(0, "a"), (0, "enter")]), ["a", "enter"]);
+        let line = [
+            (0, "h"),
+            (0, "e"),
+            (0, "l"),
+            (0, "l"),
+            (0, "o"),
+            (0, "enter"),
+        ];
+        assert_eq!(fed(&line), ["h", "e", "l", "paste \"lo\"", "enter"]);
+        // Another line, while one is waited for: a paste on a slow line.
+        let more = [&line[..], &[(120, "x"), (0, "enter")]].concat();
+        assert_eq!(fed(&more), ["h", "e", "l", "paste \"lo\\nx\\n\""]);
+        // Two messages, one after the other.
+        let next = [&line[..], &[(400, "x"), (100, "enter")]].concat();
+        assert_eq!(
+            fed(&next),
+            ["h", "e", "l", "paste \"lo\"", "enter", "x", "enter"]
+        );
+    }
+
     #[test]
     fn a_pasted_enter_sends_nothing() {
-        assert_eq!(fed(&[(0, "a"), (0, "enter")]), ["a", "paste \"\\n\""]);
         assert_eq!(
             fed(&[
                 (0, "a"),
@@ -288,7 +331,7 @@ mod tests {
             });
             burst.feed_all(keys.map(Input::Key).collect(), now, &mut out);
         }
-        burst.expire(now + QUIET, &mut out);
+        burst.expire(now + ONE_LINE, &mut out);
         let tell = |input: &Input| match input {
             Input::Key(key) => key.to_string(),
             Input::Paste(text) => format!("paste {text:?}"),
@@ -318,6 +361,7 @@ mod tests {
     #[test]
     fn a_word_and_its_enter_may_come_in_one_piece() {
         assert_eq!(pieces(true, &[(0, "hi\n")]), ["h", "i", "enter"]);
+        assert_eq!(pieces(false, &[(0, "hi\n")]), ["h", "i", "enter"]);
         assert_eq!(pieces(true, &[(0, "\n")]), ["enter"]);
         assert_eq!(pieces(true, &[(0, "\t")]), ["tab"]);
         // The Enter of one message, and the next one behind it.

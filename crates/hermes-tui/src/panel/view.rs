@@ -149,7 +149,7 @@ impl PanelView {
         let items = list::items(&self.panel, &self.places, filtered, h >= 16);
         if items.is_empty() {
             let text = if filtered {
-                "  nothing fits; Esc clears the filter"
+                "  No matches. Esc clears the filter"
             } else {
                 "  nothing here yet"
             };

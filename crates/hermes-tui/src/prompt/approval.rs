@@ -13,7 +13,7 @@ use crate::keys::{Code, Key};
 pub const SETTLE: Duration = Duration::from_millis(250);
 
 /// What becomes of a paste that nothing here can take.
-pub(super) const PASTED: &str = "a paste is no answer; it is in your draft";
+pub(super) const PASTED: &str = "a paste is not an answer; it is in your draft";
 
 /// Whether an edited rule may be stored for the request. The error says what is wanted.
 pub type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
@@ -143,7 +143,7 @@ impl ApprovalPrompt {
                 };
             }
             Some('a' | 'A') => {
-                self.problem = Some("there is no rule for this one; y, s, n or e".to_owned());
+                self.problem = Some("no rule can be stored for this one; y, s, n or e".to_owned());
             }
             Some('n' | 'N') => return Step::Answer(Verdict::Deny { why: None }),
             Some('e' | 'E') => {
@@ -170,7 +170,9 @@ impl ApprovalPrompt {
             (_, Some(_)) => "y, s, a, n or e",
             (_, None) => "y, s, n or e",
         };
-        self.problem = Some(format!("{typed} is no answer and was not taken: {letters}"));
+        self.problem = Some(format!(
+            "{typed} is not an answer and was ignored: {letters}"
+        ));
         Step::Redraw
     }
 

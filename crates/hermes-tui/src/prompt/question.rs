@@ -108,7 +108,7 @@ impl QuestionPrompt {
                 _ => {
                     self.guard.typed(now);
                     self.complain(&format!(
-                        "{} is no answer and was not taken: y or n",
+                        "{} is not an answer and was ignored: y or n",
                         key.shown()
                     ))
                 }

@@ -349,10 +349,10 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
     if !request.reasons.is_empty() {
         let dot = format!(" {} ", look.theme.glyphs().dot);
         let reasons = request.reasons.join(&dot);
-        body.extend(look.block("  why asked: ", &reasons, Role::Warning));
+        body.extend(look.block("  Reason: ", &reasons, Role::Warning));
     }
     if let Some(posture) = &request.posture {
-        body.extend(look.block("  runs in: ", posture, Role::Dim));
+        body.extend(look.block("  Runs: ", posture, Role::Dim));
     }
     let mut sheet = Sheet {
         title: look.title("Approve?", &facts),
@@ -378,7 +378,7 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
             sheet.keys = look.keys(&keys);
         }
         Stage::Rule { .. } => {
-            let stored = look.block("  stored for ever: ", rule, Role::Warning);
+            let stored = look.block("  Will always be allowed: ", rule, Role::Warning);
             sheet.notes.extend(stored);
             sheet.letters = "a e Esc";
             sheet.keys = look.keys(&[

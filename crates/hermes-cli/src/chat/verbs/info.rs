@@ -45,7 +45,7 @@ pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<Told, Fai
 
 /// What the keys of the line chat do that no command does.
 const LINE_KEYS: &[&str] = &[
-    "\\ at the end of a line: the message goes on in the next one",
+    "\\ at the end of a line: continue the message on the next line",
     "Tab completes commands · Ctrl+C stops an answer · Ctrl+D leaves",
 ];
 
@@ -130,7 +130,7 @@ async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     let cost = match record.text("cost_status") {
         Some("actual") => figures::dollars(count("actual_cost_usd")),
         Some("estimated") => format!("{} est", figures::dollars(count("estimated_cost_usd"))),
-        Some("included") => "nothing: it runs on this machine".to_owned(),
+        Some("included") => "free (local model)".to_owned(),
         _ => "unknown".to_owned(),
     };
     let tokens = |column| figures::tokens(count(column) as u64);
@@ -178,14 +178,14 @@ pub(super) fn whoami(conversation: &Conversation) -> Told {
     let user = ["USER", "LOGNAME"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
-        .unwrap_or_else(|| "you".to_owned());
+        .unwrap_or_else(|| "no name".to_owned());
     let asked = if conversation.yolo {
-        "nothing is asked (/yolo off changes that)"
+        "nothing asks first (/yolo off changes that)"
     } else {
-        "dangerous actions are asked about"
+        "dangerous actions ask first"
     };
     Told::plain(format!(
-        "{user}, at this machine: every command is yours, and {asked}"
+        "You are the local user ({user}): all commands are available; {asked}"
     ))
 }
 
@@ -292,7 +292,7 @@ pub(super) async fn diff(conversation: &Conversation, rest: &str) -> Result<Told
         .await
         .map_err(failed)?
     else {
-        let text = format!("git: {} is in no repository", here.display());
+        let text = format!("git: {} is not in a repository", here.display());
         return Err(Failure::failed(text));
     };
     let (is_staged, path) = match rest {

@@ -423,7 +423,7 @@ pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<Told, F
     match conversation.surface {
         Surface::Screen => Ok(Told::of(Effect::Edit(text.to_owned()))),
         Surface::Line | Surface::Platform => Err(Failure::usage(
-            "\\ at the end of a line goes on in the next one; $EDITOR needs the full interface",
+            "\\ at the end of a line continues the message; $EDITOR needs the full interface",
         )),
     }
 }

@@ -112,7 +112,7 @@ pub(super) async fn reasoning(
             let level = conversation
                 .effort
                 .or_else(|| conversation.configured_effort());
-            let level = level.map_or("as the model does by itself", name);
+            let level = level.map_or("model default", name);
             return Ok(Told::plain(format!("reasoning: {level}, {shown}")));
         }
         _ => {}
@@ -128,9 +128,7 @@ pub(super) async fn reasoning(
     let setting = Setting::Reasoning(Some(*effort));
     conversation.chat.send(AgentCommand::Set(setting)).await?;
     conversation.effort = Some(*effort);
-    Ok(Told::info(format!(
-        "reasoning from the next turn on: {word}"
-    )))
+    Ok(Told::info(format!("reasoning: {word}, from the next turn")))
 }
 
 fn name(effort: ReasoningEffort) -> &'static str {
@@ -145,9 +143,9 @@ pub(super) async fn yolo(conversation: &mut Conversation, word: &str) -> Result<
     conversation.yolo = on;
     conversation.args.yolo = on;
     Ok(Told::info(if on {
-        "from the next turn on dangerous actions run without asking; what is forbidden stays forbidden"
+        "dangerous actions will run without asking from the next turn; forbidden ones stay forbidden"
     } else {
-        "from the next turn on dangerous actions are asked about"
+        "dangerous actions will ask again from the next turn"
     }))
 }
 

@@ -70,7 +70,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
                 toolbox.reconnect(&name);
             }
             Ok(Told::plain(
-                "reconnecting all servers; /mcp shows how they fare",
+                "reconnecting all servers; /mcp shows their status",
             ))
         }
         ["reconnect", name] | [name, "reconnect"] => {
@@ -78,7 +78,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
                 return Err(unknown(name));
             }
             Ok(Told::plain(format!(
-                "reconnecting {name}; /mcp shows how it fares"
+                "reconnecting {name}; /mcp shows its status"
             )))
         }
         [name, "login"] | ["login", name] => Ok(Told::plain(format!(
@@ -91,9 +91,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
             }
             let value = if *state == "on" { "true" } else { "false" };
             super::settings::keep(conversation, &key, value)?;
-            Ok(Told::plain(format!(
-                "{name} is {state} from the next turn on"
-            )))
+            Ok(Told::plain(format!("{name} is {state} from the next turn")))
         }
         [name] => match commands::mcp::page(&toolbox, name) {
             Some(page) => Ok(Told::plain(page)),

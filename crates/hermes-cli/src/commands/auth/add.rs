@@ -133,7 +133,7 @@ pub(crate) fn verify(
         })) => Err(Failure::new(
             Exit::Failed,
             format!(
-                "{provider} refuses this key ({status}{}); it was not stored (--no-test stores it all the same)",
+                "{provider} refuses this key ({status}{}); it was not stored (--no-test stores it anyway)",
                 if message.is_empty() {
                     String::new()
                 } else {

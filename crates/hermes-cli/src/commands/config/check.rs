@@ -143,7 +143,7 @@ fn about_version(file: &serde_json::Value) -> Option<Finding> {
     (!empty && version < CONFIG_VERSION).then(|| Finding {
         key: "_config_version".to_owned(),
         text: format!(
-            "the file is of version {version} and is read as such; hermes config migrate brings it to {CONFIG_VERSION}"
+            "config version {version} (current: {CONFIG_VERSION}); run hermes config migrate to update it"
         ),
         problem: false,
     })

@@ -13,8 +13,8 @@ use crate::exit::{Failure, Outcome};
 /// A scheduler looks at least every minute; three looks missed are a fault.
 const STALE: f64 = 200.0;
 
-pub(super) const NOBODY: &str = "no gateway runs on this home, so nothing runs by itself: \
-    hermes gateway install, or hermes cron tick from a timer of your own";
+pub(super) const NOBODY: &str = "The gateway isn't running, so jobs won't start. \
+    Run hermes gateway install, or call hermes cron tick from your own timer.";
 
 /// A job for programs: every field that is stored, those that readers rely on filled in.
 pub(super) fn value(job: &Job) -> Value {
@@ -40,7 +40,7 @@ fn repeat(job: &Job) -> String {
     let completed = repeat["completed"].as_u64().unwrap_or(0);
     match repeat["times"].as_u64() {
         Some(times) => format!("{completed} of {times} times"),
-        None => format!("for ever, {completed} so far"),
+        None => format!("no limit, {completed} so far"),
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
         Err(error) => {
             report.problem(
                 format!("the stored keys are not used: {error}"),
-                format!("mend or move away {}", cx.home.auth_path().display()),
+                format!("repair or move {}", cx.home.auth_path().display()),
             );
             return;
         }
@@ -231,8 +231,9 @@ pub(super) fn database(cx: &Context, report: &mut Report) {
     let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     if size > READ_THROUGH {
         match glance(&path) {
-            Some(problem) => report.problem(problem, "run: hermes sessions repair"),
-            None => report.ok(format!(
+            Err(error) => report.problem(error.to_string(), ""),
+            Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),
+            Ok(None) => report.ok(format!(
                 "{}, {:.0} MB: it can be read and written; to read it through: hermes sessions repair --check-only",
                 path.display(),
                 size as f64 / 1e6
@@ -342,7 +343,7 @@ pub(super) fn tools(cx: &Context, report: &mut Report) {
                 if commands::tools::is_on(&config, "cli", name) {
                     report.warning(
                         format!("{name} is switched on and cannot be offered: {why}"),
-                        format!("mend it, or: hermes tools disable {}", set_of(name)),
+                        format!("fix it, or: hermes tools disable {}", set_of(name)),
                     );
                 } else {
                     report.ok(format!("{name} is off, and could not be offered: {why}"));

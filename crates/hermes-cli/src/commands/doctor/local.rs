@@ -37,7 +37,7 @@ fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, Weights)> {
         Program::There(path) => report.ok(format!("program {}", path.display())),
         Program::Buildable(_) => report.ok("the program is built when it is first needed"),
         Program::Missing => {
-            report.problem("hermes-local is not beside hermes", program::HOW_TO_GET);
+            report.problem("hermes-local is not next to hermes", program::HOW_TO_GET);
             return None;
         }
     }

@@ -121,7 +121,7 @@ fn database(cx: &Context, report: &mut Report) {
             });
             report.fixed(format!(
                 "{}{kept}",
-                done.problem.unwrap_or_else(|| "mended".to_owned())
+                done.problem.unwrap_or_else(|| "repaired".to_owned())
             ));
         }
         // What is still wrong is found by the check itself.

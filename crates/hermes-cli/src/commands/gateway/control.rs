@@ -154,7 +154,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     }
     let process = appeared(home, &before)?;
     cx.out.line(format!(
-        "the gateway of {} runs anew (pid {})",
+        "the gateway of {} was restarted (pid {})",
         name(home),
         process.pid
     ))?;

@@ -92,7 +92,7 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
                 chat_id,
                 thread_id: field("thread_id"),
             },
-            text: "♻️ The gateway is back. Your conversation goes on.".to_owned(),
+            text: "♻️ The gateway is back. Your conversation continues.".to_owned(),
             files: false,
             mirror: None,
         };

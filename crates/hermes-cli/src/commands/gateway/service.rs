@@ -201,7 +201,7 @@ pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
         return Err(Failure::new(
             Exit::Usage,
             format!(
-                "{} is there already; to replace it: hermes gateway install --force",
+                "{} already exists; to replace it: hermes gateway install --force",
                 manager.path.display()
             ),
         ));

@@ -102,7 +102,7 @@ const KINDS: [Kind; 6] = [
     },
     Kind {
         name: "api_server",
-        hint: "for programs that speak OpenAI's protocol; whoever has the key runs commands on this machine",
+        hint: "for programs that speak OpenAI's protocol; anyone with the key can run commands on this machine",
         fields: &[
             field(
                 "API_SERVER_KEY",
@@ -136,40 +136,40 @@ const KINDS: [Kind; 6] = [
 pub(super) struct SetupArgs {
     /// telegram, discord, slack, email, api_server or webhook
     platform: Option<String>,
-    /// Token of the bot
+    /// Bot token
     #[arg(long)]
     token: Option<String>,
-    /// Slack: token of the app
+    /// Slack: app token
     #[arg(long)]
     app_token: Option<String>,
-    /// Email: the address
+    /// Email: address
     #[arg(long)]
     address: Option<String>,
-    /// Email: the password
+    /// Email: password
     #[arg(long)]
     password: Option<String>,
-    /// Email: the server that mail is read from
+    /// Email: IMAP server
     #[arg(long, value_name = "HOST")]
     imap_host: Option<String>,
-    /// Email: the server that mail is sent through
+    /// Email: SMTP server
     #[arg(long, value_name = "HOST")]
     smtp_host: Option<String>,
-    /// API server: the key
+    /// API server: key
     #[arg(long)]
     key: Option<String>,
-    /// Webhook: what callers sign with
+    /// Webhook: signing secret
     #[arg(long)]
     secret: Option<String>,
-    /// API server, webhook: the port
+    /// API server, webhook: port
     #[arg(long)]
     port: Option<u16>,
-    /// Who may talk: ids of the platform (comma separated)
+    /// Platform user ids that may message the agent (comma separated)
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     allow: Option<Vec<String>>,
-    /// The chat for messages that have no other place
+    /// Default chat for messages without another destination
     #[arg(long, value_name = "CHAT")]
     home_channel: Option<String>,
-    /// Ask nothing: everything is given by flags
+    /// Do not prompt; use only the flags
     #[arg(long, requires = "platform")]
     non_interactive: bool,
 }

@@ -105,7 +105,7 @@ pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<Plan, Stri
     if is_home {
         Ok(plan)
     } else {
-        Err("it is no backup of a home: no config.yaml, .env or state.db in it".to_owned())
+        Err("it is not a backup: it contains no config.yaml, .env or state.db".to_owned())
     }
 }
 

@@ -22,7 +22,7 @@ impl Staging {
     /// A directory on the same disk as the home, with room for `bytes`.
     pub(super) fn beside(root: &Path, bytes: u64) -> Result<Self, Failure> {
         let fail = |error: io::Error| {
-            Failure::failed(format!("cannot write beside {}: {error}", root.display()))
+            Failure::failed(format!("cannot write next to {}: {error}", root.display()))
         };
         let mut builder = tempfile::Builder::new();
         let builder = builder

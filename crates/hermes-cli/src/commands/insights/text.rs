@@ -75,7 +75,7 @@ fn totals(out: &mut String, report: &Report, width: usize) {
     let mut all = vec![
         format!("{} sessions", short(report.sessions)),
         format!(
-            "{} messages ({} of people)",
+            "{} messages ({} from you)",
             short(report.messages.total),
             short(report.messages.user)
         ),
@@ -86,14 +86,14 @@ fn totals(out: &mut String, report: &Report, width: usize) {
     }
     facts(out, "activity", &all, width);
     let mut parts = vec![
-        format!("{} in all", short(tokens.total)),
+        format!("{} total", short(tokens.total)),
         format!("{} input", short(tokens.input)),
         format!("{} input from the cache", short(tokens.cache_read)),
         format!("{} output", short(tokens.output)),
     ];
     for (count, what) in [
         (tokens.cache_write, "written to the cache"),
-        (tokens.reasoning, "of the output reasoning"),
+        (tokens.reasoning, "reasoning (part of the output)"),
         (
             report.side_tokens,
             "for titles, summaries and other side work",
@@ -134,7 +134,7 @@ fn cost(spent: &Spent) -> Vec<String> {
     }
     if spent.included_calls > 0 {
         parts.push(format!(
-            "{} on this machine or within a subscription",
+            "{}, no charge (local or subscription)",
             calls(spent.included_calls)
         ));
     }

@@ -16,19 +16,19 @@ use crate::exit::{Exit, Failure, Outcome};
 #[command(group = clap::ArgGroup::new("server").args(["url", "command"]).required(true))]
 pub(super) struct AddArgs {
     name: String,
-    /// Address of a remote server
+    /// URL of a remote server
     #[arg(long)]
     url: Option<String>,
-    /// Program of a local server
+    /// Command of a local server
     #[arg(long)]
     command: Option<String>,
-    /// Its arguments: everything that follows
+    /// Arguments of the command: everything that follows
     #[arg(long, num_args = 0.., allow_hyphen_values = true, conflicts_with = "url")]
     args: Vec<String>,
-    /// Environment of a local server
+    /// Environment variables of a local server
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// Header of every request to a remote server
+    /// Header to send with every request to a remote server
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command", value_parser = pair)]
     header: Vec<(String, String)>,
     /// `oauth` logs in with a browser; `header` sends a key
@@ -37,16 +37,16 @@ pub(super) struct AddArgs {
     /// The key for `--auth header`, or `-` to read it from stdin; it is kept in .env
     #[arg(long, allow_hyphen_values = true)]
     key: Option<String>,
-    /// Older servers speak `sse`
+    /// Transport; older servers use `sse`
     #[arg(long, value_enum, conflicts_with = "command")]
     transport: Option<Wire>,
-    /// Seconds until a connection must stand
+    /// Connection timeout in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     connect_timeout: Option<u64>,
-    /// Save it without trying it
+    /// Save it without testing it
     #[arg(long)]
     no_test: bool,
-    /// Replace a server of this name
+    /// Replace an existing server
     #[arg(long)]
     force: bool,
     /// Print as JSON
@@ -101,7 +101,7 @@ pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
         && !needs_login
     {
         return Err(Failure::failed(format!(
-            "{}\nnothing was saved; --no-test saves it all the same",
+            "{}\nnothing was saved; --no-test saves it anyway",
             probe::why(&probe.report)
         )));
     }

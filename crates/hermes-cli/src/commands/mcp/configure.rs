@@ -13,10 +13,10 @@ use crate::exit::{Failure, Outcome};
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigureArgs {
     name: String,
-    /// Use it
+    /// Enable it
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
-    /// Keep it, but do not use it
+    /// Disable it, but keep its settings
     #[arg(long)]
     disable: bool,
     /// Only these tools; `*` matches any text (comma separated, or several times)
@@ -27,7 +27,7 @@ pub(super) struct ConfigureArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     include: Vec<String>,
-    /// All but these tools
+    /// All tools except these
     #[arg(
         long,
         value_name = "TOOL",
@@ -36,16 +36,16 @@ pub(super) struct ConfigureArgs {
         conflicts_with = "include"
     )]
     exclude: Vec<String>,
-    /// All tools again
+    /// Enable all tools
     #[arg(long, conflicts_with_all = ["include", "exclude"])]
     all: bool,
-    /// Resources as tools
+    /// Offer resources as tools
     #[arg(long, value_name = "BOOL")]
     resources: Option<bool>,
-    /// Prompts as tools
+    /// Offer prompts as tools
     #[arg(long, value_name = "BOOL")]
     prompts: Option<bool>,
-    /// Seconds that a call may take without a sign of life
+    /// Seconds to wait for a call that reports no progress
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// Print as JSON

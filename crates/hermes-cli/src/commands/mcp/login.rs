@@ -20,7 +20,7 @@ use crate::wiring::reach::Workshop;
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArgs {
     name: String,
-    /// Only show the address; open no browser
+    /// Print the URL instead of opening a browser
     #[arg(long)]
     no_browser: bool,
     /// Print as JSON
@@ -35,7 +35,7 @@ pub(super) struct ReauthArgs {
     /// Every server that uses OAuth
     #[arg(long, conflicts_with = "name")]
     all: bool,
-    /// Only show the address; open no browser
+    /// Print the URL instead of opening a browser
     #[arg(long)]
     no_browser: bool,
     /// Print as JSON

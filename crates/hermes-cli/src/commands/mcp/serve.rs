@@ -33,7 +33,11 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ServeArgs {}
+pub(super) struct ServeArgs {
+    /// Accepted for compatibility: what happens is in the log
+    #[arg(short, long, hide = true)]
+    verbose: bool,
+}
 
 pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
     crate::logging::start(cx);

@@ -14,10 +14,10 @@ use crate::wiring::{self, mcp, progress};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Wait this many seconds for servers to answer; without it, slow ones are not waited for
+    /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: Option<u64>,
-    /// Only what the config says; nothing is started
+    /// Show only the configuration; start nothing
     #[arg(long)]
     offline: bool,
     /// Print as JSON
@@ -28,7 +28,7 @@ pub(super) struct ListArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     name: Option<String>,
-    /// Wait this many seconds for servers to answer; without it, slow ones are not waited for
+    /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: Option<u64>,
     /// Print as JSON

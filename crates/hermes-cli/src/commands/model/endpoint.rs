@@ -26,7 +26,7 @@ pub(crate) fn address(typed: &str) -> Result<String, String> {
     let typed = typed.trim();
     if typed.is_empty() || typed.ends_with("://") {
         return Err(format!(
-            "{typed:?} is no address: http://host:port/v1 is wanted"
+            "{typed:?} is not a valid URL; expected http://host:port/v1"
         ));
     }
     let typed = typed.trim_end_matches('/');
@@ -36,7 +36,7 @@ pub(crate) fn address(typed: &str) -> Result<String, String> {
         // Nobody types the scheme of a machine at home; elsewhere it matters.
         format!("http://{typed}")
     };
-    let bad = || format!("{typed:?} is no address: http://host:port/v1 is wanted");
+    let bad = || format!("{typed:?} is not a valid URL; expected http://host:port/v1");
     let url = url::Url::parse(&full).map_err(|_| bad())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(bad());
@@ -173,7 +173,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>
             }
             Err(Unlisted::Other(why)) => {
                 cx.out.error(crate::output::harmless(&why));
-                if !prompt::confirm("use this address all the same?", false)? {
+                if !prompt::confirm("use this URL anyway?", false)? {
                     return Ok(None);
                 }
                 if key.is_none() {

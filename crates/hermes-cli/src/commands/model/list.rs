@@ -17,7 +17,7 @@ pub(super) struct ListArgs {
     /// Only this provider, with its models
     #[arg(long)]
     provider: Option<String>,
-    /// Ask the provider itself; without a provider, also look for servers on this machine
+    /// Ask the provider for its models; without --provider, also look for local servers
     #[arg(long)]
     live: bool,
     /// Print as JSON

@@ -21,37 +21,37 @@ pub(super) struct LocalArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LocalCommand {
-    /// Show the models there are, with size and memory
+    /// List available models with their size and memory use
     List(list::ListArgs),
-    /// Fetch the weights of a model
+    /// Download a model
     Pull(PullArgs),
-    /// Use a model from now on; fetch it if need be
+    /// Make a model the default, downloading it if needed
     Use(UseArgs),
-    /// Take the weights of a model away
+    /// Delete a downloaded model
     Remove(RemoveArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct PullArgs {
-    /// Which one; without a name: the smallest
+    /// Model (default: the smallest)
     model: Option<String>,
-    /// Also where memory is short
+    /// Continue even if memory is low
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct UseArgs {
-    /// A name of the list, or the path of a GGUF file
+    /// A model from `list`, or a path to a GGUF file
     model: String,
-    /// Also where memory is short
+    /// Continue even if memory is low
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// A name of the list
+    /// A model from `list`
     model: String,
 }
 
@@ -70,7 +70,7 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
     let weights = here.weights(&name.unwrap_or_else(|| here.settings.default_name()))?;
     if weights.is_there() {
         return Ok(cx.out.line(format!(
-            "{} is there: {}",
+            "{} is downloaded: {}",
             weights.name,
             weights.path.display()
         ))?);

@@ -117,7 +117,7 @@ fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
         let another = PanelGroup {
             title: "another".to_owned(),
             rows: vec![
-                endpoint::address_row(OWN, "own endpoint: type its address"),
+                endpoint::address_row(OWN, "your own endpoint: type its URL"),
                 endpoint::typed_row("name", "type a name", "provider/model"),
             ],
         };
@@ -182,7 +182,7 @@ fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
             .collect();
         print(&shown, rows.len(), cx)?;
         let typed = match prompt::line(
-            "number, words to filter, provider/model, or the address of an own endpoint (Enter: leave): ",
+            "number, words to filter, provider/model, or the URL of your own endpoint (Enter: leave): ",
         )? {
             Answer::Back if !filter.is_empty() => {
                 filter.clear();
@@ -204,7 +204,12 @@ fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
             continue;
         }
         let words = typed.to_lowercase();
-        if words.contains("://") || matches!(words.as_str(), OWN | "custom" | "own endpoint") {
+        if words.contains("://")
+            || matches!(
+                words.as_str(),
+                OWN | "custom" | "own endpoint" | "your own endpoint"
+            )
+        {
             let address = words.contains("://").then_some(typed);
             match endpoint::ask(cx, address)? {
                 Some(chosen) => return Ok(Some(chosen)),

@@ -12,15 +12,15 @@ use crate::exit::{Failure, Outcome};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SetArgs {
-    /// The model, also as provider/model
+    /// Model, or provider/model
     pub(crate) model: String,
     /// Its provider
     #[arg(long)]
     pub(crate) provider: Option<String>,
-    /// Address of an own server (OpenAI-compatible unless it ends in /anthropic)
+    /// URL of your own server (OpenAI-compatible unless it ends in /anthropic)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// The variable that holds the key
+    /// Environment variable that holds the key
     #[arg(long, value_name = "VAR")]
     pub(crate) key_env: Option<String>,
 }

@@ -23,7 +23,7 @@ use crate::wiring;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TestArgs {
-    /// Model to try, also as provider/model; without one: the model in use
+    /// Model, or provider/model (default: the model in use)
     model: Option<String>,
     /// Provider of the model
     #[arg(long)]

@@ -21,15 +21,15 @@ use crate::exit::{Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// Without one: the profile in use
+    /// Profile (default: the one in use)
     name: Option<String>,
     /// The file to write (NAME.tar.gz)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Put keys and logins into it, too
+    /// Include keys and logins
     #[arg(long)]
     with_secrets: bool,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(short, long)]
     force: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArgs {
     archive: PathBuf,
-    /// The name of the profile (the one in the archive)
+    /// Name of the profile (default: the name in the archive)
     #[arg(long)]
     name: Option<String>,
 }
@@ -393,7 +393,7 @@ fn unpack(archive: &Path, to: &Path) -> Result<String, Failure> {
         }
     }
     root.filter(|root| to.join(root).is_dir())
-        .ok_or_else(|| broken("there is no profile in it".to_owned()))
+        .ok_or_else(|| broken("it contains no profile".to_owned()))
 }
 
 fn write_member(member: &mut impl Read, target: &Path, mode: u32) -> io::Result<()> {

@@ -15,22 +15,22 @@ use crate::exit::Outcome;
 #[derive(Debug, clap::Args)]
 pub(super) struct CreateArgs {
     name: String,
-    /// Copy config, keys, SOUL.md, skills and memory of the profile in use
+    /// Copy config, keys, SOUL.md, skills and memory from the profile in use
     #[arg(long)]
     clone: bool,
-    /// Copy everything but conversations and backups
+    /// Copy everything except conversations and backups
     #[arg(long)]
     clone_all: bool,
     /// Copy from this profile
     #[arg(long, value_name = "SOURCE")]
     clone_from: Option<String>,
-    /// No skills of its own to begin with, also later
+    /// Start without skills, and keep it that way
     #[arg(long, conflicts_with_all = ["clone", "clone_all", "clone_from"])]
     no_skills: bool,
-    /// What it is for
+    /// Description
     #[arg(long)]
     description: Option<String>,
-    /// Accepted for the original's sake: no command is made anyway
+    /// Accepted for compatibility; no alias is created anyway
     #[arg(long, hide = true)]
     no_alias: bool,
 }

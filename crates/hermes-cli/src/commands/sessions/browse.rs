@@ -1,4 +1,4 @@
-//! `hermes sessions browse`: find a conversation by typing and go on with it.
+//! `hermes sessions browse`: find a conversation by typing and resume it.
 
 use std::io::{self, Write as _};
 use std::time::Instant;
@@ -13,18 +13,17 @@ use hermes_tui::theme::Theme;
 
 use super::{reader, show};
 use crate::args::TurnArgs;
-use crate::chat;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{SafeStderr, harmless};
-use crate::wiring;
+use crate::{chat, choose, wiring};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BrowseArgs {
     /// Only this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
-    /// The newest N
+    /// Show the newest N
     #[arg(long, default_value_t = 500)]
     limit: usize,
 }
@@ -42,11 +41,10 @@ pub(super) fn run(args: &BrowseArgs, cx: &Context) -> Outcome {
         cx.out.remark("no sessions");
         return Ok(());
     }
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let chosen = if dumb {
-        by_number(&sessions)?
-    } else {
+    let chosen = if choose::can_show(cx) {
         wiring::runtime()?.block_on(on_screen(panel(&sessions), cx))?
+    } else {
+        by_number(&sessions)?
     };
     let Some(id) = chosen else {
         return Ok(());
@@ -117,7 +115,7 @@ fn panel(sessions: &[SessionSummary]) -> Panel {
         }],
         keys: vec![PanelKey {
             key: "enter".to_owned(),
-            label: "go on with it".to_owned(),
+            label: "resume it".to_owned(),
             action: RESUME.to_owned(),
             row: true,
             closes: true,
@@ -209,7 +207,7 @@ fn by_number(sessions: &[SessionSummary]) -> Result<Option<String>, Failure> {
         }
         write!(
             err,
-            "number to go on with, words to search for, nothing to leave: "
+            "number to resume, words to search for, or Enter to leave: "
         )?;
         err.flush()?;
         let mut line = String::new();

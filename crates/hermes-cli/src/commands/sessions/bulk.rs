@@ -8,6 +8,7 @@ use super::filter::FilterArgs;
 use super::{confirm, show, writer};
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
+use crate::wiring;
 
 const PREVIEW: usize = 15;
 
@@ -15,7 +16,7 @@ const PREVIEW: usize = 15;
 pub(super) struct PruneArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Also archived ones
+    /// Include archived conversations
     #[arg(long)]
     include_archived: bool,
     #[command(flatten)]
@@ -24,7 +25,7 @@ pub(super) struct PruneArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArgs {
-    /// One session: id, unique start of an id, or title
+    /// One session: id, id prefix, title or first words
     session: Option<String>,
     /// Show it in lists again
     #[arg(long, requires = "session")]
@@ -37,10 +38,10 @@ pub(super) struct ArchiveArgs {
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct RunArgs {
-    /// Only tell what would happen
+    /// Show which sessions match, without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     /// Print as JSON
@@ -60,9 +61,10 @@ pub(super) async fn prune(args: PruneArgs, cx: &Context) -> Outcome {
     } else {
         Some(false)
     };
-    let Ok(store) = writer(cx, "") else {
+    if !cx.home.state_db().exists() {
         return report(cx, args.run, "deleted", &[]);
-    };
+    }
+    let store = wiring::open_store(cx)?;
     let chosen = store.prune(filter.clone(), true).await?;
     if !settled(cx, args.run, "delete", &chosen)? {
         return report(cx, args.run, "deleted", &chosen);
@@ -97,9 +99,10 @@ pub(super) async fn archive(args: ArchiveArgs, cx: &Context) -> Outcome {
         ));
     }
     let filter = args.filter.build(show::now())?;
-    let Ok(store) = writer(cx, "") else {
+    if !cx.home.state_db().exists() {
         return report(cx, args.run, "archived", &[]);
-    };
+    }
+    let store = wiring::open_store(cx)?;
     let chosen = store.archive_matching(filter.clone(), true).await?;
     if !settled(cx, args.run, "archive", &chosen)? {
         return report(cx, args.run, "archived", &chosen);

@@ -12,9 +12,9 @@ use hermes_core::store::StoreError;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
-    /// Id, unique start of an id, or title
+    /// Id, id prefix, title or first words
     session: String,
-    /// Also messages that were summarised away or taken back
+    /// Include messages that were compressed or undone
     #[arg(long)]
     all: bool,
     /// Print as JSON: the session with its messages

@@ -19,11 +19,11 @@ use crate::wiring;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// One JSON object per line, which can be imported
+    /// One JSON object per line; can be imported
     Jsonl,
-    /// Markdown for people
+    /// Markdown
     Md,
-    /// One web page per session, with nothing outside it
+    /// One self-contained web page per session
     Html,
 }
 
@@ -40,11 +40,11 @@ impl Format {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
-    /// A file, or - for the standard output; for several sessions as Markdown or HTML a directory
+    /// A file, - for stdout, or a directory for several sessions in Markdown or HTML
     output: PathBuf,
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// Only this session: id, unique start of an id, or title
+    /// Only this session: id, id prefix, title or first words
     #[arg(long, value_name = "SESSION")]
     session_id: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) struct ExportArgs {
     /// Hide keys and tokens
     #[arg(long)]
     redact: bool,
-    /// Only tell which sessions fit
+    /// Show which sessions match, without writing anything
     #[arg(long)]
     dry_run: bool,
     /// Report as JSON
@@ -62,7 +62,7 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArgs {
-    /// JSONL or JSON, as exported; - for the standard input
+    /// JSONL or JSON export; - for stdin
     input: PathBuf,
     /// Report as JSON
     #[arg(long)]

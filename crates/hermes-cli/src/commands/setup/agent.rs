@@ -155,7 +155,7 @@ fn check(allowed: &Allowed, typed: &str) -> Result<(), String> {
         },
         Allowed::Zone => match Zone::parse(typed) {
             Some(_) => Ok(()),
-            None => Err(format!("{typed:?} is no time zone")),
+            None => Err(format!("{typed:?} is not a time zone")),
         },
     }
 }

@@ -90,17 +90,17 @@ pub(crate) fn ask(cx: &Context, provider: Option<&str>) -> Result<Option<Pasted>
 /// A key whose beginning says nothing.
 fn ask_whose(cx: &Context) -> Result<Option<&'static Provider>, Failure> {
     loop {
-        let name =
-            match prompt::line("of which provider? (openai, deepseek, mistral, …; Esc: back): ")?
-            {
-                Answer::Back => return Ok(None),
-                Answer::Line(name) if name.is_empty() => return Ok(None),
-                Answer::Line(name) => name,
-            };
+        let name = match prompt::line(
+            "Which provider is this key for? (openai, deepseek, mistral, …; Esc: back): ",
+        )? {
+            Answer::Back => return Ok(None),
+            Answer::Line(name) if name.is_empty() => return Ok(None),
+            Answer::Line(name) => name,
+        };
         match providers::find(&name) {
             Some(provider) if provider.auth != Auth::OptionalKey => return Ok(Some(provider)),
             _ => cx.out.error(format!(
-                "{name} is no provider with keys (hermes model list)"
+                "unknown provider {name:?} (see: hermes model list)"
             )),
         }
     }
@@ -115,7 +115,7 @@ pub(crate) fn check(
 ) -> Result<String, Failure> {
     if !is_usable_for(provider.id, key) {
         return Err(Failure::usage(format!(
-            "that is no key of {} (a placeholder, or the login of another program)",
+            "that is not a key for {} (it is a placeholder, or another program's login)",
             provider.name
         )));
     }

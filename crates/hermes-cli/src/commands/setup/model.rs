@@ -54,7 +54,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             }
             Err(failure) => {
                 cx.out.error(failure.message);
-                if prompt::confirm("take it all the same?", false)? {
+                if prompt::confirm("use it anyway?", false)? {
                     draft.tried = None;
                     return enter(draft, &choice, key);
                 }

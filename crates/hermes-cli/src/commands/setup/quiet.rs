@@ -14,22 +14,22 @@ pub(super) struct Flags {
     /// Provider of the model
     #[arg(long)]
     provider: Option<String>,
-    /// The model; without one: the provider's usual one
+    /// Model (default: the provider's default model)
     #[arg(long)]
     model: Option<String>,
-    /// The variable that holds the key
+    /// Environment variable that holds the key
     #[arg(long, value_name = "VAR")]
     key_env: Option<String>,
-    /// Address of an own server
+    /// URL of your own server
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// Where commands run
     #[arg(long, value_parser = ["local", "docker", "podman", "ssh"])]
     backend: Option<String>,
-    /// Whether dangerous commands are asked about
+    /// How dangerous commands are approved
     #[arg(long, value_name = "MODE", value_parser = ["smart", "manual", "off"])]
     approvals: Option<String>,
-    /// Write without trying anything
+    /// Write without testing anything
     #[arg(long)]
     no_test: bool,
 }
@@ -171,7 +171,7 @@ fn untested(failure: &Failure) -> Failure {
     Failure::new(
         failure.exit,
         format!(
-            "{}\nnothing was written (--no-test writes it all the same)",
+            "{}\nnothing was written (--no-test writes it anyway)",
             failure.message
         ),
     )

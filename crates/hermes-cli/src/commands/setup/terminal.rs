@@ -46,7 +46,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             Answer::Line(line) => line.to_lowercase(),
         };
         if !["local", "docker", "podman", "ssh"].contains(&typed.as_str()) {
-            out.error(format!("{typed:?} is none of local, docker, ssh"));
+            out.error(format!("{typed:?} is not one of local, docker, ssh"));
             continue;
         }
         let before = draft.mark();
@@ -70,8 +70,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             }
             Err(why) => {
                 out.error(why);
-                if !draft.changed_since(&before) || prompt::confirm("take it all the same?", false)?
-                {
+                if !draft.changed_since(&before) || prompt::confirm("use it anyway?", false)? {
                     return Ok(());
                 }
                 draft.back_to(before);

@@ -45,7 +45,7 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     } else {
         format!("; off: {}", off.join(", "))
     };
-    Ok((on > 0, format!("{on} of {} on{off}", sets.len())))
+    Ok((on > 0, format!("{on} of {} toolsets on{off}", sets.len())))
 }
 
 /// A checklist.

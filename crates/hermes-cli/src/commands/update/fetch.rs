@@ -179,7 +179,7 @@ async fn download(
         length += chunk.len() as u64;
         if length > LARGEST {
             return Err(Failure::failed(format!(
-                "{url} is larger than 1 GB: this is no program of ours"
+                "{url} is larger than 1 GB: this is not hermes"
             )));
         }
         hasher.update(&chunk);

@@ -186,7 +186,7 @@ fn it_begins_anew_in_place_or_by_whoever_started_it() {
     assert!(life.says("READY=1"));
     assert_ne!(state(&setup.home)["started_at"], began);
     let restarted = hermes(&setup.home).args(["gateway", "restart"]).run().ok();
-    assert!(restarted.stdout.contains("runs anew"), "{restarted:?}");
+    assert!(restarted.stdout.contains("was restarted"), "{restarted:?}");
     assert_eq!(life.stop().code, Some(0));
     let supervised = "HERMES_GATEWAY_EXTERNAL_SUPERVISOR";
     let life = Life::with(&setup.home, |program| program.env(supervised, "1"));
@@ -257,7 +257,7 @@ fn in_the_background_it_is_started_and_stopped() {
     let again = hermes(home).args(["gateway", "start"]).run().ok();
     assert!(again.stdout.contains("runs already"), "{again:?}");
     let restarted = hermes(home).args(["gateway", "restart"]).run().ok();
-    assert!(restarted.stdout.contains("runs anew"), "{restarted:?}");
+    assert!(restarted.stdout.contains("was restarted"), "{restarted:?}");
     assert_eq!(state(home)["pid"], pid, "in place");
     drop(hermes(home).args(["gateway", "stop"]).run().ok());
     assert_eq!(state(home)["gateway_state"], "stopped");

@@ -211,7 +211,7 @@ fn without_the_second_program_it_is_said_why_nothing_is_offered() {
     terminal.wait_for("nothing found");
     // The chat opens without a model.
     terminal.press("\r");
-    terminal.wait_for("what you write is kept");
+    terminal.wait_for("Your text is kept");
     terminal.press("/quit\r");
     assert_eq!(terminal.leave().0, 0);
 }

@@ -152,7 +152,7 @@ fn a_person_who_waits_can_approve() {
     });
     terminal.press("y");
     terminal.wait_for("all clean");
-    terminal.wait_for("ask, or / for commands");
+    terminal.wait_for("Ask anything, or type / for commands");
     assert!(!victim.exists());
     assert_eq!(quit(terminal).0, 0);
 }

@@ -57,7 +57,7 @@ fn what_was_taken_over_is_not_written_to_from_the_old_window() {
     // The words are kept; when the other window is gone they go, after what was said there.
     assert_eq!(quit(second).0, 0);
     first.press("\r");
-    first.wait_for("went on in another window and was read again");
+    first.wait_for("continued in another window and was read again");
     first.wait_for("from the second");
     first.press("\r");
     setup
@@ -82,7 +82,7 @@ fn a_window_that_watches_shows_what_the_other_says() {
     second.wait_for("another window has this conversation");
     // The words are a draft again.
     second.press("\x03");
-    second.wait_for("ask, or / for commands");
+    second.wait_for("Ask anything, or type / for commands");
     assert_eq!(quit(second).0, 0);
     assert_eq!(quit(first).0, 0);
 }

@@ -217,7 +217,7 @@ impl Shared {
         } else {
             self.user_name(team, user).await
         };
-        let name = name.unwrap_or_else(|| "somebody".to_owned());
+        let name = name.unwrap_or_else(|| "someone".to_owned());
         let text = readable(&said(message), &HashMap::new());
         let text: String = text.chars().take(MAX_REPLY).collect();
         format!("{name}: {text}")

@@ -314,7 +314,7 @@ impl Overheard {
         let short: String = text.chars().take(LINE).collect();
         lines.push_back(format!(
             "{}: {short}",
-            who.unwrap_or_else(|| "somebody".to_owned())
+            who.unwrap_or_else(|| "someone".to_owned())
         ));
     }
 

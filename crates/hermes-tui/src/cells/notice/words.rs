@@ -71,15 +71,15 @@ pub(super) fn of_exit(exit: &TurnExit) -> Option<NoticeCell> {
         TurnExit::Interrupted => NoticeCell::warning("Stopped. What was done so far is kept."),
         TurnExit::BudgetExhausted { calls } => warning(
             format!("Stopped after {calls} model calls, the most that one turn may make"),
-            "say \"go on\", or raise agent.max_turns",
+            "say \"continue\", or raise agent.max_turns",
         ),
         TurnExit::CostCapReached { usd } => warning(
             format!("Stopped at ${usd:.2}, the most that a turn may cost"),
-            "say \"go on\", or raise the cap",
+            "say \"continue\", or raise the cap",
         ),
         TurnExit::Partial { why } => warning(
             format!("The answer was cut: {}", stripped(why)),
-            "say \"go on\"",
+            "say \"continue\"",
         ),
         TurnExit::NoAnswer { why } => error(
             format!("The model gave no answer: {}", stripped(why)),
@@ -114,7 +114,7 @@ fn fix_for(class: ErrorClass) -> &'static str {
             "wait a little, then /retry; or /model for another one"
         }
         ErrorClass::Unreachable | ErrorClass::Timeout | ErrorClass::TlsCertificate => {
-            "check that the server runs and the network is there, then /retry"
+            "check that the server is running and the network works, then /retry"
         }
         ErrorClass::ModelNotFound => "/model shows the models there are",
         ErrorClass::ContextOverflow | ErrorClass::PayloadTooLarge | ErrorClass::LongContextTier => {

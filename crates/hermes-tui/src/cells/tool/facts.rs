@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use hermes_core::approval::denial_for_people;
 use hermes_core::fence::FENCE_TAG;
 
 #[derive(Clone, Debug)]
@@ -107,6 +108,7 @@ impl Facts {
             }
             Some(other) => other.to_string(),
         };
+        let said = denial_for_people(&said).into_owned();
         let printed = self.get_text("output").filter(|text| !text.is_empty());
         match printed {
             Some(printed) if !said.is_empty() => format!("{printed}\n{said}"),

@@ -406,7 +406,7 @@ impl Namer<'_> {
                 self.title("Speaking", "Spoke", text)
             }
             "send_message" => {
-                let target = facts.arg("target").unwrap_or("somebody");
+                let target = facts.arg("target").unwrap_or("someone");
                 self.title("Sending a message to", "Sent a message to", target)
             }
             _ => return None,

@@ -48,12 +48,12 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
             "model",
         ));
         groups.push(Group {
-            title: format!("own endpoint   {}", known.url),
+            title: format!("your own endpoint   {}", known.url),
             rows,
         });
     }
     groups.push(Group {
-        title: "own endpoint".to_owned(),
+        title: "your own endpoint".to_owned(),
         rows: vec![way],
     });
     groups

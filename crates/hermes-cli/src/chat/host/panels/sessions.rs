@@ -95,7 +95,7 @@ fn shown(
 
 fn keys() -> Vec<PanelKey> {
     vec![
-        key("enter", "go on with it", "resume"),
+        key("enter", "resume it", "resume"),
         PanelKey {
             text: Some("new title".to_owned()),
             ..key("ctrl+r", "rename", "rename")

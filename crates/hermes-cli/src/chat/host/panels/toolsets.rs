@@ -41,9 +41,7 @@ fn shown(sets: &[(&Toolset, bool)], offer: &Offer) -> Panel {
             key("space", "on/off", "toggle"),
             key("enter", "what the model sees", "view"),
         ],
-        footer: vec![
-            "what is switched counts from the next conversation on, or after /reload".to_owned(),
-        ],
+        footer: vec!["changes take effect in the next conversation, or after /reload".to_owned()],
         ..Panel::default()
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
     let weights = here.weights(name)?;
     let Some(model) = weights.model else {
         return Err(Failure::usage(format!(
-            "{} is a file of yours; what was fetched is named by hermes model local list",
+            "{} is your own file; downloaded models: hermes model local list",
             weights.path.display()
         )));
     };
