@@ -76,7 +76,22 @@ fn redact_at(key: &str, value: &Value) -> Value {
         // server, a note.
         Value::String(text) => Value::String(hermes_core::redact::keys(&url(text)).into_owned()),
         Value::Number(number) if is_secret_key(key) => Value::String(mask(&number.to_string())),
-        Value::Array(items) => items.iter().map(|item| redact_at(key, item)).collect(),
+        Value::Array(items) => {
+            let mut before = None;
+            let shown = items.iter().map(|item| {
+                let text = item.as_str();
+                let secret = text.and_then(|text| secret_argument(before, text));
+                before = text;
+                match (secret, text) {
+                    (Some(secret), Some(text)) => {
+                        let start = &text[..text.len() - secret.len()];
+                        Value::String(format!("{start}{}", mask(secret)))
+                    }
+                    _ => redact_at(key, item),
+                }
+            });
+            shown.collect()
+        }
         Value::Object(map) => {
             let all = SECRET_SECTIONS.contains(&key.to_lowercase().as_str());
             let masked: Map<String, Value> = map
@@ -94,6 +109,41 @@ fn redact_at(key: &str, value: &Value) -> Value {
         }
         other => other.clone(),
     }
+}
+
+/// The part of an argument of a program that is a credential: `--token VALUE`, `--token=VALUE`,
+/// `-e API_KEY=VALUE`. It is the end of the text.
+pub fn secret_argument<'a>(before: Option<&str>, text: &'a str) -> Option<&'a str> {
+    let names_secret = |name: &str| {
+        let name = name.trim_start_matches('-');
+        is_secret_key(name) || crate::secrets::is_secret_name(&name.replace('-', "_"))
+    };
+    if let Some((name, value)) = text.split_once('=')
+        && !name.contains([' ', '/', ':'])
+    {
+        return (names_secret(name) && !value.is_empty()).then_some(value);
+    }
+    let option = before.filter(|before| before.starts_with('-') && !before.contains('='));
+    let is_value = !text.starts_with('-') && !text.is_empty();
+    (is_value && option.is_some_and(names_secret)).then_some(text)
+}
+
+/// Credentials in an address: the password of its login, keys among its parameters.
+pub(crate) fn secrets_of_address(text: &str) -> Vec<&str> {
+    let Some((_, rest)) = text.split_once("://") else {
+        return Vec::new();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (place, rest) = rest.split_at(end);
+    let password = place
+        .rsplit_once('@')
+        .and_then(|(login, _)| Some(login.split_once(':')?.1));
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    let keys = query.split(['&', '#']).filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        is_secret_key(name).then_some(value)
+    });
+    password.into_iter().chain(keys).collect()
 }
 
 /// Enough of a secret to tell which one it is. A reference to a variable is no secret.
@@ -163,6 +213,21 @@ mod tests {
         ] {
             assert_eq!(url(address), shown);
         }
+    }
+
+    #[test]
+    fn credentials_among_arguments_are_masked() {
+        let shown = redact(&json!({"args": [
+            "--token", "hunter2hunter2", "--password=hunter2", "-e", "MY_API_KEY=hunter2", "--port", "80", "--auth-token", "--verbose",
+            "--url=http://u:hunter2@h/x",
+        ]}));
+        assert_eq!(
+            shown,
+            json!({"args": [
+                "--token", "****", "--password=****", "-e", "MY_API_KEY=****", "--port", "80", "--auth-token", "--verbose",
+                "--url=http://u:****@h/x",
+            ]})
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::env::Env;
 use crate::home::Home;
-use crate::redact::is_secret_key;
+use crate::redact::{is_secret_key, secret_argument, secrets_of_address};
 
 /// Words in the names of variables with secrets.
 const SECRET_WORDS: [&str; 13] = [
@@ -97,7 +97,22 @@ fn walk(file: &str, key: &str, value: &Value, found: &mut Vec<(String, String)>)
         Value::String(text) if is_secret_key(key) => {
             found.push((format!("{file} {key}"), text.clone()));
         }
-        Value::Array(items) => items.iter().for_each(|item| walk(file, key, item, found)),
+        Value::String(text) => {
+            let name = format!("{file} {key}");
+            let secrets = secrets_of_address(text).into_iter();
+            found.extend(secrets.map(|secret| (name.clone(), secret.to_owned())));
+        }
+        Value::Array(items) => {
+            let mut before = None;
+            for item in items {
+                let text = item.as_str();
+                match text.and_then(|text| secret_argument(before, text)) {
+                    Some(secret) => found.push((format!("{file} {key}"), secret.to_owned())),
+                    None => walk(file, key, item, found),
+                }
+                before = text;
+            }
+        }
         Value::Object(fields) => fields
             .iter()
             .for_each(|(key, value)| walk(file, key, value, found)),
@@ -140,6 +155,20 @@ mod tests {
             "model": {"default": "some-model-name", "api_key": "own-endpoint-4711"},
             "providers": {"lab": {"api_key": "${LAB_API_KEY}"}},
         }));
+        let values = config_values(&serde_json::json!({"mcp_servers": {"a": {
+            "args": ["--token", "value-of-token", "--password=value-of-password", "--port", "8080-8090"],
+            "url": "https://u:value-of-login@h/mcp?api_key=value-of-query&page=first-page-1",
+        }}}));
+        let values: Vec<&str> = values.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(
+            values,
+            [
+                "value-of-token",
+                "value-of-password",
+                "value-of-login",
+                "value-of-query"
+            ]
+        );
         assert_eq!(
             redact::known("own-endpoint-4711 some-model-name ${LAB_API_KEY}"),
             "[hidden: config api_key] some-model-name ${LAB_API_KEY}"

@@ -15,6 +15,7 @@ mod pack;
 mod paths;
 mod python;
 mod reader;
+mod repository;
 mod special;
 mod syntax;
 mod table;
@@ -96,6 +97,12 @@ struct Prover<'p, 'a> {
     nesting: usize,
     /// What a `find` hands on can have no private name.
     narrowed: bool,
+    /// The script is for a shell that knows no more than POSIX asks for.
+    posix: bool,
+    /// The name of the command stands there as it is: bash does not cut the values of a declaration.
+    direct: bool,
+    /// Settings of git may have been put in place: an archive or a patch brings what it likes.
+    repositories_moved: bool,
     /// Something in the workspace is changed.
     writes: bool,
     found: Vec<Unproven>,
@@ -113,6 +120,9 @@ pub(crate) fn unproven_parts(look: &Look<'_>, source: &str) -> (Vec<Unproven>, b
         steps: 0,
         nesting: 0,
         narrowed: false,
+        posix: false,
+        direct: false,
+        repositories_moved: false,
         writes: false,
         found: Vec::new(),
     };
@@ -128,7 +138,7 @@ impl Prover<'_, '_> {
         if self.nesting >= NESTING {
             return refuse("commands within commands, deeper than is looked at");
         }
-        let nodes = match reader::read(source) {
+        let nodes = match reader::read(source, self.posix) {
             Ok(nodes) => nodes,
             Err(why) => return construct(why),
         };
@@ -140,14 +150,16 @@ impl Prover<'_, '_> {
     }
 
     /// A script that another shell runs: its variables are not ours.
-    fn other_shell(&mut self, script: &Word) -> Proven {
+    fn other_shell(&mut self, script: &Word, posix: bool) -> Proven {
         if !script.known() || script.dynamic || script.glob {
             return construct("a script is only known when it runs");
         }
         let variables = std::mem::take(&mut self.variables);
         let functions = std::mem::take(&mut self.functions);
         let straight = std::mem::replace(&mut self.straight, true);
+        let posix = std::mem::replace(&mut self.posix, posix);
         let result = self.script(&script.text);
+        self.posix = posix;
         self.variables = variables;
         self.functions = functions;
         self.straight = straight;

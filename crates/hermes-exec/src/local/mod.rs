@@ -94,6 +94,13 @@ impl LocalSettings {
     }
 }
 
+/// Pagers run no commands and write no files; a merge opens no editor.
+const AT_A_TERMINAL: &[(&str, &str)] = &[
+    ("LESSSECURE", "1"),
+    ("PAGERSECURE", "1"),
+    ("GIT_MERGE_AUTOEDIT", "no"),
+];
+
 fn find_bash(path: &str) -> PathBuf {
     std::env::split_paths(path)
         .filter(|dir| dir.is_absolute() && !shell::is_in_environment(dir))
@@ -161,6 +168,10 @@ impl LocalEnvironment {
         }
         if pty {
             variables.insert("TERM".to_owned(), "xterm-256color".to_owned());
+            // What is typed at a pager is not looked at: without these, `!command` there would run anything.
+            for (name, value) in AT_A_TERMINAL {
+                variables.insert((*name).to_owned(), (*value).to_owned());
+            }
         }
         variables.extend(extra);
         variables

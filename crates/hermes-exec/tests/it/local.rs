@@ -62,6 +62,27 @@ async fn a_terminal_is_given_when_asked_for() {
     );
 }
 
+/// What is typed at a pager passes no gate.
+#[tokio::test]
+async fn pagers_at_a_terminal_run_no_commands() {
+    let (_dir, path) = place();
+    let env = local(&path);
+    std::fs::write(path.join("text"), "a\n").unwrap();
+    let script = "command -v less >/dev/null && timeout -k 1 3 less '+!echo ran > made' text";
+    let command = Exec {
+        pty: true,
+        ..Exec::new(script, &path)
+    };
+    let (_, text) = run(&env, command).await;
+    assert!(!path.join("made").exists(), "{text}");
+    let command = Exec {
+        pty: true,
+        ..Exec::new("echo $LESSSECURE $PAGERSECURE $GIT_MERGE_AUTOEDIT", &path)
+    };
+    let (_, text) = run(&env, command).await;
+    assert_eq!(text, "1 1 no\n");
+}
+
 #[tokio::test]
 async fn a_terminal_in_the_background_talks() {
     let (_dir, path) = place();

@@ -215,6 +215,21 @@ impl Look<'_> {
         }
     }
 
+    /// Directories in which it may be.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.cwds
+    }
+
+    /// `real` as the workspace names it: a root of it may lie behind a link.
+    pub(crate) fn as_seen_from_roots(&self, real: &Path) -> Vec<PathBuf> {
+        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
+        let behind = self.roots.iter().chain(&temporary).filter_map(|root| {
+            let rest = real.strip_prefix(root.canonicalize().ok()?).ok()?;
+            Some(root.join(rest))
+        });
+        std::iter::once(real.to_path_buf()).chain(behind).collect()
+    }
+
     /// The paths that `text` may stand for.
     pub(crate) fn resolve(&self, text: &str) -> Vec<PathBuf> {
         self.cwds

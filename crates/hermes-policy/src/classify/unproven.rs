@@ -17,6 +17,18 @@ const SERVICES: [&str; 14] = [
     "docker", "podman", "kubectl", "gh", "aws", "gcloud", "az", "helm", "npm", "pnpm", "yarn",
     "uv", "brew", "nc",
 ];
+/// Beginnings of commands that ask others, of programs that otherwise do not.
+const ASK_OTHERS: [&str; 9] = [
+    "pip index ",
+    "pip3 index ",
+    "pip search ",
+    "pip3 search ",
+    "git remote show ",
+    "git remote update",
+    "git remote prune ",
+    "getent hosts ",
+    "getent ahosts ",
+];
 /// Parts of the names of options that take a program or command.
 const RUNNING: [&str; 26] = [
     "exec", "command", "cmd", "prog", "pager", "editor", "hook", "filter", "pre", "shell", "run",
@@ -51,7 +63,11 @@ impl Look<'_> {
             .seen
             .iter()
             .map(|line| line.split(' ').next().unwrap_or_default());
-        self.proven && !self.networked && !names.into_iter().any(|name| SERVICES.contains(&name))
+        let asks = |line: &String| ASK_OTHERS.iter().any(|start| line.starts_with(start));
+        self.proven
+            && !self.networked
+            && !names.into_iter().any(|name| SERVICES.contains(&name))
+            && !self.seen.iter().any(asks)
     }
 
     fn doubt(&mut self, doubt: Unproven) {

@@ -1,8 +1,9 @@
 //! Which program a command runs, and builtins of the shell.
 
 use super::evaluate::Feed;
-use super::table::{self, ModelledProgram, OperandKind, OptionModel, take_apart};
-use super::words::{is_inert_variable, is_name};
+use super::paths::is_many;
+use super::table::{self, ModelledProgram, OperandKind, OptionModel, is_split, take_apart};
+use super::words::{is_inert_for_programs, is_inert_variable, is_name};
 use super::{Proven, Prover, construct, refuse};
 use crate::classify::SYSTEM_PATHS;
 use crate::shell::Word;
@@ -29,7 +30,10 @@ impl Prover<'_, '_> {
             return Ok(());
         }
         if let Some(program) = table::find(name) {
-            return self.table_program(name, program, args);
+            if program.kind == OperandKind::Writes {
+                return self.table_program(name, program, args);
+            }
+            return self.table_program(name, program, &self.without_option_names(args));
         }
         if is_version_question(name, args) {
             return self.answers_itself(name);
@@ -43,11 +47,51 @@ impl Prover<'_, '_> {
         }
     }
 
+    /// `*` as `./*` where no file here has a name that begins like an option.
+    fn without_option_names(&self, args: &[Word]) -> Vec<Word> {
+        let starts_open =
+            |word: &Word| word.glob && !word.dynamic && word.text.starts_with(['*', '?', '[']);
+        let mut args = args.to_vec();
+        if !self.look.disk || self.writes || !args.iter().any(starts_open) {
+            return args;
+        }
+        let Some(entries) = self
+            .look
+            .only_directory()
+            .and_then(|dir| std::fs::read_dir(dir).ok())
+        else {
+            return args;
+        };
+        let is_option =
+            |entry: std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"-");
+        if !entries.flatten().any(is_option) {
+            for word in args.iter_mut().filter(|word| starts_open(word)) {
+                word.text.insert_str(0, "./");
+            }
+        }
+        args
+    }
+
     fn table_program(&mut self, name: &str, program: &ModelledProgram, args: &[Word]) -> Proven {
         if name == "sort" {
             return self.sort(args);
         }
         let found = take_apart(args, &program.options).or_else(refuse)?;
+        let operand = |mark: char| {
+            found
+                .operands
+                .iter()
+                .any(|word| word.text.starts_with(mark))
+        };
+        match name {
+            "strings" | "nm" | "objdump" | "readelf" | "size" if operand('@') => {
+                return refuse("it takes options from a file");
+            }
+            "less" | "more" if operand('+') => {
+                return refuse("a pager is given a command to start with");
+            }
+            _ => {}
+        }
         match program.kind {
             OperandKind::Text => Ok(()),
             OperandKind::Writes => {
@@ -69,16 +113,36 @@ impl Prover<'_, '_> {
                     }
                     _ => 0,
                 };
+                // What stands for many names is pattern and files at once.
+                let pattern = match found.operands.first() {
+                    Some(first) if is_many(first) => 0,
+                    _ => pattern,
+                };
                 let files = found.operands.get(pattern..).unwrap_or_default();
+                if name == "diff" {
+                    // All files of two directories are compared, also without `-r`.
+                    return files
+                        .iter()
+                        .try_for_each(|word| self.may_read_or_list(word));
+                }
                 let tree = match name {
                     "rg" => true,
-                    "diff" => found.has(&["-r", "--recursive"]),
                     _ => found.has(&["-r", "-R", "--recursive", "-d"]),
                 };
                 if !tree {
                     return files.iter().try_for_each(|word| self.may_read(word));
                 }
-                let hidden = name != "rg" || found.has(&["-u", "-.", "--hidden", "--no-ignore"]);
+                // A pattern of names brings in what would be left out.
+                let hidden = name != "rg"
+                    || found.has(&[
+                        "-u",
+                        "-.",
+                        "--hidden",
+                        "--no-ignore",
+                        "-g",
+                        "--glob",
+                        "--iglob",
+                    ]);
                 if files.is_empty() && !(name == "rg" && found.has(&["--type-list"])) {
                     return self.may_read_tree(&Word::plain("."), hidden);
                 }
@@ -148,7 +212,7 @@ impl Prover<'_, '_> {
                     construct("set changes the shell")
                 }
             }
-            "export" | "local" | "readonly" | "declare" | "typeset" => Self::declare(args),
+            "export" | "local" | "readonly" | "declare" | "typeset" => self.declare(name, args),
             "unset" => {
                 if certain
                     && args
@@ -166,7 +230,8 @@ impl Prover<'_, '_> {
                     if format.known()
                         && !format.dynamic
                         && !format.glob
-                        && !format.text.starts_with('-') =>
+                        && !format.text.starts_with('-')
+                        && !counts_into_variable(&format.text) =>
                 {
                     Ok(())
                 }
@@ -190,10 +255,18 @@ impl Prover<'_, '_> {
     }
 
     /// `export A=1`: plain names and values, no attributes.
-    fn declare(args: &[Word]) -> Proven {
+    fn declare(&self, builtin: &str, args: &[Word]) -> Proven {
+        let is_inert = if builtin == "export" {
+            is_inert_for_programs
+        } else {
+            is_inert_variable
+        };
         for word in args {
+            if is_split(word) && !self.direct {
+                return construct("a declaration may set more variables than it names");
+            }
             let (name, _) = word.text.split_once('=').unwrap_or((&word.text, ""));
-            if word.text.starts_with('-') || !is_name(name) || !is_inert_variable(name) {
+            if word.text.starts_with('-') || !is_name(name) || !is_inert(name) {
                 return construct("a declaration may evaluate text or change what programs do");
             }
         }
@@ -229,12 +302,20 @@ impl Prover<'_, '_> {
     }
 }
 
+/// A format with `%n`, which puts a number into the variable that its argument names.
+fn counts_into_variable(format: &str) -> bool {
+    format.split('%').skip(1).any(|rest| {
+        rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #'.*hlLjzt$".contains(c))
+            .starts_with('n')
+    })
+}
+
 /// `cargo --version`: known programs asked for their version do nothing else. Which programs are known
 /// is decided where programs are looked at.
 /// Programs that a project can have replaced by others, and the files in which it says so.
 const REPLACED: &[(&str, &[&str])] = &[
     (
-        "cargo rustc rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt",
+        "cargo rustc rustup rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt",
         &["rust-toolchain", "rust-toolchain.toml"],
     ),
     ("yarn yarnpkg", &[".yarnrc", ".yarnrc.yml", "package.json"]),
@@ -254,6 +335,8 @@ const REPLACED: &[(&str, &[&str])] = &[
     ),
     ("bundle", &[".bundle", "Gemfile"]),
     ("go", &["go.mod", "go.work"]),
+    ("dotnet", &["global.json"]),
+    ("bazel", &["tools/bazel", ".bazelversion", ".bazeliskrc"]),
 ];
 
 impl Prover<'_, '_> {
@@ -269,7 +352,7 @@ impl Prover<'_, '_> {
         let replaced = match self.look.only_directory() {
             Some(dir) if self.look.disk => dir.ancestors().any(there),
             // Most projects have none of these files; nearly all have those of the others.
-            _ => !matches!(name, "cargo" | "rustc" | "go"),
+            _ => !matches!(name, "cargo" | "rustc" | "rustup" | "go" | "dotnet"),
         };
         if replaced {
             refuse(format!(

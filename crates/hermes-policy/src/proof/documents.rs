@@ -44,6 +44,7 @@ impl SubsetReader {
             source: body.chars().collect(),
             at: 0,
             depth: self.depth + 1,
+            posix: self.posix,
             waiting: Vec::new(),
             bodies: Vec::new(),
         };
@@ -108,7 +109,9 @@ fn fill_node(node: &mut ScriptNode, bodies: &[RawWord]) {
                 fill_node(node, bodies);
             }
         }
-        ScriptNode::Pipeline(body) | ScriptNode::Function { body, .. } => {
+        ScriptNode::Pipeline { stages: body, .. }
+        | ScriptNode::Chain { nodes: body, .. }
+        | ScriptNode::Function { body, .. } => {
             for node in body.iter_mut() {
                 fill_node(node, bodies);
             }

@@ -2,7 +2,7 @@
 
 use super::reader;
 use super::syntax::{RawCommand, RawRedirect, RawWord, ScriptNode, WordPiece};
-use super::words::is_inert_variable;
+use super::words::{is_inert_for_programs, is_inert_variable};
 use super::{Proven, Prover, STEPS, Unproven, Value, construct, refuse};
 use crate::shell::text::braces;
 use crate::shell::{UNKNOWN, Word};
@@ -43,7 +43,8 @@ impl Prover<'_, '_> {
                         self.count_in_word(word);
                     }
                 }
-                ScriptNode::Pipeline(body)
+                ScriptNode::Pipeline { stages: body, .. }
+                | ScriptNode::Chain { nodes: body, .. }
                 | ScriptNode::Group(body, _)
                 | ScriptNode::Branch(body, _)
                 | ScriptNode::Function { body, .. } => {
@@ -94,7 +95,15 @@ impl Prover<'_, '_> {
         }
         match node {
             ScriptNode::Simple(command) => self.simple(command, before),
-            ScriptNode::Pipeline(stages) => {
+            ScriptNode::Chain {
+                nodes,
+                certain,
+                background,
+            } => self.chain(nodes, *certain, *background),
+            ScriptNode::Pipeline {
+                stages,
+                with_errors,
+            } => {
                 let straight = std::mem::replace(&mut self.straight, false);
                 let mut before = None;
                 let mut result = Ok(());
@@ -103,7 +112,7 @@ impl Prover<'_, '_> {
                     if result.is_err() {
                         break;
                     }
-                    before = Some(stage);
+                    before = Some(stage).filter(|_| !with_errors);
                 }
                 self.straight = straight;
                 result
@@ -112,8 +121,10 @@ impl Prover<'_, '_> {
                 self.redirects(redirects)?;
                 // A subshell has variables of its own; what it sets is not known behind it.
                 let variables = self.variables.clone();
+                let functions = self.functions.clone();
                 let result = self.body(body);
                 self.variables = variables;
+                self.functions = functions;
                 result
             }
             ScriptNode::Branch(body, redirects) => {
@@ -134,7 +145,12 @@ impl Prover<'_, '_> {
                     return construct("a function takes the name of a command");
                 }
                 self.unsure_body(body)?;
-                self.functions.insert(name.clone());
+                // One that may not have been defined leaves the program of that name.
+                if self.straight {
+                    self.functions.insert(name.clone());
+                } else {
+                    self.functions.remove(name);
+                }
                 Ok(())
             }
             ScriptNode::Test(words) => self.condition(words),
@@ -142,6 +158,33 @@ impl Prover<'_, '_> {
                 .iter()
                 .try_for_each(|word| self.words_of(word).map(drop)),
         }
+    }
+
+    /// Statements joined by `&&` and `||`: the first runs in any case, the next ones while they succeed. What
+    /// they set is not known behind them.
+    fn chain(&mut self, nodes: &[ScriptNode], certain: usize, background: bool) -> Proven {
+        let mut variables = self.variables.clone();
+        let mut functions = self.functions.clone();
+        for (place, node) in nodes.iter().enumerate() {
+            if place >= certain || background {
+                self.unsure_body(std::slice::from_ref(node))?;
+            } else {
+                self.node(node, None)?;
+            }
+            if place == 0 && !background {
+                variables.clone_from(&self.variables);
+                functions.clone_from(&self.functions);
+            }
+        }
+        // A value from before the chain may have been replaced in it.
+        variables.retain(|name, value| {
+            self.variables
+                .get(name)
+                .is_some_and(|now| now.text == value.text)
+        });
+        self.variables = variables;
+        self.functions = functions;
+        Ok(())
     }
 
     fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[ScriptNode]) -> Proven {
@@ -202,7 +245,12 @@ impl Prover<'_, '_> {
         let reads = words.first().is_some_and(|word| word.text == "read");
         for (name, value) in &command.assigns {
             let value = self.one(value)?;
-            if !(is_inert_variable(name) || (reads && name == "IFS")) {
+            let is_inert = if words.is_empty() {
+                is_inert_variable(name)
+            } else {
+                is_inert_for_programs(name) || (reads && name == "IFS")
+            };
+            if !is_inert {
                 return construct("it sets a variable that changes what programs do");
             }
             let certain = self.straight
@@ -232,6 +280,11 @@ impl Prover<'_, '_> {
         }
         let fed = self.feed(before);
         let first = self.found.len();
+        self.direct = !self.posix
+            && command
+                .words
+                .first()
+                .is_some_and(|word| word.bare().is_some());
         if let Err(doubt) = self.run(&words, &fed) {
             self.note(doubt, &words);
         }
@@ -257,7 +310,7 @@ impl Prover<'_, '_> {
         }
         let mut texts = words.iter().map(|word| word.text.as_str());
         match (texts.next(), texts.next()) {
-            (Some("find"), _) => {
+            (Some("find"), _) if super::special::prints_only_names(&words[1..]) => {
                 let (starts, narrowed) = super::special::find_starts(&words[1..]);
                 Feed::Below { starts, narrowed }
             }
@@ -363,7 +416,7 @@ impl Prover<'_, '_> {
         if !script.is_static() {
             return construct("a script is only known when it runs");
         }
-        let nodes = match reader::read(&script.text) {
+        let nodes = match reader::read(&script.text, self.posix) {
             Ok(nodes) => nodes,
             Err(why) => return construct(why),
         };

@@ -11,6 +11,7 @@ impl SubsetReader {
         while let Some(c) = self.peek() {
             match c {
                 '<' if self.starts("<(") && word.pieces.is_empty() => {
+                    self.only_in_bash()?;
                     self.at += 2;
                     let body = self.closed()?;
                     word.pieces.push(WordPiece::PipePath { body });
@@ -173,7 +174,10 @@ impl SubsetReader {
             return self.braced(word, quoted);
         }
         match self.peek() {
-            Some('\'') if !quoted => self.ansi(word),
+            Some('\'') if !quoted => {
+                self.only_in_bash()?;
+                self.ansi(word)
+            }
             Some('"') if !quoted => Err("a translated text is not modelled"),
             Some('[') => Err("arithmetic may run commands"),
             Some('?' | '#' | '$' | '!') => {
@@ -291,7 +295,7 @@ impl SubsetReader {
         if quoted && inner.contains('"') {
             return Err("a substitution has quotes that are not modelled");
         }
-        let body = read_at(&inner, self.depth + 1)?;
+        let body = read_at(&inner, self.depth + 1, self.posix)?;
         word.pieces.push(WordPiece::Substitution { body, quoted });
         Ok(())
     }

@@ -185,9 +185,49 @@ const LOOKS: [&str; 8] = [
     "diff.renames",
 ];
 
+/// Whether a message is asked for in an editor, which runs commands as well.
+fn opens_editor(verb: &str, found: &ParsedArguments<'_>) -> bool {
+    let given = found.has(&[
+        "-m",
+        "--message",
+        "--no-edit",
+        "--abort",
+        "--skip",
+        "--quit",
+    ]);
+    match verb {
+        "commit" => !given && !found.has(&["--fixup", "--squash"]),
+        "revert" => !found.has(&[
+            "--no-edit",
+            "--no-commit",
+            "-n",
+            "--abort",
+            "--skip",
+            "--quit",
+        ]),
+        "tag" => !given && found.has(&["-a", "--annotate"]),
+        "notes" => {
+            !given
+                && found
+                    .operands
+                    .first()
+                    .is_some_and(|word| matches!(word.text.as_str(), "add" | "append" | "edit"))
+        }
+        _ => false,
+    }
+}
+
+/// A key in small letters: one of [`LOOKS`], or below one that ends in a dot.
+fn is_look(key: &str) -> bool {
+    LOOKS
+        .iter()
+        .any(|look| key == *look || look.ends_with('.') && key.starts_with(look))
+}
+
 impl Prover<'_, '_> {
     pub(super) fn git(&mut self, args: &[Word]) -> Proven {
         let mut at = 0;
+        let mut dirs = self.look.directories().to_vec();
         loop {
             let Some(word) = args.get(at) else {
                 return Ok(());
@@ -198,9 +238,10 @@ impl Prover<'_, '_> {
             match word.text.as_str() {
                 "--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs" => at += 1,
                 "-C" => {
-                    if args.get(at + 1).is_none_or(|dir| dir.dynamic) {
+                    let Some(dir) = args.get(at + 1).filter(|dir| !dir.dynamic && !dir.glob) else {
                         return refuse("where git runs is only known when it runs");
-                    }
+                    };
+                    dirs = dirs.iter().map(|start| start.join(&dir.text)).collect();
                     at += 2;
                 }
                 "-c" => {
@@ -208,8 +249,8 @@ impl Prover<'_, '_> {
                         .get(at + 1)
                         .map(|word| word.text.to_lowercase())
                         .unwrap_or_default();
-                    let known = LOOKS.iter().any(|look| setting.starts_with(look))
-                        || setting == "core.pager=cat";
+                    let key = setting.split('=').next().unwrap_or_default();
+                    let known = is_look(key) || setting == "core.pager=cat";
                     if !known || setting.contains("=!") {
                         return refuse("sets an option of git that may run a program");
                     }
@@ -223,6 +264,11 @@ impl Prover<'_, '_> {
                 }
                 verb => {
                     let verb = verb.to_owned();
+                    let looks = READS.split_whitespace().any(|read| read == verb)
+                        || matches!(verb.as_str(), "help" | "remote" | "reflog" | "config");
+                    if !matches!(verb.as_str(), "init" | "clone" | "version") {
+                        self.repositories_are_plain(&dirs, !looks)?;
+                    }
                     return self.git_verb(&verb, &args[at + 1..]);
                 }
             }
@@ -242,11 +288,18 @@ impl Prover<'_, '_> {
                 return refuse("git blame reads another file");
             }
             let found = take_apart(args, &READ_OPTIONS).or_else(refuse)?;
+            if verb == "diff" {
+                self.compares_files(&found.operands)?;
+            }
             return self.git_words(&found);
         }
         if let Some(options) = find(WRITES) {
             let found = take_apart(args, &options).or_else(refuse)?;
-            let with_ignored = found.has(&["-a", "--all"]) && verb == "stash";
+            if opens_editor(verb, &found) {
+                return refuse("git opens an editor, in which anything can be typed");
+            }
+            let with_ignored = verb == "stash" && found.has(&["-a", "--all"])
+                || verb == "add" && found.has(&["-f", "--force"]);
             let takes_untracked = match verb {
                 "add" => true,
                 "stash" => with_ignored || found.has(&["-u", "--include-untracked"]),
@@ -290,6 +343,24 @@ impl Prover<'_, '_> {
             Some(name) => refuse(format!("it may take in {name}, which holds secrets")),
             None => Ok(()),
         }
+    }
+
+    /// Two paths of which one lies outside a repository are compared as they are, with all files below them.
+    fn compares_files(&self, operands: &[&Word]) -> Proven {
+        let [first, second] = operands else {
+            return Ok(());
+        };
+        let exists = |word: &Word| {
+            self.look
+                .resolve(&word.text)
+                .iter()
+                .any(|path| path.exists())
+        };
+        if self.look.disk && exists(first) && exists(second) {
+            self.may_read_or_list(first)?;
+            self.may_read_or_list(second)?;
+        }
+        Ok(())
     }
 
     fn git_other(&mut self, verb: &str, args: &[Word]) -> Proven {
@@ -385,15 +456,13 @@ impl Prover<'_, '_> {
             .iter()
             .map(|word| word.text.as_str())
             .collect();
-        let look = |key: &str| {
-            LOOKS
-                .iter()
-                .any(|look| key.to_lowercase().starts_with(look))
-        };
+        let own = !found.has(&["--global", "--system"]);
         match operands.as_slice() {
             _ if reads => Ok(()),
             [_key] => Ok(()),
-            [key, _] | ["set", key, _] if look(key) => self.may_write(&Word::plain(".")),
+            [key, _] | ["set", key, _] if own && is_look(&key.to_lowercase()) => {
+                self.may_write(&Word::plain("."))
+            }
             _ => refuse("git config changes settings"),
         }
     }

@@ -9,13 +9,20 @@ fn is_web_address(word: &Word) -> bool {
     let text = word.text.as_str();
     let lower = text.to_lowercase();
     let web = lower.starts_with("https://") || lower.starts_with("http://");
-    !word.dynamic
-        && !word.glob
-        && !text.contains(['{', '['])
-        && (web
-            || (!lower.contains(':') || lower.contains(":8") || lower.contains(":3"))
-                && !lower.contains("://")
-                && !lower.starts_with(['-', '@', '/']))
+    !word.dynamic && !word.glob && !text.contains(['{', '[']) && (web || is_host(&lower))
+}
+
+/// `name`, `name:port`, with or without a path. Anything else before a colon would be a scheme.
+fn is_host(text: &str) -> bool {
+    let place = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = place.split_once(':').unwrap_or((place, "80"));
+    !host.is_empty()
+        && !host.starts_with('-')
+        && host
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+        && !port.is_empty()
+        && port.chars().all(|c| c.is_ascii_digit())
 }
 
 /// The file that an address is saved as.
@@ -105,7 +112,15 @@ impl Prover<'_, '_> {
                 self.may_write(dir)?;
             }
             for address in &found.operands {
-                self.may_write(&saved_as(address))?;
+                let target = saved_as(address);
+                // It decodes what is escaped in the address.
+                if target.text.contains('%') {
+                    return refuse("the name of the file is only known when it runs");
+                }
+                self.may_write(&target)?;
+                for dir in found.values(&["-P", "--directory-prefix"]) {
+                    self.may_write(&Word::plain(format!("{}/{}", dir.text, target.text)))?;
+                }
             }
         }
         match found.operands.iter().find(|word| !is_web_address(word)) {

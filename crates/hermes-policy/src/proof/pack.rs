@@ -1,8 +1,15 @@
 //! Programs that copy, pack and change files.
 
+use super::paths::is_many;
 use super::table::{OptionModel, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
+
+fn parent(path: &str) -> &str {
+    path.trim_end_matches('/')
+        .rsplit_once('/')
+        .map_or(".", |(parent, _)| parent)
+}
 
 impl Prover<'_, '_> {
     pub(super) fn copy(&mut self, name: &str, args: &[Word]) -> Proven {
@@ -37,11 +44,29 @@ impl Prover<'_, '_> {
                 _ => self.may_write(&Word::plain("."))?,
             }
         }
+        let links = name == "ln" || found.has(&["-l"]) || found.has(&["--link"]);
+        let place = found
+            .values(&["-t", "--target-directory"])
+            .next()
+            .or_else(|| found.operands.last().copied());
         for source in sources {
-            self.may_read_tree(source, true)?;
-            if name == "mv" {
+            let deep = ["-a", "-R", "-r", "--recursive", "--archive"];
+            if name == "cp" && !found.has(&deep) {
+                self.may_read(source)?;
+            } else {
+                self.may_read_tree(source, true)?;
+            }
+            // A link is a second name under which the file can be changed.
+            if name == "mv" || links {
                 self.may_write(source)?;
             }
+            if links && let Some(place) = place.filter(|_| !source.text.starts_with('/')) {
+                // What it points to counts from where it lies.
+                for dir in [place.text.as_str(), parent(&place.text)] {
+                    self.may_write(&Word::plain(format!("{dir}/{}", source.text)))?;
+                }
+            }
+            self.repositories_moved |= self.holds_repository(source);
         }
         Ok(())
     }
@@ -109,6 +134,9 @@ impl Prover<'_, '_> {
         .or_else(refuse)?;
         if let Some(file) = found.operands.first() {
             self.may_read(file)?;
+            if is_many(file) {
+                return refuse("the second of several names would be written to");
+            }
         }
         let prefix = found
             .operands
@@ -116,6 +144,14 @@ impl Prover<'_, '_> {
             .copied()
             .cloned()
             .unwrap_or_else(|| Word::plain("x"));
+        if prefix
+            .text
+            .rsplit('/')
+            .next()
+            .is_some_and(|name| name.starts_with('.'))
+        {
+            return refuse("the names of hidden files are only known when it runs");
+        }
         self.may_write(&prefix)
     }
 
@@ -132,9 +168,13 @@ impl Prover<'_, '_> {
         for file in found.values(&["-i", "--input"]) {
             self.may_read(file)?;
         }
+        if found.has(&["--dry-run"]) {
+            return Ok(());
+        }
         for dir in found.values(&["-d", "--directory"]) {
             self.may_write(dir)?;
         }
+        self.repositories_moved = true;
         self.may_write(&Word::plain("."))?;
         found
             .operands
@@ -142,7 +182,7 @@ impl Prover<'_, '_> {
             .try_for_each(|word| self.may_write(word))
     }
 
-    pub(super) fn compress(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn compress(&mut self, name: &str, args: &[Word]) -> Proven {
         let found = take_apart(
             args,
             &OptionModel::new(
@@ -152,7 +192,14 @@ impl Prover<'_, '_> {
             ),
         )
         .or_else(refuse)?;
-        let prints = found.has(&["-c", "-l", "-t", "--stdout", "--list", "--test"]);
+        let prints = if name == "lz4" {
+            // `-l` is an old format there, and a second file is where it writes.
+            found.has(&["-c", "--stdout"])
+                && found.operands.len() < 2
+                && !found.operands.iter().any(|word| is_many(word))
+        } else {
+            found.has(&["-c", "-l", "-t", "--stdout", "--list", "--test"])
+        };
         for file in &found.operands {
             self.may_read(file)?;
             if !prints {
@@ -188,6 +235,7 @@ impl Prover<'_, '_> {
             .next()
             .cloned()
             .unwrap_or_else(|| Word::plain("."));
+        self.repositories_moved = true;
         self.may_write(&dir)
     }
 
@@ -200,9 +248,11 @@ impl Prover<'_, '_> {
             return refuse("rsync without files");
         };
         self.may_write(target)?;
-        sources
-            .iter()
-            .try_for_each(|word| self.may_read_tree(word, true))
+        for source in sources {
+            self.may_read_tree(source, true)?;
+            self.repositories_moved |= self.holds_repository(source);
+        }
+        Ok(())
     }
 
     pub(super) fn tar(&mut self, args: &[Word]) -> Proven {
@@ -259,6 +309,7 @@ impl Prover<'_, '_> {
                 .try_for_each(|word| self.may_read_tree(word, true));
         }
         if extracts && !found.has(&["-O"]) {
+            self.repositories_moved = true;
             self.may_write(&Word::plain("."))?;
             return dirs.iter().try_for_each(|dir| self.may_write(dir));
         }

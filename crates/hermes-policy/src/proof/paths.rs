@@ -65,12 +65,22 @@ impl Prover<'_, '_> {
             if self.narrowed {
                 return Ok(());
             }
-            return self.may_read_tree(&Word::plain(start), true);
+            return self.may_read_tree(&Word::plain(start_of(start)), true);
         }
         if word.dynamic || !word.known() {
             return refuse("it reads a file that is only known when it runs");
         }
         self.not_private(word)
+    }
+
+    /// A file that is read, or a directory whose files are.
+    pub(super) fn may_read_or_list(&self, word: &Word) -> Proven {
+        let is_dir = |path: &PathBuf| self.look.disk && path.is_dir();
+        if word.text.contains(BELOW) || self.look.resolve(&word.text).iter().any(is_dir) {
+            self.may_read_tree(word, true)
+        } else {
+            self.may_read(word)
+        }
     }
 
     /// A text that may name a file to be read: also what stands behind `=`, `:`, `@` or an option.
@@ -90,6 +100,7 @@ impl Prover<'_, '_> {
                 ..word.clone()
             };
             if self.look.is_secret(&path)
+                || leads_anywhere(candidate)
                 || self.is_private_path(candidate, word.glob || candidate.contains(['*', '?', '[']))
             {
                 return private(format!("it may read {candidate}, which holds secrets"));
@@ -103,16 +114,34 @@ impl Prover<'_, '_> {
 
     fn is_private_path(&self, text: &str, glob: bool) -> bool {
         let samples = self.samples();
-        self.look.resolve(text).iter().any(|path| {
+        let leads_to_secret = |path: &Path| {
+            path.canonicalize().is_ok_and(|real| {
+                real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
+            })
+        };
+        let by_text = self.look.resolve(text).iter().any(|path| {
             if glob {
-                return Self::pattern_is_private(path, &samples);
+                return Self::pattern_is_private(path, &samples)
+                    || (self.look.disk
+                        && matches(path).is_none_or(|found| {
+                            found.iter().any(|path| {
+                                leads_to_secret(path)
+                                    || self.look.is_secret(&Word::plain(path.to_string_lossy()))
+                            })
+                        }));
             }
             // What a link leads to counts like its name.
-            self.look.disk
-                && path.canonicalize().is_ok_and(|real| {
-                    real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
-                })
-        })
+            self.look.disk && leads_to_secret(path)
+        });
+        // Behind a link, `..` is not where its text says.
+        by_text
+            || (self.look.disk
+                && text.contains("..")
+                && self
+                    .look
+                    .directories()
+                    .iter()
+                    .any(|dir| leads_to_secret(&dir.join(text))))
     }
 
     fn pattern_is_private(pattern: &Path, samples: &[PathBuf]) -> bool {
@@ -141,8 +170,9 @@ impl Prover<'_, '_> {
 
     /// Everything below `word` is read. `hidden`: also what begins with a dot.
     pub(super) fn may_read_tree(&self, word: &Word, hidden: bool) -> Proven {
-        if word.text.contains(BELOW) {
-            return self.may_read(word);
+        // The name of a directory says nothing about what lies in it.
+        if let Some((start, _)) = word.text.split_once(BELOW) {
+            return self.may_read_tree(&Word::plain(start_of(start)), hidden);
         }
         if word.dynamic || !word.known() {
             return refuse("it reads files that are only known when it runs");
@@ -163,7 +193,8 @@ impl Prover<'_, '_> {
             if !self.look.disk {
                 continue;
             }
-            match secrets_below(&path, hidden) {
+            let is_secret = |path: &Path| self.look.is_secret(&Word::plain(path.to_string_lossy()));
+            match secrets_below(&path, hidden, &is_secret) {
                 Below::None => {}
                 Below::Found(name) => {
                     return private(format!("it may read {name}, which holds secrets"));
@@ -197,6 +228,12 @@ impl Prover<'_, '_> {
             return refuse(format!("it fills {}, where start-up files lie", word.text));
         }
         match self.look.writes_inside(word) {
+            Some(true) if self.look.disk && !paths.iter().all(|path| self.stays_inside(path)) => {
+                refuse(format!(
+                    "{} leads through a link to another place",
+                    word.text
+                ))
+            }
             Some(true) => {
                 self.writes = true;
                 Ok(())
@@ -207,6 +244,82 @@ impl Prover<'_, '_> {
     }
 }
 
+impl Prover<'_, '_> {
+    /// Whether a path is, behind all links on its way, still what its text says: inside and nothing that
+    /// runs later.
+    fn stays_inside(&self, path: &Path) -> bool {
+        let Some(there) = path.ancestors().find(|dir| dir.symlink_metadata().is_ok()) else {
+            return true;
+        };
+        let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+        let Ok(real) = there.canonicalize() else {
+            // A link that leads nowhere yet.
+            return false;
+        };
+        if real == there {
+            return true;
+        }
+        let real = real.join(rest);
+        // The workspace itself may lie behind a link.
+        let as_seen = self.look.as_seen_from_roots(&real);
+        let inside = |path: &Path| {
+            self.look
+                .writes_inside(&Word::plain(path.to_string_lossy()))
+                .is_some()
+        };
+        as_seen.iter().any(|path| inside(path))
+    }
+}
+
+/// Whether a word stands for any number of names that `find` puts there.
+pub(super) fn is_many(word: &Word) -> bool {
+    word.text.contains(BELOW)
+}
+
+/// The part of a path before what `find` puts there.
+fn start_of(text: &str) -> &str {
+    match text.trim_end_matches('/') {
+        "" if text.starts_with('/') => "/",
+        start => start,
+    }
+}
+
+/// Paths of the kernel that lead to other places: the text does not say where.
+fn leads_anywhere(text: &str) -> bool {
+    let below_proc = text.starts_with("/proc/") || text.contains("../proc/");
+    let telling = ["cwd", "root", "fd", "task", "map_files", "environ", "mem"];
+    (below_proc && text.split('/').any(|part| telling.contains(&part)))
+        || (text.starts_with("/dev/fd") && text.contains(".."))
+}
+
+/// What a pattern matches here, within a bound; `None` where there is too much to look at. It may be more
+/// than a shell would match.
+fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
+    let mut found = vec![PathBuf::from("/")];
+    let mut seen = 0;
+    for part in pattern.components().skip(1) {
+        let part = part.as_os_str().to_string_lossy().into_owned();
+        let mut next = Vec::new();
+        for dir in found {
+            if !part.contains(['*', '?', '[']) {
+                next.push(dir.join(&part));
+                continue;
+            }
+            for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+                seen += 1;
+                if seen > ENTRIES {
+                    return None;
+                }
+                if may_match(&part, &entry.file_name().to_string_lossy(), false) {
+                    next.push(entry.path());
+                }
+            }
+        }
+        found = next;
+    }
+    Some(found)
+}
+
 enum Below {
     None,
     Found(String),
@@ -215,8 +328,9 @@ enum Below {
 
 /// Looks for names that hold secrets below `path`, within a bound. What cannot be read here cannot
 /// be read by the command either; a directory of another machine is not here.
-fn secrets_below(path: &Path, hidden: bool) -> Below {
+fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -> Below {
     let mut waiting = vec![path.to_path_buf()];
+    let mut followed = std::collections::HashSet::new();
     let mut seen = 0;
     while let Some(dir) = waiting.pop() {
         let Ok(entries) = std::fs::read_dir(&dir) else {
@@ -234,8 +348,22 @@ fn secrets_below(path: &Path, hidden: bool) -> Below {
             if hermes_core::private::is_secret_name(&name) {
                 return Below::Found(entry.path().to_string_lossy().into_owned());
             }
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git" {
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() && name != ".git" {
                 waiting.push(entry.path());
+            }
+            // Some programs follow links.
+            if kind.is_symlink()
+                && let Ok(real) = entry.path().canonicalize()
+            {
+                if is_secret(&real) {
+                    return Below::Found(entry.path().to_string_lossy().into_owned());
+                }
+                if real.is_dir() && !path.starts_with(&real) && followed.insert(real.clone()) {
+                    waiting.push(real);
+                }
             }
         }
     }

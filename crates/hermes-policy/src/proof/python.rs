@@ -10,6 +10,8 @@ const MODULES: &str = "json re math cmath itertools collections functools dateti
 /// Names behind which every module can be had, or another program.
 const REACHES: &str = r"(?x)
     __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|help|modules|builtins|import_module|open|input|codecs|io)\b
+    | \b(?:gi|cr|ag|tb|f)_(?:frame|code|back|globals|locals|builtins|next)\b
+    | attrgetter|methodcaller|get_type_hints|ForwardRef|forward_ref|singledispatch|Formatter|get_field
     | \b_*(?:os|sys|posix|nt|path|shutil|signal|threading|runpy|pty|ctypes|pkgutil|inspect)\b
     | (?i:socket|subprocess|urllib|http|ssl|ftp|smtp|asyncio|importlib|requests|aiohttp|multiprocessing)";
 
@@ -66,6 +68,11 @@ mod tests {
             "import random\nrandom._os.system('x')",
             "import re\nre.enum.sys",
             "exec('x')",
+            "import operator\noperator.attrgetter(chr(95) * 2 + 'class' + chr(95) * 2)(())",
+            "import string\nstring.Formatter().get_field('0.a', [1], {})",
+            "import typing\ndef f(a: 'x'): pass\ntyping.get_type_hints(f)",
+            "from functools import singledispatch",
+            "(x for x in []).gi_frame.f_builtins",
             "help('some_module')",
             "import\\\n os",
             "ｅxec('x')",

@@ -16,6 +16,8 @@ pub(super) struct SubsetReader {
     pub(super) source: Vec<char>,
     pub(super) at: usize,
     pub(super) depth: usize,
+    /// What only bash knows is an error.
+    pub(super) posix: bool,
     /// Here documents whose bodies follow the current line: delimiter, whether tabs are removed,
     /// whether the body is literal.
     pub(super) waiting: Vec<(String, bool, bool)>,
@@ -24,15 +26,19 @@ pub(super) struct SubsetReader {
 }
 
 /// The statements of `source`.
-pub(super) fn read(source: &str) -> Read<Vec<ScriptNode>> {
-    read_at(source, 0)
+pub(super) fn read(source: &str, posix: bool) -> Read<Vec<ScriptNode>> {
+    read_at(source, 0, posix)
 }
 
-pub(super) fn read_at(source: &str, depth: usize) -> Read<Vec<ScriptNode>> {
+/// Other shells read the same text otherwise, and run what was taken for a word.
+pub(super) const ONLY_BASH: UnprovenReason = "a shell other than bash reads it otherwise";
+
+pub(super) fn read_at(source: &str, depth: usize, posix: bool) -> Read<Vec<ScriptNode>> {
     let mut reader = SubsetReader {
         source: source.chars().collect(),
         at: 0,
         depth,
+        posix,
         waiting: Vec::new(),
         bodies: Vec::new(),
     };
@@ -110,19 +116,19 @@ impl SubsetReader {
             if ends.iter().any(|end| self.at_keyword(end)) {
                 break;
             }
-            nodes.push(self.pipeline()?);
-            self.blanks();
-            if self.eat("&&") || self.eat("||") {
-                self.lines()?;
-                if self.peek().is_none() {
-                    return Err("an operator has nothing behind it");
+            let node = self.chain()?;
+            let background = matches!(
+                node,
+                ScriptNode::Chain {
+                    background: true,
+                    ..
                 }
-                continue;
-            }
+            );
+            nodes.push(node);
             if self.starts(";;") {
                 break;
             }
-            if self.eat(";") || (self.peek() == Some('&') && self.eat("&")) {
+            if background || self.eat(";") {
                 continue;
             }
             match self.peek() {
@@ -132,6 +138,35 @@ impl SubsetReader {
         }
         self.depth -= 1;
         Ok(nodes)
+    }
+
+    /// Pipelines with `&&` and `||` between them, up to the operator that ends them; an `&` is part of it.
+    fn chain(&mut self) -> Read<ScriptNode> {
+        let mut nodes = vec![self.pipeline()?];
+        let mut certain = None;
+        loop {
+            self.blanks();
+            if self.starts("||") {
+                certain = certain.or(Some(nodes.len()));
+            }
+            if !(self.eat("&&") || self.eat("||")) {
+                break;
+            }
+            self.lines()?;
+            if self.peek().is_none() {
+                return Err("an operator has nothing behind it");
+            }
+            nodes.push(self.pipeline()?);
+        }
+        let background = self.eat("&");
+        if nodes.len() == 1 && !background {
+            return Ok(nodes.remove(0));
+        }
+        Ok(ScriptNode::Chain {
+            certain: certain.unwrap_or(nodes.len()),
+            nodes,
+            background,
+        })
     }
 
     fn at_keyword(&self, word: &str) -> bool {
@@ -154,21 +189,32 @@ impl SubsetReader {
 
     fn pipeline(&mut self) -> Read<ScriptNode> {
         let mut stages = vec![self.command()?];
+        let mut with_errors = false;
         loop {
             self.blanks();
             if self.starts("||") || self.peek() != Some('|') {
                 break;
             }
             self.at += 1;
-            self.eat("&");
+            if self.eat("&") {
+                with_errors = true;
+                self.only_in_bash()?;
+            }
             self.lines()?;
             stages.push(self.command()?);
         }
         Ok(if stages.len() == 1 {
             stages.remove(0)
         } else {
-            ScriptNode::Pipeline(stages)
+            ScriptNode::Pipeline {
+                stages,
+                with_errors,
+            }
         })
+    }
+
+    pub(super) fn only_in_bash(&self) -> Read<()> {
+        if self.posix { Err(ONLY_BASH) } else { Ok(()) }
     }
 
     fn command(&mut self) -> Read<ScriptNode> {
@@ -204,6 +250,7 @@ impl SubsetReader {
             return Ok(ScriptNode::Group(body, redirects));
         }
         if self.at_keyword("[[") {
+            self.only_in_bash()?;
             self.at += 2;
             return self.test();
         }
@@ -373,17 +420,27 @@ impl SubsetReader {
             return Ok(None);
         }
         if both {
+            self.only_in_bash()?;
             return Ok(Some(vec![RawRedirect::Write(self.target()?)]));
         }
         if self.starts("<>") {
             return Err("it opens a file for reading and writing");
         }
         if self.eat("<<<") {
+            self.only_in_bash()?;
             return Ok(Some(vec![RawRedirect::Input(self.target()?)]));
         }
         if self.eat("<<") {
             let tabs = self.eat("-");
+            let start = self.at;
             let word = self.target()?;
+            // No expansion takes place there, though it looks like one.
+            if self.source[start..self.at]
+                .iter()
+                .any(|c| "$`\n".contains(*c))
+            {
+                return Err("the end of a here document is not a plain word");
+            }
             let mut end = String::new();
             for piece in &word.pieces {
                 match piece {
@@ -403,7 +460,10 @@ impl SubsetReader {
             });
             return match (duplicate, reads) {
                 (true, _) => Ok(Some(Vec::new())),
-                (false, false) => Ok(Some(vec![RawRedirect::Write(target)])),
+                (false, false) => {
+                    self.only_in_bash()?;
+                    Ok(Some(vec![RawRedirect::Write(target)]))
+                }
                 (false, true) => Err("it duplicates a descriptor that is not known"),
             };
         }

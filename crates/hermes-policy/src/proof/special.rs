@@ -1,6 +1,7 @@
 //! Programs with arguments of their own kind.
 
 use super::evaluate::Feed;
+use super::paths::is_many;
 use super::table::{OptionModel, may_be_option, take_apart};
 use super::wrappers::below;
 use super::{Proven, Prover, refuse};
@@ -33,7 +34,7 @@ impl Prover<'_, '_> {
             "wget" => self.wget(args),
             "tar" | "bsdtar" | "gtar" => self.tar(args),
             "gzip" | "gunzip" | "bzip2" | "bunzip2" | "xz" | "unxz" | "zstd" | "unzstd" | "lz4" => {
-                self.compress(args)
+                self.compress(name, args)
             }
             "zip" => self.zip(args),
             "unzip" => self.unzip(args),
@@ -44,13 +45,26 @@ impl Prover<'_, '_> {
             "dd" => self.dd(args),
             "uniq" => self.uniq(args),
             "xxd" => {
-                let found = take_apart(args, &OptionModel::new("abeEiupr", "clgsno", ""))
-                    .or_else(refuse)?;
-                match found.operands.as_slice() {
-                    [] => Ok(()),
-                    [file] => self.may_read(file),
-                    [file, target, ..] => self.may_read(file).and_then(|()| self.may_write(target)),
+                // Its options are words, not letters: `-ps` is not `-p -s`.
+                let words: Vec<Word> = args
+                    .iter()
+                    .map(|word| match word.text.as_str() {
+                        "-ps" | "-plain" => Word::plain("-p"),
+                        _ => word.clone(),
+                    })
+                    .collect();
+                let one = |word: &&Word| {
+                    let text = word.text.as_str();
+                    text.starts_with('-')
+                        && text.len() > 2
+                        && !text[2..].chars().all(|c| c.is_ascii_digit())
+                };
+                if words.iter().any(|word| one(&word)) {
+                    return refuse("an option of xxd is not known to be harmless");
                 }
+                let found = take_apart(&words, &OptionModel::new("abeEiupr", "clgsno", ""))
+                    .or_else(refuse)?;
+                self.reads_then_writes(&found.operands)
             }
             "split" => self.split(args),
             "patch" => self.patch(args),
@@ -92,26 +106,35 @@ impl Prover<'_, '_> {
 
     fn find(&mut self, args: &[Word]) -> Proven {
         let mut at = 0;
+        // What stands before a command decides for which files it runs.
+        let mut before: Vec<Word> = Vec::new();
         while let Some(word) = args.get(at) {
             at += 1;
             let text = word.text.as_str();
+            let from = at - 1;
             if may_be_option(word) || word.dynamic {
                 return refuse("an argument that is only known when it runs may be an option");
             }
             let listed = |list: &str| list.split_whitespace().any(|known| known == text);
             if listed(FIND_ALONE) || matches!(text, "-L" | "-H" | "-P") || !text.starts_with('-') {
+                before.push(word.clone());
                 continue;
             }
             match text {
                 "-exec" | "-execdir" => {
                     let rest = args.get(at..).unwrap_or_default();
-                    let end = rest
-                        .iter()
-                        .position(|word| matches!(word.text.as_str(), ";" | "+"));
+                    if text == "-execdir" {
+                        return refuse("find runs a command in directories that it finds");
+                    }
+                    // A `+` ends the command only behind `{}`.
+                    let end = rest.iter().enumerate().position(|(place, word)| {
+                        word.text == ";"
+                            || word.text == "+" && place > 0 && rest[place - 1].text == "{}"
+                    });
                     let Some(end) = end else {
                         return refuse("find runs a command that has no end");
                     };
-                    self.found_command(args, &rest[..end])?;
+                    self.found_command(&before, &rest[..end])?;
                     at += end + 1;
                 }
                 "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
@@ -121,7 +144,10 @@ impl Prover<'_, '_> {
                     }
                     at += if text == "-fprintf" { 2 } else { 1 };
                 }
-                _ if listed(FIND_VALUED) || is_newer(text) => at += 1,
+                _ if listed(FIND_VALUED) || is_newer(text) => {
+                    at += 1;
+                    before.extend(args.iter().take(at).skip(from).cloned());
+                }
                 _ => {
                     return refuse(format!(
                         "the option {text} of find is not known to be harmless"
@@ -157,8 +183,14 @@ impl Prover<'_, '_> {
             &OptionModel::new("cdDiuz", "fsw", "--count --repeated --unique --ignore-case"),
         )
         .or_else(refuse)?;
-        match found.operands.as_slice() {
+        self.reads_then_writes(&found.operands)
+    }
+
+    /// The first file is read, the second one is written.
+    fn reads_then_writes(&mut self, operands: &[&Word]) -> Proven {
+        match operands {
             [] => Ok(()),
+            [file] if is_many(file) => refuse("the second of several names would be written to"),
             [file] => self.may_read(file),
             [file, target, ..] => self.may_read(file).and_then(|()| self.may_write(target)),
         }
@@ -191,6 +223,16 @@ pub(super) fn find_starts(args: &[Word]) -> (Vec<Word>, bool) {
         starts
     };
     (starts, narrowed)
+}
+
+/// Whether a `find` prints the names of what it found, and nothing else.
+pub(super) fn prints_only_names(args: &[Word]) -> bool {
+    !args.iter().any(|word| {
+        matches!(
+            word.text.as_str(),
+            "-printf" | "-ls" | "-exec" | "-execdir" | "-fprint" | "-fprint0" | "-fprintf" | "-fls"
+        )
+    })
 }
 
 /// `-newermt` and its relatives.
@@ -274,7 +316,8 @@ fn shows_network(texts: &[&str]) -> bool {
 
 /// Words of a question to a service: which verbs only look is decided elsewhere.
 /// Options of `ps` that take the next word.
-const PS_VALUED: &str = "-o -O -p -u -U -C -t -g -G -s -q -N --sort --ppid --pid --user --format --columns --rows --lines";
+const PS_VALUED: &str =
+    "-o -O -p -u -U -C -t -g -G -s -q --sort --ppid --pid --user --format --columns --rows --lines";
 
 /// `ps` prints the variables of other processes when a word without a dash has an `e` in it.
 fn shows_no_variables(texts: &[&str]) -> bool {
@@ -287,8 +330,11 @@ fn shows_no_variables(texts: &[&str]) -> bool {
         );
         if was_value {
             !text.contains("env")
+        } else if text.starts_with("--") {
+            !text.contains("env")
         } else if text.starts_with('-') {
-            !text.contains('E') && !text.contains("env")
+            // Letters that it does not accept together are read as without the dash.
+            !text.contains('e') || text[1..].chars().all(|c| "eAfFlyLHjwZMTo".contains(c))
         } else {
             !text.contains(['e', 'E'])
         }

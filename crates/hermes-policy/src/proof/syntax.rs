@@ -70,7 +70,18 @@ pub(super) struct RawCommand {
 #[derive(Clone, Debug)]
 pub(super) enum ScriptNode {
     Simple(RawCommand),
-    Pipeline(Vec<ScriptNode>),
+    Pipeline {
+        stages: Vec<ScriptNode>,
+        /// A `|&` is among its operators.
+        with_errors: bool,
+    },
+    /// Statements with `&&` and `||` between them, or one that runs in the background.
+    Chain {
+        nodes: Vec<ScriptNode>,
+        /// How many of them have only `&&` before them.
+        certain: usize,
+        background: bool,
+    },
     /// A body that runs in any case: `( … )`, `{ … }`.
     Group(Vec<ScriptNode>, Vec<RawRedirect>),
     /// Bodies that may or may not run, or run several times.

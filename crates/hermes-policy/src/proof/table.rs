@@ -102,7 +102,7 @@ pub(super) const PROGRAMS: &[ModelledProgram] = &[
     row(
         "objdump",
         Reads,
-        "dDhxstTrRfpaCSlw",
+        "dDhxstTrRfpaClw",
         "jM",
         "--disassemble --all-headers --syms --demangle --section:",
     ),
@@ -151,13 +151,7 @@ pub(super) const PROGRAMS: &[ModelledProgram] = &[
         "CUxIFLW",
         "--unified --brief --color --recursive --ignore-all-space --ignore-space-change --ignore-blank-lines --side-by-side --exclude: --width: --context --new-file --suppress-common-lines --text --strip-trailing-cr --minimal",
     ),
-    row(
-        "diff3 sdiff pr hexyl tokei dust duf procs numactl",
-        Reads,
-        "",
-        "",
-        "",
-    ),
+    row("diff3 sdiff pr hexyl tokei dust duf", Reads, "", "", ""),
     row(
         "sort",
         Reads,
@@ -258,12 +252,38 @@ impl ParsedArguments<'_> {
     }
 }
 
-/// Whether a word may turn out to be an option: its beginning is not known.
+/// Whether a word may turn out to be an option: its beginning is not known, or it may become several
+/// words.
 pub(super) fn may_be_option(word: &Word) -> bool {
     word.text.starts_with(crate::shell::UNKNOWN)
         || (word.dynamic && word.text.is_empty())
-        || (word.glob && word.text.starts_with(['*', '?', '[', '-']))
+        || is_split(word)
+        || (word.glob && word.text.starts_with(['*', '?', '[', '-']) && !names_its_option(word))
         || (word.dynamic && word.text.starts_with('-'))
+}
+
+/// An expansion without quotes: the shell cuts it at blanks, so that options may stand in it.
+pub(super) fn is_split(word: &Word) -> bool {
+    word.dynamic && word.glob
+}
+
+/// `--include=*.rs`: whatever files it matches, all of them are this option.
+fn names_its_option(word: &Word) -> bool {
+    word.text.starts_with("--")
+        && word
+            .text
+            .find('=')
+            .is_some_and(|end| !word.text[..end].contains(['*', '?', '[']))
+}
+
+/// The value of an option, as a word of its own. One that may become several would bring options with it.
+fn next_value(args: &[Word], at: usize) -> Result<Option<Word>, String> {
+    match args.get(at) {
+        Some(word) if word.glob => {
+            Err("the value of an option may become several words".to_owned())
+        }
+        word => Ok(word.cloned()),
+    }
 }
 
 /// Takes `args` apart, or says what is not modelled.
@@ -301,10 +321,13 @@ pub(super) fn take_apart<'w>(
             let flag = format!("--{name}");
             let takes = format!("--{name}:");
             let value = if options.long.split_whitespace().any(|known| known == takes) {
-                let value = value.or_else(|| {
-                    at += 1;
-                    args.get(at - 1).cloned()
-                });
+                let value = match value {
+                    Some(value) => Some(value),
+                    None => {
+                        at += 1;
+                        next_value(args, at - 1)?
+                    }
+                };
                 Some(value.ok_or_else(|| format!("{flag} lacks its value"))?)
             } else if options.long.split_whitespace().any(|known| known == flag) {
                 value
@@ -319,7 +342,7 @@ pub(super) fn take_apart<'w>(
                 let rest = &text[offset + letter.len_utf8()..];
                 let value = if rest.is_empty() {
                     at += 1;
-                    args.get(at - 1).cloned()
+                    next_value(args, at - 1)?
                 } else {
                     Some(cut(word, rest))
                 };

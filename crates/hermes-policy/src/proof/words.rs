@@ -85,12 +85,45 @@ pub(super) fn is_inert_variable(name: &str) -> bool {
         && !ACTS.iter().any(|part| name.to_uppercase().contains(part))
 }
 
-/// Whether `pattern` may match `name`: brackets match anything. `dots`: wildcards match a leading dot.
+/// Variables in capitals that may be handed to programs: no program that is modelled acts on them.
+const HANDED_ON: [&str; 8] = [
+    "CI",
+    "DEBUG",
+    "FOO",
+    "BAR",
+    "NAME",
+    "VERBOSE",
+    "VERSION",
+    "FORCE_COLOR",
+];
+
+/// A variable that may be handed to programs. Which capitals some program obeys (`ZIP`, `TAPE`, …)
+/// cannot be listed; those that none does can.
+pub(super) fn is_inert_for_programs(name: &str) -> bool {
+    LOOKS.contains(&name)
+        || HANDED_ON.contains(&name)
+        || is_inert_variable(name)
+            && (name.len() == 1 || name.chars().all(|c| !c.is_ascii_uppercase()))
+}
+
+/// Whether `pattern` may match `name`: brackets match anything, of any length. `dots`: wildcards match a
+/// leading dot.
 pub(super) fn may_match(pattern: &str, name: &str, dots: bool) -> bool {
     if !dots && name.starts_with('.') && pattern.starts_with(['*', '?']) {
         return false;
     }
-    let pattern: Vec<char> = pattern.chars().collect();
+    // Where a bracket ends depends on classes and quotes within it: everything from the first to the last
+    // is taken for a wildcard.
+    let widened = match (pattern.find('['), pattern.rfind(']')) {
+        (Some(start), Some(end)) if start < end => {
+            if start == 0 && !dots && name.starts_with('.') {
+                return false;
+            }
+            format!("{}*{}", &pattern[..start], &pattern[end + 1..])
+        }
+        _ => pattern.to_owned(),
+    };
+    let pattern: Vec<char> = widened.chars().collect();
     let name: Vec<char> = name.chars().collect();
     // reachable[n]: the pattern so far may match the first n letters.
     let mut reachable = vec![false; name.len() + 1];
@@ -107,13 +140,10 @@ pub(super) fn may_match(pattern: &str, name: &str, dots: bool) -> bool {
                 }
             }
             c => {
-                let any = c == '?' || c == '[';
                 if c == '[' {
-                    match pattern[at + 1..].iter().skip(1).position(|c| *c == ']') {
-                        Some(end) => at += end + 2,
-                        None => return true,
-                    }
+                    return true;
                 }
+                let any = c == '?';
                 for letter in 0..name.len() {
                     next[letter + 1] = reachable[letter] && (any || name[letter] == c);
                 }
@@ -141,6 +171,11 @@ mod tests {
             ("?d_rsa", "id_rsa", false, true),
             ("i[!x]_rsa", "id_rsa", false, true),
             ("i[]d]_rsa", "id_rsa", false, true),
+            (".[[:alpha:]]nv", ".env", false, true),
+            (".[^]x]nv", ".env", false, true),
+            (".[[=e=]]n[v]", ".env", false, true),
+            ("[.]env", ".env", false, false),
+            ("x[a-z]nv", ".env", false, false),
             ("a*c*e", "abcde", false, true),
             ("a*c*f", "abcde", false, false),
         ] {
@@ -178,6 +213,13 @@ mod tests {
             "a-b",
         ] {
             assert!(!is_inert_variable(name), "{name}");
+            assert!(!is_inert_for_programs(name), "{name}");
+        }
+        for name in ["ZIP", "UNZIP", "TAPE", "BZIP2", "TERMCAP", "DISPLAY"] {
+            assert!(!is_inert_for_programs(name), "{name}");
+        }
+        for name in ["x", "LC_ALL", "FOO", "A", "NO_COLOR"] {
+            assert!(is_inert_for_programs(name), "{name}");
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::evaluate::Feed;
 use super::paths::BELOW;
-use super::table::{OptionModel, take_apart};
-use super::words::is_inert_variable;
+use super::table::{OptionModel, is_split, take_apart};
+use super::words::is_inert_for_programs;
 use super::{Proven, Prover, construct, refuse};
 use crate::shell::{UNKNOWN, Word};
 
 impl Prover<'_, '_> {
     pub(super) fn wrapper(&mut self, name: &str, args: &[Word], feed: &Feed) -> Option<Proven> {
+        self.direct = false;
         Some(match name {
             "command" => match args.first().map(|word| word.text.as_str()) {
                 Some("-v" | "-V") => Ok(()),
@@ -45,7 +46,8 @@ impl Prover<'_, '_> {
             "watch" => self.watch(args),
             "xargs" => self.xargs(args, feed),
             "flock" => self.flock(args, feed),
-            "sh" | "bash" | "dash" => self.shell(args),
+            "sh" | "dash" => self.shell(args, true),
+            "bash" => self.shell(args, false),
             _ => return None,
         })
     }
@@ -75,8 +77,11 @@ impl Prover<'_, '_> {
             &OptionModel::new("i0", "u", "--ignore-environment --unset: --null"),
         )?;
         let mut at = start;
-        while let Some((name, _)) = args.get(at).and_then(|word| word.text.split_once('=')) {
-            if !is_inert_variable(name) {
+        while let Some((word, name)) = args
+            .get(at)
+            .and_then(|word| Some((word, word.text.split_once('=')?.0)))
+        {
+            if !is_inert_for_programs(name) || is_split(word) {
                 return construct("it sets a variable that changes what programs do");
             }
             at += 1;
@@ -98,7 +103,7 @@ impl Prover<'_, '_> {
             return construct("a script is only known when it runs");
         }
         let line: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        self.other_shell(&Word::plain(line.join(" ")))
+        self.other_shell(&Word::plain(line.join(" ")), true)
     }
 
     fn flock(&mut self, args: &[Word], feed: &Feed) -> Proven {
@@ -111,13 +116,13 @@ impl Prover<'_, '_> {
         };
         self.may_write(file)?;
         match words {
-            [option, script] if option.text == "-c" => self.other_shell(script),
+            [option, script] if option.text == "-c" => self.other_shell(script, true),
             words => self.run(words, feed),
         }
     }
 
     /// `sh -c 'script'`. Its own arguments are unknown in the script already.
-    fn shell(&mut self, args: &[Word]) -> Proven {
+    fn shell(&mut self, args: &[Word], posix: bool) -> Proven {
         let mut at = 0;
         let mut inline = false;
         while let Some(word) = args.get(at).filter(|word| word.text.starts_with('-')) {
@@ -137,7 +142,7 @@ impl Prover<'_, '_> {
             }
         }
         match args.get(at) {
-            Some(script) if inline => self.other_shell(script),
+            Some(script) if inline => self.other_shell(script, posix),
             _ => refuse("a shell runs a file or its input"),
         }
     }

@@ -1,7 +1,8 @@
 //! Commands that are made up and run: what has an effect must not have been called harmless.
 //!
 //! Every command that the policy lets run unasked is run by a real bash in a directory of its own, with
-//! a program on its path that leaves a mark. The generator only writes commands whose worst effect is
+//! a program on its path that leaves a mark, and where the machine has them in namespaces of its own: without a
+//! network, among its own processes, with the rest of the disk read-only. The generator only writes commands whose worst effect is
 //! that mark or a file below that directory. `HERMES_POLICY_CASES` sets how many are drawn,
 //! `HERMES_POLICY_SEED` which.
 
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use hermes_policy::{Class, CommandRequest, Confinement, Gate, PolicyConfig};
 
+use crate::corners::{CORNERS, EVERY_DAY, PLANT};
 use crate::pieces::{CODE, INDIRECT, READING, WRITING};
 use crate::support::{config, gate, request};
 use crate::words::{LONG, OPERANDS, PROGRAMS, TAILS};
@@ -93,26 +95,46 @@ fn random_command(draw: &mut Draw) -> String {
 /// A workspace with a repository, secrets and a program that leaves a mark.
 struct Yard {
     dir: tempfile::TempDir,
-    /// A process with a secret among its variables.
-    other: std::process::Child,
+    /// Commands run in namespaces of their own.
+    apart: bool,
+    plant: &'static str,
 }
 
-impl Drop for Yard {
-    fn drop(&mut self) {
-        let _ = self.other.kill();
-        let _ = self.other.wait();
-    }
+/// `$0` is the yard, `$1` the workspace; the rest is the command. Next to it runs a process with a secret
+/// among its variables.
+const APART: &str = "mount --make-rprivate / 2>/dev/null; mount --bind \"$0\" \"$0\" 2>/dev/null; \
+    mount -o remount,bind,ro / 2>/dev/null; mount -o remount,bind,rw \"$0\" 2>/dev/null";
+const BESIDE: &str = "(exec env KEY_OF_ANOTHER=planted-secret-4711 sleep 20) >/dev/null 2>&1 & cd \"$1\"; shift; \
+    timeout -k 1 10 \"$@\"; kill $! 2>/dev/null";
+const UNSHARE: [&str; 6] = [
+    "--map-root-user",
+    "--mount",
+    "--net",
+    "--pid",
+    "--fork",
+    "--mount-proc",
+];
+
+fn has_namespaces() -> bool {
+    Command::new("unshare")
+        .args(UNSHARE)
+        .arg("true")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 impl Yard {
     fn new() -> Self {
+        Self::planted("true")
+    }
+
+    fn planted(plant: &'static str) -> Self {
         let yard = Self {
             dir: tempfile::tempdir().unwrap(),
-            other: Command::new("sleep")
-                .arg("100000")
-                .env("KEY_OF_ANOTHER", SECRET)
-                .spawn()
-                .unwrap(),
+            apart: has_namespaces(),
+            plant,
         };
         yard.fill();
         yard
@@ -156,6 +178,7 @@ impl Yard {
         }
         std::os::unix::fs::symlink("../.ssh/id_ed25519", work.join("link")).unwrap();
         self.bash("tar --mtime=@0 -cf in.tar data.txt; git init -q .; git add data.txt Makefile; git -c user.name=a -c user.email=b commit -qm x; rm -f home");
+        self.bash(self.plant);
         let _ = std::fs::remove_file(self.mark());
     }
 
@@ -165,17 +188,20 @@ impl Yard {
 
     fn bash(&self, command: &str) -> String {
         let work = self.workspace();
-        let output = Command::new("timeout")
-            .args([
-                "-k",
-                "1",
-                "10",
-                "bash",
-                "--noprofile",
-                "--norc",
-                "-c",
-                command,
-            ])
+        let mut run = if self.apart {
+            let mut run = Command::new("unshare");
+            run.args(UNSHARE).arg("sh");
+            run.args(["-c", &format!("{APART}; {BESIDE}")]);
+            run
+        } else {
+            let mut run = Command::new("sh");
+            run.args(["-c", BESIDE]);
+            run
+        };
+        let output = run
+            .arg(self.dir.path())
+            .arg(&work)
+            .args(["bash", "--noprofile", "--norc", "-c", command])
             .current_dir(&work)
             .env_clear()
             .env(
@@ -338,6 +364,45 @@ fn what_has_an_effect_is_not_called_harmless() {
         "only {ran} of {} ran: nothing was tried",
         commands.len()
     );
+}
+
+/// Each of these had an effect while it was called harmless.
+#[test]
+fn corners_are_not_called_harmless() {
+    if !have_tools() {
+        eprintln!("skipped: bash, timeout, git and tar are needed");
+        return;
+    }
+    let yard = Yard::planted(PLANT);
+    let before = yard.state();
+    let mut draw = Draw(31);
+    let mut wrong = Vec::new();
+    for text in CORNERS {
+        let command = text.replace('§', "mark");
+        for command in [command.clone(), nested(&command, &mut draw)] {
+            wrong.extend(judge(&yard, &before, &command).1);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn what_is_written_every_day_is_not_asked_about() {
+    if !have_tools() {
+        eprintln!("skipped: bash, timeout, git and tar are needed");
+        return;
+    }
+    let yard = Yard::new();
+    let asked: Vec<&&str> = EVERY_DAY
+        .iter()
+        .filter(|command| yard.class(command) > Class::WorkspaceWrite)
+        .collect();
+    assert!(asked.is_empty(), "{asked:#?}");
 }
 
 /// The constructs above do run code where they are run: the test would notice.

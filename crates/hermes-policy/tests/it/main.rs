@@ -7,6 +7,7 @@
 
 mod asking;
 mod commands;
+mod corners;
 mod generated;
 mod pieces;
 mod properties;

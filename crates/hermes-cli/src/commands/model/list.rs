@@ -1,5 +1,6 @@
 //! `hermes model list`.
 
+use hermes_config::redact;
 use hermes_core::usage::Prices;
 use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, Listed, LocalFound};
@@ -77,7 +78,7 @@ fn providers_known(router: &Router, args: &ListArgs, cx: &Context) -> Outcome {
             (Some(label), _) => format!("key: {label}"),
             (None, Some(env)) => format!("needs {env}"),
             (None, None) if provider.base_url.is_empty() => "needs --base-url".to_owned(),
-            (None, None) => provider.base_url.clone(),
+            (None, None) => redact::url(&provider.base_url),
         };
         let model = provider.default_model.as_deref().unwrap_or("-");
         cx.out
@@ -92,7 +93,7 @@ fn provider_json(provider: &ProviderStatus) -> Value {
     json!({
         "id": provider.id,
         "name": provider.name,
-        "base_url": provider.base_url,
+        "base_url": redact::url(&provider.base_url),
         "key": provider.key,
         "key_env": provider.key_env,
         "default_model": provider.default_model,
@@ -138,8 +139,11 @@ fn machine(router: &Router, args: &ListArgs, cx: &Context) -> Outcome {
         cx.out.line(line(row))?;
     }
     for server in found {
-        cx.out
-            .line(format!("{:?} at {}", server.server, server.base_url))?;
+        cx.out.line(format!(
+            "{:?} at {}",
+            server.server,
+            redact::url(&server.base_url)
+        ))?;
         for model in server.models {
             cx.out.line(format!("  {}", line(&served("", model))))?;
         }
@@ -153,7 +157,7 @@ fn server_json(found: &LocalFound) -> Value {
         .iter()
         .map(|row| row_json(&served("", row.clone())))
         .collect();
-    json!({"server": format!("{:?}", found.server).to_lowercase(), "base_url": found.base_url, "models": models})
+    json!({"server": format!("{:?}", found.server).to_lowercase(), "base_url": redact::url(&found.base_url), "models": models})
 }
 
 fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
