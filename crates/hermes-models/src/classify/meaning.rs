@@ -149,6 +149,8 @@ pub(super) fn wants_plain_content(text: &str) -> bool {
         "or an array",
         "or array",
         "or a list",
+        "length",
+        "pattern",
     ];
     let of_content = says(text, &["content", "messages[", "messages."]);
     says(text, ALONE) || (of_content && says(text, STRING) && !says(text, OTHER))
@@ -233,6 +235,7 @@ mod tests {
             "image_url.detail is not supported",
             "unsupported image format: image/tiff",
             "messages.2.role must be a string",
+            "invalid 'messages[2].tool_calls[0].id': string too long. expected a string with maximum length 40",
             "messages: roles must alternate",
         ] {
             assert!(!lacks_money(text), "{text}");

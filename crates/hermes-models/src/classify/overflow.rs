@@ -95,6 +95,7 @@ const OTHER: &[&str] = &[
     "metadata",
     "header",
     "tool_call_id",
+    "tool_calls",
     "call_id",
     "cache_control",
     "temperature",

@@ -67,14 +67,13 @@ fn length(text: &str) -> usize {
         match c {
             '\'' | '"' => quote = Some(c),
             '{' | '[' | '(' => depth += 1,
-            '}' | ']' | ')' if depth == 0 => return at,
+            ',' | '}' | ']' | ')' if depth == 0 => return at,
             '}' | ']' | ')' => {
                 depth -= 1;
                 if depth == 0 {
                     return at + c.len_utf8();
                 }
             }
-            ',' if depth == 0 => return at,
             _ => {}
         }
     }

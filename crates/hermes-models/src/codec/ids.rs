@@ -190,7 +190,7 @@ mod tests {
             ..AssistantMessage::default()
         };
         let mut ids = CallIds::new(ToolIds::Any);
-        assert_eq!(ids.of_calls(&step, true), [long.clone()]);
+        assert_eq!(ids.of_calls(&step, true), std::slice::from_ref(&long));
         assert_eq!(ids.of_result(&result(&long)), long);
         let foreign = CallIds::new(ToolIds::Any).of_calls(&step, false);
         assert!(foreign[0].len() <= MAX_LENGTH, "{foreign:?}");

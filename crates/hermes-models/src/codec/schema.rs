@@ -74,7 +74,7 @@ pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
         }
         SchemaDialect::Plain => {
             let node = gemini(&resolved(node, node, &mut Vec::new()));
-            let mut node = plain(&grammar(&node));
+            let mut node = plain(&node);
             // Choices at the top are refused by some.
             node.shift_remove("anyOf");
             node.insert("type".into(), "object".into());
@@ -120,21 +120,24 @@ fn grammar(node: &Node) -> Node {
     node
 }
 
-/// Without words of one vendor alone, and with a kind for the elements of every list.
+/// Words that every endpoint takes.
+const PLAIN: &[&str] = &[
+    "type",
+    "description",
+    "enum",
+    "properties",
+    "required",
+    "items",
+    "anyOf",
+];
+
+/// Nothing but kinds, names and descriptions, and a kind for the elements of every list.
 fn plain(node: &Node) -> Node {
     let mut node = map_children(node, plain);
-    for word in [
-        "nullable",
-        "propertyOrdering",
-        "example",
-        "title",
-        "default",
-    ] {
-        node.shift_remove(word);
-    }
+    node.retain(|word, _| PLAIN.contains(&word.as_str()));
     if node.get("type").and_then(Value::as_str) == Some("array") {
         node.entry("items")
-            .or_insert_with(|| json!({"type": "string"}));
+            .or_insert_with(|| json!({ "type": "string" }));
     }
     node
 }

@@ -70,6 +70,204 @@ fn check(sent: &Encoded, cases: &[(&str, u16, &str)]) {
     );
 }
 
+const CHAT: &[(&str, u16, &str)] = &[
+    (
+        "parallel_tool_calls",
+        400,
+        r#"{"error":{"message":"Unsupported parameter: 'parallel_tool_calls' is not supported with this model.","type":"invalid_request_error","param":"parallel_tool_calls","code":"unsupported_parameter"}}"#,
+    ),
+    (
+        "parallel_tool_calls",
+        400,
+        r#"{"error":{"message":"Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.","type":"invalid_request_error","param":"parallel_tool_calls","code":null}}"#,
+    ),
+    (
+        "parallel_tool_calls",
+        500,
+        r#"{"error":{"message":"litellm.APIConnectionError: APIConnectionError: OpenAIException - AsyncCompletions.create() got an unexpected keyword argument 'parallel_tool_calls'","type":null,"param":null,"code":"500"}}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"message":"Validation: Unsupported parameter(s): `prompt_cache_key`","type":"Bad Request","code":400}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"error":{"message":"property 'prompt_cache_key' is unsupported","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "prompt_cache_key",
+        422,
+        r#"{"message":"body.prompt_cache_key: property 'body.prompt_cache_key' is unsupported","type":"invalid_request_error","param":"validation_error","code":"wrong_api_format"}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"detail":"Unsupported parameter: prompt_cache_key"}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"error":{"message":"Unrecognized request argument supplied: prompt_cache_key","type":"invalid_request_error","param":null,"code":null}}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"detail":"Unsupported parameter: promptCacheKey"}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"prompt_cache_key\": Cannot find field.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"description":"Invalid JSON payload received. Unknown name \"prompt_cache_key\": Cannot find field."}]}]}}]"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"Model grok-4-latest does not support parameter reasoningEffort."}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"`reasoning_effort` is not supported with this model","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"`reasoning_effort` must be one of `none` or `default`","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"litellm.UnsupportedParamsError: groq does not support parameters: ['reasoning_effort'], for model=openai/gpt-oss-120b. To drop these, set `litellm.drop_params=True` or for proxy:\n\n`litellm_settings:\n drop_params: true`\n. \n If you want to use these params dynamically send allowed_openai_params=['reasoning_effort'] in your request.","type":"None","param":"None","code":"400"}}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"think value \"xhigh\" is not supported for this model","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"invalid reasoning value: 'xhigh' (must be \"high\", \"medium\", \"low\", \"none\")","type":"invalid_request_error","param":null,"code":null}}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"Invalid value: 'xhigh'. Value must be 'low', 'medium', or 'high'","type":"invalid_request_error","param":"reasoning_effort"}}"#,
+    ),
+    (
+        "reasoning_effort",
+        422,
+        r#"{"detail":[{"type":"literal_error","loc":["body","reasoning_effort"],"msg":"Input should be 'low', 'medium' or 'high'","input":"xhigh","ctx":{"expected":"'low', 'medium' or 'high'"}}]}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"object":"error","message":"[{'type': 'literal_error', 'loc': ('body', 'reasoning_effort'), 'msg': \"Input should be 'low', 'medium' or 'high'\", 'input': 'xhigh', 'ctx': {'expected': \"'low', 'medium' or 'high'\"}}]","type":"BadRequestError","param":null,"code":400}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'reasoning_effort'), 'msg': 'Extra inputs are not permitted', 'input': 'xhigh'}]","type":"BadRequestError","param":null,"code":400}"#,
+    ),
+    (
+        "reasoning_effort",
+        400,
+        r#"{"error":{"message":"参数 reasoning_effort 不支持","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "stream_options",
+        400,
+        r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are not permitted', 'input': {'include_usage': True}}]","type":"BadRequestError","param":null,"code":400}"#,
+    ),
+    (
+        "stream_options",
+        422,
+        r#"{"object":"Error","detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}],"message":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}],"type":"invalid_request_error","code":3001}"#,
+    ),
+    (
+        "stream_options",
+        400,
+        r#"{"error":{"code":"","message":"stream_options is not supported (request id: 2025)","type":"new_api_error"}}"#,
+    ),
+    (
+        "stream_options",
+        400,
+        r#"{"error":{"message":"Additional properties are not allowed ('stream_options' was unexpected)"}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"error":{"message":"`temperature` and `top_p` cannot both be specified for this model. Please use only one."}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"error":{"code":"1210","message":"API 调用参数有误，请检查文档。temperature参数非法：0.5"}}"#,
+    ),
+    (
+        "max_tokens",
+        400,
+        r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}"#,
+    ),
+    (
+        "max_tokens",
+        400,
+        r#"{"error":{"message":"Invalid max_tokens value, the valid range of max_tokens is [1, 8192]","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+    ),
+    (
+        "max_tokens",
+        400,
+        r#"{"code":20015,"message":"max_tokens (65536) is too large. This model supports at most 8192 tokens.","data":null}"#,
+    ),
+    (
+        "session_id",
+        400,
+        r#"{"error":{"message":"Unknown parameter: 'session_id'.","type":"invalid_request_error","param":"session_id","code":"unknown_parameter"}}"#,
+    ),
+    (
+        "usage",
+        400,
+        r#"{"error":{"message":"Unrecognized request argument supplied: usage","type":"invalid_request_error","param":null,"code":null}}"#,
+    ),
+    (
+        "options",
+        400,
+        r#"{"error":{"message":"Unrecognized request argument supplied: options","type":"invalid_request_error"}}"#,
+    ),
+    (
+        "messages.*.name",
+        400,
+        r#"{"error":{"message":"1 validation error for ChatCompletionRequest\nmessages.3.tool.name\n  Extra inputs are not permitted [type=extra_forbidden, input_value='read', input_type=str]\n    For further information visit https://errors.pydantic.dev/2.10/v/extra_forbidden (request id: 2025)","type":"upstream_error","param":"400","code":"bad_response_status_code"}}"#,
+    ),
+    (
+        "messages.*.name",
+        400,
+        r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'messages', 3, 'typed-dict', 'name'), 'msg': 'Extra inputs are not permitted', 'input': 'read'}]","type":"BadRequestError","param":null,"code":400}"#,
+    ),
+    (
+        "messages.*.name",
+        422,
+        r#"{"detail":[{"type":"extra_forbidden","loc":["body","messages",3,"tool","name"],"msg":"Extra inputs are not permitted","input":"read"}]}"#,
+    ),
+    (
+        "stream",
+        400,
+        r#"{"error":{"message":"Your organization must be verified to stream this model. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just verified, it can take up to 15 minutes for access to propagate.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}"#,
+    ),
+];
+
 #[test]
 fn chat_servers() {
     let sent = sent(
@@ -78,207 +276,118 @@ fn chat_servers() {
             levels: MINIMAL_TO_XHIGH,
         },
     );
-    check(
-        &sent,
-        &[
-            (
-                "parallel_tool_calls",
-                400,
-                r#"{"error":{"message":"Unsupported parameter: 'parallel_tool_calls' is not supported with this model.","type":"invalid_request_error","param":"parallel_tool_calls","code":"unsupported_parameter"}}"#,
-            ),
-            (
-                "parallel_tool_calls",
-                400,
-                r#"{"error":{"message":"Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.","type":"invalid_request_error","param":"parallel_tool_calls","code":null}}"#,
-            ),
-            (
-                "parallel_tool_calls",
-                500,
-                r#"{"error":{"message":"litellm.APIConnectionError: APIConnectionError: OpenAIException - AsyncCompletions.create() got an unexpected keyword argument 'parallel_tool_calls'","type":null,"param":null,"code":"500"}}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"message":"Validation: Unsupported parameter(s): `prompt_cache_key`","type":"Bad Request","code":400}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"error":{"message":"property 'prompt_cache_key' is unsupported","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "prompt_cache_key",
-                422,
-                r#"{"message":"body.prompt_cache_key: property 'body.prompt_cache_key' is unsupported","type":"invalid_request_error","param":"validation_error","code":"wrong_api_format"}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"detail":"Unsupported parameter: prompt_cache_key"}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"error":{"message":"Unrecognized request argument supplied: prompt_cache_key","type":"invalid_request_error","param":null,"code":null}}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"detail":"Unsupported parameter: promptCacheKey"}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"prompt_cache_key\": Cannot find field.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"description":"Invalid JSON payload received. Unknown name \"prompt_cache_key\": Cannot find field."}]}]}}]"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"code":"Client specified an invalid argument","error":"Model grok-4-latest does not support parameter reasoningEffort."}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"`reasoning_effort` is not supported with this model","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"`reasoning_effort` must be one of `none` or `default`","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"litellm.UnsupportedParamsError: groq does not support parameters: ['reasoning_effort'], for model=openai/gpt-oss-120b. To drop these, set `litellm.drop_params=True` or for proxy:\n\n`litellm_settings:\n drop_params: true`\n. \n If you want to use these params dynamically send allowed_openai_params=['reasoning_effort'] in your request.","type":"None","param":"None","code":"400"}}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"think value \"xhigh\" is not supported for this model","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"invalid reasoning value: 'xhigh' (must be \"high\", \"medium\", \"low\", \"none\")","type":"invalid_request_error","param":null,"code":null}}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"Invalid value: 'xhigh'. Value must be 'low', 'medium', or 'high'","type":"invalid_request_error","param":"reasoning_effort"}}"#,
-            ),
-            (
-                "reasoning_effort",
-                422,
-                r#"{"detail":[{"type":"literal_error","loc":["body","reasoning_effort"],"msg":"Input should be 'low', 'medium' or 'high'","input":"xhigh","ctx":{"expected":"'low', 'medium' or 'high'"}}]}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"object":"error","message":"[{'type': 'literal_error', 'loc': ('body', 'reasoning_effort'), 'msg': \"Input should be 'low', 'medium' or 'high'\", 'input': 'xhigh', 'ctx': {'expected': \"'low', 'medium' or 'high'\"}}]","type":"BadRequestError","param":null,"code":400}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'reasoning_effort'), 'msg': 'Extra inputs are not permitted', 'input': 'xhigh'}]","type":"BadRequestError","param":null,"code":400}"#,
-            ),
-            (
-                "reasoning_effort",
-                400,
-                r#"{"error":{"message":"参数 reasoning_effort 不支持","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "stream_options",
-                400,
-                r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are not permitted', 'input': {'include_usage': True}}]","type":"BadRequestError","param":null,"code":400}"#,
-            ),
-            (
-                "stream_options",
-                422,
-                r#"{"object":"Error","detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}],"message":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}],"type":"invalid_request_error","code":3001}"#,
-            ),
-            (
-                "stream_options",
-                400,
-                r#"{"error":{"code":"","message":"stream_options is not supported (request id: 2025)","type":"new_api_error"}}"#,
-            ),
-            (
-                "stream_options",
-                400,
-                r#"{"error":{"message":"Additional properties are not allowed ('stream_options' was unexpected)"}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"error":{"message":"`temperature` and `top_p` cannot both be specified for this model. Please use only one."}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"error":{"code":"1210","message":"API 调用参数有误，请检查文档。temperature参数非法：0.5"}}"#,
-            ),
-            (
-                "max_tokens",
-                400,
-                r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}"#,
-            ),
-            (
-                "max_tokens",
-                400,
-                r#"{"error":{"message":"Invalid max_tokens value, the valid range of max_tokens is [1, 8192]","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
-            ),
-            (
-                "max_tokens",
-                400,
-                r#"{"code":20015,"message":"max_tokens (65536) is too large. This model supports at most 8192 tokens.","data":null}"#,
-            ),
-            (
-                "session_id",
-                400,
-                r#"{"error":{"message":"Unknown parameter: 'session_id'.","type":"invalid_request_error","param":"session_id","code":"unknown_parameter"}}"#,
-            ),
-            (
-                "usage",
-                400,
-                r#"{"error":{"message":"Unrecognized request argument supplied: usage","type":"invalid_request_error","param":null,"code":null}}"#,
-            ),
-            (
-                "options",
-                400,
-                r#"{"error":{"message":"Unrecognized request argument supplied: options","type":"invalid_request_error"}}"#,
-            ),
-            (
-                "messages.*.name",
-                400,
-                r#"{"error":{"message":"1 validation error for ChatCompletionRequest\nmessages.3.tool.name\n  Extra inputs are not permitted [type=extra_forbidden, input_value='read', input_type=str]\n    For further information visit https://errors.pydantic.dev/2.10/v/extra_forbidden (request id: 2025)","type":"upstream_error","param":"400","code":"bad_response_status_code"}}"#,
-            ),
-            (
-                "messages.*.name",
-                400,
-                r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'messages', 3, 'typed-dict', 'name'), 'msg': 'Extra inputs are not permitted', 'input': 'read'}]","type":"BadRequestError","param":null,"code":400}"#,
-            ),
-            (
-                "messages.*.name",
-                422,
-                r#"{"detail":[{"type":"extra_forbidden","loc":["body","messages",3,"tool","name"],"msg":"Extra inputs are not permitted","input":"read"}]}"#,
-            ),
-            (
-                "stream",
-                400,
-                r#"{"error":{"message":"Your organization must be verified to stream this model. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just verified, it can take up to 15 minutes for access to propagate.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}"#,
-            ),
-        ],
-    );
+    check(&sent, CHAT);
 }
+
+const RESPONSES: &[(&str, u16, &str)] = &[
+    (
+        "reasoning.summary",
+        400,
+        r#"{"error":{"message":"Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization.","type":"invalid_request_error","param":"reasoning.summary","code":"unsupported_value"}}"#,
+    ),
+    (
+        "reasoning.effort",
+        400,
+        r#"{"error":{"message":"Unsupported value: 'xhigh' is not supported with the 'gpt-5' model. Supported values are: 'minimal', 'low', 'medium', and 'high'.","type":"invalid_request_error","param":"reasoning.effort","code":"unsupported_value"}}"#,
+    ),
+    (
+        "include",
+        400,
+        r#"{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include","code":null}}"#,
+    ),
+    (
+        "include",
+        400,
+        r#"{"error":{"message":"Invalid value: 'reasoning.encrypted_content'. Supported values are: 'file_search_call.results'.","type":"invalid_request_error","param":"include[0]","code":"invalid_value"}}"#,
+    ),
+    ("store", 400, r#"{"detail":"Unsupported parameter: store"}"#),
+    (
+        "store",
+        400,
+        r#"{"error":{"message":"Store must be set to true","type":"invalid_request_error","param":"store"}}"#,
+    ),
+    (
+        "prompt_cache_key",
+        400,
+        r#"{"error":{"message":"Unknown parameter: 'prompt_cache_key'.","type":"invalid_request_error","param":"prompt_cache_key","code":"unknown_parameter"}}"#,
+    ),
+    (
+        "max_output_tokens",
+        400,
+        r#"{"detail":"Unsupported parameter: max_output_tokens"}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"error":{"message":"Unsupported parameter: 'temperature' is not supported with this model.","type":"invalid_request_error","param":"temperature","code":null}}"#,
+    ),
+    (
+        "reasoning",
+        400,
+        r#"{"error":{"message":"Unsupported parameter: 'reasoning.effort' is not supported with this model.","type":"invalid_request_error","param":"reasoning.effort","code":"unsupported_parameter"}}"#,
+    ),
+    (
+        "tools.*.strict",
+        400,
+        r#"{"error":{"message":"Unknown parameter: 'tools[0].strict'.","type":"invalid_request_error","param":"tools[0].strict","code":"unknown_parameter"}}"#,
+    ),
+];
+
+const BUDGET: &[(&str, u16, &str)] = &[
+    (
+        "thinking",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"thinking: Extra inputs are not permitted"}}"#,
+    ),
+    (
+        "thinking",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"adaptive thinking is not supported on this model"}}"#,
+    ),
+    (
+        "thinking",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"'claude-3-5-sonnet-20241022' does not support thinking."}}"#,
+    ),
+    (
+        "max_tokens",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 65536 > 8192, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022"}}"#,
+    ),
+];
+
+const ADAPTIVE: &[(&str, u16, &str)] = &[
+    (
+        "thinking",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"adaptive thinking is not supported on this model"}}"#,
+    ),
+    (
+        "output_config",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"output_config: Extra inputs are not permitted"}}"#,
+    ),
+    (
+        "output_config",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"This model does not support the effort parameter."}}"#,
+    ),
+    (
+        "output_config",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"output_config.effort: Input should be 'low', 'medium', 'high' or 'max'"}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"`temperature` may only be set to 1 when thinking is enabled. Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking#important-considerations-when-using-extended-thinking"}}"#,
+    ),
+    (
+        "temperature",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"`temperature` is deprecated for this model."}}"#,
+    ),
+];
 
 #[test]
 fn responses_and_anthropic() {
@@ -288,127 +397,14 @@ fn responses_and_anthropic() {
             levels: MINIMAL_TO_XHIGH,
         },
     );
-    check(
-        &sent_to,
-        &[
-            (
-                "reasoning.summary",
-                400,
-                r#"{"error":{"message":"Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization.","type":"invalid_request_error","param":"reasoning.summary","code":"unsupported_value"}}"#,
-            ),
-            (
-                "reasoning.effort",
-                400,
-                r#"{"error":{"message":"Unsupported value: 'xhigh' is not supported with the 'gpt-5' model. Supported values are: 'minimal', 'low', 'medium', and 'high'.","type":"invalid_request_error","param":"reasoning.effort","code":"unsupported_value"}}"#,
-            ),
-            (
-                "include",
-                400,
-                r#"{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include","code":null}}"#,
-            ),
-            (
-                "include",
-                400,
-                r#"{"error":{"message":"Invalid value: 'reasoning.encrypted_content'. Supported values are: 'file_search_call.results'.","type":"invalid_request_error","param":"include[0]","code":"invalid_value"}}"#,
-            ),
-            ("store", 400, r#"{"detail":"Unsupported parameter: store"}"#),
-            (
-                "store",
-                400,
-                r#"{"error":{"message":"Store must be set to true","type":"invalid_request_error","param":"store"}}"#,
-            ),
-            (
-                "prompt_cache_key",
-                400,
-                r#"{"error":{"message":"Unknown parameter: 'prompt_cache_key'.","type":"invalid_request_error","param":"prompt_cache_key","code":"unknown_parameter"}}"#,
-            ),
-            (
-                "max_output_tokens",
-                400,
-                r#"{"detail":"Unsupported parameter: max_output_tokens"}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"error":{"message":"Unsupported parameter: 'temperature' is not supported with this model.","type":"invalid_request_error","param":"temperature","code":null}}"#,
-            ),
-            (
-                "reasoning",
-                400,
-                r#"{"error":{"message":"Unsupported parameter: 'reasoning.effort' is not supported with this model.","type":"invalid_request_error","param":"reasoning.effort","code":"unsupported_parameter"}}"#,
-            ),
-            (
-                "tools.*.strict",
-                400,
-                r#"{"error":{"message":"Unknown parameter: 'tools[0].strict'.","type":"invalid_request_error","param":"tools[0].strict","code":"unknown_parameter"}}"#,
-            ),
-        ],
-    );
+    check(&sent_to, RESPONSES);
     let sent_to = sent(AnthropicMessages, ReasoningShape::AnthropicBudget);
-    check(
-        &sent_to,
-        &[
-            (
-                "thinking",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"thinking: Extra inputs are not permitted"}}"#,
-            ),
-            (
-                "thinking",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"adaptive thinking is not supported on this model"}}"#,
-            ),
-            (
-                "thinking",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"'claude-3-5-sonnet-20241022' does not support thinking."}}"#,
-            ),
-            (
-                "max_tokens",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 65536 > 8192, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022"}}"#,
-            ),
-        ],
-    );
+    check(&sent_to, BUDGET);
     let sent_to = sent(
         AnthropicMessages,
         ReasoningShape::AnthropicAdaptive { xhigh: true },
     );
-    check(
-        &sent_to,
-        &[
-            (
-                "thinking",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"adaptive thinking is not supported on this model"}}"#,
-            ),
-            (
-                "output_config",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"output_config: Extra inputs are not permitted"}}"#,
-            ),
-            (
-                "output_config",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"This model does not support the effort parameter."}}"#,
-            ),
-            (
-                "output_config",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"output_config.effort: Input should be 'low', 'medium', 'high' or 'max'"}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"`temperature` may only be set to 1 when thinking is enabled. Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking#important-considerations-when-using-extended-thinking"}}"#,
-            ),
-            (
-                "temperature",
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"`temperature` is deprecated for this model."}}"#,
-            ),
-        ],
-    );
+    check(&sent_to, ADAPTIVE);
 }
 
 /// Servers that check requests with pydantic repeat the whole request. Only the place that they

@@ -101,10 +101,8 @@ async fn recovers_once(
     let home = tempfile::tempdir().unwrap();
     let home = Home::at(home.path());
     for requests in [2, 3] {
-        let said = ask(&server, format, &home)
-            .await
-            .unwrap_or_else(|failed| panic!("{format:?} {error}: {failed}"));
-        assert_eq!(said, "fine");
+        let said = ask(&server, format, &home).await;
+        assert_eq!(said.as_deref(), Ok("fine"), "{format:?} {error}");
         assert_eq!(
             server.model_requests().len(),
             requests,
@@ -121,7 +119,7 @@ fn message(text: &str) -> Value {
 #[tokio::test]
 async fn ids_of_calls() {
     let long = |body: &Value| {
-        let text = body.to_string();
+        let text = body.to_string().replace("\"call_id\"", "");
         text.contains("\"chatcmpl-tool") || text.contains("\"call_")
     };
     for format in FORMATS {

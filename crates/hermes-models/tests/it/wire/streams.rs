@@ -43,10 +43,9 @@ async fn what_stands_around_an_answer_is_passed_over() {
     let both = json!({"choices": [
         {"index": 1, "delta": {"content": "OTHER"}}, {"index": 0, "delta": {"content": "no"}},
     ]});
-    let lines: String = [delta("one "), delta("two"), end("stop")]
-        .iter()
-        .map(|event| format!("{event}\n"))
-        .collect();
+    let lines = [delta("one "), delta("two"), end("stop")]
+        .map(|event| event.to_string())
+        .join("\n");
     let older = event(&json!({"choices": [{"index": 0, "text": "one two"}]}))
         + &event(&json!({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}));
     for stream in [
