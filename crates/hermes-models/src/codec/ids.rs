@@ -27,7 +27,8 @@ pub(super) struct CallIds {
     /// Ids of the latest assistant message whose results have not been seen: as they are known in the
     /// log, and as they go out.
     open: VecDeque<(String, String)>,
-    /// Ids that went out. Some servers count calls anew in each answer, others want every id once.
+    /// Ids that were sent. Some servers restart their numbering in each answer, others require unique
+    /// ids.
     used: HashSet<String>,
 }
 

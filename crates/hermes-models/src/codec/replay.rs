@@ -1,5 +1,6 @@
-//! A conversation goes on with another model: whoever wrote its messages, what goes out is what the
-//! strictest server of the format takes, and nothing sealed reaches a model that did not seal it.
+//! A conversation continues with another model: regardless of which model wrote its messages, the
+//! request is what the strictest server of the format accepts, and sealed reasoning reaches only the
+//! model that sealed it.
 
 use std::collections::HashSet;
 
@@ -123,7 +124,7 @@ fn log() -> impl Strategy<Value = Vec<Message>> {
     })
 }
 
-/// The route that the conversation goes on with: provider, model, and how it is spoken to.
+/// The routes that the conversation continues on.
 fn targets() -> Vec<Sample> {
     let mut out = Vec::new();
     let mut add = |format, provider: &str, model: &str, change: &dyn Fn(&mut Sample)| {
