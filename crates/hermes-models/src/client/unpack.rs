@@ -54,7 +54,8 @@ pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
                 failed => return Some((failed, None)),
             };
         }
-        // In small pieces: a packed byte can stand for a thousand, and who reads on decides.
+        // In small pieces: one packed byte can stand for a thousand, and the reader checks its bounds
+        // between pieces.
         let piece = if matches!(unpacker, Unpacker::Plain) {
             std::mem::take(&mut rest)
         } else {
