@@ -6,13 +6,17 @@
 #[cfg(test)]
 mod fixtures;
 mod limits;
+mod meaning;
 mod overflow;
+mod repeated;
 mod report;
 mod retry;
 mod rules;
 #[cfg(test)]
 mod strangers;
 mod transport;
+#[cfg(test)]
+mod vendors;
 
 use std::time::Duration;
 
@@ -43,6 +47,8 @@ pub struct Situation {
     pub context_length: u32,
     /// Tokens that are asked for the answer; 0: unknown.
     pub answer_tokens: u32,
+    /// People's messages show images.
+    pub shown_images: bool,
     /// The model thinks for minutes; a lost connection then says nothing about size.
     pub slow_reasoner: bool,
 }
@@ -80,20 +86,28 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The error, if one of our own optional fields may be its cause.
-    pub(crate) fn about_a_field(&self) -> Option<ErrorAnswer<'_>> {
-        let open = matches!(
-            self.class,
-            ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ToolContentRejected
-        ) || matches!(
-            self.rule,
-            "output cap"
-                | "answer limit"
-                | "reasoning echo"
-                | "thought signature"
-                | "by size"
-                | "bare 400, large prompt"
-        );
+    /// The error, if one of our own optional fields may be its cause. `images`: whether any were sent;
+    /// without them, an error that speaks of images means something else.
+    pub(crate) fn about_a_field(&self, images: bool) -> Option<ErrorAnswer<'_>> {
+        let elsewhere = !images
+            && matches!(
+                self.class,
+                ErrorClass::ImagesUnsupported | ErrorClass::ImageTooLarge
+            );
+        let open = elsewhere
+            || matches!(
+                self.class,
+                ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ToolContentRejected
+            )
+            || matches!(
+                self.rule,
+                "output cap"
+                    | "answer limit"
+                    | "reasoning echo"
+                    | "thought signature"
+                    | "by size"
+                    | "bare 400, large prompt"
+            );
         let wrong_request = self
             .report
             .status
@@ -131,10 +145,13 @@ fn judge(
 ) -> Verdict {
     report.comes_back = retry::stated(headers, &report, now).is_some();
     let rule = rules::first_match(&report, situation);
-    let window = limits::window(&report.text);
+    let window = limits::window(&report.text).or_else(|| limits::stated_window(&report.json));
     let limit = match rule.class {
         ErrorClass::ContextOverflow => window,
         ErrorClass::OutputCap if rule.name == "answer does not fit" => limits::room(&report.text),
+        ErrorClass::OutputCap if rule.name == "affordable answer" => {
+            limits::affordable(&report.text)
+        }
         ErrorClass::OutputCap => limits::output_cap(&report.text),
         ErrorClass::LongContextTier => Some(200_000),
         _ => None,

@@ -28,7 +28,7 @@ use crate::classify::{Situation, Transport, TransportKind, Verdict};
 use crate::codec::{self, AnswerReader, Decoder, Encoded};
 use crate::context::ContextBook;
 use crate::optional::{self, FieldBook, FieldRules};
-use crate::quirks::{AuthStyle, Quirks, ReasoningEcho};
+use crate::quirks::{AuthStyle, Quirks, ReasoningEcho, SchemaDialect, ToolIds};
 
 pub use timeouts::PhaseTimeouts;
 use wire::{Outgoing, Wire};
@@ -146,6 +146,21 @@ impl Shared {
             quirks.to_mut().thought_signatures = true;
             quirks.to_mut().needs_signatures = true;
         }
+        if rules.drops(optional::TOOL_IDS) {
+            quirks.to_mut().tool_ids = ToolIds::Nine;
+        }
+        if rules.drops(optional::SYSTEM_ROLE) {
+            quirks.to_mut().system_in_user = true;
+        }
+        if rules.drops(optional::IMAGES) {
+            quirks.to_mut().images = false;
+        }
+        if rules.drops(optional::RESULT_PARTS) {
+            quirks.to_mut().list_tool_content = false;
+        }
+        if rules.drops(optional::SCHEMA_WORDS) {
+            quirks.to_mut().schema = SchemaDialect::Plain;
+        }
         let limit = images::ImageLimit::of(rules);
         let request = images::fit(request, limit);
         let encoded = codec::encode(&request, &quirks, &self.route, &self.info).map_err(failed)?;
@@ -210,6 +225,9 @@ impl Shared {
                 .max_tokens
                 .or(self.quirks.max_tokens.default)
                 .unwrap_or(0),
+            shown_images: request.messages.iter().any(|message| {
+                matches!(&**message, Message::User(user) if user.content.image_count() > 0)
+            }),
             slow_reasoner: timeouts::is_slow_reasoner(&self.route.model),
         }
     }

@@ -23,6 +23,8 @@ mod usage;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 pub(crate) mod samples;
 
 use std::sync::Arc;
@@ -136,6 +138,12 @@ impl<'a> Scope<'a> {
         issuers.all(own)
     }
 
+    /// Whether the ids of the message's calls are this endpoint's own.
+    fn gave_out_ids(&self, message: &AssistantMessage) -> bool {
+        let by = message.written_by.as_ref();
+        by.is_some_and(|by| by.provider == self.route.provider)
+    }
+
     /// Whether images may go out at all.
     fn images(&self) -> bool {
         self.quirks.images && self.info.images
@@ -175,6 +183,7 @@ pub enum WireFault {
 #[derive(Debug)]
 pub struct Decoder {
     inner: Inner,
+    stray: Option<String>,
 }
 
 #[derive(Debug)]
@@ -200,7 +209,7 @@ impl Decoder {
                 Inner::Responses(Box::new(responses::Decoder::new(issuer, salt)))
             }
         };
-        Self { inner }
+        Self { inner, stray: None }
     }
 
     /// Takes one event of the stream.
@@ -209,8 +218,16 @@ impl Decoder {
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        if data == "[DONE]" {
+        if data.trim_matches('"').eq_ignore_ascii_case("[done]") {
             self.done();
+            return Ok(Vec::new());
+        }
+        if event.name == "error" && !data.starts_with(['{', '[']) {
+            return Err(WireFault::Provider(Value::String(data.to_owned())));
+        }
+        // A word between the events ("heartbeat") is no reason to throw an answer away.
+        if !data.starts_with(['{', '[']) {
+            self.note(data);
             return Ok(Vec::new());
         }
         let value: Value = json::lenient(data).map_err(|error| {
@@ -221,6 +238,15 @@ impl Decoder {
         })?;
         if let Some(fault) = json::fault(&value, &event.name) {
             return Err(fault);
+        }
+        let known = match self.inner {
+            Inner::Chat(_) => chat::is_event(&value),
+            Inner::Anthropic(_) => value.get("type").is_some(),
+            Inner::Responses(_) => value.get("type").is_some() || value.get("object").is_some(),
+        };
+        if !known {
+            self.note(data);
+            return Ok(Vec::new());
         }
         match &mut self.inner {
             Inner::Chat(decoder) => decoder.push(&value),
@@ -235,7 +261,7 @@ impl Decoder {
             return Err(fault);
         }
         match &mut self.inner {
-            Inner::Chat(decoder) => decoder.push(value),
+            Inner::Chat(decoder) => decoder.whole(value),
             Inner::Anthropic(decoder) => decoder.whole(value),
             Inner::Responses(decoder) => decoder.whole(value),
         }
@@ -258,6 +284,15 @@ impl Decoder {
             Inner::Anthropic(decoder) => decoder.finish(),
             Inner::Responses(decoder) => decoder.finish(),
         }
+    }
+
+    /// What came that is no event of the format. It matters only where nothing else came.
+    pub(crate) fn stray(&self) -> Option<&str> {
+        self.stray.as_deref()
+    }
+
+    fn note(&mut self, text: &str) {
+        self.stray.get_or_insert_with(|| json::clip(text, 200));
     }
 
     /// The stream said that it is complete; a missing finish reason is then no cut.

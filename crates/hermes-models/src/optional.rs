@@ -11,11 +11,13 @@ mod book;
 mod error_names;
 mod ladder;
 mod refused;
+mod shape;
 
 use serde::{Deserialize, Serialize};
 
 pub use book::FieldBook;
 pub(crate) use refused::refused;
+pub(crate) use shape::{has_images, refused_shape};
 
 /// Path of the limit that inline images are shrunk to, in bytes of their address.
 pub(crate) const IMAGE_BYTES: &str = "images.bytes";
@@ -25,6 +27,17 @@ pub(crate) const IMAGE_SIDE: &str = "images.side";
 pub(crate) const REASONING_CONTENT: &str = "messages.*.reasoning_content";
 /// Path of the signatures that calls carry back.
 pub(crate) const CALL_SIGNATURES: &str = "messages.*.tool_calls.*.extra_content";
+/// Not fields of a body but ways to write it. Left out: ids of calls are rewritten to what every
+/// endpoint takes, …
+pub(crate) const TOOL_IDS: &str = "conversation.tool_ids";
+/// … the system prompt stands in the first message of the user, …
+pub(crate) const SYSTEM_ROLE: &str = "conversation.system_role";
+/// … images are replaced by a note, …
+pub(crate) const IMAGES: &str = "conversation.images";
+/// … results of tools are plain text, …
+pub(crate) const RESULT_PARTS: &str = "conversation.result_parts";
+/// … schemas keep only what every endpoint takes.
+pub(crate) const SCHEMA_WORDS: &str = "conversation.schema_words";
 /// Paths below this one are headers.
 pub(crate) const HEADERS: &str = "headers.";
 

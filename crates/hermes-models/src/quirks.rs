@@ -62,6 +62,9 @@ pub struct Quirks {
     pub ollama_num_ctx: Option<u32>,
     /// Content is always a list of parts, never a plain string.
     pub content_as_parts: bool,
+    /// The system prompt stands at the beginning of the first message of the user: the templates of
+    /// some models know no such role.
+    pub system_in_user: bool,
 }
 
 impl Quirks {
@@ -114,6 +117,7 @@ impl Quirks {
             provider_preferences: None,
             ollama_num_ctx: None,
             content_as_parts: false,
+            system_in_user: false,
         }
     }
 }
@@ -282,6 +286,8 @@ pub enum SchemaDialect {
     Gemini,
     /// Servers that compile schemas to grammars (llama.cpp): no `pattern`, no `format`.
     Grammar,
+    /// What all of them take, for endpoints that refused a schema.
+    Plain,
 }
 
 /// Which ids of tool calls the endpoint takes. Ids of another provider are rewritten to fit,

@@ -13,6 +13,7 @@ const LARGE: Situation = Situation {
     prompt_tokens: 90_000,
     context_length: 100_000,
     answer_tokens: 0,
+    shown_images: false,
     slow_reasoner: false,
 };
 
@@ -22,6 +23,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "content policy",
         400,
         r#"{"error":{"message":"Your prompt was flagged by the safety system.","code":"content_policy_violation"}}"#,
+    ),
+    (
+        "unwanted content",
+        400,
+        r#"{"error":{"message":"Content Exists Risk"}}"#,
     ),
     (
         "thinking signature",
@@ -54,11 +60,6 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"The long context beta is not yet available for this plan."}}"#,
     ),
     (
-        "grammar",
-        400,
-        r#"{"error":{"code":400,"message":"Failed to initialise sampler: error parsing grammar: unknown escape at \\d"}}"#,
-    ),
-    (
         "chat template",
         500,
         r#"{"error":{"message":"Unable to generate parser for this template: bad tool list"}}"#,
@@ -74,7 +75,22 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"messages[5]: tool message content must be a string"}}"#,
     ),
     (
+        "plain content",
+        400,
+        r#"{"error":{"message":"messages[1].content must be a string"}}"#,
+    ),
+    (
+        "plain results",
+        400,
+        r#"{"error":{"message":"messages[4].content: expected a string, got a sequence"}}"#,
+    ),
+    (
         "image too large",
+        400,
+        r#"{"error":{"message":"No.","code":"image_too_large"}}"#,
+    ),
+    (
+        "image size",
         400,
         r#"{"error":{"message":"messages.0.content.1.image.source: image exceeds 5 MB maximum: 7340032 bytes"}}"#,
     ),
@@ -82,6 +98,21 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "no images",
         404,
         r#"{"error":{"message":"No endpoints found that support image input","code":404}}"#,
+    ),
+    (
+        "place",
+        403,
+        r#"{"error":{"message":"Country, region, or territory not supported","code":"unsupported_country_region_territory"}}"#,
+    ),
+    (
+        "401 billing",
+        401,
+        r#"{"error":{"type":"CreditsError","message":"Manage your billing here."}}"#,
+    ),
+    (
+        "401 no money",
+        401,
+        r#"{"error":{"message":"Your credits are used up: not enough for this call."}}"#,
     ),
     (
         "401",
@@ -92,6 +123,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "403 billing",
         403,
         r#"{"error":{"message":"Key limit exceeded (total limit). Manage it in your settings.","code":403}}"#,
+    ),
+    (
+        "403 no money",
+        403,
+        r#"{"code":30001,"message":"Sorry, your account balance is insufficient"}"#,
     ),
     (
         "403",
@@ -112,6 +148,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "402 usage limit",
         402,
         r#"{"error":{"message":"Weekly usage limit reached; the window resets on Monday."}}"#,
+    ),
+    (
+        "affordable answer",
+        402,
+        r#"{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 17223."}}"#,
     ),
     (
         "402",
@@ -139,6 +180,21 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"The model `gpt-9` does not exist or you have no access to it."}}"#,
     ),
     (
+        "5xx model",
+        503,
+        r#"{"error":{"message":"No available channel for model gpt-9","code":"model_not_found"}}"#,
+    ),
+    (
+        "larger than the rate",
+        429,
+        r#"{"error":{"message":"Request too large on tokens per min (TPM): Limit 30000, Requested 61337.","code":"rate_limit_exceeded"}}"#,
+    ),
+    (
+        "413 prompt",
+        413,
+        r#"{"error":{"message":"prompt token count of 130000 exceeds the limit of 128000"}}"#,
+    ),
+    (
         "413",
         413,
         "<html><head><title>413 Request Entity Too Large</title></head></html>",
@@ -152,6 +208,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "429 no credit",
         429,
         r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details."}}"#,
+    ),
+    (
+        "429 no money",
+        429,
+        r#"{"error":{"message":"余额不足或无可用资源包,请充值。"}}"#,
     ),
     (
         "429 overloaded",
@@ -229,6 +290,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         r#"{"error":{"message":"acme/none is not a valid model ID","code":400}}"#,
     ),
     (
+        "400 model text",
+        400,
+        r#"{"error":{"message":"Model Not Exist"}}"#,
+    ),
+    (
         "400 rate limit",
         400,
         r#"{"code":"Throttling.RateQuota","message":"Requests rate increased too quickly."}"#,
@@ -237,6 +303,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "400 billing",
         400,
         r#"{"error":{"message":"Your credit balance is too low to use the API."}}"#,
+    ),
+    (
+        "400 no money",
+        400,
+        r#"{"code":"x","message":"Your team does not have any credits yet."}"#,
     ),
     (
         "bare 400, large prompt",
@@ -279,6 +350,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         "no credit",
         0,
         r#"{"error":{"message":"Please top up your account."}}"#,
+    ),
+    (
+        "no money",
+        0,
+        r#"{"error":{"message":"Account balance not enough"}}"#,
     ),
     (
         "comes back",
@@ -340,10 +416,13 @@ fn judge(status: u16, body: &str, situation: &Situation) -> Verdict {
 fn every_row_has_one_fixture_and_decides_it() {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (name, status, body) in FIXTURES {
-        let situation = if name.starts_with("bare") || *name == "by size" {
-            LARGE
-        } else {
-            Situation::default()
+        let situation = match *name {
+            "bare 400, large prompt" | "by size" => LARGE,
+            "plain content" => Situation {
+                shown_images: true,
+                ..Situation::default()
+            },
+            _ => Situation::default(),
         };
         let verdict = judge(*status, body, &situation);
         assert_eq!(verdict.rule, *name, "{body}");
@@ -431,6 +510,7 @@ fn size_alone_means_overflow() {
             prompt_tokens,
             answer_tokens,
             context_length: 100_000,
+            shown_images: false,
             slow_reasoner: false,
         };
         judge(400, body, &situation).class

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 /// A number, perhaps with thousands separators.
 const N: &str = r"(\d[\d,_]*)";
@@ -18,6 +19,7 @@ fn patterns(texts: &[&str]) -> Vec<Regex> {
 /// What states the window of the model.
 static WINDOW: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     patterns(&[
+        r"limit:? *{N}, *requested:? *\d",
         r"maximum context (?:length|window)(?: of| is|:)? *{N}",
         r"context (?:length|window|size)(?: of| is| \(| limit of|:) *(?:only )?{N}",
         r"max_model_len[^\d]{0,20}{N}",
@@ -54,7 +56,7 @@ static OUTPUT: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 static REQUESTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"{N} (?:tokens )?(?:in|from) (?:the |your )?(?:messages|input|prompt)|(?:has|with|contains) (?:at least )?{N} input tokens|prompt contains (?:at least )?{N}|{N} *\+ *\d[\d,_]* *> *\d|given: *{N} `?inputs`? tokens",
+        r"{N} (?:tokens )?(?:in|from) (?:the |your )?(?:input )?(?:messages|input|prompt)|(?:has|with|contains|passed) (?:at least )?{N} input tokens|prompt contains (?:at least )?{N}|{N} *\+ *\d[\d,_]* *> *\d|given: *{N} `?inputs`? tokens",
     )
 });
 
@@ -66,6 +68,28 @@ pub(super) fn window(text: &str) -> Option<u32> {
 /// The largest answer that the text allows: stated, or what the window leaves beside the prompt.
 pub(crate) fn output_cap(text: &str) -> Option<u32> {
     first(&OUTPUT, text).or_else(|| room(text))
+}
+
+/// The answer that the account can still pay for.
+pub(super) fn affordable(text: &str) -> Option<u32> {
+    static AFFORD: LazyLock<Vec<Regex>> =
+        LazyLock::new(|| patterns(&[r"can only afford (?:up to )?{N}"]));
+    first(&AFFORD, text)
+}
+
+/// The window that the error states in a field of its own.
+pub(super) fn stated_window(error: &Value) -> Option<u32> {
+    const KEYS: &[&str] = &[
+        "n_ctx",
+        "max_context_length",
+        "context_length",
+        "max_model_len",
+    ];
+    let inner = error.get("error").unwrap_or(error);
+    KEYS.iter()
+        .find_map(|key| inner.get(*key)?.as_u64())
+        .and_then(|window| u32::try_from(window).ok())
+        .filter(|window| *window >= 256)
 }
 
 /// Whether a shorter answer would do: the window leaves a good part of itself beside the prompt.
@@ -106,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(WINDOW.len(), 16);
+        assert_eq!(WINDOW.len(), 17);
         assert_eq!(OUTPUT.len(), 9);
         assert!(REQUESTED.is_some());
     }

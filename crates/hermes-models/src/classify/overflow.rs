@@ -3,6 +3,9 @@
 //! size could be meant. Texts are only a hint: a refused call near the window counts without one.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// What of the prompt can be too large.
 const SIZES: &[&str] = &[
@@ -92,6 +95,7 @@ const OTHER: &[&str] = &[
     "metadata",
     "header",
     "tool_call_id",
+    "tool_calls",
     "call_id",
     "cache_control",
     "temperature",
@@ -132,9 +136,24 @@ fn compares_tokens(text: &str) -> bool {
 /// Whether the limit of the answer is what is too large.
 pub(super) fn is_about_the_answer(text: &str) -> bool {
     const TOO_MUCH: &[&str] = &["at most", "between", "maximum", "range", "no more than"];
+    if has_a_limit_of_its_own(text) {
+        return true;
+    }
     let rest = without_answer(text);
     let says = |words: &[&str]| words.iter().any(|word| rest.contains(word));
     rest.len() < text.len() && (says(EXCESS) || says(TOO_MUCH)) && !says(SIZES)
+}
+
+/// `max_tokens must be at most …`, whatever else is said; not the sum of prompt and answer.
+fn has_a_limit_of_its_own(text: &str) -> bool {
+    static LIMIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?:^|[^+\w] ?)[`'\x22]?max_(?:completion_|output_|new_)?tokens[`'\x22]? must be (?:less than or equal to|at most|<=|no more than) *\W?\d",
+        )
+        .ok()
+    });
+    let sum = text.contains("tokens +") || text.contains("tokens` +");
+    !sum && LIMIT.as_ref().is_some_and(|limit| limit.is_match(text))
 }
 
 fn without_answer(text: &str) -> String {

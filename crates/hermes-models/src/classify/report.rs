@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::repeated;
 use crate::codec::clip;
 
 /// Longest message that is shown.
@@ -51,7 +52,7 @@ impl Report {
                 let message = plain(&text);
                 Self {
                     status,
-                    text: message.to_lowercase(),
+                    text: repeated::left_out(&message).to_lowercase(),
                     message,
                     ..Self::default()
                 }
@@ -177,7 +178,7 @@ impl Report {
         if self.message.is_empty() {
             trimmed.clone_into(&mut self.message);
         }
-        self.text.push_str(trimmed);
+        self.text.push_str(&repeated::left_out(trimmed));
         self.text.push('\n');
     }
 

@@ -3,7 +3,7 @@
 
 use hermes_core::model::ErrorClass;
 
-use super::{Report, Situation, limits, overflow};
+use super::{Report, Situation, limits, meaning, overflow};
 
 pub(super) struct Rule {
     pub(super) name: &'static str,
@@ -105,6 +105,14 @@ const BILLING_CODES: &[&str] = &[
     "billing_error",
     "model_not_supported_on_free_tier",
     "personal-team-blocked:spending-limit",
+    "arrearage",
+    "accountoverdueerror",
+    "budget_exceeded",
+    "insufficient_user_quota",
+    "pre_consume_token_quota_failed",
+    "exceeded_current_quota_error",
+    "creditserror",
+    "1113",
 ];
 const BILLING: &[&str] = &[
     "insufficient credits",
@@ -161,6 +169,11 @@ const KEY: &[&str] = &[
     "authentication failed",
     "no api key",
     "please pass a valid api key",
+    "invalid proxy server token",
+    "token_not_found_in_db",
+    "login fail",
+    "\u{65e0}\u{6548}\u{7684}\u{4ee4}\u{724c}",
+    "\u{8eab}\u{4efd}\u{9a8c}\u{8bc1}\u{5931}\u{8d25}",
 ];
 const RATE: &[&str] = &[
     "rate limit",
@@ -189,6 +202,7 @@ const OVERLOADED: &[&str] = &[
     "engine is currently busy",
     "server is busy",
     "no available capacity",
+    "capacity exceeded",
 ];
 const PARAMETER: &[&str] = &[
     "unknown parameter",
@@ -200,6 +214,9 @@ const PARAMETER: &[&str] = &[
     "unknown name \"",
     "unrecognized field",
     "not supported with this model",
+    "unexpected keyword argument",
+    "unknown field",
+    "does not support parameter",
 ];
 const EMPTY: &[&str] = &[
     "returned an empty response",
@@ -254,6 +271,11 @@ const DATA_POLICY: &[&str] = &[
     "no endpoints available matching",
 ];
 
+fn says_key(report: &Report) -> bool {
+    KEY_CODES.iter().any(|code| report.has_code(code))
+        || KEY.iter().any(|text| report.text.contains(text))
+}
+
 /// Limits per minute are stated in tokens, too.
 fn is_rate(report: &Report) -> bool {
     RATE_CODES.iter().any(|code| report.has_code(code))
@@ -267,18 +289,9 @@ pub(super) const RULES: &[Rule] = &[
             "content_filter",
             "responsibleaipolicyviolation",
         ])
-        .any(&[
-            "flagged for possible",
-            "violates our usage polic",
-            "usage policies",
-            "was flagged by",
-            "input was flagged",
-            "due to safety",
-            "content_filter",
-            "responsibleaipolicyviolation",
-            "new_sensitive",
-            "content management policy",
-        ]),
+        .any(&["content_filter"]),
+    Rule::new("unwanted content", ErrorClass::ContentPolicy)
+        .check(|report, _| meaning::content_is_refused(&report.text)),
     Rule::new("thinking signature", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
         .any(&["thinking"])
@@ -315,23 +328,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("long context beta", ErrorClass::LongContextTier)
         .status(&[400])
         .any(&["long context beta"]),
-    Rule::new("grammar", ErrorClass::SchemaRejected).any(&[
-        "error parsing grammar",
-        "json-schema-to-grammar",
-        "failed to parse grammar",
-    ]),
     Rule::new("chat template", ErrorClass::SchemaRejected)
         .any(&["unable to generate parser"])
         .also(&["template"]),
     Rule::new("tool schema", ErrorClass::SchemaRejected)
-        .status(&[400, 422])
-        .any(&[
-            "flavored json schema",
-            "invalid schema for function",
-            "invalid json schema",
-            "input_schema",
-            "function_declarations",
-        ]),
+        .within(400, 500)
+        .check(|report, _| meaning::schema_is_refused(&report.text)),
     Rule::new("tool content", ErrorClass::ToolContentRejected)
         .within(400, 499)
         .any(&[
@@ -339,39 +341,54 @@ pub(super) const RULES: &[Rule] = &[
             "tool message content must be a string",
             "tool content must be a string",
             "tool message must be a string",
-            "expected string, got list",
-            "expected string, got array",
             "tool_call.content must be string",
         ]),
+    // Lists are sent where there are images, and nowhere else.
+    Rule::new("plain content", ErrorClass::ImagesUnsupported)
+        .within(400, 499)
+        .check(|report, situation| {
+            situation.shown_images && meaning::wants_plain_content(&report.text)
+        }),
+    Rule::new("plain results", ErrorClass::ToolContentRejected)
+        .within(400, 499)
+        .check(|report, _| meaning::wants_plain_content(&report.text)),
     Rule::new("image too large", ErrorClass::ImageTooLarge)
         .codes(&["image_too_large"])
-        .any(&[
-            "image exceeds",
-            "image too large",
-            "image is too large",
-            "image size exceeds",
-            "image dimensions exceed",
-            "dimensions exceed max allowed size",
-        ]),
+        .check(|report, _| report.status != Some(429)),
+    Rule::new("image size", ErrorClass::ImageTooLarge).check(|report, _| {
+        report.status != Some(429) && meaning::picture_is_too_large(&report.text)
+    }),
     Rule::new("no images", ErrorClass::ImagesUnsupported)
-        .within(400, 499)
-        .any(&[
-            "does not support image",
-            "not support image input",
-            "image input is not supported",
-            "images are not supported",
-            "support image input",
-            "unknown variant `image_url`",
-            "image_url is not supported",
-            "not a multimodal model",
-            "mmproj",
-        ]),
+        .within(400, 500)
+        .check(|report, _| {
+            report.text.contains("mmproj")
+                || report.text.contains("support image input")
+                || meaning::pictures_are_refused(&report.text)
+        }),
     // Keys and money.
+    Rule::new("place", ErrorClass::AccountPolicy)
+        .within(400, 403)
+        .codes(&["unsupported_country_region_territory"])
+        .any(&[
+            "location is not supported",
+            "region, or territory not supported",
+        ]),
+    Rule::new("401 billing", ErrorClass::Billing)
+        .status(&[401, 412])
+        .codes(BILLING_CODES)
+        .any(BILLING)
+        .check(|report, _| !says_key(report)),
+    Rule::new("401 no money", ErrorClass::Billing)
+        .status(&[401, 412])
+        .check(|report, _| meaning::lacks_money(&report.text) && !says_key(report)),
     Rule::new("401", ErrorClass::Auth).status(&[401]),
     Rule::new("403 billing", ErrorClass::Billing)
         .status(&[403])
         .codes(BILLING_CODES)
         .any(BILLING),
+    Rule::new("403 no money", ErrorClass::Billing)
+        .status(&[403])
+        .check(|report, _| meaning::lacks_money(&report.text)),
     Rule::new("403", ErrorClass::Auth).status(&[403]),
     Rule::new("400 key", ErrorClass::Auth)
         .status(&[400, 422])
@@ -392,6 +409,9 @@ pub(super) const RULES: &[Rule] = &[
             "window",
             "periodic",
         ]),
+    Rule::new("affordable answer", ErrorClass::OutputCap)
+        .status(&[402])
+        .check(|report, _| limits::affordable(&report.text).is_some()),
     Rule::new("402", ErrorClass::Billing).status(&[402]),
     Rule::new("404 free tier", ErrorClass::Billing)
         .status(&[404])
@@ -407,8 +427,17 @@ pub(super) const RULES: &[Rule] = &[
         .check(|report, _| !report.message.is_empty()),
     Rule::new("404 does not exist", ErrorClass::ModelNotFound)
         .status(&[404])
-        .any(&["model"])
-        .also(&["does not exist", "not found", "no access"]),
+        .any(&["model", "deployment", "no endpoints found for"])
+        .also(&["does not exist", "not found", "no access", "no endpoints"]),
+    Rule::new("5xx model", ErrorClass::ModelNotFound)
+        .within(500, 503)
+        .codes(&["model_not_found"]),
+    Rule::new("larger than the rate", ErrorClass::ContextOverflow)
+        .status(&[413, 429])
+        .check(|report, _| meaning::exceeds_the_rate_alone(&report.text)),
+    Rule::new("413 prompt", ErrorClass::ContextOverflow)
+        .status(&[413])
+        .check(|report, _| report.text.contains("token") && overflow::is_said(&report.text)),
     Rule::new("413", ErrorClass::PayloadTooLarge).status(&[413]),
     // Too much at once.
     Rule::new("429 quota", ErrorClass::Billing)
@@ -419,6 +448,9 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[429])
         .any(BILLING)
         .check(|report, _| !report.comes_back),
+    Rule::new("429 no money", ErrorClass::Billing)
+        .status(&[429])
+        .check(|report, _| !report.comes_back && meaning::lacks_money(&report.text)),
     Rule::new("429 overloaded", ErrorClass::Overloaded)
         .status(&[429])
         .codes(&["1305", "overloaded_error"])
@@ -475,6 +507,7 @@ pub(super) const RULES: &[Rule] = &[
             "max_tokens",
             "max_new_tokens",
             "max_completion_tokens",
+            "output tokens",
         ])
         .also(&[
             "context length",
@@ -493,8 +526,17 @@ pub(super) const RULES: &[Rule] = &[
         .check(|report, _| report.status != Some(404) && !is_rate(report)),
     Rule::new("400 model", ErrorClass::ModelNotFound)
         .within(400, 422)
-        .codes(&["model_not_found", "model_not_available", "invalid_model"])
+        .codes(&[
+            "model_not_found",
+            "model_not_available",
+            "model_not_supported",
+            "model_decommissioned",
+            "invalid_model",
+        ])
         .any(MISSING_MODEL),
+    Rule::new("400 model text", ErrorClass::ModelNotFound)
+        .within(400, 422)
+        .check(|report, _| meaning::misses_the_model(&report.text)),
     Rule::new("400 rate limit", ErrorClass::RateLimit)
         .status(&[400])
         .any(RATE),
@@ -502,6 +544,9 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[400])
         .codes(BILLING_CODES)
         .any(BILLING),
+    Rule::new("400 no money", ErrorClass::Billing)
+        .status(&[400, 422])
+        .check(|report, _| meaning::lacks_money(&report.text)),
     Rule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
         matches!(report.status, None | Some(400 | 413 | 422 | 500))
             && !is_rate(report)
@@ -527,6 +572,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("no credit", ErrorClass::Billing)
         .any(BILLING)
         .check(|report, _| !report.comes_back),
+    Rule::new("no money", ErrorClass::Billing)
+        .check(|report, _| !report.comes_back && meaning::lacks_money(&report.text)),
     Rule::new("rate limit", ErrorClass::RateLimit)
         .codes(RATE_CODES)
         .any(RATE),

@@ -13,6 +13,7 @@ const SMALL: Situation = Situation {
     prompt_tokens: 20_000,
     context_length: 256_000,
     answer_tokens: 0,
+    shown_images: false,
     slow_reasoner: false,
 };
 

@@ -171,14 +171,24 @@ impl Call {
         let Some(sent) = &self.sent else {
             return false;
         };
-        let rules = if verdict.class == ErrorClass::ImageTooLarge {
+        let images = optional::has_images(&self.request);
+        let rules = if verdict.class == ErrorClass::ImageTooLarge && images {
             super::images::smaller(
                 &verdict.report.text,
                 &self.request,
                 &self.known,
                 &self.tried,
             )
-        } else if let Some(error) = verdict.about_a_field() {
+        } else if let Some(rule) =
+            optional::refused_shape(verdict, &self.request, self.frame.shared.quirks.format)
+            && !self
+                .known
+                .iter()
+                .chain(self.tried.iter())
+                .any(|old| *old == rule)
+        {
+            vec![rule]
+        } else if let Some(error) = verdict.about_a_field(images) {
             optional::refused(&error, sent, &self.frame.shared.quirks.set_by_person)
         } else {
             Vec::new()

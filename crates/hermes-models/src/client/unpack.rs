@@ -3,13 +3,16 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
-use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
 use crate::classify::{Transport, TransportKind};
 
 type Chunks = BoxStream<'static, Result<Bytes, Transport>>;
+
+/// Packed bytes that are unpacked at a time.
+const PIECE: usize = 4 * 1024;
 
 /// The first bytes of anything gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -19,7 +22,10 @@ enum Unpacker {
     Unknown,
     Plain,
     Gzip(MultiGzDecoder<Vec<u8>>),
-    Deflate(ZlibDecoder<Vec<u8>>),
+    /// Said to be deflate, with or without its header.
+    Deflate,
+    Zlib(ZlibDecoder<Vec<u8>>),
+    Bare(DeflateDecoder<Vec<u8>>),
 }
 
 /// The body in plain, whatever `encoding` it came in.
@@ -29,7 +35,7 @@ pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
         .map(str::to_ascii_lowercase)
         .as_deref()
     {
-        Some("deflate") => Unpacker::Deflate(ZlibDecoder::new(Vec::new())),
+        Some("deflate") => Unpacker::Deflate,
         // gzip shows by its first bytes, with or without the header.
         Some("gzip" | "x-gzip" | "" | "identity") | None => Unpacker::Unknown,
         Some(other) => {
@@ -39,14 +45,24 @@ pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
             return stream::once(async { Err(broken(message)) }).boxed();
         }
     };
-    stream::unfold(Some((body, unpacker)), |state| async move {
-        let (mut body, mut unpacker) = state?;
-        let chunk = match body.next().await? {
-            Ok(chunk) => chunk,
-            failed => return Some((failed, None)),
+    let state = Some((body, unpacker, Bytes::new()));
+    stream::unfold(state, |state| async move {
+        let (mut body, mut unpacker, mut rest) = state?;
+        if rest.is_empty() {
+            rest = match body.next().await? {
+                Ok(chunk) => chunk,
+                failed => return Some((failed, None)),
+            };
+        }
+        // In small pieces: one packed byte can stand for a thousand, and the reader checks its bounds
+        // between pieces.
+        let piece = if matches!(unpacker, Unpacker::Plain) {
+            std::mem::take(&mut rest)
+        } else {
+            rest.split_to(rest.len().min(PIECE))
         };
-        match unpacker.take(chunk) {
-            Ok(plain) => Some((Ok(plain), Some((body, unpacker)))),
+        match unpacker.take(piece) {
+            Ok(plain) => Some((Ok(plain), Some((body, unpacker, rest)))),
             Err(error) => {
                 let message = format!("the packed answer cannot be unpacked: {error}");
                 Some((Err(broken(message)), None))
@@ -66,14 +82,26 @@ impl Unpacker {
                 Self::Plain
             };
         }
+        if matches!(self, Self::Deflate) && !chunk.is_empty() {
+            *self = if chunk[0] & 0x0f == 8 && chunk[0] >> 4 <= 7 {
+                Self::Zlib(ZlibDecoder::new(Vec::new()))
+            } else {
+                Self::Bare(DeflateDecoder::new(Vec::new()))
+            };
+        }
         Ok(match self {
-            Self::Unknown | Self::Plain => chunk,
+            Self::Unknown | Self::Plain | Self::Deflate => chunk,
             Self::Gzip(decoder) => {
                 decoder.write_all(&chunk)?;
                 decoder.flush()?;
                 std::mem::take(decoder.get_mut()).into()
             }
-            Self::Deflate(decoder) => {
+            Self::Zlib(decoder) => {
+                decoder.write_all(&chunk)?;
+                decoder.flush()?;
+                std::mem::take(decoder.get_mut()).into()
+            }
+            Self::Bare(decoder) => {
                 decoder.write_all(&chunk)?;
                 decoder.flush()?;
                 std::mem::take(decoder.get_mut()).into()

@@ -8,5 +8,5 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::Decoder;
+pub(super) use decode::{Decoder, is_event};
 pub(super) use encode::encode;

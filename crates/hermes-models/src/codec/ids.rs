@@ -2,7 +2,7 @@
 //! by a random one: random ids would change the conversation's bytes on every request.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use hermes_core::message::{AssistantMessage, ToolCall, ToolMessage};
 use sha2::{Digest, Sha256};
@@ -11,8 +11,8 @@ use crate::quirks::ToolIds;
 
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Longest id that every format takes.
-const MAX_LENGTH: usize = 64;
+/// Longest id that every endpoint takes.
+const MAX_LENGTH: usize = 40;
 
 /// An id for a call that came without one. `salt` sets apart equal calls of different steps.
 pub(super) fn derived(name: &str, arguments: &str, index: usize, salt: usize) -> String {
@@ -24,8 +24,12 @@ pub(super) fn derived(name: &str, arguments: &str, index: usize, salt: usize) ->
 #[derive(Debug)]
 pub(super) struct CallIds {
     style: ToolIds,
-    /// Ids of the latest assistant message whose results have not been seen.
-    open: VecDeque<String>,
+    /// Ids of the latest assistant message whose results have not been seen: as they are known in the
+    /// log, and as they go out.
+    open: VecDeque<(String, String)>,
+    /// Ids that were sent. Some servers restart their numbering in each answer, others require unique
+    /// ids.
+    used: HashSet<String>,
 }
 
 impl CallIds {
@@ -33,40 +37,56 @@ impl CallIds {
         Self {
             style,
             open: VecDeque::new(),
+            used: HashSet::new(),
         }
     }
 
-    /// The wire ids of the calls of `message`, in their order.
-    pub(super) fn of_calls(&mut self, message: &AssistantMessage) -> Vec<String> {
+    /// The wire ids of the calls of `message`, in their order. `own`: this endpoint gave them out, and
+    /// may find more in them than a name.
+    pub(super) fn of_calls(&mut self, message: &AssistantMessage, own: bool) -> Vec<String> {
         let ids: Vec<String> = message
             .tool_calls
             .iter()
             .enumerate()
-            .map(|(index, call)| self.of_call(call, index))
+            .map(|(index, call)| self.of_call(call, index, own))
             .collect();
-        self.open = ids.iter().cloned().collect();
+        let known = message.tool_calls.iter().map(|call| call.id.clone());
+        self.open = known.zip(ids.iter().cloned()).collect();
         ids
     }
 
-    fn of_call(&self, call: &ToolCall, index: usize) -> String {
-        if call.id.is_empty() {
-            let id = derived(&call.name, call.arguments.trim(), index, 0);
-            return fit(&id, self.style).into_owned();
+    fn of_call(&mut self, call: &ToolCall, index: usize, own: bool) -> String {
+        if own && self.style == ToolIds::Any && !call.id.is_empty() {
+            return call.id.clone();
         }
-        fit(&call.id, self.style).into_owned()
+        let known = if call.id.is_empty() {
+            derived(&call.name, call.arguments.trim(), index, 0)
+        } else {
+            call.id.clone()
+        };
+        let mut id = fit(&known, self.style).into_owned();
+        let mut again = 1;
+        while !self.used.insert(id.clone()) {
+            again += 1;
+            id = fit(&derived(&known, "", again, 0), self.style).into_owned();
+        }
+        id
     }
 
     /// The wire id that a result answers to. A result without id belongs to the oldest call
     /// that has none yet.
     pub(super) fn of_result(&mut self, message: &ToolMessage) -> String {
         if message.call_id.is_empty() {
-            return self.open.pop_front().unwrap_or_else(|| {
-                fit(&derived(&message.name, "", 0, 0), self.style).into_owned()
-            });
+            let nameless = self.open.iter().position(|(known, _)| known.is_empty());
+            return match self.open.remove(nameless.unwrap_or(0)) {
+                Some((_, id)) => id,
+                None => fit(&derived(&message.name, "", 0, 0), self.style).into_owned(),
+            };
         }
-        let id = fit(&message.call_id, self.style).into_owned();
-        self.open.retain(|open| *open != id);
-        id
+        let known = |(id, _): &(String, String)| *id == message.call_id;
+        let at = self.open.iter().position(known);
+        let wire = at.and_then(|at| self.open.remove(at)).map(|(_, id)| id);
+        wire.unwrap_or_else(|| fit(&message.call_id, self.style).into_owned())
     }
 }
 
@@ -135,13 +155,46 @@ mod tests {
             ..AssistantMessage::default()
         };
         let mut ids = CallIds::new(ToolIds::Any);
-        let wire = ids.of_calls(&message);
+        let wire = ids.of_calls(&message, false);
         assert_ne!(wire[0], wire[2]);
         assert_eq!(wire[1], "kept");
         assert_eq!(ids.of_result(&result("kept")), "kept");
         assert_eq!(ids.of_result(&result("")), wire[0]);
         assert_eq!(ids.of_result(&result("")), wire[2]);
-        assert_eq!(CallIds::new(ToolIds::Any).of_calls(&message), wire);
+        assert_eq!(CallIds::new(ToolIds::Any).of_calls(&message, false), wire);
+    }
+
+    #[test]
+    fn ids_that_come_again_are_told_apart() {
+        for style in [ToolIds::Any, ToolIds::Word, ToolIds::Nine] {
+            let mut ids = CallIds::new(style);
+            let step = AssistantMessage {
+                tool_calls: vec![call("call_0", "a"), call("call_0", "b")],
+                ..AssistantMessage::default()
+            };
+            let mut wire = Vec::new();
+            for _ in 0..3 {
+                let calls = ids.of_calls(&step, false);
+                let answered = [result("call_0"), result("call_0")].map(|r| ids.of_result(&r));
+                assert_eq!(calls, answered);
+                wire.extend(calls);
+            }
+            assert_eq!(wire.iter().collect::<HashSet<_>>().len(), 6, "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn the_endpoint_gets_its_own_ids_back() {
+        let long = format!("call_1__thought__{}", "s".repeat(300));
+        let step = AssistantMessage {
+            tool_calls: vec![call(&long, "a")],
+            ..AssistantMessage::default()
+        };
+        let mut ids = CallIds::new(ToolIds::Any);
+        assert_eq!(ids.of_calls(&step, true), std::slice::from_ref(&long));
+        assert_eq!(ids.of_result(&result(&long)), long);
+        let foreign = CallIds::new(ToolIds::Any).of_calls(&step, false);
+        assert!(foreign[0].len() <= MAX_LENGTH, "{foreign:?}");
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! From the bytes of an answer to events, whatever way the server chose to send it.
 
 use hermes_core::model::ModelEvent;
-use serde_json::Value;
 
 use super::json::{clip, lenient};
 use super::{Decoder, WireFault};
-use crate::sse::SseParser;
+use crate::sse::{SseEvent, SseParser};
 
 /// Largest answer in one piece that is accepted.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -87,12 +86,29 @@ impl AnswerReader {
         match self.shape {
             Shape::Unknown(..) => {}
             Shape::Object(held) => {
-                let value: Value = lenient(&String::from_utf8_lossy(&held)).map_err(|error| {
-                    let shown = clip(&String::from_utf8_lossy(&held), 200);
-                    WireFault::Malformed(format!("the answer is not JSON ({error}): {shown}"))
-                })?;
-                out.extend(self.decoder.whole(&value)?);
-                self.decoder.done();
+                let text = String::from_utf8_lossy(&held);
+                match lenient(&text) {
+                    Ok(value) => {
+                        out.extend(self.decoder.whole(&value)?);
+                        self.decoder.done();
+                    }
+                    Err(error) if !is_lines(&text) => {
+                        let shown = clip(&text, 200);
+                        return Err(WireFault::Malformed(format!(
+                            "the answer is not JSON ({error}): {shown}"
+                        )));
+                    }
+                    // The events of a stream, without the words around them.
+                    Err(_) => {
+                        for line in text.lines() {
+                            let event = SseEvent {
+                                name: String::new(),
+                                data: line.to_owned(),
+                            };
+                            out.extend(self.decoder.push(&event)?);
+                        }
+                    }
+                }
             }
             Shape::Events(mut parser) => {
                 let mut events = Vec::new();
@@ -109,9 +125,23 @@ impl AnswerReader {
                 }
             }
         }
-        out.extend(self.decoder.finish());
+        let stray = self.decoder.stray().map(str::to_owned);
+        let events = self.decoder.finish();
+        if let (Some(stray), true) = (stray, events.is_empty() && out.is_empty()) {
+            return Err(WireFault::Malformed(format!(
+                "the answer is not of the format that was asked for: {stray}"
+            )));
+        }
+        out.extend(events);
         Ok(())
     }
+}
+
+/// Whether every line is an object of its own.
+fn is_lines(text: &str) -> bool {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.clone().count() > 1
+        && lines.all(|line| line.trim_start().starts_with('{') && lenient(line).is_ok())
 }
 
 const BOM: &[u8] = "\u{feff}".as_bytes();

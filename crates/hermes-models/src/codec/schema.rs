@@ -72,6 +72,15 @@ pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
             node.entry("type").or_insert_with(|| "object".into());
             Cow::Owned(Value::Object(node))
         }
+        SchemaDialect::Plain => {
+            let node = gemini(&resolved(node, node, &mut Vec::new()));
+            let mut node = plain(&node);
+            // Choices at the top are refused by some.
+            node.shift_remove("anyOf");
+            node.insert("type".into(), "object".into());
+            node.entry("properties").or_insert_with(|| json!({}));
+            Cow::Owned(Value::Object(node))
+        }
         SchemaDialect::Grammar => {
             let mut node = grammar(node);
             node.entry("properties").or_insert_with(|| json!({}));
@@ -108,6 +117,28 @@ fn grammar(node: &Node) -> Node {
     let mut node = map_children(node, grammar);
     node.shift_remove("pattern");
     node.shift_remove("format");
+    node
+}
+
+/// Words that every endpoint takes.
+const PLAIN: &[&str] = &[
+    "type",
+    "description",
+    "enum",
+    "properties",
+    "required",
+    "items",
+    "anyOf",
+];
+
+/// Nothing but kinds, names and descriptions, and a kind for the elements of every list.
+fn plain(node: &Node) -> Node {
+    let mut node = map_children(node, plain);
+    node.retain(|word, _| PLAIN.contains(&word.as_str()));
+    if node.get("type").and_then(Value::as_str) == Some("array") {
+        node.entry("items")
+            .or_insert_with(|| json!({ "type": "string" }));
+    }
     node
 }
 

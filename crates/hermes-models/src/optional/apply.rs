@@ -67,10 +67,8 @@ impl FieldRules {
                 }
             }
             FieldChange::AtMost { limit } => {
-                if let Some(value) = fields.get_mut(name)
-                    && value.as_u64().is_some_and(|sent| sent > *limit)
-                {
-                    *value = (*limit).into();
+                if let Some(value) = fields.get_mut(name) {
+                    lower(value, *limit);
                 }
             }
             FieldChange::NotValue { value, instead } => {
@@ -98,6 +96,21 @@ impl FieldRules {
             })
             .collect();
         ladder::instead(refused, taken, &also)
+    }
+}
+
+/// Makes a number smaller, a text or a list shorter.
+fn lower(value: &mut Value, limit: u64) {
+    let length = usize::try_from(limit).unwrap_or(usize::MAX);
+    match value {
+        Value::String(text) => {
+            if let Some((end, _)) = text.char_indices().nth(length) {
+                text.truncate(end);
+            }
+        }
+        Value::Array(items) => items.truncate(length),
+        _ if value.as_u64().is_some_and(|sent| sent > limit) => *value = limit.into(),
+        _ => {}
     }
 }
 

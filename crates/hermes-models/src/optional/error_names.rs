@@ -1,6 +1,11 @@
 //! Which names an error mentions: in fields of its own, or somewhere in its text.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
+
+use super::ladder;
 
 /// Fields of error objects that name a field of the request.
 const KEYS: &[&str] = &[
@@ -15,6 +20,9 @@ const KEYS: &[&str] = &[
     "property",
     "key",
 ];
+
+/// Fields of error objects that repeat what was sent.
+const REPEATED: &[&str] = &["input", "input_value", "ctx", "request"];
 
 /// In front of a path and no part of it.
 const ROOTS: &[&str] = &["body", "request", "$", "root", "json", "payload", "query"];
@@ -36,6 +44,10 @@ fn collect(value: &Value, depth: usize, out: &mut Vec<String>) {
         Value::Array(items) => items.iter().for_each(|item| collect(item, depth + 1, out)),
         Value::Object(fields) => {
             for (key, inner) in fields {
+                // What the error repeats of the request names everything.
+                if REPEATED.contains(&key.as_str()) {
+                    continue;
+                }
                 if KEYS.contains(&key.to_ascii_lowercase().as_str()) {
                     out.extend(path_of(inner));
                 }
@@ -69,6 +81,32 @@ fn path_of(value: &Value) -> Option<String> {
         _ => return None,
     };
     (!path.is_empty()).then_some(path)
+}
+
+/// The paths that a text states the way pydantic does: `'loc': ('body', 'x')`, or on a line of their
+/// own above what is wrong with them.
+pub(super) fn located(text: &str) -> Vec<String> {
+    static LOCATION: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"['\x22]loc['\x22]: ?[(\[]([^)\]]*)[)\]]").ok());
+    static LINE: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?m)^([a-z_][\w.\[\]-]*)\n {2,}\S").ok());
+    let found = |pattern: &LazyLock<Option<Regex>>, list: bool| {
+        let matches = pattern.as_ref().map(|pattern| pattern.captures_iter(text));
+        matches
+            .into_iter()
+            .flatten()
+            .map(|found| {
+                let path = if list {
+                    found[1].replace(',', ".")
+                } else {
+                    found[1].to_owned()
+                };
+                normal(&path)
+            })
+            .filter(|path| !path.is_empty())
+            .collect::<Vec<_>>()
+    };
+    [found(&LOCATION, true), found(&LINE, false)].concat()
 }
 
 /// A path in our own notation: `messages[2].name`, `/messages/2/name` → `messages.*.name`.
@@ -118,7 +156,11 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if (distinct || !top) && joined.len() >= 8 && has_word(text, &joined) {
         return 90 + length;
     }
-    if is_quoted(text, leaf) || (top && (is_heading(text, leaf) || is_called_field(text, leaf))) {
+    let called = top || ladder::is_ladder(path);
+    if is_quoted(text, leaf)
+        || (top && is_heading(text, leaf))
+        || (called && is_called_field(text, leaf))
+    {
         return if top { 80 } else { 40 } + length;
     }
     if top && SPOKEN.contains(leaf) && has_word(text, leaf) {
@@ -141,8 +183,9 @@ const SPOKEN: &[&str] = &[
 /// Most characters between two parts of a path.
 const MAX_GAP: usize = 6;
 
+/// Names of fields are ASCII; in other scripts words may follow them without a space.
 fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Whether the name stands in the text by itself.

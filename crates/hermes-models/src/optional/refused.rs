@@ -159,7 +159,8 @@ fn first<'a>(node: &'a Value, path: &[&str]) -> Option<&'a Value> {
 
 /// The wish that the error names most plainly.
 fn best<'a, 'b>(refusal: &ErrorAnswer<'_>, wishes: &'a [Wish<'b>]) -> Option<&'a Wish<'b>> {
-    let stated = error_names::stated(refusal.json);
+    let mut stated = error_names::stated(refusal.json);
+    stated.extend(error_names::located(refusal.text));
     let score = |wish: &Wish<'_>| {
         let outright = stated
             .iter()
@@ -193,10 +194,29 @@ fn match_stated(stated: &str, path: &str) -> u32 {
     if !path.contains('*') && joined(stated) == joined(&plain) {
         return 250 + length;
     }
+    // Kinds of messages stand between the parts: `messages.3.tool.name`.
+    if path.contains('*') && is_spread(&plain, stated) {
+        return 220 + length;
+    }
     if stated.starts_with(&format!("{plain}.")) {
         return 200 + length;
     }
     0
+}
+
+/// Whether the parts of `path` stand in `stated` in their order, with the same ends.
+fn is_spread(path: &str, stated: &str) -> bool {
+    let mut parts = path.split('.').peekable();
+    let mut last = "";
+    for part in stated.split('.') {
+        if parts.peek() == Some(&part) {
+            parts.next();
+        } else if last.is_empty() {
+            return false;
+        }
+        last = part;
+    }
+    parts.next().is_none() && path.rsplit('.').next() == Some(last)
 }
 
 /// A refused value without the name of its field: `unsupported value 'xhigh'`.
@@ -398,3 +418,5 @@ fn lower(text: &str, leaf: &str, sent: u64, body: &Value) -> FieldChange {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vendors;

@@ -8,6 +8,8 @@ mod connection;
 mod faults;
 mod fields;
 mod formats;
+mod shapes;
+mod streams;
 
 use std::sync::Arc;
 

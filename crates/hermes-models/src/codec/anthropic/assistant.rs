@@ -18,7 +18,7 @@ pub(super) fn blocks<'a>(
     let mut calls: Vec<Option<Block<'a>>> = message
         .tool_calls
         .iter()
-        .zip(ids.of_calls(message))
+        .zip(ids.of_calls(message, scope.gave_out_ids(message)))
         .map(|(call, id)| {
             Some(Block::new(Kind::ToolUse {
                 id,

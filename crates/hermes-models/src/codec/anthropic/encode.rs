@@ -165,10 +165,10 @@ fn thinking_fits(scope: &Scope<'_>, messages: &[Message<'_>]) -> bool {
     if scope.quirks.reasoning != ReasoningShape::AnthropicBudget {
         return true;
     }
-    let in_step = matches!(
-        scope.request.messages.last().map(AsRef::as_ref),
-        Some(LogMessage::Tool(_))
-    );
+    // What the person says after a result stands in the same message, and the step goes on.
+    let in_step = messages
+        .last()
+        .is_some_and(|message| message.content.iter().any(Block::is_result));
     let last = messages.iter().rfind(|message| message.role == "assistant");
     !in_step || last.is_none_or(|message| message.content.first().is_some_and(Block::is_thinking))
 }

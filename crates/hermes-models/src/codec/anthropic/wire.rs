@@ -103,6 +103,10 @@ impl<'a> Block<'a> {
         }
     }
 
+    pub(super) fn is_result(&self) -> bool {
+        matches!(self.kind, Kind::ToolResult { .. })
+    }
+
     pub(super) fn is_thinking(&self) -> bool {
         matches!(
             self.kind,

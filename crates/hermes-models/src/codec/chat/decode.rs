@@ -24,6 +24,8 @@ pub(in crate::codec) struct Decoder {
     /// Which slot the server's index means now.
     by_index: HashMap<u64, usize>,
     finish: Option<FinishReason>,
+    /// Which choice is read.
+    index: Option<u64>,
     refused: bool,
     /// Something arrived.
     any: bool,
@@ -60,6 +62,7 @@ impl Decoder {
             slots: Vec::new(),
             by_index: HashMap::new(),
             finish: None,
+            index: None,
             refused: false,
             any: false,
             content: false,
@@ -75,6 +78,17 @@ impl Decoder {
         self.done
     }
 
+    /// Takes an answer in one piece.
+    pub(in crate::codec) fn whole(&mut self, answer: &Value) -> Result<Vec<ModelEvent>, WireFault> {
+        if !is_event(answer) {
+            let shown = crate::codec::json::clip(&answer.to_string(), 200);
+            return Err(WireFault::Malformed(format!(
+                "not an answer of the chat completions format: {shown}"
+            )));
+        }
+        self.push(answer)
+    }
+
     pub(in crate::codec) fn push(&mut self, chunk: &Value) -> Result<Vec<ModelEvent>, WireFault> {
         let mut out = Vec::new();
         let report = chunk
@@ -85,13 +99,7 @@ impl Decoder {
             self.any = true;
             out.push(ModelEvent::Usage(usage::chat(report)));
         }
-        let Some(choice) = list(chunk, "choices").first() else {
-            if report.is_none() && !is_chunk(chunk) {
-                let shown = crate::codec::json::clip(&chunk.to_string(), 200);
-                return Err(WireFault::Malformed(format!(
-                    "not an answer of the chat completions format: {shown}"
-                )));
-            }
+        let Some(choice) = self.choice(chunk) else {
             return Ok(out);
         };
         self.any = true;
@@ -104,7 +112,8 @@ impl Decoder {
             (_, Some(message)) if message.is_object() && !self.content => {
                 self.delta(message, &mut out);
             }
-            _ => {}
+            // Servers of the older completions format.
+            _ => self.text(text(choice, "text").unwrap_or_default(), &mut out),
         }
         if self.details.is_full() {
             let text =
@@ -115,6 +124,14 @@ impl Decoder {
             self.finish = Some(reason);
         }
         Ok(out)
+    }
+
+    /// The choice that is read: the one that came first. Others are other answers.
+    fn choice<'a>(&mut self, chunk: &'a Value) -> Option<&'a Value> {
+        list(chunk, "choices").iter().find(|choice| {
+            let index = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
+            *self.index.get_or_insert(index) == index
+        })
     }
 
     fn delta(&mut self, delta: &Value, out: &mut Vec<ModelEvent>) {
@@ -258,7 +275,11 @@ impl Decoder {
         {
             name.clone_into(&mut slot.name);
         }
-        let delta = arguments(function);
+        let mut delta = arguments(function);
+        // Some servers end with the whole call once more.
+        if delta.starts_with('{') && delta.trim() == slot.arguments.trim() && slot.is_whole() {
+            delta = "".into();
+        }
         slot.arguments.push_str(&delta);
         if extra.is_some() {
             slot.extra = extra.cloned();
@@ -331,12 +352,14 @@ impl Slot {
         match (self.id.as_deref(), call_id) {
             (Some(mine), Some(other)) => mine != other,
             // No id: a second complete set of arguments is a second call.
-            (_, None) => {
-                arguments(function).trim_start().starts_with('{')
-                    && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
-            }
+            (_, None) => arguments(function).trim_start().starts_with('{') && self.is_whole(),
             (None, Some(_)) => false,
         }
+    }
+
+    /// Whether the arguments are complete.
+    fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
     fn announce(&mut self, at: usize, out: &mut Vec<ModelEvent>) {
@@ -375,10 +398,8 @@ fn arguments(function: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Whether a chunk without choices is an innocent one (heartbeats and the like).
-fn is_chunk(chunk: &Value) -> bool {
-    chunk.is_object()
-        && (chunk.get("choices").is_some()
-            || chunk.get("object").is_some()
-            || chunk.get("type").and_then(Value::as_str) == Some("ping"))
+/// Whether this is a piece of an answer, also an empty one.
+pub(in crate::codec) fn is_event(chunk: &Value) -> bool {
+    let has = |key: &str| chunk.get(key).is_some();
+    has("choices") || has("usage") || has("x_groq") || has("object")
 }

@@ -73,7 +73,7 @@ fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
 fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
     let mut out = Vec::with_capacity(scope.request.messages.len() + 1);
     let system = scope.request.system.trim();
-    if !system.is_empty() {
+    if !system.is_empty() && !scope.quirks.system_in_user {
         let role = if scope.quirks.developer_role {
             "developer"
         } else {
@@ -91,6 +91,12 @@ fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
             LogMessage::Assistant(message) => assistant(message, &mut ids, scope),
             LogMessage::Tool(message) => tool(message, &mut ids, scope),
         });
+    }
+    if scope.quirks.system_in_user && !system.is_empty() {
+        match out.first_mut() {
+            Some(first) if first.role == "user" => first.content.begin_with(system),
+            _ => out.insert(0, Message::new("user", Content::Text(system.into()))),
+        }
     }
     mark(&mut out, has_system, scope);
     out
@@ -116,7 +122,7 @@ fn assistant<'a>(
     out.tool_calls = message
         .tool_calls
         .iter()
-        .zip(ids.of_calls(message))
+        .zip(ids.of_calls(message, scope.gave_out_ids(message)))
         .map(|(call, id)| Call {
             id,
             kind: "function",

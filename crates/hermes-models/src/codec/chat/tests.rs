@@ -6,8 +6,8 @@ use hermes_core::model::{ModelEvent, ToolChoice};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::codec::WireFault;
 use crate::codec::samples::{Sample, blob, call, collect, decode};
+use crate::codec::{Decoder, WireFault};
 use crate::quirks::{CacheLayout, CacheTtl, MaxTokensKey, ReasoningEcho};
 
 #[test]
@@ -536,10 +536,11 @@ fn the_end_of_a_stream() {
 
 #[test]
 fn what_is_no_answer_is_refused() {
-    let fault = decode(&Sample::chat(), &[json!({"hello": 1})], false).unwrap_err();
+    let sample = Sample::chat();
+    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let fault = decoder.whole(&json!({"hello": 1})).unwrap_err();
     assert!(matches!(fault, WireFault::Malformed(_)), "{fault:?}");
-    assert_eq!(
-        decode(&Sample::chat(), &[json!({"type": "ping"})], false),
-        Ok(vec![])
-    );
+    for event in [json!({"hello": 1}), json!({"type": "ping"})] {
+        assert_eq!(decode(&sample, &[event], false), Ok(vec![]));
+    }
 }

@@ -52,6 +52,23 @@ pub(super) enum Content<'a> {
     Parts(Vec<Part<'a>>),
 }
 
+impl<'a> Content<'a> {
+    /// Puts a text in front.
+    pub(super) fn begin_with(&mut self, text: &'a str) {
+        match self {
+            Content::Text(said) if said.is_empty() => *said = text.into(),
+            Content::Text(said) => *said = format!("{text}\n\n{said}").into(),
+            Content::Parts(parts) => parts.insert(
+                0,
+                Part {
+                    kind: PartKind::Text { text: text.into() },
+                    cache_control: None,
+                },
+            ),
+        }
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct Part<'a> {
     #[serde(flatten)]

@@ -124,7 +124,10 @@ fn assistant<'a>(
             phase: None,
         });
     }
-    let calls = message.tool_calls.iter().zip(ids.of_calls(message));
+    let calls = message
+        .tool_calls
+        .iter()
+        .zip(ids.of_calls(message, scope.gave_out_ids(message)));
     let mut calls: Vec<(&str, Item<'a>)> = calls
         .map(|(call, call_id)| {
             let item = Item::FunctionCall {

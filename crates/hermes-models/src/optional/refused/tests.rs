@@ -147,7 +147,7 @@ fn every_wish_that_is_refused_by_name_gives_way() {
                 );
                 tried += 1;
                 let rules = verdict
-                    .about_a_field()
+                    .about_a_field(true)
                     .map(|refusal| refused(&refusal, &sent, &BTreeSet::new()))
                     .unwrap_or_default();
                 // The field itself, what it stands in, or a part of it: all change the request there.
