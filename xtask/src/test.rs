@@ -59,11 +59,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// Builds the tests, and what runs them.
 fn build(args: &[String]) -> Result<Option<PathBuf>> {
     let nextest = nextest()?;
-    run_command(
-        runner(nextest.as_deref(), args)?
-            .arg("--no-run")
-            .args(args),
-    )?;
+    run_command(runner(nextest.as_deref(), args)?.arg("--no-run").args(args))?;
     Ok(nextest)
 }
 
@@ -81,18 +77,11 @@ fn nextest() -> Result<Option<PathBuf>> {
 
 /// The test runner over the whole workspace, or over the packages that `args` name.
 fn runner(nextest: Option<&Path>, args: &[String]) -> Result<Command> {
-    let mut command = match nextest {
-        Some(program) => {
-            let mut command = like_cargo(program);
-            command.args(["nextest", "run"]);
-            command
-        }
-        None => {
-            let mut command = cargo();
-            command.arg("test");
-            command
-        }
+    let (mut command, words) = match nextest {
+        Some(program) => (like_cargo(program), &["nextest", "run"][..]),
+        None => (cargo(), &["test"][..]),
     };
+    command.args(words);
     let narrowed = args
         .iter()
         .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
