@@ -1,5 +1,6 @@
 //! Running other programs.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,7 +10,12 @@ use crate::workspace;
 
 /// The cargo that runs us.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    like_cargo(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A program that starts that cargo, in the same surroundings.
+pub(crate) fn like_cargo(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(workspace());
     // These describe xtask's own build and would mislead the cargo we start: build scripts that
     // look at them (ring's does) would run again each time.

@@ -1,6 +1,6 @@
 //! What we build on: its licences, sources, banned crates and known vulnerabilities, by cargo-deny.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -11,10 +11,10 @@ use jiff::tz::TimeZone;
 use crate::advisories::{
     Advisory, AdvisoryBundle, LockedCrate, bundle_dir, create_repository, read_lockfile, work_dir,
 };
-use crate::command::{cargo, output, retry, run as run_command};
+use crate::command::{cargo, retry, run as run_command};
+use crate::tools::DENY;
 use crate::workspace;
 
-const VERSION: &str = "0.20.2";
 /// deny.toml reads from it where the databases are.
 const DATABASES: &str = "HERMES_ADVISORY_DBS";
 /// Nothing of ours names it; every derive macro needs it.
@@ -27,7 +27,7 @@ pub(crate) fn check() -> Result<()> {
     println!("{}", bundle.describe(today)?);
     bundle.check_covers(&locked)?;
 
-    let program = program()?;
+    let program = DENY.ensure()?;
     // cargo-deny leaves the database alone only when it may not use the network at all, so what it
     // reads of the crates has to be here before.
     retry(3, "fetching the crates", || {
@@ -105,34 +105,4 @@ fn cargo_deny(program: &Path, databases: &Path) -> Command {
         .env(DATABASES, databases)
         .args(["--offline", "--locked", "--log-level", "error", "check"]);
     command
-}
-
-/// cargo-deny from PATH if it is the pinned version, else our own copy under target/, built the first
-/// time. Versions differ in their options and in where they look for a database.
-fn program() -> Result<PathBuf> {
-    let pinned = |program: &Path| {
-        let shown = output(Command::new(program).arg("--version"));
-        shown.is_some_and(|text| text.split_whitespace().any(|word| word == VERSION))
-    };
-    let installed = PathBuf::from("cargo-deny");
-    if pinned(&installed) {
-        return Ok(installed);
-    }
-    let root = workspace().join("target/tools");
-    let program = root.join("bin/cargo-deny");
-    if !pinned(&program) {
-        retry(3, "installing cargo-deny", || {
-            let mut install = cargo();
-            install
-                .args(["install", "--locked", "--force", "cargo-deny"])
-                .args(["--version", VERSION])
-                .arg("--root")
-                .arg(&root)
-                // A checker need not be fast: building it must be.
-                .args(["--profile", "dev"])
-                .env("CARGO_TARGET_DIR", root.join("build"));
-            run_command(&mut install)
-        })?;
-    }
-    Ok(program)
 }

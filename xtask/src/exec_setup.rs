@@ -1,7 +1,10 @@
-//! Unpacks what tests run against under target/exec: sshd, podman with its parts, bubblewrap, zsh, fish, a
-//! voice (flite), ripgrep and libfaketime from Debian, and an image of busybox and bash. Nothing is installed.
+//! Unpacks what tests run against under target/exec: sshd and ssh, podman with its parts, bubblewrap, zsh,
+//! fish, tmux, a voice (flite), ripgrep and libfaketime from Debian, and an image of busybox and bash.
+//! Nothing is installed.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -14,6 +17,10 @@ use crate::{in_ci, workspace};
 const PACKAGES: &[&str] = &[
     "bubblewrap",
     "openssh-server",
+    "openssh-client",
+    "tmux",
+    "libevent-core-2.1-7",
+    "libutempter0",
     "podman",
     "runc",
     "conmon",
@@ -34,6 +41,7 @@ const PACKAGES: &[&str] = &[
     "libpcre2-32-0",
     "flite",
     "libflite1",
+    "libasound2",
     "ripgrep",
     "libfaketime",
 ];
@@ -49,7 +57,14 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/fish",
     "usr/bin/flite",
     RIPGREP,
+    "usr/bin/ssh",
+    "usr/bin/ssh-keygen",
+    "usr/bin/tmux",
 ];
+
+/// Those that tests look for on PATH: a small system has none of them.
+const ON_PATH: &[&str] = &["usr/bin/ssh", "usr/bin/ssh-keygen", "usr/bin/tmux"];
+const PROGRAMS_DIR: &str = "programs";
 
 /// What the original searches with where it finds it, and the bench compares with. Alone in a
 /// directory, so that a search path with it brings nothing else along.
@@ -58,7 +73,7 @@ const SEARCH_PATH: &str = "bin";
 
 /// Written last; its content changes with this recipe.
 const STAMP: &str = ".installed";
-const RECIPE: &str = "6";
+const RECIPE: &str = "7";
 
 /// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
 /// reported as skipped.
@@ -91,11 +106,19 @@ pub(crate) fn run() -> Result<bool> {
     }
 }
 
+/// PATH with the unpacked programs last: what the machine has of its own is used.
+pub(crate) fn search_path() -> Result<OsString> {
+    let programs = workspace().join("target/exec").join(PROGRAMS_DIR);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain([programs]);
+    std::env::join_paths(dirs).context("PATH")
+}
+
 fn install(home: &Path) -> Result<()> {
     if output(Command::new("apt-get").arg("--version")).is_none() {
         bail!("no apt-get here: they are taken from Debian's packages");
     }
-    for name in ["root", "packages", "image", SEARCH_PATH] {
+    for name in ["root", "packages", "image", SEARCH_PATH, PROGRAMS_DIR] {
         let dir = home.join(name);
         if dir.exists() {
             std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
@@ -114,6 +137,9 @@ fn install(home: &Path) -> Result<()> {
     let bin = home.join(SEARCH_PATH);
     std::fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
     std::fs::copy(root.join(RIPGREP), bin.join("rg")).context("ripgrep")?;
+    for program in ON_PATH {
+        offer(&root, program, &home.join(PROGRAMS_DIR))?;
+    }
     image(&root, &home.join("image"), &home.join("image.tar"))?;
     for name in ["packages", "image"] {
         std::fs::remove_dir_all(home.join(name))?;
@@ -143,15 +169,35 @@ pub(crate) fn download(dir: &Path, packages: &[&str]) -> Result<()> {
     })
 }
 
-pub(crate) fn check(root: &Path, program: &str) -> Result<()> {
+/// Where the libraries of the unpacked packages are, as LD_LIBRARY_PATH wants it.
+fn libraries(root: &Path) -> String {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let libraries = [
+    [
         root.join("usr/lib").join(&triple),
         root.join("lib").join(&triple),
         root.join("usr/lib/dovecot"),
     ]
     .map(|dir| dir.display().to_string())
-    .join(":");
+    .join(":")
+}
+
+/// Writes a script into `dir` that starts an unpacked program with its libraries.
+fn offer(root: &Path, program: &str, dir: &Path) -> Result<()> {
+    let program = root.join(program);
+    let name = program.file_name().context("a program has a name")?;
+    let script: PathBuf = dir.join(name);
+    let text = format!(
+        "#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n",
+        libraries(root),
+        program.display()
+    );
+    std::fs::write(&script, text).with_context(|| script.display().to_string())?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| script.display().to_string())
+}
+
+pub(crate) fn check(root: &Path, program: &str) -> Result<()> {
+    let libraries = libraries(root);
     let path = root.join(program);
     let needed = output(
         Command::new("ldd")

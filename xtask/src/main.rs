@@ -18,6 +18,7 @@ mod nightly;
 mod setup;
 mod soak;
 mod test;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,8 +26,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  setup        install what the tests need under target/: the pinned original, real MCP servers,
-               sshd, podman and bubblewrap, a mail server, weights of the built-in model
+  setup        install what tests and benchmarks need under target/: the pinned original, real MCP
+               servers, sshd, podman and bubblewrap, a mail server, weights of the built-in model,
+               cargo-nextest and cargo-deny where they are missing
   test [args]  setup, then every test of the workspace; args go to the test runner
   ci           fmt, tests, soak, chaos, clippy, then licences, bans and advisories of what we build on;
                what .ci/run calls
@@ -102,6 +104,9 @@ fn install_all() -> anyhow::Result<()> {
     if oracle?.is_none() || !servers? || !environments? || !weights? {
         anyhow::bail!("not everything could be installed");
     }
+    // Built, not fetched: one after the other, when the processor is free.
+    tools::NEXTEST.ensure()?;
+    tools::DENY.ensure()?;
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use crate::ci::Done;
-use crate::command::{cargo, run as run_command};
+use crate::command::{like_cargo, run as run_command};
 use crate::soak::{CHAOS, FLAT, SOAK};
+use crate::tools::NEXTEST;
 use crate::{bench, test};
 
 /// Combinations of lost MCP sessions.
@@ -25,7 +26,7 @@ pub(crate) fn run() -> Result<()> {
 
 fn matrix() -> Result<()> {
     run_command(
-        cargo()
+        like_cargo(NEXTEST.ensure()?)
             .args(["nextest", "run", "--profile", "nightly"])
             .args(["--package", "hermes-mcp", "matrix::"])
             .env("HERMES_MATRIX_COUNT", MATRIX),

@@ -5,27 +5,26 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{cargo, output, run as run_command};
-use crate::{in_ci, local_setup, mail_setup, mcp_setup, setup, target_dir};
+use crate::command::{cargo, like_cargo, run as run_command};
+use crate::tools::NEXTEST;
+use crate::{exec_setup, in_ci, local_setup, mail_setup, mcp_setup, setup, target_dir};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let nextest = has_nextest();
     // Building and downloading do not wait for each other.
-    let (built, oracle, servers, environments, weights) = std::thread::scope(|scope| {
+    let (nextest, oracle, servers, environments, weights) = std::thread::scope(|scope| {
         let oracle = scope.spawn(setup::run);
         let servers = scope.spawn(mcp_setup::run);
         let environments = scope.spawn(mail_setup::after_exec);
         let weights = scope.spawn(local_setup::run);
-        let built = run_command(runner(nextest, args).arg("--no-run").args(args));
         (
-            built,
+            build(args),
             oracle.join(),
             servers.join(),
             environments.join(),
             weights.join(),
         )
     });
-    built?;
+    let nextest = nextest?;
     let oracle = match oracle {
         Ok(result) => result?,
         Err(_) => bail!("setting up the original panicked"),
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if log.exists() {
         std::fs::remove_file(&log).with_context(|| log.display().to_string())?;
     }
-    let outcome = run_tests(nextest, args, oracle.as_deref(), &log);
+    let outcome = run_tests(nextest.as_deref(), args, oracle.as_deref(), &log);
     let skipped = report_skipped(&log)?;
     outcome?;
     if skipped > 0 && in_ci() {
@@ -57,44 +56,60 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn has_nextest() -> bool {
-    let found = output(cargo().args(["nextest", "--version"])).is_some();
-    if !found {
-        eprintln!("cargo-nextest is not installed; using cargo test");
+/// Builds the tests, and what runs them.
+fn build(args: &[String]) -> Result<Option<PathBuf>> {
+    let nextest = nextest()?;
+    run_command(runner(nextest.as_deref(), args)?.arg("--no-run").args(args))?;
+    Ok(nextest)
+}
+
+/// cargo-nextest. `None`: it is not here and cannot be built, so cargo runs the tests.
+fn nextest() -> Result<Option<PathBuf>> {
+    match NEXTEST.ensure() {
+        Ok(program) => Ok(Some(program)),
+        Err(error) if in_ci() => Err(error),
+        Err(error) => {
+            eprintln!("warning: cargo-nextest cannot be built: {error:#}; using cargo test");
+            Ok(None)
+        }
     }
-    found
 }
 
 /// The test runner over the whole workspace, or over the packages that `args` name.
-fn runner(nextest: bool, args: &[String]) -> Command {
-    let mut command = cargo();
-    command.args(if nextest {
-        &["nextest", "run"][..]
-    } else {
-        &["test"]
-    });
+fn runner(nextest: Option<&Path>, args: &[String]) -> Result<Command> {
+    let (mut command, words) = match nextest {
+        Some(program) => (like_cargo(program), &["nextest", "run"][..]),
+        None => (cargo(), &["test"][..]),
+    };
+    command.args(words);
     let narrowed = args
         .iter()
         .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
     if !narrowed {
         command.arg("--workspace");
     }
-    command
+    command.env("PATH", exec_setup::search_path()?);
+    Ok(command)
 }
 
-fn run_tests(nextest: bool, args: &[String], oracle: Option<&Path>, log: &PathBuf) -> Result<()> {
+fn run_tests(
+    nextest: Option<&Path>,
+    args: &[String],
+    oracle: Option<&Path>,
+    log: &PathBuf,
+) -> Result<()> {
     let prepare = |command: &mut Command| {
         command.env("HERMES_SKIP_LOG", log);
         if let Some(python) = oracle {
             command.env("HERMES_ORACLE_PYTHON", python);
         }
     };
-    let mut tests = runner(nextest, args);
+    let mut tests = runner(nextest, args)?;
     tests.args(args);
     prepare(&mut tests);
     run_command(&mut tests)?;
     // nextest leaves the examples in the documentation out. A narrowed run does not want them.
-    if nextest && args.is_empty() {
+    if nextest.is_some() && args.is_empty() {
         let mut docs = cargo();
         docs.args(["test", "--workspace", "--doc", "--quiet"]);
         prepare(&mut docs);

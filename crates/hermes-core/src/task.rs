@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
@@ -28,6 +29,9 @@ where
     F::Output: Send + 'static,
 {
     let span = tracing::info_span!("task", name);
+    // Boxed: what the runtime needs to run a task is compiled once for each kind of future that it is
+    // given, and there are more than a hundred.
+    let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
     tokio::spawn(caught(Cow::Owned(name.to_owned()), future).instrument(span))
 }
 

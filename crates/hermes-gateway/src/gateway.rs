@@ -302,6 +302,9 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
             }
         };
         let (outcome, ()) = tokio::join!(sent, parts);
+        if let Err(error) = hub.index.flush().await {
+            tracing::warn!("{error}");
+        }
         Ok(outcome?)
     }
 }

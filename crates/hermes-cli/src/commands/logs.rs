@@ -18,7 +18,8 @@ use record::{Filter, Level, Record, Records};
 
 /// Lines shown when nothing else is asked for.
 const LINES: usize = 50;
-/// The newest part of a file that is looked through.
+/// The newest part of a file that is looked through: first a little, then more while that is not enough.
+const READ_FIRST: u64 = 64 * 1024;
 const READ_AT_MOST: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -159,7 +160,7 @@ fn tail(
     let mut end = 0;
     for number in 0..=9 {
         let file = numbered(path, number);
-        let Some((text, length)) = newest(&file)? else {
+        let Some(part) = part(&file, filter, limit - lines, whole)? else {
             if number == 0 {
                 // Rotated a moment ago, or about to be written.
                 continue;
@@ -167,23 +168,13 @@ fn tail(
             break;
         };
         if number == 0 {
-            end = length;
+            end = part.end;
         }
-        let mut part: Vec<Record> = Records::of(&text)
-            .filter(|record| filter.passes(record))
-            .collect();
-        let reaches_back = filter.since.is_some_and(|since| {
-            let first = Records::of(&text).find_map(|record| record.time);
-            first.is_some_and(|first| first < since)
-        });
-        lines += part
-            .iter()
-            .map(|record| weight(record, whole))
-            .sum::<usize>();
-        while let Some(record) = part.pop() {
+        lines += part.lines;
+        for record in part.records.into_iter().rev() {
             found.push_front(record);
         }
-        if lines >= limit || reaches_back {
+        if lines >= limit || part.reaches_back {
             break;
         }
     }
@@ -207,6 +198,53 @@ fn tail(
     Ok((found, end))
 }
 
+/// What the end of a file has to show.
+struct Part {
+    records: Vec<Record>,
+    /// What the records count.
+    lines: usize,
+    /// It begins before the time that is asked for.
+    reaches_back: bool,
+    /// Where the last whole line ended.
+    end: u64,
+    /// How many bytes were read for it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests count it"))]
+    read: u64,
+}
+
+/// As much of the end of a file as holds `wanted` lines that pass, if it has them.
+fn part(path: &Path, filter: &Filter, wanted: usize, whole: bool) -> Result<Option<Part>, Failure> {
+    let (mut most, mut read) = (READ_FIRST, 0);
+    loop {
+        let Some(newest) = newest(path, most)? else {
+            return Ok(None);
+        };
+        read += newest.text.len() as u64;
+        let more = newest.start > 0 && most < READ_AT_MOST;
+        // Lines without a time belong to an entry whose head was not read, which decides about them.
+        let headless = more && (whole || filter.is_narrow());
+        let mut records: Vec<Record> = Records::of(&newest.text)
+            .skip_while(|record| headless && record.time.is_none())
+            .collect();
+        let first = records.iter().find_map(|record| record.time);
+        let reaches_back = filter
+            .since
+            .is_some_and(|since| first.is_some_and(|first| first < since));
+        records.retain(|record| filter.passes(record));
+        let lines = records.iter().map(|record| weight(record, whole)).sum();
+        if !more || lines >= wanted || reaches_back {
+            return Ok(Some(Part {
+                records,
+                lines,
+                reaches_back,
+                end: newest.end,
+                read,
+            }));
+        }
+        most = READ_AT_MOST.min(most * 8);
+    }
+}
+
 /// What an entry counts: its lines, or one where entries stay whole.
 fn weight(record: &Record, whole: bool) -> usize {
     if whole { 1 } else { record.lines() }
@@ -221,8 +259,16 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// The newest part of a file that ends with a whole line, and where that is.
-fn newest(path: &Path) -> Result<Option<(String, u64)>, Failure> {
+/// Whole lines at the end of a file.
+struct Newest {
+    text: String,
+    /// Where reading began and where the last whole line ended.
+    start: u64,
+    end: u64,
+}
+
+/// At most so many bytes from the end of a file. `None`: there is no such file.
+fn newest(path: &Path, most: u64) -> Result<Option<Newest>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
     let mut file = match File::open(path) {
@@ -231,7 +277,7 @@ fn newest(path: &Path) -> Result<Option<(String, u64)>, Failure> {
         Err(error) => return Err(unreadable(error)),
     };
     let length = file.metadata().map_err(unreadable)?.len();
-    let start = length.saturating_sub(READ_AT_MOST);
+    let start = length.saturating_sub(most);
     file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(length - start)
@@ -251,7 +297,8 @@ fn newest(path: &Path) -> Result<Option<(String, u64)>, Failure> {
             .map_or(0, |at| at + 1);
         bytes.drain(..first);
     }
-    Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), end)))
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Some(Newest { text, start, end }))
 }
 
 fn show(record: &Record, json: bool, cx: &Context) -> Outcome {
@@ -370,5 +417,46 @@ mod tests {
         assert_eq!(shown(0).len(), 0);
         let (_, end) = tail(&path, &all, 1, false).unwrap();
         assert_eq!(end, entry(3).len() as u64);
+    }
+
+    /// A log of any length costs what is shown of it, and shows the same as when all of it is read.
+    #[test]
+    fn only_as_much_of_the_end_is_read_as_is_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let mut text = String::new();
+        for n in 0..60_000 {
+            let level = if n % 5_000 == 0 { "ERROR" } else { "INFO" };
+            let (minute, second) = (n / 60 % 60, n % 60);
+            let stamp = format!("2026-01-01 {:02}:{minute:02}:{second:02},000", n / 3_600);
+            text += &format!("{stamp} {level} agent: number {n}\n  and more of it\n");
+        }
+        std::fs::write(&path, &text).unwrap();
+        let all = Filter::new(None, None, None, None);
+        let read = |filter: &Filter, wanted, whole| part(&path, filter, wanted, whole).unwrap();
+        let short = read(&all, 50, false).unwrap();
+        assert!(
+            short.lines >= 50 && short.read <= READ_FIRST,
+            "{}",
+            short.read
+        );
+        let since = moment("2026-01-01 16:39:00", NaiveDateTime::default()).unwrap();
+        let late = Filter::new(None, None, Some(since), None);
+        let recent = read(&late, usize::MAX, false).unwrap();
+        assert!(recent.reaches_back && recent.read <= READ_FIRST);
+        assert_eq!(recent.records.len(), 60);
+        // What is rare is looked for further back, and no line of a cut entry passes for one.
+        let bad = Filter::new(Some(Level::Error), None, None, None);
+        let errors = read(&bad, 4, true).unwrap();
+        assert!(errors.records.len() >= 2, "{}", errors.records.len());
+        let (errors, _) = tail(&path, &bad, usize::MAX, true).unwrap();
+        assert_eq!(errors.len(), 12);
+        for limit in [1, 2, 3, 49, 50, 5_000] {
+            let (records, _) = tail(&path, &all, limit, false).unwrap();
+            let lines: Vec<String> = records.into_iter().map(|record| record.text).collect();
+            let last: Vec<&str> = text.lines().rev().take(limit).collect();
+            let expected: Vec<&str> = last.into_iter().rev().collect();
+            assert_eq!(lines.join("\n"), expected.join("\n"), "{limit}");
+        }
     }
 }

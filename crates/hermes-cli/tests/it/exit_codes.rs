@@ -4,6 +4,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, Reply};
 use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Setup, hermes};
 
@@ -102,7 +103,7 @@ fn an_empty_prompt_is_64() {
 
 #[test]
 fn an_interrupt_is_130_and_termination_143() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let setup = Setup::new();
         let gate = Gate::new();
         setup
@@ -110,11 +111,8 @@ fn an_interrupt_is_130_and_termination_143() {
             .push(Reply::text("never finished").hold_at(1, &gate));
         let child = setup.program(["-z", "hi"]).spawn();
         setup.server.block_until(|progress| progress.requests >= 1);
-        let pid = child.id().to_string();
-        let killed = std::process::Command::new("kill")
-            .args(["-s", signal, &pid])
-            .status();
-        assert!(killed.unwrap().success());
+        let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
         let done = finish(child);
         assert_eq!(done.code, Some(code), "{}", done.stderr);
         assert_eq!(done.stdout, "");

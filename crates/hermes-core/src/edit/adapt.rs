@@ -1,7 +1,10 @@
 //! Fitting a new text to the place where the old one was found loosely.
 
-use super::similarity::opcodes;
+use super::similarity::{Work, opcodes_within};
 use super::strategy::{Strategy, plain_of, unescaped};
+
+/// What finding out which characters stay may take.
+const WORK: u64 = 2_000_000;
 
 /// A `\'` or `\"` that old and new text have but the place does not: writing it would put
 /// backslashes into the file that nobody meant.
@@ -61,17 +64,15 @@ fn with_typography(place: &str, old: &str, new: &str) -> String {
     }
     let new: Vec<char> = new.chars().collect();
     let mut text = String::new();
-    for code in opcodes(&plain_old, &new) {
+    for code in opcodes_within(&plain_old, &new, &mut Work::of(WORK)) {
         if code.equal {
-            let kept = starts
-                .iter()
-                .filter(|(at, _)| code.old.contains(at))
-                .map(|(_, c)| *c);
+            let place = |end: usize| starts.partition_point(|(at, _)| *at < end);
+            let kept = &starts[place(code.old.start)..place(code.old.end)];
             // A stretch that begins or ends inside a dash or dots is written plainly.
             let whole =
                 boundary(&starts, at, code.old.start) && boundary(&starts, at, code.old.end);
             if whole {
-                text.extend(kept);
+                text.extend(kept.iter().map(|(_, c)| *c));
             } else {
                 text.extend(&new[code.new]);
             }

@@ -50,6 +50,11 @@ pub fn ratio(a: &str, b: &str) -> f64 {
 
 /// The same, too low once the work is used up.
 pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
+    // Taking the texts apart is work, too.
+    work.spend(a.len());
+    if work.is_used_up() {
+        return 0.0;
+    }
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
     let total = a.len() + b.len();
@@ -61,22 +66,40 @@ pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
     2.0 * same as f64 / total as f64
 }
 
+/// A line whose characters were counted: it is compared with many others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedLine<'a> {
+    text: &'a str,
+    chars: usize,
+}
+
+impl<'a> CountedLine<'a> {
+    /// Without the white space around it.
+    pub(super) fn trimmed(text: &'a str) -> Self {
+        let text = text.trim();
+        let chars = text.chars().count();
+        Self { text, chars }
+    }
+}
+
 /// Whether [`ratio`] reaches `least`, mostly without computing it.
-pub(super) fn at_least(a: &str, b: &str, least: f64, work: &mut Work) -> bool {
+pub(super) fn at_least(
+    a: CountedLine<'_>,
+    b: CountedLine<'_>,
+    least: f64,
+    work: &mut Work,
+) -> bool {
     work.spend(1);
-    if a == b {
+    let (n, m) = (a.chars, b.chars);
+    let reaches = |same: usize| 2.0 * same as f64 / (n + m) as f64 >= least;
+    if work.is_used_up() || (n + m > 0 && !reaches(n.min(m))) {
+        return false;
+    }
+    if a.text == b.text {
         return true;
     }
-    if work.is_used_up() {
-        return false;
-    }
-    let (n, m) = (a.chars().count(), b.chars().count());
-    let reaches = |same: usize| 2.0 * same as f64 / (n + m) as f64 >= least;
-    if !reaches(n.min(m)) {
-        return false;
-    }
     work.spend(n + m);
-    reaches(common_characters(a, b)) && ratio_within(a, b, work) >= least
+    reaches(common_characters(a.text, b.text)) && ratio_within(a.text, b.text, work) >= least
 }
 
 /// Characters in common, wherever they stand: never less than what matches in order.
@@ -98,9 +121,18 @@ fn common_characters(a: &str, b: &str) -> usize {
 
 /// How to get from `a` to `b`.
 pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
+    opcodes_within(a, b, &mut Work::of(u64::MAX))
+}
+
+/// The same with so much work: right in any case, coarser once it is used up.
+pub(super) fn opcodes_within<T: Copy + Eq + Hash>(
+    a: &[T],
+    b: &[T],
+    work: &mut Work,
+) -> Vec<Opcode> {
     let mut codes = Vec::new();
     let (mut i, mut j) = (0, 0);
-    for (ai, bj, size) in matching_blocks(a, b, &mut Work::of(u64::MAX)) {
+    for (ai, bj, size) in matching_blocks(a, b, work) {
         if i < ai || j < bj {
             codes.push(Opcode {
                 equal: false,

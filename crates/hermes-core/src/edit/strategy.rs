@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::similarity::{self, Work};
+use super::similarity::{self, CountedLine, Work};
 
 /// How the old text was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,10 +380,10 @@ fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
 }
 
 fn alike(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
-    let wanted: Vec<&str> = old.split('\n').map(str::trim).collect();
+    let wanted: Vec<CountedLine<'_>> = old.split('\n').map(CountedLine::trimmed).collect();
     let count = wanted.len();
     let lines = Lines::of(content);
-    let have: Vec<&str> = lines.lines.iter().map(|line| line.trim()).collect();
+    let have: Vec<CountedLine<'_>> = content.split('\n').map(CountedLine::trimmed).collect();
     let enough = count.div_ceil(2);
     lines.windows(count, |first| {
         if work.is_used_up() {
@@ -391,7 +391,7 @@ fn alike(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
         }
         let mut alike = 0;
         for (at, line) in wanted.iter().enumerate() {
-            alike += usize::from(similarity::at_least(line, have[first + at], LINE, work));
+            alike += usize::from(similarity::at_least(*line, have[first + at], LINE, work));
             // Neither can change any more.
             if alike >= enough || alike + (count - at - 1) < enough {
                 break;

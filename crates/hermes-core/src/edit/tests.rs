@@ -203,6 +203,41 @@ fn a_search_for_something_alike_is_bounded() {
     assert_eq!(replaced.strategy, Strategy::Exact);
 }
 
+/// A line as long as a file was counted again for each line of the file.
+#[test]
+fn a_long_line_is_work_as_often_as_it_is_read() {
+    let long = "lorem ipsum ".repeat(20_000);
+    let content = "a short line of the file\n".repeat(20_000);
+    let mut work = Work::of(30_000_000);
+    assert_eq!(find_within(&content, &long, Scope::Text, &mut work), None);
+    // Its length alone says that it is not alike: a step for each line.
+    assert!(30_000_000 - work.left() <= 20_001, "{work:?}");
+    // For a hint it is taken apart, until the work is used up.
+    let mut work = Work::of(1_000_000);
+    for _ in 0..20_000 {
+        similarity::ratio_within(&long, "a short line of the file", &mut work);
+    }
+    assert!(work.is_used_up());
+    let begun = work.clone();
+    assert!(similarity::ratio_within(&long, &long, &mut work) < f64::EPSILON && work == begun);
+}
+
+/// Comparing every character with every other one took minutes here.
+#[test]
+fn typography_of_a_long_place_is_kept_with_bounded_work() {
+    let words = |mark: &str| -> String {
+        (0..40_000)
+            .map(|n| format!("{}{mark}s ", (n * 7919) % 40_000))
+            .collect()
+    };
+    let (place, old) = (words("\u{2019}"), words("'"));
+    let new = old.replace("11's", "eleven's");
+    let replaced = replace(&place, &old, &new, false).unwrap();
+    assert_eq!(replaced.strategy, Strategy::UnicodeNormalized);
+    // Where it is not known what stays, plain characters are written; no other one changes.
+    assert_eq!(replaced.text.replace('\u{2019}', "'"), new);
+}
+
 #[test]
 fn places_in_a_changed_copy_lead_back() {
     let content = "a\t\tb  c d\n\u{201c}x\u{201d} \u{2026} y\n";

@@ -1,11 +1,18 @@
 //! Every chat and the conversation it is in: `gateway_routing`, and its mirror `sessions.json`,
 //! which older programs read.
+//!
+//! The mirror is one file that is written whole. So that the work for a message does not grow with the
+//! number of chats, it is written after a share of them has changed, and for the rest a little later.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hermes_config::fs::{create_private_dir, write_atomic};
 use hermes_core::store::StoreError;
+use hermes_core::task;
 use hermes_store::Store;
 use serde_json::{Map, Value};
 
@@ -13,6 +20,10 @@ use super::entry::{Entry, EntryError};
 use super::key::SessionKey;
 
 const MIRROR: &str = "sessions.json";
+/// The mirror is written at once when one chat of so many has changed.
+const SHARE: usize = 64;
+/// How long changes wait for others before the mirror is written.
+const GATHERING: Duration = Duration::from_secs(2);
 const NOTE: &str = "A copy for older programs of the table gateway_routing in state.db: which conversation each chat is in. Not a list of sessions; hermes sessions list shows those.";
 
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +45,26 @@ pub struct Index {
     store: Store,
     scope: String,
     /// `None`: no mirror is kept.
-    mirror: Option<PathBuf>,
+    mirror: Option<Arc<Mirror>>,
+    stored: Arc<Mutex<Stored>>,
+}
+
+#[derive(Default)]
+struct Stored {
     /// What is stored, entries that we cannot read included.
-    stored: Arc<Mutex<Map<String, Value>>>,
+    entries: Map<String, Value>,
+    /// How many changes the mirror does not have yet.
+    unmirrored: usize,
+}
+
+struct Mirror {
+    path: PathBuf,
+    /// Held while writing, so that an older state never replaces a newer one.
+    writing: tokio::sync::Mutex<()>,
+    /// Somebody waits for more changes and writes them then.
+    gathering: Mutex<bool>,
+    /// Entries written so far: each time all of them.
+    written: AtomicU64,
 }
 
 impl Index {
@@ -68,8 +96,18 @@ impl Index {
         let index = Self {
             store,
             scope,
-            mirror: keep_mirror.then(|| dir.join(MIRROR)),
-            stored: Arc::new(Mutex::new(stored)),
+            mirror: keep_mirror.then(|| {
+                Arc::new(Mirror {
+                    path: dir.join(MIRROR),
+                    writing: tokio::sync::Mutex::default(),
+                    gathering: Mutex::default(),
+                    written: AtomicU64::default(),
+                })
+            }),
+            stored: Arc::new(Mutex::new(Stored {
+                entries: stored,
+                unmirrored: 0,
+            })),
         };
         Ok((index, entries))
     }
@@ -77,65 +115,141 @@ impl Index {
     /// The entry of a chat. `None`: it has none, or one that cannot be read.
     pub fn get(&self, key: &str) -> Option<Entry> {
         let stored = self.lock();
-        Entry::read(stored.get(key)?).ok()
+        Entry::read(stored.entries.get(key)?).ok()
     }
 
     /// Every entry that can be read.
     pub fn entries(&self) -> Vec<Entry> {
+        self.entries_where(|_| true)
+    }
+
+    /// The entries of one chat on a platform: its threads, and the people in it who have conversations
+    /// of their own. Only these are read.
+    pub fn entries_of(&self, platform: &str, chat_id: &str) -> Vec<Entry> {
+        self.entries_where(|value| {
+            let origin = &value["origin"];
+            origin["platform"] == platform && origin["chat_id"] == chat_id
+        })
+    }
+
+    fn entries_where(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Entry> {
         let stored = self.lock();
-        stored
-            .values()
-            .filter_map(|value| Entry::read(value).ok())
-            .collect()
+        let wanted = stored.entries.values().filter(|value| wanted(value));
+        wanted.filter_map(|value| Entry::read(value).ok()).collect()
     }
 
     /// Changes an entry in memory only: for what is not worth a write at every message.
     pub fn touch(&self, entry: &Entry) -> Result<(), IndexError> {
         let value = entry.write()?;
-        self.lock()
-            .insert(entry.session_key.as_str().to_owned(), value);
+        let key = entry.session_key.as_str().to_owned();
+        self.lock().entries.insert(key, value);
         Ok(())
     }
 
-    /// Stores an entry.
+    /// Stores an entry. With many chats the mirror follows within seconds.
     pub async fn put(&self, entry: &Entry) -> Result<(), IndexError> {
         let (key, value) = (entry.session_key.as_str(), entry.write()?);
         self.store.set_routing(&self.scope, key, &value).await?;
-        self.lock().insert(key.to_owned(), value);
-        self.write_mirror().await
+        let worth_it = {
+            let mut stored = self.lock();
+            stored.entries.insert(key.to_owned(), value);
+            stored.unmirrored += 1;
+            stored.unmirrored * SHARE >= stored.entries.len()
+        };
+        match &self.mirror {
+            None => Ok(()),
+            Some(mirror) if worth_it => self.write_mirror(mirror).await,
+            Some(mirror) => {
+                self.write_soon(mirror);
+                Ok(())
+            }
+        }
     }
 
-    /// Forgets chats.
+    /// Forgets chats. The mirror is written at once: one that still had them would bring them back.
     pub async fn forget(&self, keys: &[SessionKey]) -> Result<(), IndexError> {
-        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-        self.store.forget_routing(&self.scope, &keys).await?;
-        self.lock().retain(|key, _| !keys.contains(key));
-        self.write_mirror().await
+        let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        self.store.forget_routing(&self.scope, &names).await?;
+        let names: HashSet<String> = names.into_iter().collect();
+        {
+            let mut stored = self.lock();
+            stored.entries.retain(|key, _| !names.contains(key));
+            stored.unmirrored += 1;
+        }
+        self.flush().await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {
+    /// Writes the changes that the mirror does not have yet.
+    pub async fn flush(&self) -> Result<(), IndexError> {
+        match &self.mirror {
+            Some(mirror) => self.write_mirror(mirror).await,
+            None => Ok(()),
+        }
+    }
+
+    /// How many entries were written into the mirror so far.
+    pub fn mirrored(&self) -> u64 {
+        let mirror = self.mirror.as_ref();
+        mirror.map_or(0, |mirror| mirror.written.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stored> {
         // A panic while holding this lock cannot leave the map half changed.
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock is held while writing, on a thread for that, so that an older state never
-    /// replaces a newer one.
-    async fn write_mirror(&self) -> Result<(), IndexError> {
-        let Some(path) = self.mirror.clone() else {
-            return Ok(());
+    /// Has the changes written after a while, together with those that come until then.
+    fn write_soon(&self, mirror: &Arc<Mirror>) {
+        let waits = |mirror: &Mirror, now: bool| {
+            let mut gathering = mirror
+                .gathering
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *gathering, now)
         };
-        let index = self.clone();
+        if waits(mirror, true) {
+            return;
+        }
+        let (index, mirror) = (self.clone(), Arc::clone(mirror));
+        let writing = async move {
+            tokio::time::sleep(GATHERING).await;
+            waits(&mirror, false);
+            if let Err(error) = index.write_mirror(&mirror).await {
+                tracing::warn!("{error}");
+            }
+        };
+        drop(task::spawn("sessions.json", writing));
+    }
+
+    async fn write_mirror(&self, mirror: &Arc<Mirror>) -> Result<(), IndexError> {
+        let _writing = mirror.writing.lock().await;
+        let entries = {
+            let mut stored = self.lock();
+            if std::mem::take(&mut stored.unmirrored) == 0 {
+                return Ok(());
+            }
+            stored.entries.clone()
+        };
+        let mirror = Arc::clone(mirror);
         let written = tokio::task::spawn_blocking(move || {
-            let stored = index.lock();
+            let count = entries.len() as u64;
             let mut all = Map::from_iter([("_README".to_owned(), Value::from(NOTE))]);
-            all.extend(stored.clone());
+            all.extend(entries);
             let text = serde_json::to_string_pretty(&all).map_err(EntryError::from)?;
-            write_atomic(&path, text.as_bytes(), 0o600)
-                .map_err(|source| IndexError::Io { path, source })
+            mirror.written.fetch_add(count, Ordering::Relaxed);
+            write_atomic(&mirror.path, text.as_bytes(), 0o600).map_err(|source| IndexError::Io {
+                path: mirror.path.clone(),
+                source,
+            })
         });
-        written.await.map_err(|error| {
+        let outcome = written.await.map_err(|error| {
             IndexError::Store(StoreError::Invalid(format!("writing {MIRROR}: {error}")))
-        })?
+        });
+        let outcome = outcome.and_then(|written| written);
+        if outcome.is_err() {
+            self.lock().unmirrored += 1;
+        }
+        outcome
     }
 }
 

@@ -224,7 +224,8 @@ impl<L: Ledger + Clone> Post<L> {
     /// The conversation of a place, where everybody there has the same one.
     fn entry(&self, target: &Target) -> Option<crate::session::Entry> {
         let sharing = self.hub.settings.sharing;
-        let mut here = self.hub.index.entries().into_iter().filter(|entry| {
+        let chat = self.hub.index.entries_of(&target.platform, &target.chat_id);
+        let mut here = chat.into_iter().filter(|entry| {
             let common = entry
                 .origin
                 .as_ref()

@@ -90,10 +90,8 @@ impl<L> Hub<L> {
 
     /// The account through which a chat is reached: the one it was last seen on, else the first.
     pub(super) fn account(&self, platform: &str, chat_id: &str) -> String {
-        let places = self.index.entries().into_iter();
-        let mut places = places.filter_map(|entry| target_of(&entry));
-        let seen = places.find(|one| one.platform == platform && one.chat_id == chat_id);
-        match seen {
+        let here = self.index.entries_of(platform, chat_id);
+        match here.iter().find_map(target_of) {
             Some(target) => target.account,
             None => self.first_account(platform).unwrap_or_default(),
         }
@@ -107,7 +105,8 @@ impl<L> Hub<L> {
 
     /// The latest message of a person in a place.
     pub(super) fn latest(&self, target: &Target) -> Option<String> {
-        let entries = self.index.entries().into_iter();
+        let here = self.index.entries_of(&target.platform, &target.chat_id);
+        let entries = here.into_iter();
         let mut entries = entries.filter(|entry| target_of(entry).as_ref() == Some(target));
         entries.find_map(|entry| entry.origin?.message_id)
     }

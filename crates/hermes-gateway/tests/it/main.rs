@@ -13,6 +13,8 @@ mod email;
 #[cfg(test)]
 mod idle;
 #[cfg(test)]
+mod index;
+#[cfg(test)]
 mod original;
 #[cfg(test)]
 mod outbox;

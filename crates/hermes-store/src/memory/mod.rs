@@ -203,10 +203,11 @@ impl MemoryFiles {
         let lock = file.lock()?;
         let before = file.read_unchanged(self.limit(target), &*self.clock)?;
         let mut entries = before.clone();
+        let shown = prompt::newest(&before, self.limit(target)).1;
         for (at, change) in plan.iter().enumerate() {
             change
                 .apply(&mut entries)
-                .map_err(|error| error.showing(&before).at(at, &operations[at]))?;
+                .map_err(|error| error.showing(shown).at(at, &operations[at]))?;
         }
         self.check_length(target, &entries, &before)?;
         file.write(&entries)?;
@@ -249,7 +250,10 @@ impl MemoryFiles {
             file.read_unchanged(self.limit(target), &*self.clock)?
         };
         let mut entries = before.clone();
-        change.apply(&mut entries)?;
+        let shown = prompt::newest(&before, self.limit(target)).1;
+        change
+            .apply(&mut entries)
+            .map_err(|error| error.showing(shown))?;
         if entries == before {
             let message = "That entry is already there; nothing was changed.".to_owned();
             return Ok(self.saved(target, &entries, message));
@@ -272,16 +276,17 @@ impl MemoryFiles {
         before: &[String],
     ) -> Result<(), MemoryError> {
         let limit = self.limit(target);
-        let needed = length(entries);
-        if needed <= limit {
+        let (needed, used) = (length(entries), length(before));
+        // A file that is too long is shortened step by step.
+        if needed <= limit || needed < used {
             return Ok(());
         }
         Err(MemoryError::Full {
             target,
             needed,
-            used: length(before),
+            used,
             limit,
-            current_entries: before.to_vec(),
+            current_entries: prompt::newest(before, limit).1.to_vec(),
         })
     }
 

@@ -106,7 +106,8 @@ impl MemoryError {
         }
     }
 
-    /// Shows what is on disk in place of the half-changed list of a batch.
+    /// Shows these entries: what is on disk in place of the half-changed list of a batch, and no more of
+    /// it than the prompt shows.
     pub(super) fn showing(mut self, on_disk: &[String]) -> Self {
         if let Self::NoMatch {
             current_entries, ..

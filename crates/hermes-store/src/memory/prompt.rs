@@ -5,12 +5,46 @@ use super::outcome::{percent, thousands};
 use super::{DELIMITER, Target, length};
 use crate::scan::{self, Scope};
 
+/// A file may be longer than its limit, as hands or the original left it. So many times the limit is
+/// shown of it, but no less than [`ALWAYS`] characters: every request carries them.
+const TIMES: usize = 8;
+const ALWAYS: usize = 16_000;
+
+/// The newest entries that fit what is shown, and how many are left out.
+pub(super) fn newest(entries: &[String], limit: usize) -> (usize, &[String]) {
+    let mut room = limit.saturating_mul(TIMES).max(ALWAYS);
+    let fits = |entry: &&String| {
+        let needed = entry.chars().count() + DELIMITER.chars().count();
+        let fits = needed <= room;
+        room = room.saturating_sub(needed);
+        fits
+    };
+    let shown = entries.iter().rev().take_while(fits).count();
+    let left_out = entries.len() - shown;
+    (left_out, &entries[left_out..])
+}
+
 pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
-    let shown: Vec<String> = entries.iter().map(|entry| guarded(target, entry)).collect();
-    let used = length(&shown);
+    let (left_out, shown) = newest(entries, limit);
+    let mut shown: Vec<String> = shown.iter().map(|entry| guarded(target, entry)).collect();
+    let mut used = length(&shown);
+    if left_out > 0 {
+        used = length(entries);
+        tracing::warn!(
+            file = target.file_name(),
+            left_out,
+            "the file is far longer than its limit: its oldest entries are kept out of the prompt"
+        );
+        let note = format!(
+            "[{} older entries are in {} and not shown here: the file is far longer than its limit. Shorten it with the memory tool, or tell the user.]",
+            thousands(left_out),
+            target.file_name()
+        );
+        shown.insert(0, note);
+    }
     let header = match target {
         Target::Memory => "MEMORY (your personal notes)",
         Target::User => "USER PROFILE (who the user is)",

@@ -239,6 +239,48 @@ fn the_prompt_block_has_the_shared_shape() {
     );
 }
 
+/// A file of any length: what every request carries of it is bounded, and it can be shortened.
+#[test]
+fn a_file_far_beyond_its_limit_is_shown_in_part_and_can_be_shortened() {
+    let (_dir, files) = files();
+    let shown = |entries: usize| {
+        let all: Vec<String> = (0..entries)
+            .map(|number| format!("entry {number}: {}", "word ".repeat(18).trim()))
+            .collect();
+        write(&files, Target::Memory, all.join(DELIMITER));
+        files.prompt_block(Target::Memory).unwrap().unwrap()
+    };
+    // Somewhat too long is shown whole, as the original does.
+    let block = shown(150);
+    assert!(block.contains("entry 0: ") && block.contains("entry 149: "));
+    for entries in [1_000, 20_000] {
+        let block = shown(entries);
+        assert!(block.chars().count() < 18_500, "{}", block.len());
+        assert!(block.contains(&format!("entry {}: ", entries - 1)));
+        assert!(block.contains("older entries are in MEMORY.md and not shown"));
+    }
+    // No answer has all of it.
+    let full = files.add(Target::Memory, "one more").unwrap_err();
+    assert!(full.to_json().to_string().len() < 20_000, "{full}");
+    let nothing = files.remove(Target::Memory, "no such words").unwrap_err();
+    assert!(nothing.to_json().to_string().len() < 20_000, "{nothing}");
+    // What makes it shorter is saved although it is still too long.
+    files.remove(Target::Memory, "entry 9:").unwrap();
+    files.replace(Target::Memory, "entry 8:", "8").unwrap();
+    let again = files.replace(Target::Memory, "entry 7:", &"longer ".repeat(60));
+    assert!(matches!(again, Err(MemoryError::Full { .. })), "{again:?}");
+    let batch = [
+        Operation::Remove {
+            old_text: "entry 6:".to_owned(),
+        },
+        Operation::Add {
+            content: "six".to_owned(),
+        },
+    ];
+    files.batch(Target::Memory, &batch).unwrap();
+    assert_eq!(files.entries(Target::Memory).unwrap().len(), 19_999);
+}
+
 #[test]
 fn a_suspicious_entry_is_shown_blocked_and_kept() {
     let (_dir, files) = files();

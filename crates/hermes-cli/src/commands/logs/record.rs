@@ -210,6 +210,14 @@ impl Filter {
         }
     }
 
+    /// Whether the head of an entry decides about it.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.level.is_some()
+            || self.session.is_some()
+            || self.since.is_some()
+            || self.component.is_some()
+    }
+
     /// What an entry does not tell cannot speak against it, except who wrote it.
     pub(super) fn passes(&self, record: &Record) -> bool {
         let late = self

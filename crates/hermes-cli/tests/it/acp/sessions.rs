@@ -6,8 +6,8 @@ use agent_client_protocol::v1::schema::{
 use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::model_server::{Gate, Reply};
 use pretty_assertions::assert_eq;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use tokio::process::Command;
 
 use super::editor::{self, Editor, begin, prompt};
 use crate::Setup;
@@ -161,9 +161,8 @@ async fn it_ends_when_it_is_told_to() {
     tokio::io::AsyncBufReadExt::read_line(&mut hello, &mut answer)
         .await
         .unwrap();
-    let pid = child.id().unwrap().to_string();
-    let killed = Command::new("kill").args(["-TERM", &pid]).status().await;
-    assert!(killed.unwrap().success());
+    let pid = Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
     // Its stdin is still open: that does not hold it.
     assert_eq!(child.wait().await.unwrap().code(), Some(143));
     drop(input);

@@ -11,7 +11,7 @@ use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
 use hermes_exec::{Ahead, Confine, Confinement, Launch};
 use hermes_testkit::oracle::skip;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::confined::{outside, settings};
 use super::rig;
@@ -448,8 +448,10 @@ fn a_fork_bomb_stays_small() {
     while let pids = pids_of(WHO)
         && !pids.is_empty()
     {
-        let pids = pids.iter().map(ToString::to_string);
-        let _ = Command::new("kill").arg("-9").args(pids).status();
+        for pid in pids {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
     child.wait().unwrap();
     assert!(most <= 40, "{most} processes");
@@ -476,7 +478,7 @@ fn open_up(program: &std::ffi::OsStr) {
     );
 }
 
-fn pids_of(user: u32) -> Vec<u32> {
+fn pids_of(user: u32) -> Vec<Pid> {
     use std::os::unix::fs::MetadataExt;
     std::fs::read_dir("/proc")
         .unwrap()
@@ -487,7 +489,7 @@ fn pids_of(user: u32) -> Vec<u32> {
             std::fs::read_to_string(entry.path().join("status"))
                 .is_ok_and(|text| !text.contains("State:\tZ"))
         })
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
         .collect()
 }
 

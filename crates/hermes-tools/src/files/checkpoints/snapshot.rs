@@ -317,19 +317,26 @@ fn survey(dir: &Path, cap: u64) -> Option<Survey> {
         })
         .build();
     let (mut count, mut survey) = (0, Survey::default());
+    // How deep the outermost repository is that the walk is in. It goes down first: what comes after a
+    // directory, deeper than it, is inside.
+    let mut repository: Option<usize> = None;
     for entry in walk.flatten() {
         let Ok(path) = entry.path().strip_prefix(dir) else {
             continue;
         };
+        if repository.is_some_and(|depth| entry.depth() <= depth) {
+            repository = None;
+        }
         let kind = entry.file_type();
         if kind.is_some_and(|kind| kind.is_dir()) {
             // A submodule has a file there, a clone a directory.
             if entry.depth() > 0 && entry.path().join(".git").exists() {
                 survey.nested.push(path.to_owned());
+                repository.get_or_insert(entry.depth());
             }
             continue;
         }
-        let inside = survey.nested.iter().any(|nested| path.starts_with(nested));
+        let inside = repository.is_some();
         if kind.is_some_and(|kind| kind.is_symlink()) && inside {
             survey.nested_files.push(path.to_owned());
         }
