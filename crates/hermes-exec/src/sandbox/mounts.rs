@@ -79,15 +79,12 @@ fn unescaped(word: &str) -> PathBuf {
     while let [first, behind @ ..] = rest {
         let number = std::str::from_utf8(behind.get(..3).unwrap_or_default()).ok();
         let number = number.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, number) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &behind[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = behind;
-            }
+        if let (b'\\', Some(byte)) = (first, number) {
+            bytes.push(byte);
+            rest = &behind[3..];
+        } else {
+            bytes.push(*first);
+            rest = behind;
         }
     }
     OsString::from_vec(bytes).into()

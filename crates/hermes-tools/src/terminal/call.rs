@@ -234,8 +234,7 @@ impl Terminal {
         cx: &ToolContext,
     ) -> Result<Map<String, Value>, ToolOutcome> {
         let deps = &self.shared.deps;
-        let mut ran = Confinement::Off;
-        let exports = workspace.exports_for(&ran);
+        let exports = workspace.exports_for(&Confinement::Off);
         let (finished, mut text, outside) =
             if let Some(note) = self.let_out_before(call, &cwd, &confinement, cx) {
                 let off = Confinement::Off;
@@ -252,17 +251,15 @@ impl Terminal {
                             let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
                             (finished, text, Outside::Ran(note))
                         }
-                        Err(why) => {
-                            ran = confinement;
-                            (first.0, first.1, Outside::Stayed(what, why))
-                        }
+                        Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
                     },
-                    None => {
-                        ran = confinement;
-                        (first.0, first.1, Outside::No)
-                    }
+                    None => (first.0, first.1, Outside::No),
                 }
             };
+        let ran = match outside {
+            Outside::Ran(_) => Confinement::Off,
+            Outside::Stayed(..) | Outside::No => confinement,
+        };
         let exit = finished.exit;
         if let Some(mut state) = finished.state {
             if call.workdir.is_some() {
