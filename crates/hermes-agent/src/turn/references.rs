@@ -59,7 +59,7 @@ fn read(text: &str) -> Vec<Reference> {
                 written: format!("@{}", &after[..used]),
                 to,
             };
-            if !found.contains(&reference) {
+            if !found.iter().any(|other| other.to == reference.to) {
                 found.push(reference);
             }
             rest = &after[used..];

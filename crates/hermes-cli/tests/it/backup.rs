@@ -298,7 +298,7 @@ fn what_is_no_backup_is_refused() {
     let done = import(&home, &empty, &[]);
     assert_eq!(done.code, Some(1));
     assert!(
-        done.stderr.contains("no backup of a home"),
+        done.stderr.contains("it is not a backup"),
         "{}",
         done.stderr
     );

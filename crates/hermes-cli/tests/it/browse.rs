@@ -129,10 +129,10 @@ fn a_terminal_that_cannot_be_drawn_on_gets_lines() {
     let Some(mut terminal) = Terminal::open(&setup, "dumb", test) else {
         return;
     };
-    terminal.wait_for("nothing to leave: ");
+    terminal.wait_for("Enter to leave: ");
     terminal.press("BOATS\n");
     terminal.wait_for("  1  all about boats");
-    terminal.wait_for("nothing to leave: ");
+    terminal.wait_for("Enter to leave: ");
     assert!(!terminal.screen.contains('\u{1b}'));
     terminal.press("\n");
     assert_eq!(terminal.code(), Some(0));

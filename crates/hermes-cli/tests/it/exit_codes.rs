@@ -83,11 +83,11 @@ fn a_server_error_is_2_after_its_retries() {
 }
 
 #[test]
-fn nothing_configured_is_3_in_three_lines() {
+fn nothing_configured_is_3_in_four_lines() {
     for args in [vec!["-z", "hi"], vec!["chat", "-q", "hi"], vec![]] {
         let done = hermes(&TempHome::new()).args(args).run();
         assert_eq!((done.code, done.stdout.as_str()), (Some(3), ""));
-        assert_eq!(done.stderr.lines().count(), 3, "{}", done.stderr);
+        assert_eq!(done.stderr.lines().count(), 4, "{}", done.stderr);
     }
 }
 

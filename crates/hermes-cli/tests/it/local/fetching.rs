@@ -115,7 +115,7 @@ fn a_connection_that_breaks_is_gone_on_with() {
     );
     drop(hub);
     let again = place.program(["model", "local", "pull", NAME]).run().ok();
-    assert!(again.stdout.contains("is there"), "{again:?}");
+    assert!(again.stdout.contains("is downloaded"), "{again:?}");
 }
 
 #[test]
