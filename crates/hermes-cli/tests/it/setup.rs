@@ -358,7 +358,7 @@ fn a_model_is_chosen_with_arrows_and_a_filter() {
     home.env_file("GROQ_API_KEY=gsk_0123456789abcdef\n");
     let mut terminal = at_terminal(&home, &server, ["model"]);
     terminal.wait_for("on this machine");
-    terminal.wait_for("own endpoint: type its address");
+    terminal.wait_for("own endpoint: type its URL");
     assert!(terminal.alternate_screen());
     key(&mut terminal, "gemma3");
     terminal.wait_gone("nomic-embed-text");
@@ -385,7 +385,7 @@ fn an_own_endpoint_is_chosen_by_its_address() {
         .env("OLLAMA_HOST", "127.0.0.1:9")
         .size(110, 40)
         .start();
-    terminal.wait_for("own endpoint: type its address");
+    terminal.wait_for("own endpoint: type its URL");
     key(&mut terminal, "own endpoint");
     key(&mut terminal, "\r");
     terminal.wait_for("address of the server");
