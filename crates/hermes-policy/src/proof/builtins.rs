@@ -225,19 +225,7 @@ impl Prover<'_, '_> {
                 }
             }
             "read" => Self::read(args),
-            "printf" => match args.first() {
-                Some(format)
-                    if format.known()
-                        && !format.dynamic
-                        && !format.glob
-                        && !format.text.starts_with('-')
-                        && !counts_into_variable(&format.text) =>
-                {
-                    Ok(())
-                }
-                None => Ok(()),
-                _ => construct("printf may set a variable"),
-            },
+            "printf" => Self::print_formatted(args),
             "test" => Self::test(args),
             "[" => match args.split_last() {
                 Some((last, args)) if last.text == "]" => Self::test(args),
@@ -252,6 +240,21 @@ impl Prover<'_, '_> {
             }
             _ => return None,
         })
+    }
+
+    fn print_formatted(args: &[Word]) -> Proven {
+        let is_plain = args.first().is_none_or(|format| {
+            format.known()
+                && !format.dynamic
+                && !format.glob
+                && !format.text.starts_with('-')
+                && !counts_into_variable(&format.text)
+        });
+        if is_plain {
+            Ok(())
+        } else {
+            construct("printf may set a variable")
+        }
     }
 
     /// `export A=1`: plain names and values, no attributes.

@@ -301,7 +301,7 @@ impl Prover<'_, '_> {
             let with_ignored = verb == "stash" && found.has(&["-a", "--all"])
                 || verb == "add" && found.has(&["-f", "--force"]);
             let takes_untracked = match verb {
-                "add" => true,
+                "add" => !self.names_files(&found),
                 "stash" => with_ignored || found.has(&["-u", "--include-untracked"]),
                 _ => false,
             };
@@ -343,6 +343,18 @@ impl Prover<'_, '_> {
             Some(name) => refuse(format!("it may take in {name}, which holds secrets")),
             None => Ok(()),
         }
+    }
+
+    /// Whether only files are taken that are named one by one.
+    fn names_files(&self, found: &ParsedArguments<'_>) -> bool {
+        let is_file = |word: &&Word| {
+            let paths = self.look.resolve(&word.text);
+            !word.glob && !word.dynamic && paths.iter().all(|path| path.is_file())
+        };
+        self.look.disk
+            && !found.operands.is_empty()
+            && !found.has(&["-A", "--all", "-u", "--update"])
+            && found.operands.iter().all(is_file)
     }
 
     /// Two paths of which one lies outside a repository are compared as they are, with all files below them.

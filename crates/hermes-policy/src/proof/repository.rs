@@ -269,23 +269,16 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
             let end = rest.find(']')?;
             let name = &rest[..end];
             line = rest[end + 1..].trim();
-            match name.split_once([' ', '\t']) {
-                Some((first, second)) => {
-                    let second = second.trim().strip_prefix('"')?.strip_suffix('"')?;
-                    section = first.to_ascii_lowercase();
-                    part = Some(second.to_owned());
-                }
-                None => match name.split_once('.') {
-                    Some((first, second)) => {
-                        section = first.to_ascii_lowercase();
-                        part = Some(second.to_owned());
-                    }
-                    None => {
-                        section = name.to_ascii_lowercase();
-                        part = None;
-                    }
-                },
-            }
+            let (first, second) = if let Some((first, second)) = name.split_once([' ', '\t']) {
+                let second = second.trim().strip_prefix('"')?.strip_suffix('"')?;
+                (first, Some(second))
+            } else if let Some((first, second)) = name.split_once('.') {
+                (first, Some(second))
+            } else {
+                (name, None)
+            };
+            section = first.to_ascii_lowercase();
+            part = second.map(str::to_owned);
         }
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;

@@ -328,13 +328,11 @@ fn shows_no_variables(texts: &[&str]) -> bool {
             PS_VALUED.split_whitespace().any(|known| known == *text)
                 || (text.starts_with('-') && !text.starts_with("--") && text.ends_with('o')),
         );
-        if was_value {
+        if was_value || text.starts_with("--") {
             !text.contains("env")
-        } else if text.starts_with("--") {
-            !text.contains("env")
-        } else if text.starts_with('-') {
+        } else if let Some(letters) = text.strip_prefix('-') {
             // Letters that it does not accept together are read as without the dash.
-            !text.contains('e') || text[1..].chars().all(|c| "eAfFlyLHjwZMTo".contains(c))
+            !letters.contains('e') || letters.chars().all(|c| "eAfFlyLHjwZMTo".contains(c))
         } else {
             !text.contains(['e', 'E'])
         }

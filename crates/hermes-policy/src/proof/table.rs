@@ -321,12 +321,11 @@ pub(super) fn take_apart<'w>(
             let flag = format!("--{name}");
             let takes = format!("--{name}:");
             let value = if options.long.split_whitespace().any(|known| known == takes) {
-                let value = match value {
-                    Some(value) => Some(value),
-                    None => {
-                        at += 1;
-                        next_value(args, at - 1)?
-                    }
+                let value = if value.is_some() {
+                    value
+                } else {
+                    at += 1;
+                    next_value(args, at - 1)?
                 };
                 Some(value.ok_or_else(|| format!("{flag} lacks its value"))?)
             } else if options.long.split_whitespace().any(|known| known == flag) {

@@ -2,7 +2,7 @@
 //! they need.
 
 /// Run by [`crate::generated`] in a yard before the commands below.
-pub(crate) const PLANT: &str = r#"
+pub(crate) const PLANT: &str = r"
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b
 mkdir -p sub2 empty d 5 ../.config/gh
 cp .env sub2/.env; cp bin/mark 5/ls; cp .env ../.config/gh/hosts.yml
@@ -16,7 +16,7 @@ git init -q --bare bare; git -C bare config core.bare false; git -C bare config 
 mkdir t t/.git; cp .git/config t/.git/config; printf '[core]\nfsmonitor = mark\n' >> t/.git/config
 tar -C t -cf evil.tar .git; diff -u .git/config t/.git/config | sed 's,^--- .*,--- a/.git/config,;s,^+++ .*,+++ b/.git/config,' > evil.diff
 rm -rf t; echo three >> data.txt; sqlite3 x.db 'create table t(a); insert into t values(1)' 2>/dev/null
-true"#;
+true";
 
 /// `§` stands for the program that leaves a mark.
 pub(crate) const CORNERS: &[&str] = &[
