@@ -92,7 +92,7 @@ fn one(text: &str) -> Option<(Referred, usize)> {
         return Some((to, name.len()));
     }
     let after = after.strip_prefix(':')?;
-    let value = Written::read(after)?;
+    let value = ReferenceValue::read(after)?;
     let text = value.text.to_owned();
     let (to, used) = match name {
         "file" => {
@@ -116,14 +116,14 @@ fn commits(text: &str) -> Referred {
 }
 
 /// What stands behind the colon of a reference.
-struct Written<'a> {
+struct ReferenceValue<'a> {
     text: &'a str,
     /// Bytes, with the quotes.
     used: usize,
     quoted: bool,
 }
 
-impl<'a> Written<'a> {
+impl<'a> ReferenceValue<'a> {
     /// A value up to white space, or between quotes. Punctuation behind it is the sentence's.
     fn read(text: &'a str) -> Option<Self> {
         if let Some(quote) = text.chars().next().filter(|c| "\"'`".contains(*c)) {

@@ -199,7 +199,7 @@ fn tail(
 }
 
 /// What the end of a file has to show.
-struct Part {
+struct LogTail {
     records: Vec<Record>,
     /// What the records count.
     lines: usize,
@@ -213,7 +213,12 @@ struct Part {
 }
 
 /// As much of the end of a file as holds `wanted` lines that pass, if it has them.
-fn part(path: &Path, filter: &Filter, wanted: usize, whole: bool) -> Result<Option<Part>, Failure> {
+fn part(
+    path: &Path,
+    filter: &Filter,
+    wanted: usize,
+    whole: bool,
+) -> Result<Option<LogTail>, Failure> {
     let (mut most, mut read) = (READ_FIRST, 0);
     loop {
         let Some(newest) = newest(path, most)? else {
@@ -233,7 +238,7 @@ fn part(path: &Path, filter: &Filter, wanted: usize, whole: bool) -> Result<Opti
         records.retain(|record| filter.passes(record));
         let lines = records.iter().map(|record| weight(record, whole)).sum();
         if !more || lines >= wanted || reaches_back {
-            return Ok(Some(Part {
+            return Ok(Some(LogTail {
                 records,
                 lines,
                 reaches_back,
@@ -429,7 +434,8 @@ mod tests {
             let level = if n % 5_000 == 0 { "ERROR" } else { "INFO" };
             let (minute, second) = (n / 60 % 60, n % 60);
             let stamp = format!("2026-01-01 {:02}:{minute:02}:{second:02},000", n / 3_600);
-            text += &format!("{stamp} {level} agent: number {n}\n  and more of it\n");
+            let record = format!("{stamp} {level} agent: number {n}\n  and more of it\n");
+            text.push_str(&record);
         }
         std::fs::write(&path, &text).unwrap();
         let all = Filter::new(None, None, None, None);

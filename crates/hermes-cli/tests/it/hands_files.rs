@@ -191,7 +191,7 @@ fn the_snapshots_of_all_projects_are_counted_pruned_and_cleared() {
     assert!(!setup.home.exists("checkpoints"));
 }
 
-/// Snapshots that cannot be counted are not none, and somebody who relies on them is told.
+/// Without git no snapshot can be counted: the person learns that, and not that there are none.
 #[test]
 fn without_git_everybody_says_so() {
     let setup = changed_project();

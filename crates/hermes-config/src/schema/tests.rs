@@ -11,6 +11,7 @@ use super::rules::{ROWS, Rule, rule_of};
 use super::{default_of, effect, shape};
 use crate::edit::put;
 use crate::settings::{self, SetOptions};
+use crate::warning::ConfigWarning;
 use crate::{Config, Env, Home, ProcessEnv};
 
 struct Leaf {
@@ -114,7 +115,9 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Range(low, high)) if leaf.expected.starts_with("a whole") => {
             values.extend([json!(low.ceil() as i64), json!(high.min(4e9) as i64)]);
         }
-        Some(Rule::Range(low, high)) => values.extend([json!(low), json!(high)]),
+        Some(Rule::Range(low, high) | Rule::Number(low, high)) => {
+            values.extend([json!(low), json!(high)]);
+        }
         Some(Rule::Address) => values.push(json!("https://host.example:8443/v1")),
         Some(Rule::TimeZone) => values.push(json!("Europe/Berlin")),
         Some(Rule::Provider) => values.extend([json!("openrouter"), json!("Mine")]),
@@ -122,7 +125,6 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
         Some(Rule::Variable) => values.push(json!("MY_KEY")),
         Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
-        Some(Rule::Number(low, high)) => values.extend([json!(low), json!(high)]),
         Some(Rule::Flag) => values.extend([json!(true), json!("no")]),
         Some(Rule::Voice(_, known)) => values.extend(known.iter().map(|name| json!(name))),
         None => match leaf.expected {
@@ -261,7 +263,10 @@ fn voices_are_built_in_or_own() {
         assert_eq!(problems.count(), 0, "{section}");
         for foreign in ["xai", "gemini", "nosuch"] {
             let said = load(foreign).warnings;
-            assert!(said.iter().any(|it| it.is_problem()), "{section} {foreign}");
+            assert!(
+                said.iter().any(ConfigWarning::is_problem),
+                "{section} {foreign}"
+            );
         }
     }
 }

@@ -53,7 +53,7 @@ fn fits(at: &str, value: &Value, default: &Value) -> bool {
         // Words such as `off` arrive as booleans; channels are often written as numbers or lists.
         Value::String(_) => {
             let is_one = at.starts_with("tts.") || at.starts_with("stt.");
-            !value.is_object() && !(is_one && value.is_array())
+            !(value.is_object() || is_one && value.is_array())
         }
         Value::Array(_) => value.is_array() || value.is_string(),
         Value::Object(_) => value.is_object(),

@@ -16,7 +16,7 @@ use super::look;
 use super::protect::own_places;
 use super::repositories::{Repositories, at_its_top, is_there, offending};
 use super::spec::Bytes;
-use super::started::Named;
+use super::started::StartFileNames;
 
 /// Names that are awaited; further ones are found as part of their repository.
 const MAX_NAMES: usize = 4096;
@@ -97,7 +97,7 @@ impl Awaited {
         home: Option<&Path>,
         writable: &[PathBuf],
         known: &Repositories,
-        named: &Named,
+        named: &StartFileNames,
     ) -> Self {
         let mut awaited = Self {
             home: home.map(Path::to_owned),

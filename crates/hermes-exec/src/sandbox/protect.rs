@@ -17,7 +17,7 @@ use super::places::canonical;
 use super::repositories::{Repositories, at_its_top, is_there, obeyed};
 use super::seen::Seen;
 use super::sockets;
-use super::started::{Named, links_on_the_way, look_at_start_files};
+use super::started::{StartFileNames, links_on_the_way, look_at_start_files};
 use super::survey::{Area, Surveys};
 
 /// Further paths of one kind are left to the rules for whole directories.
@@ -28,7 +28,7 @@ const MAX_PATHS: usize = 8192;
 pub(super) struct Protection {
     personal: Arc<Mutex<Option<Looked<Vec<PathBuf>>>>>,
     system: Arc<Mutex<Option<Looked<Vec<PathBuf>>>>>,
-    started: Arc<Mutex<Option<Looked<Named>>>>,
+    started: Arc<Mutex<Option<Looked<StartFileNames>>>>,
     surveys: Surveys,
     repositories: Repositories,
 }
@@ -207,7 +207,7 @@ impl Protection {
     }
 
     /// What is named by the search path and by files that run when the person logs in.
-    fn named(&self, home: Option<&Path>) -> Named {
+    fn named(&self, home: Option<&Path>) -> StartFileNames {
         known_or(&self.started, || look_at_start_files(home))
     }
 }

@@ -49,7 +49,7 @@ const START_FILES: &[&str] = &[
 /// Directories of the person in which links lead to what is run.
 const DIRECTORIES_OF_LINKS: &[&str] = &[".config", ".config/systemd/user", ".config/autostart"];
 
-/// The same where links lead to programs: whoever works on such a program means to run it.
+/// The same for links that lead to programs: a person who works on such a program wants to run it.
 const DIRECTORIES_OF_PROGRAMS: &[&str] = &["bin", ".local/bin", ".local/share"];
 
 /// Lists of directories from which programs and libraries are loaded.
@@ -89,7 +89,7 @@ const MAX_READ: usize = 64;
 
 /// The paths that are named, whether or not they exist.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Named {
+pub(super) struct StartFileNames {
     /// Whatever they are named for, if they are files. A directory may be named for many reasons.
     files: Vec<PathBuf>,
     /// Those of them that are run or read.
@@ -102,7 +102,7 @@ pub(super) struct Named {
     programs: Vec<PathBuf>,
 }
 
-impl Named {
+impl StartFileNames {
     /// Those that are there, with the links on the way to them. `is_home`: the person's directory can be written.
     pub(super) fn there(&self, is_home: bool) -> Vec<PathBuf> {
         let files = self.files.iter().filter(|path| look::is_file(path));
@@ -130,8 +130,8 @@ impl Named {
 }
 
 /// Reads them.
-pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<Named> {
-    let mut named = Named::default();
+pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<StartFileNames> {
+    let mut named = StartFileNames::default();
     let mut seen = Vec::new();
     let path = std::env::var_os("PATH").unwrap_or_default();
     named.directories.extend(std::env::split_paths(&path));
@@ -203,7 +203,7 @@ fn links_in(dir: &Path, seen: &mut Vec<Seen>) -> Vec<PathBuf> {
         .collect()
 }
 
-impl Named {
+impl StartFileNames {
     /// Takes note of what a start-up file names, in whatever way.
     fn read(&mut self, file: &Path, home: &Path) {
         let is_short =

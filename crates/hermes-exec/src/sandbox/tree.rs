@@ -35,7 +35,7 @@ const ENTRIES: WatchFlags = WatchFlags::CREATE
 
 /// What is known of places that were asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trees(Arc<Mutex<HashMap<PathBuf, Tree>>>);
+pub(super) struct Trees(Arc<Mutex<HashMap<PathBuf, WatchedTree>>>);
 
 impl Trees {
     /// The repositories in `place` now: whatever is called `.git`, and directories that git takes for one. `skipped`
@@ -54,7 +54,7 @@ impl Trees {
             return tree.repositories.clone();
         }
         // Where the kernel does not watch, the other look is all there is.
-        let Some(tree) = Tree::new(place, skipped(), MAX_FIRST) else {
+        let Some(tree) = WatchedTree::new(place, skipped(), MAX_FIRST) else {
             return BTreeSet::new();
         };
         let found = tree.repositories.clone();
@@ -78,7 +78,7 @@ impl Trees {
 }
 
 #[derive(Debug)]
-struct Tree {
+struct WatchedTree {
     place: PathBuf,
     skipped: Vec<PathBuf>,
     notifier: OwnedFd,
@@ -90,7 +90,7 @@ struct Tree {
 
 /// What has happened since the last look.
 #[derive(Default)]
-struct News {
+struct TreeChanges {
     gone: Vec<PathBuf>,
     come: Vec<PathBuf>,
     /// Directories in which something that makes a repository has come or gone.
@@ -98,7 +98,7 @@ struct News {
     is_lost: bool,
 }
 
-impl Tree {
+impl WatchedTree {
     fn new(place: &Path, skipped: Vec<PathBuf>, most: usize) -> Option<Self> {
         let mut tree = Self {
             place: place.to_owned(),
@@ -139,8 +139,8 @@ impl Tree {
         self.changes += u64::from(before != self.repositories);
     }
 
-    fn news(&self) -> News {
-        let mut news = News::default();
+    fn news(&self) -> TreeChanges {
+        let mut news = TreeChanges::default();
         let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
         let mut events = Reader::new(&self.notifier, &mut buffer);
         loop {

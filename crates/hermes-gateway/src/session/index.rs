@@ -46,11 +46,11 @@ pub struct Index {
     scope: String,
     /// `None`: no mirror is kept.
     mirror: Option<Arc<Mirror>>,
-    stored: Arc<Mutex<Stored>>,
+    stored: Arc<Mutex<StoredIndex>>,
 }
 
 #[derive(Default)]
-struct Stored {
+struct StoredIndex {
     /// What is stored, entries that we cannot read included.
     entries: Map<String, Value>,
     /// How many changes the mirror does not have yet.
@@ -104,7 +104,7 @@ impl Index {
                     written: AtomicU64::default(),
                 })
             }),
-            stored: Arc::new(Mutex::new(Stored {
+            stored: Arc::new(Mutex::new(StoredIndex {
                 entries: stored,
                 unmirrored: 0,
             })),
@@ -193,7 +193,7 @@ impl Index {
         mirror.map_or(0, |mirror| mirror.written.load(Ordering::Relaxed))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stored> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, StoredIndex> {
         // A panic while holding this lock cannot leave the map half changed.
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,7 +35,7 @@ struct Repository {
 }
 
 /// One line of settings.
-struct Setting {
+struct GitSetting {
     section: String,
     part: Option<String>,
     key: String,
@@ -193,7 +193,7 @@ fn active_hook(dir: &Path, changes: bool) -> Option<String> {
     })
 }
 
-impl Setting {
+impl GitSetting {
     fn name(&self) -> String {
         match &self.part {
             Some(part) => format!("{}.{part}.{}", self.section, self.key),
@@ -259,7 +259,7 @@ fn words_of_lfs(value: &str) -> bool {
 }
 
 /// The settings of a file, or `None` where it has a form that is not modelled.
-fn settings(text: &str) -> Option<Vec<Setting>> {
+fn settings(text: &str) -> Option<Vec<GitSetting>> {
     let mut found = Vec::new();
     let mut section = String::new();
     let mut part = None;
@@ -287,7 +287,7 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
             return None;
         }
         let (key, value) = line.split_once('=').unwrap_or((line, "true"));
-        found.push(Setting {
+        found.push(GitSetting {
             section: section.clone(),
             part: part.clone(),
             key: key.trim().to_ascii_lowercase(),
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     fn is_plain(text: &str) -> bool {
-        settings(text).is_some_and(|found| found.iter().all(Setting::is_plain))
+        settings(text).is_some_and(|found| found.iter().all(GitSetting::is_plain))
     }
 
     #[test]

@@ -12,8 +12,10 @@ use super::lineage;
 use super::rows::{MessageRecord, SessionRecord};
 
 const SHOWN: usize = 8;
-/// Sessions that are looked through for their first words, newest first.
-const SEARCHED: usize = 5000;
+/// Sessions without a title that are searched for their first words, newest first.
+const UNTITLED_SEARCHED: usize = 5000;
+/// The same for sessions that lists show by their title: people seldom know their first words.
+const TITLED_SEARCHED: usize = 200;
 
 impl Store {
     /// The session that `reference` names: an id, the beginning of exactly one id, a title
@@ -176,43 +178,33 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
         titled.insert(rowid);
     }
     let named: HashSet<i64> = found.into_iter().collect();
-    let shown = matching(conn, |rowid, begins| {
-        Ok(named.contains(&rowid) || !titled.contains(&rowid) && begins(&wanted)?)
-    })?;
-    if !shown.is_empty() {
-        return Ok(shown);
-    }
-    matching(conn, |rowid, begins| {
-        Ok(titled.contains(&rowid) && begins(&wanted)?)
-    })
-}
-
-/// Ids of the newest sessions that pass, at most [`SHOWN`] of them. What `passes` is given says
-/// whether the session begins with words; it is looked up for the newest [`SEARCHED`] that need it.
-fn matching(
-    conn: &Connection,
-    passes: impl Fn(i64, &mut dyn FnMut(&str) -> Result<bool, Fault>) -> Result<bool, Fault>,
-) -> Result<Vec<String>, Fault> {
     let mut sessions =
         conn.prepare_cached("SELECT rowid, id FROM main.sessions ORDER BY started_at DESC")?;
     let mut rows = sessions.query([])?;
-    let mut found = Vec::new();
-    let mut left = SEARCHED;
-    while let Some(row) = rows.next()? {
+    let (mut shown, mut others) = (Vec::new(), Vec::new());
+    let (mut untitled_left, mut titled_left) = (UNTITLED_SEARCHED, TITLED_SEARCHED);
+    while let Some(row) = rows.next()?
+        && shown.len() < SHOWN
+    {
+        let rowid: i64 = row.get(0)?;
         let id: String = row.get(1)?;
-        let mut begin = |wanted: &str| {
-            let looks = left > 0;
-            left = left.saturating_sub(1);
-            Ok(looks && begins(conn, &id, wanted)?)
+        if named.contains(&rowid) {
+            shown.push(id);
+            continue;
+        }
+        let (left, matches) = if titled.contains(&rowid) {
+            (&mut titled_left, &mut others)
+        } else {
+            (&mut untitled_left, &mut shown)
         };
-        if passes(row.get(0)?, &mut begin)? {
-            found.push(id);
-            if found.len() == SHOWN {
-                break;
+        if *left > 0 && matches.len() < SHOWN {
+            *left -= 1;
+            if begins(conn, &id, &wanted)? {
+                matches.push(id);
             }
         }
     }
-    Ok(found)
+    Ok(if shown.is_empty() { others } else { shown })
 }
 
 /// Whether the first question of a session begins with `wanted`, which is [`plain`].

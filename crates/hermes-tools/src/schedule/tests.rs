@@ -169,7 +169,7 @@ async fn bad_jobs_are_refused_with_what_to_do() {
         ),
         (
             json!({"action": "create", "schedule": "soon", "prompt": "x"}),
-            "no schedule",
+            "not a valid schedule",
         ),
         (
             json!({"action": "create", "schedule": "1h"}),

@@ -94,7 +94,7 @@ mod tests {
         };
         assert_eq!(
             shown("  one two three four five"),
-            ["  one two three", "  four five"]
+            ["  one two three four", "  five"]
         );
         let table = "name      where it is and more";
         assert_eq!(shown(table), [table]);

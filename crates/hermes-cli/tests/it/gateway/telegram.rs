@@ -218,7 +218,7 @@ fn commands_of_the_home_and_voice() {
     story.see_text("You are Ada");
     story.say("/myself");
     story.see("the same again", |_| story.count("You are Ada") == 2);
-    // A circle ends, and whoever asked is told.
+    // A circle of aliases ends with an error to the caller.
     story.say("/round");
     story.see("that it leads nowhere", |shown| {
         shown.text.contains("quick_commands") || shown.text.contains("no command")
