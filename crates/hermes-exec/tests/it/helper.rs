@@ -89,7 +89,7 @@ async fn all_commands_come_from_one_helper_and_are_our_children() {
     run(&env, Exec::new("true", &path)).await;
     let pid = helper().await;
     for split in [false, true] {
-        let mut command = Exec::new("echo $PPID $$ $(ps -o sid= -p $$)", &path);
+        let mut command = Exec::new("echo $PPID $$ $(cut -d ' ' -f 6 /proc/$$/stat)", &path);
         command.split = split;
         let (_, text) = run(&env, command).await;
         let [parent, own, session] = text.split_whitespace().collect::<Vec<_>>()[..] else {

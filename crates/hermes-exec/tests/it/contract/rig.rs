@@ -233,18 +233,19 @@ pub(crate) fn podman(test: &str) -> Option<Podman> {
         std::fs::create_dir(at(name)).unwrap();
     }
     let libraries = libraries(&root);
-    let runc = format!(
-        "#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {} \"$@\"\n",
-        shown(root.join("usr/sbin/runc"))
-    );
-    write(&at("runc"), &runc, 0o755);
+    // podman starts both without the variables that it has itself.
+    for (name, program) in [("runc", "usr/sbin/runc"), ("conmon", "usr/bin/conmon")] {
+        let program = shown(root.join(program));
+        let script = format!("#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} \"$@\"\n");
+        write(&at(name), &script, 0o755);
+    }
     let conf = format!(
         "[containers]\nnetns = \"host\"\npids_limit = 0\n\
          default_ulimits = [\"nofile=1024:1024\", \"nproc=1000:1000\"]\ninit_path = \"{}\"\n\
          [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\n\
          conmon_path = [\"{}\"]\n[engine.runtimes]\nrunc = [\"{}\"]\n",
         shown(root.join("usr/bin/catatonit")),
-        shown(root.join("usr/bin/conmon")),
+        shown(at("conmon")),
         shown(at("runc")),
     );
     write(&at("containers.conf"), &conf, 0o644);
