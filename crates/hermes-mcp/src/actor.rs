@@ -39,7 +39,7 @@ pub use settings::{ServerSettings, ServerSpec};
 pub use shared::{Env, EventKind, McpEvent};
 
 use inbox::Wake;
-use shared::{Shared, Wakes};
+use shared::Shared;
 
 /// Pause before an actor that panicked starts again.
 const REVIVE: Duration = Duration::from_secs(5);
@@ -173,10 +173,7 @@ impl ServerHandle {
         let standing = self.standing();
         let unknown = self.shared.catalogue.borrow().is_none();
         let parked = matches!(standing.state, LinkState::Parked { .. });
-        if !unknown || !parked {
-            return;
-        }
-        if self.shared.wakes(standing.attempts, call::WAKE_GAP) != Wakes::Now {
+        if !unknown || !parked || !self.shared.wakes(standing.attempts, call::WAKE_GAP) {
             return;
         }
         let mut view = self.shared.view.subscribe();

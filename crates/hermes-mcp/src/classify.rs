@@ -26,6 +26,10 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The server does not speak this version (2026-07-28).
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// The request is not a valid one, or not JSON: it was not looked at.
+const INVALID_REQUEST: i64 = -32600;
+const PARSE_ERROR: i64 = -32700;
+
 /// Longest wait that a server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
@@ -182,12 +186,12 @@ pub fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
 /// stdio.
 pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
     use Certainty::{MaybeExecuted, Rejected};
-    let mention = mention(message, link);
-    let (class, certainty) = match (code, mention) {
+    let (class, certainty) = match (code, mention(message, link)) {
         (UNSUPPORTED_VERSION, _) => (version_class(link), Rejected),
-        (_, Mention::Session) => (FailureClass::Rpc, Rejected),
+        (METHOD_NOT_FOUND | INVALID_REQUEST | PARSE_ERROR, Mention::Nothing)
+        | (_, Mention::Session) => (FailureClass::Rpc, Rejected),
         (_, Mention::Lost) => (FailureClass::SessionLost, Rejected),
-        // The tool may have done half of its work before it failed, whatever code it chose.
+        // The tool may have done half of its work before it failed.
         (_, Mention::Nothing) => (FailureClass::Rpc, MaybeExecuted),
     };
     let mut failure = McpFailure::new(
@@ -196,7 +200,6 @@ pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
         words(message, &format!("JSON-RPC error {code} without a message")),
     );
     failure.rpc_code = Some(code);
-    failure.names_session = mention == Mention::Lost;
     failure
 }
 
@@ -228,7 +231,6 @@ pub fn http(
     failure.http_status = Some(status);
     failure.rpc_code = body.code();
     failure.retry_after = retry_after;
-    failure.names_session = names_session(&body, &facts.link);
     failure
 }
 
@@ -243,7 +245,9 @@ fn lost_session(
     if code == Some(UNSUPPORTED_VERSION) {
         return Some((version_class(link), Rejected));
     }
-    let named = names_session(body, link);
+    let named = body
+        .text()
+        .is_some_and(|text| mention(&text, link) == Mention::Lost);
     // Servers of 2026-07-28 answer 404 for a method that they do not know.
     let unknown_method = code == Some(METHOD_NOT_FOUND);
     let gone = link.session && matches!(status, 404 | 410) && !unknown_method;
@@ -258,11 +262,6 @@ fn lost_session(
         MaybeExecuted
     };
     Some((FailureClass::SessionLost, certainty))
-}
-
-fn names_session(body: &ErrorBody, link: &LinkSituation<'_>) -> bool {
-    let text = body.text();
-    text.is_some_and(|text| mention(&text, link) == Mention::Lost)
 }
 
 fn mention(text: &str, link: &LinkSituation<'_>) -> Mention {

@@ -74,8 +74,6 @@ pub struct McpFailure {
     pub http_status: Option<u16>,
     pub rpc_code: Option<i64>,
     pub retry_after: Option<Duration>,
-    /// Its words say that the session or the handshake is missing.
-    pub names_session: bool,
 }
 
 impl McpFailure {
@@ -93,7 +91,6 @@ impl McpFailure {
             http_status: None,
             rpc_code: None,
             retry_after: None,
-            names_session: false,
         }
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct LiveLink {
     misrouted: AtomicBool,
     /// Operations that were refused in a way that a new session did not change.
     unhelped: Mutex<BTreeSet<String>>,
+    /// Calls in a row whose answer called the session unknown, although it answers questions.
+    disowned: AtomicUsize,
     /// The link before it answered questions when it was replaced.
     old_worked: AtomicBool,
 }
@@ -87,6 +89,7 @@ impl LiveLink {
             proven: AtomicBool::new(false),
             misrouted: AtomicBool::new(false),
             unhelped: Mutex::default(),
+            disowned: AtomicUsize::new(0),
             old_worked: AtomicBool::new(false),
         }
     }
@@ -117,8 +120,14 @@ impl LiveLink {
         lock(&self.unhelped).contains(operation)
     }
 
+    /// An answer called the session unknown: how often in a row.
+    pub(super) fn disown(&self) -> usize {
+        self.disowned.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The operation works.
     pub(super) fn worked(&self, operation: &str) {
+        self.disowned.store(0, Ordering::Relaxed);
         lock(&self.unhelped).remove(operation);
     }
 
@@ -188,15 +197,6 @@ pub(super) struct View {
     pub(super) live: Option<Arc<LiveLink>>,
     /// Counts finished examinations, so that waiting calls check the link again.
     pub(super) examined: u64,
-}
-
-/// Whether a server without a link is tried for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// An attempt is made, or under way.
-    Now,
-    /// The last one was just made; the next may be then.
-    At(Instant),
 }
 
 pub(super) struct Shared {
@@ -342,20 +342,20 @@ impl Shared {
 
     /// Whether a call may wait for a server without a link: one that was just woken, or that it wakes
     /// now because the last waking is at least `gap` ago. `attempts` have ended so far.
-    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> Wakes {
+    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> bool {
         let now = Instant::now();
         let mut woken = lock(&self.woken);
         if let Some((at, before)) = *woken {
             if before == attempts {
-                return Wakes::Now;
+                return true;
             }
             if now - at < gap {
-                return Wakes::At(at + gap);
+                return false;
             }
         }
         *woken = Some((now, attempts));
         self.inbox.wake(Wake::Call);
-        Wakes::Now
+        true
     }
 
     /// Nobody has to listen.

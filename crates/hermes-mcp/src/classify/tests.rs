@@ -272,24 +272,13 @@ fn a_session_that_is_not_there_is_lost_in_any_words() {
     );
 }
 
-/// A code alone proves nothing: tools choose their own.
+/// Turned down before anything ran, by the definition of the code.
 #[test]
-fn an_error_that_does_not_name_the_session_may_come_from_a_tool_that_ran() {
+fn a_request_that_is_no_valid_one_was_refused() {
     let markers = SessionMarkers::default();
-    for code in [-32600, -32601, -32602, -32603, -32700, 0, 404] {
-        let failure = rpc(code, "bad", &link(&markers));
-        is(&failure, C::Rpc, MaybeExecuted);
-        assert!(!failure.names_session);
-        assert!(rpc(code, "Session expired", &link(&markers)).names_session);
+    for code in [-32600, -32601, -32700] {
+        is(&rpc(code, "bad", &link(&markers)), C::Rpc, Rejected);
     }
-}
-
-#[test]
-fn a_status_alone_does_not_name_the_session() {
-    assert!(!refused(404, "").names_session);
-    assert!(!refused(410, "<html>gone</html>").names_session);
-    assert!(refused(404, "Session not found").names_session);
-    assert!(refused(400, &error(-32000, "No valid session ID")).names_session);
 }
 
 #[test]

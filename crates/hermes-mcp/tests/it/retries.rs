@@ -86,45 +86,6 @@ async fn a_refusal_by_a_session_that_works_is_not_repeated() {
     }
 }
 
-/// Some servers look at the session only when a tool is called: a status with words about it comes
-/// from something in front of the tools.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_that_names_the_session_is_repeated_although_it_answers_questions() {
-    for code in [200, 400, 401, 404, 410] {
-        let world = World::ready().await;
-        let mut named = failure(
-            FailureClass::SessionLost,
-            Certainty::Rejected,
-            "No valid session ID provided",
-        );
-        named.http_status = Some(code);
-        named.names_session = true;
-        world.server.fault(Fault::Refuse(named));
-        world.call(call_tool("write")).await.unwrap();
-        assert_eq!(world.server.seen().effects, ["write"], "{code}");
-        assert_eq!(world.server.connects(), 2, "{code}");
-    }
-}
-
-/// The same words in the answer to the call may be the tool's own: believed once, for the next call.
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_names_the_session_replaces_it_once() {
-    let world = World::ready().await;
-    let mut own = failure(
-        FailureClass::SessionLost,
-        Certainty::Rejected,
-        "user session expired",
-    );
-    own.names_session = true;
-    for _ in 0..5 {
-        world.server.fault(Fault::BreakAfter(own.clone()));
-        let error = world.call(call_tool("write")).await.unwrap_err();
-        assert!(!error.retried && error.class() == FailureClass::Rpc);
-    }
-    assert_eq!(world.server.seen().effects.len(), 5);
-    assert_eq!(world.server.connects(), 2);
-}
-
 /// A gateway may answer so for a server that ran the call.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {

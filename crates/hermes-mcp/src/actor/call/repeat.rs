@@ -1,6 +1,7 @@
 //! A call that failed: what is reported about its link, and whether it is sent again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
@@ -40,6 +41,7 @@ impl Attempt<'_> {
         &mut self,
         live: &Arc<LiveLink>,
         failure: McpFailure,
+        took: Duration,
     ) -> Result<(), CallError> {
         let safe = self.is_safe();
         let policy = &self.shared.settings().retry;
@@ -54,7 +56,7 @@ impl Attempt<'_> {
             self.count(&failure);
             return Ok(());
         }
-        let doubt = self.doubt(&failure);
+        let doubt = self.doubt(&failure, took);
         if let Some(doubt) = doubt {
             self.report(live, &failure, doubt);
         }
@@ -71,7 +73,7 @@ impl Attempt<'_> {
         self.after_examination(live, failure, safe).await
     }
 
-    fn doubt(&self, failure: &McpFailure) -> Option<Doubt> {
+    fn doubt(&self, failure: &McpFailure, took: Duration) -> Option<Doubt> {
         let is_call = matches!(*self.op, Op::CallTool { .. });
         if failure.class == FailureClass::Throttled && self.retries.throttled {
             // It was waited for in vain.
@@ -81,7 +83,7 @@ impl Attempt<'_> {
             // Not every server has every list. Servers of 2026-07-28 say so with 404.
             return Some(Doubt::Answered);
         }
-        retry::doubt(failure)
+        retry::doubt(failure, took)
     }
 
     /// Waits for what the examination finds, and decides by it.
@@ -93,8 +95,8 @@ impl Attempt<'_> {
     ) -> Result<(), CallError> {
         let failed_at = Instant::now();
         match self.link().await {
-            // The old session answered questions, so it is not proven to be the problem: the tool itself
-            // may have run and reported this.
+            // The old session answered, so it was not the problem: the tool itself may have run and
+            // reported this.
             Ok(next) if next.replaces_working(live) && !Self::is_harmless(&failure, safe) => {
                 Err(self.give_up(own_error(failure), safe))
             }
@@ -117,9 +119,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether sending it again does no harm, whatever the server says to a ping.
+    /// Whether sending it again does no harm, whatever the server did with it.
     fn is_harmless(failure: &McpFailure, safe: bool) -> bool {
-        safe || failure.certainty == Certainty::NotSent || disowns_session(failure)
+        safe || failure.certainty == Certainty::NotSent
     }
 
     /// Causes that need no examination: another token is there, or an instance of the server was
@@ -214,15 +216,6 @@ impl Attempt<'_> {
 fn is_rpc_error(failure: &McpFailure) -> bool {
     let class = matches!(failure.class, FailureClass::Rpc | FailureClass::SessionLost);
     class && failure.http_status.is_none()
-}
-
-/// Whether something in front of the tools answered that it does not know the session: in words
-/// beside a refusing status, or outside the answer to the call. A tool that ran does not answer so. An
-/// error with the id of its call may be the tool's own, and so may a status without words, 404 too.
-fn disowns_session(failure: &McpFailure) -> bool {
-    failure.names_session
-        && failure.certainty == Certainty::Rejected
-        && failure.http_status.is_some_and(|status| status < 500)
 }
 
 /// The session works, so an error that mentions it is the tool's own.
