@@ -165,7 +165,7 @@ fn thinking_fits(scope: &Scope<'_>, messages: &[Message<'_>]) -> bool {
     if scope.quirks.reasoning != ReasoningShape::AnthropicBudget {
         return true;
     }
-    // What the person says after a result stands in the same message, and the step goes on.
+    // A user message after a result is part of the same message, and the step continues.
     let in_step = messages
         .last()
         .is_some_and(|message| message.content.iter().any(Block::is_result));

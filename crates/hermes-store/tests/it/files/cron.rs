@@ -8,7 +8,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use serde_json::{Value, json};
 
-/// The library on the clock on the wall: with a zone it adds and takes away hours of its own when
+/// The library in local time without a zone: with one, it adds or subtracts extra hours when
 /// the offset has changed in between, and a time of day does not stay one. From the 12th of
 /// February it also counts to a 31st and passes the first of March, so it is asked from the end
 /// of each month as well.
