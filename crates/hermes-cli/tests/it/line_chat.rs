@@ -257,7 +257,9 @@ fn going_on_with_a_session_says_which() {
     let Some(mut terminal) = Terminal::open_with(&setup.home, test, "xterm", "--plain -c") else {
         return;
     };
-    terminal.type_line("/quit");
+    // The question that is shown again looks like the prompt, so the prompt is the second.
+    terminal.wait_for(READY, 2);
+    terminal.press("/quit\r");
     let (code, screen) = terminal.leave();
     assert_eq!(code, Some(0), "{screen}");
     assert!(
