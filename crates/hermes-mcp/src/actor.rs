@@ -39,7 +39,7 @@ pub use settings::{ServerSettings, ServerSpec};
 pub use shared::{Env, EventKind, McpEvent};
 
 use inbox::Wake;
-use shared::Shared;
+use shared::{Shared, Wakes};
 
 /// Pause before an actor that panicked starts again.
 const REVIVE: Duration = Duration::from_secs(5);
@@ -173,7 +173,10 @@ impl ServerHandle {
         let standing = self.standing();
         let unknown = self.shared.catalogue.borrow().is_none();
         let parked = matches!(standing.state, LinkState::Parked { .. });
-        if !unknown || !parked || !self.shared.wakes(standing.attempts, call::WAKE_GAP) {
+        if !unknown || !parked {
+            return;
+        }
+        if self.shared.wakes(standing.attempts, call::WAKE_GAP) != Wakes::Now {
             return;
         }
         let mut view = self.shared.view.subscribe();

@@ -26,10 +26,6 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The server does not speak this version (2026-07-28).
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The request is not a valid one, or not JSON: it was not looked at.
-const INVALID_REQUEST: i64 = -32600;
-const PARSE_ERROR: i64 = -32700;
-
 /// Longest wait that a server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
@@ -188,10 +184,9 @@ pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
     use Certainty::{MaybeExecuted, Rejected};
     let (class, certainty) = match (code, mention(message, link)) {
         (UNSUPPORTED_VERSION, _) => (version_class(link), Rejected),
-        (METHOD_NOT_FOUND | INVALID_REQUEST | PARSE_ERROR, Mention::Nothing)
-        | (_, Mention::Session) => (FailureClass::Rpc, Rejected),
+        (_, Mention::Session) => (FailureClass::Rpc, Rejected),
         (_, Mention::Lost) => (FailureClass::SessionLost, Rejected),
-        // The tool may have done half of its work before it failed.
+        // The tool may have done half of its work before it failed, whatever code it chose.
         (_, Mention::Nothing) => (FailureClass::Rpc, MaybeExecuted),
     };
     let mut failure = McpFailure::new(

@@ -15,6 +15,8 @@ use crate::state::ladder::jitter;
 /// Shortest interval.
 const FLOOR: Duration = Duration::from_secs(5);
 const LONGEST_PROBE: Duration = Duration::from_secs(10);
+/// A child may be slow for a moment.
+const SHORTEST_PROBE: Duration = Duration::from_secs(1);
 /// The stream of HTTP+SSE carries every answer and may die without a sign: it is asked this early,
 /// so that one which gives no answer is replaced before the interval is over.
 const SSE_SHARE: f64 = 0.6;
@@ -51,13 +53,14 @@ pub fn proof(configured: Duration) -> Duration {
     configured.max(SHORTEST)
 }
 
-/// How long the old session may take to prove itself. A child needs no network for it.
-pub fn probe_timeout(transport: TransportKind, configured: Duration) -> Duration {
+/// How long the old session may take to prove itself. A child needs no network for it, and is
+/// replaced only afterwards: the next call must not spend all of its time (`call`) on that.
+pub fn probe_timeout(transport: TransportKind, configured: Duration, call: Duration) -> Duration {
     if configured.is_zero() && transport != TransportKind::Stdio {
         return LONGEST_PROBE;
     }
     match transport {
-        TransportKind::Stdio => FLOOR,
+        TransportKind::Stdio => FLOOR.min(call / 3).max(SHORTEST_PROBE),
         TransportKind::Http | TransportKind::Sse => configured.max(FLOOR).min(LONGEST_PROBE),
     }
 }
@@ -131,4 +134,20 @@ async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(),
         Certainty::MaybeExecuted,
         format!("the answer to {} is not one", op.name()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_asked_so_briefly_that_the_next_call_has_time_for_another_one() {
+        let longest = |seconds| {
+            let call = Duration::from_secs(seconds);
+            probe_timeout(TransportKind::Stdio, Duration::from_mins(3), call)
+        };
+        assert_eq!(longest(300), FLOOR);
+        assert_eq!(longest(6), Duration::from_secs(2));
+        assert_eq!(longest(1), SHORTEST_PROBE);
+    }
 }

@@ -79,7 +79,7 @@ impl Ledger {
             signal_group(orphan.pid, Signal::TERM);
         }
         let patience = tokio::time::Instant::now() + GRACE;
-        while orphans.iter().any(|orphan| group_exists(orphan.pid))
+        while orphans.iter().any(|orphan| group_runs(orphan.pid))
             && tokio::time::Instant::now() < patience
         {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -137,11 +137,42 @@ pub(crate) fn signal_group(group: u32, signal: Signal) {
     }
 }
 
-pub(crate) fn group_exists(group: u32) -> bool {
+/// Whether a process of the group still runs. A zombie does not: in a container without an init
+/// nobody may ever reap it.
+pub(crate) fn group_runs(group: u32) -> bool {
     i32::try_from(group)
         .ok()
         .and_then(Pid::from_raw)
-        .is_some_and(|pid| test_kill_process_group(pid).is_ok())
+        .is_some_and(|pid| test_kill_process_group(pid).is_ok() && has_running_member(pid))
+}
+
+#[cfg(target_os = "linux")]
+fn has_running_member(group: Pid) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return true;
+    };
+    processes.flatten().any(|process| {
+        let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let mut fields = fields_after_name(&stat);
+        let state = fields.next();
+        // The parent comes in between.
+        let of = fields.nth(1).and_then(|field| field.parse().ok());
+        state.is_some_and(|state| !matches!(state, "Z" | "X"))
+            && of == Some(group.as_raw_nonzero().get())
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_running_member(_group: Pid) -> bool {
+    true
+}
+
+/// The fields of `/proc/PID/stat` from the state on. The name before them, in parentheses, may hold
+/// anything.
+#[cfg(target_os = "linux")]
+fn fields_after_name(stat: &str) -> std::str::SplitWhitespace<'_> {
+    let end = stat.rfind(')').map_or(stat.len(), |at| at + 1);
+    stat[end..].split_whitespace()
 }
 
 pub(crate) fn lives(pid: u32, started: &str) -> bool {
@@ -152,8 +183,7 @@ pub(crate) fn lives(pid: u32, started: &str) -> bool {
 #[cfg(target_os = "linux")]
 pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the fields after it are plain.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let mut fields = fields_after_name(&stat);
     let state = fields.next()?;
     if state == "Z" {
         return None;
@@ -169,4 +199,31 @@ pub(crate) fn start_time(pid: u32) -> Option<String> {
         .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+
+    #[test]
+    fn a_zombie_that_nobody_reaps_does_not_run() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(group_runs(child.id()));
+        drop(child.stdin.take());
+        // Waits for its end and leaves it a zombie.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), ended).unwrap();
+        assert!(test_kill_process_group(pid).is_ok());
+        assert!(!group_runs(child.id()));
+        child.wait().unwrap();
+    }
 }

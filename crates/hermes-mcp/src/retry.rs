@@ -10,10 +10,6 @@ use crate::op::Op;
 /// Pause before a throttled call is tried again when the server named none.
 pub(crate) const THROTTLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A forgotten session is refused at once. An answer that breaks off later than this was being
-/// made, so the session existed.
-const PROMPT: Duration = Duration::from_secs(5);
-
 /// `retry:` of a server or tool: which tools may be run again when it is unknown whether they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,47 +82,45 @@ pub enum Doubt {
     Answered,
     /// Nothing came back, or nothing could be sent: the socket itself is in doubt.
     Silent,
-    /// The server answered that the session does not exist: a new one is made while the old one is
+    /// An earlier examination found nothing that works: a new session is made while the old one is
     /// asked.
-    Named,
-    /// Something other than an answer of MCP came back: a server that knows the session does not
-    /// answer so, whatever it says to a ping. The link is replaced, once for each operation.
+    Down,
+    /// Something other than an answer of MCP came back, or the answer that the session does not
+    /// exist: a server that knows the session does not answer so, whatever it says to a ping. The
+    /// link is replaced, once for each operation.
     Refused,
 }
 
 impl Doubt {
     /// Whether a new session is made without waiting for the old one to fail the question.
     pub(crate) fn connects_at_once(self) -> bool {
-        self >= Self::Named
+        self >= Self::Down
     }
 }
 
-/// Whether a failure makes the link suspect, and how much. `took`: the time from sending to failing.
-pub fn doubt(failure: &McpFailure, took: Duration) -> Option<Doubt> {
+/// Whether a failure makes the link suspect, and how much. How long the answer took says nothing: a
+/// gateway may wait a while for a server that is gone.
+pub fn doubt(failure: &McpFailure) -> Option<Doubt> {
     use FailureClass as C;
     let has_status = failure.http_status.is_some();
-    let doubt = match failure.class {
+    Some(match failure.class {
         C::Cancelled | C::Unavailable | C::ToolGone => return None,
         C::ScopeNeeded => Doubt::Answered,
         C::Rpc if !has_status => Doubt::Answered,
-        C::SessionLost if !has_status => Doubt::Named,
         C::NotSent => Doubt::Silent,
         // Waiting is what it asks for.
         C::Throttled if failure.certainty == Certainty::Rejected => Doubt::Answered,
-        // A tool may be slow. But a session in which calls are never answered looks just the same.
-        C::TimedOut => return Some(Doubt::Refused),
-        C::Rpc
-        | C::SessionLost
+        // Whatever a ping is answered: some servers look at the session only when a tool is called, and
+        // a session in which calls are never answered looks like a slow tool.
+        C::SessionLost
+        | C::TimedOut
+        | C::Rpc
         | C::Ambiguous
         | C::AuthExpired
         | C::NeedsAuth
         | C::Throttled
         | C::Permanent => Doubt::Refused,
-    };
-    if doubt == Doubt::Refused && took > PROMPT {
-        return Some(Doubt::Silent);
-    }
-    Some(doubt)
+    })
 }
 
 /// Whether the caller must be told that the call may have run. An error that the tool itself

@@ -31,8 +31,9 @@ pub(crate) const STOPPING: Duration = Duration::from_secs(5);
 /// Longest wait for servers before a turn, whatever the config says.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// What a turn that a person waits for gives to servers that are starting or may have come back,
-/// unless the config says otherwise. Their tools join at a later step of the turn.
-pub(super) const BRIEFLY: Duration = Duration::from_millis(300);
+/// unless the config says otherwise. Their tools join at a later step of the turn. With what else
+/// they cost it, slow servers delay a turn by less than 300 ms.
+pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
 
 /// How often the status is written while much happens, and while nothing does.
 const AT_MOST: Duration = Duration::from_millis(500);

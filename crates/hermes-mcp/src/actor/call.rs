@@ -108,14 +108,13 @@ impl<'a> Attempt<'a> {
             self.round = permit.round();
             let (live, inflight) = self.enter().await.map_err(|f| self.refused(f))?;
             self.still_there().map_err(|f| self.refused(f))?;
-            let sent = Instant::now();
             let answer = self.send(&live, (permit, inflight)).await;
             match answer.and_then(|output| self.check(output)) {
                 Ok(output) => {
                     self.answered(&live, &output);
                     return Ok(output);
                 }
-                Err(failure) => self.failed(&live, failure, sent.elapsed()).await?,
+                Err(failure) => self.failed(&live, failure).await?,
             }
         }
     }

@@ -28,16 +28,16 @@ use crate::state::LinkState;
 const HEDGE: Duration = Duration::from_millis(500);
 /// A busy child is given this long to finish before it is asked.
 const BUSY_CHILD: Duration = Duration::from_secs(10);
-/// Questions to a session that was called unknown: behind a load balancer without stickiness only
-/// some of them go to an instance that does not know it.
+/// Questions to a session on which a request was refused: behind a load balancer without stickiness
+/// only some of them go to an instance that does not know it.
 const CROSS_CHECKS: usize = 6;
 
 /// What is examined, and why.
 pub(super) struct Examination {
     pub(super) live: Arc<LiveLink>,
     pub(super) doubt: Doubt,
-    /// The answer called the session unknown.
-    pub(super) named: bool,
+    /// Perhaps only some instances of the server know the session.
+    pub(super) misrouted: bool,
     /// Nothing came back at all.
     pub(super) silent: bool,
     /// For people.
@@ -167,7 +167,11 @@ impl Examination {
     /// The old session: ping, and the list of tools where ping is not answered well.
     async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
         let settings = shared.settings();
-        let longest = keepalive::probe_timeout(settings.transport, settings.keepalive_interval);
+        let longest = keepalive::probe_timeout(
+            settings.transport,
+            settings.keepalive_interval,
+            settings.timeout,
+        );
         let link = &*self.live.link;
         let mut first = pin!(self.ping(signals, longest));
         // Some servers never answer ping: they are asked in the other way meanwhile.
@@ -208,7 +212,7 @@ impl Examination {
 
     /// Asks once; or several times where only some instances of the server may know the session.
     async fn ping(&self, signals: &Signals, longest: Duration) -> Result<Old, McpFailure> {
-        let several = self.named || self.live.is_misrouted();
+        let several = self.misrouted || self.live.is_misrouted();
         let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
         let mut failure = None;

@@ -31,9 +31,6 @@ const SETTLE: Duration = Duration::from_millis(500);
 const RECYCLE_CHECK: Duration = Duration::from_secs(5);
 /// Between two examinations that events of the server ask for.
 const EVENT_GAP: Duration = Duration::from_secs(1);
-/// Calls in a row that fail because of the session, while questions are answered, before the session
-/// is replaced all the same.
-const DISOWNED: usize = 2;
 /// Longest line of a server's log that is passed on.
 const LOG_LINE: usize = 2000;
 
@@ -62,8 +59,8 @@ pub(super) struct Live {
 #[derive(Clone, Debug)]
 struct Reason {
     doubt: Doubt,
-    /// The answer called the session unknown.
-    named: bool,
+    /// Perhaps it went to an instance of the server that does not know the session.
+    misrouted: bool,
     /// Nothing came back at all.
     silent: bool,
     /// For people.
@@ -78,7 +75,7 @@ impl Reason {
     fn new(doubt: Doubt, cause: &'static str, why: impl Into<String>) -> Self {
         Self {
             doubt,
-            named: false,
+            misrouted: false,
             silent: false,
             why: why.into(),
             cause,
@@ -194,6 +191,19 @@ impl Live {
     }
 }
 
+/// Whether an instance of the server that does not know the session may have answered: it refuses
+/// the request, with whatever status.
+fn may_be_misrouted(failure: &McpFailure) -> bool {
+    let client_error = failure
+        .http_status
+        .is_some_and(|status| (400..500).contains(&status));
+    match failure.class {
+        FailureClass::SessionLost => true,
+        FailureClass::Rpc => client_error,
+        _ => matches!(failure.http_status, Some(404 | 410)),
+    }
+}
+
 impl Due {
     fn next(&self) -> Option<Instant> {
         [
@@ -293,13 +303,8 @@ impl Actor {
 
     fn on_report(&mut self, live: &mut Live, report: Report) {
         let mut doubt = report.doubt;
-        let named = report.failure.class == FailureClass::SessionLost
-            || matches!(report.failure.http_status, Some(404 | 410));
-        let disowned = doubt == Doubt::Named && named && live.current.disown() == DISOWNED;
-        if disowned {
-            // No call works, and the reason is always the session: too often for a tool's own words.
-            doubt = Doubt::Refused;
-        } else if doubt.connects_at_once() && live.current.is_unhelped(&report.operation) {
+        let misrouted = may_be_misrouted(&report.failure);
+        if doubt.connects_at_once() && live.current.is_unhelped(&report.operation) {
             // It fails like this on every session: a matter of its own.
             doubt = Doubt::Answered;
         }
@@ -308,7 +313,7 @@ impl Actor {
         }
         let reason = Reason {
             doubt,
-            named,
+            misrouted,
             silent: report.doubt == Doubt::Silent || report.failure.class == FailureClass::TimedOut,
             cause: report.failure.class.name(),
             why: report.failure.text,

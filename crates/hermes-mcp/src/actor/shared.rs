@@ -70,8 +70,6 @@ pub(super) struct LiveLink {
     misrouted: AtomicBool,
     /// Operations that were refused in a way that a new session did not change.
     unhelped: Mutex<BTreeSet<String>>,
-    /// Calls in a row whose answer called the session unknown, although it answers questions.
-    disowned: AtomicUsize,
     /// The link before it answered questions when it was replaced.
     old_worked: AtomicBool,
 }
@@ -89,7 +87,6 @@ impl LiveLink {
             proven: AtomicBool::new(false),
             misrouted: AtomicBool::new(false),
             unhelped: Mutex::default(),
-            disowned: AtomicUsize::new(0),
             old_worked: AtomicBool::new(false),
         }
     }
@@ -120,14 +117,8 @@ impl LiveLink {
         lock(&self.unhelped).contains(operation)
     }
 
-    /// An answer called the session unknown: how often in a row.
-    pub(super) fn disown(&self) -> usize {
-        self.disowned.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// The operation works.
     pub(super) fn worked(&self, operation: &str) {
-        self.disowned.store(0, Ordering::Relaxed);
         lock(&self.unhelped).remove(operation);
     }
 
@@ -197,6 +188,15 @@ pub(super) struct View {
     pub(super) live: Option<Arc<LiveLink>>,
     /// Counts finished examinations, so that waiting calls check the link again.
     pub(super) examined: u64,
+}
+
+/// Whether a server without a link is tried for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// An attempt is made, or under way.
+    Now,
+    /// The last one was just made; the next may be then.
+    At(Instant),
 }
 
 pub(super) struct Shared {
@@ -342,20 +342,20 @@ impl Shared {
 
     /// Whether a call may wait for a server without a link: one that was just woken, or that it wakes
     /// now because the last waking is at least `gap` ago. `attempts` have ended so far.
-    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> bool {
+    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> Wakes {
         let now = Instant::now();
         let mut woken = lock(&self.woken);
         if let Some((at, before)) = *woken {
             if before == attempts {
-                return true;
+                return Wakes::Now;
             }
             if now - at < gap {
-                return false;
+                return Wakes::At(at + gap);
             }
         }
         *woken = Some((now, attempts));
         self.inbox.wake(Wake::Call);
-        true
+        Wakes::Now
     }
 
     /// Nobody has to listen.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::pen::Pen;
 use super::{Children, StderrRing};
 use crate::classify::Break;
-use crate::ledger::{group_exists, signal_group};
+use crate::ledger::{group_runs, signal_group};
 use crate::peer::{Inbox, Shared};
 
 /// After its stdin is closed a child may take this long to end by itself.
@@ -137,7 +137,7 @@ impl Inner {
 
     /// Whatever of the group outlived its leader.
     async fn end_leftovers(&self) {
-        if !group_exists(self.pid) {
+        if !group_runs(self.pid) {
             return;
         }
         signal_group(self.pid, Signal::TERM);
@@ -149,14 +149,14 @@ impl Inner {
             tracing::warn!(
                 server = self.server,
                 pid = self.pid,
-                "processes of its group remain after SIGKILL (zombies nobody reaps?)"
+                "processes of its group remain after SIGKILL"
             );
         }
     }
 
     async fn group_ends_within(&self, time: Duration) -> bool {
         let patience = tokio::time::Instant::now() + time;
-        while group_exists(self.pid) {
+        while group_runs(self.pid) {
             if tokio::time::Instant::now() >= patience {
                 return false;
             }

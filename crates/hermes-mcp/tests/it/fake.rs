@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) enum Fault {
     /// Refused without effect.
     Refuse(McpFailure),
+    /// The same after this time.
+    RefuseLate(Duration, McpFailure),
     /// Carried out, but the answer is this failure.
     BreakAfter(McpFailure),
     /// Carried out after this time.
@@ -350,6 +352,10 @@ impl FakeLink {
         }
         match fault {
             Some(Fault::Refuse(failure)) => Err(failure),
+            Some(Fault::RefuseLate(time, failure)) => {
+                sleep(time).await;
+                Err(failure)
+            }
             Some(Fault::BreakAfter(failure)) => {
                 self.carry_out(op);
                 Err(failure)

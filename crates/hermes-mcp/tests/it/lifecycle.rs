@@ -114,7 +114,7 @@ async fn all_calls_that_find_it_parked_share_the_waking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_to_a_parked_server_fail_fast_and_say_why() {
+async fn calls_to_a_parked_server_try_it_once_a_second_and_say_why() {
     let world = down();
     world.until("parked").await;
     let begin = Instant::now();
@@ -123,9 +123,9 @@ async fn calls_to_a_parked_server_fail_fast_and_say_why() {
         assert_eq!(error.class(), FailureClass::Unavailable);
         assert!(error.to_string().contains("connection refused"), "{error}");
     }
-    assert!(begin.elapsed() < seconds(3));
-    // They do not hammer it either.
-    assert_eq!(world.server.connects(), 6);
+    // Each of them tried it: five attempts were made before.
+    assert!(begin.elapsed() <= seconds(100));
+    assert_eq!(world.server.connects(), 105);
 }
 
 #[tokio::test(start_paused = true)]

@@ -220,6 +220,42 @@ async fn calls_during_an_outage_fail_with_its_reason_and_do_not_hammer() {
     assert!(world.server.seen().effects.is_empty());
 }
 
+/// However the server was away: a call that comes at once after one that failed still tries it.
+#[tokio::test(start_paused = true)]
+async fn a_call_right_after_a_failed_one_finds_the_server_back() {
+    let mut asked = status(503);
+    asked.retry_after = Some(seconds(60));
+    let kind = |class| failure(class, Certainty::Rejected, "no");
+    for why in [
+        refused(),
+        asked,
+        kind(FailureClass::NeedsAuth),
+        kind(FailureClass::Permanent),
+    ] {
+        let world = World::ready().await;
+        go_down(&world, &why);
+        world.server.fault(Fault::Refuse(why.clone()));
+        for _ in 0..3 {
+            world.call(call_tool("write")).await.unwrap_err();
+        }
+        come_back(&world);
+        world.call(call_tool("write")).await.unwrap();
+        assert_eq!(world.server.seen().effects, ["write"], "{why:?}");
+    }
+}
+
+/// A gateway may wait for a server that is gone before it says so.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_refuses_calls_late_is_replaced_as_well() {
+    let world = World::ready().await;
+    let late = Fault::RefuseLate(seconds(20), status(504));
+    world.server.fault(late);
+    world.call(call_tool("write")).await.unwrap_err();
+    world.call(call_tool("write")).await.unwrap();
+    assert_eq!(world.server.connects(), 2);
+    assert_eq!(world.server.seen().effects, ["write"]);
+}
+
 /// What the status says is what is so, at every step.
 #[tokio::test(start_paused = true)]
 async fn the_status_follows_the_truth() {

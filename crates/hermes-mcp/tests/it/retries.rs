@@ -86,6 +86,24 @@ async fn a_refusal_by_a_session_that_works_is_not_repeated() {
     }
 }
 
+/// Words about the session may be the tool's own: they are believed once, for the next call.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_names_the_session_replaces_it_once() {
+    let world = World::ready().await;
+    let own = failure(
+        FailureClass::SessionLost,
+        Certainty::Rejected,
+        "user session expired",
+    );
+    for _ in 0..5 {
+        world.server.fault(Fault::BreakAfter(own.clone()));
+        let error = world.call(call_tool("write")).await.unwrap_err();
+        assert!(!error.retried && error.class() == FailureClass::Rpc);
+    }
+    assert_eq!(world.server.seen().effects.len(), 5);
+    assert_eq!(world.server.connects(), 2);
+}
+
 /// A gateway may answer so for a server that ran the call.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {

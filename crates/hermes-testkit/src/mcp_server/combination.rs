@@ -114,8 +114,8 @@ impl Combination {
 
     /// What the client can be asked for. Not asked, because it cannot be told from a healthy
     /// session: with only `tools/call` refused,
-    /// - a successful status with an error that has the right id, or with an `isError` result: a
-    ///   tool's own error, whatever it says (a tool may well say "session expired");
+    /// - a successful status with an error that has the right id and does not name the session, or
+    ///   with an `isError` result: a tool's own error;
     /// - 429, or 503 with `Retry-After`: a rate limit on that method.
     pub fn expected(&self) -> Expected {
         let http = self.transport == Transport::Http;
@@ -125,7 +125,7 @@ impl Combination {
         match self.scope {
             _ if self.is_balanced() => Expected::Free,
             Scope::Pings => Expected::FirstCall,
-            Scope::Calls if own || limited => Expected::Free,
+            Scope::Calls if limited || (own && !self.shape.refuses()) => Expected::Free,
             // The session answers other requests, so it is not proven to be the problem: the tool may
             // have run, and its call is not sent again.
             Scope::Calls => Expected::SecondCall,
@@ -139,17 +139,7 @@ impl Combination {
 
     /// Whether a balancer's refusal is so plain that nearly all of a series must succeed.
     pub fn is_plain_refusal(&self) -> bool {
-        matches!(self.shape.status, 404 | 410)
-            || (self.shape.refuses() && !self.shape.is_client_error())
-            || (self.shape.is_client_error() && self.names_the_session())
-    }
-
-    fn names_the_session(&self) -> bool {
-        let pretend = Shape {
-            status: 200,
-            ..self.shape
-        };
-        pretend.refuses()
+        self.shape.refuses() && self.shape.status != 429
     }
 }
 
@@ -274,10 +264,24 @@ mod tests {
             ),
             (
                 "http/forgotten/calls/200/rpc:right:-32000:s1",
+                Expected::SecondCall,
+            ),
+            (
+                "http/forgotten/calls/200/rpc:right:-32000:o1",
                 Expected::Free,
             ),
             (
                 "http/forgotten/calls/200/rpc:null:-32000:s1",
+                Expected::SecondCall,
+            ),
+            ("http/forgotten/calls/404/empty", Expected::SecondCall),
+            ("http/forgotten/calls/410/html:o0", Expected::SecondCall),
+            (
+                "http/forgotten/calls/404/rpc:right:-32001:s0",
+                Expected::SecondCall,
+            ),
+            (
+                "http/forgotten/calls/400/rpc:null:-32000:s1",
                 Expected::SecondCall,
             ),
             (

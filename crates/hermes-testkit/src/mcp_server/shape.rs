@@ -353,8 +353,11 @@ impl Shape {
     pub fn can_come_late(&self) -> bool {
         let silent = match self.body {
             Body::Empty | Body::NullResult | Body::EmptyResult => true,
-            Body::Text(words) | Body::Html(words) | Body::Json(words) => !words.name_the_session(),
-            Body::Error { .. } | Body::ToolError(_) => false,
+            Body::Text(words)
+            | Body::Html(words)
+            | Body::Json(words)
+            | Body::Error { words, .. } => !words.name_the_session(),
+            Body::ToolError(_) => false,
         };
         let status = self.is_success() || (500..600).contains(&self.status);
         status && silent && !matches!(self.extra, Extra::RetryAfter(_))

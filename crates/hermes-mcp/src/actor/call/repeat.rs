@@ -1,7 +1,6 @@
 //! A call that failed: what is reported about its link, and whether it is sent again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
@@ -41,7 +40,6 @@ impl Attempt<'_> {
         &mut self,
         live: &Arc<LiveLink>,
         failure: McpFailure,
-        took: Duration,
     ) -> Result<(), CallError> {
         let safe = self.is_safe();
         let policy = &self.shared.settings().retry;
@@ -56,7 +54,7 @@ impl Attempt<'_> {
             self.count(&failure);
             return Ok(());
         }
-        let doubt = self.doubt(&failure, took);
+        let doubt = self.doubt(&failure);
         if let Some(doubt) = doubt {
             self.report(live, &failure, doubt);
         }
@@ -73,7 +71,7 @@ impl Attempt<'_> {
         self.after_examination(live, failure, safe).await
     }
 
-    fn doubt(&self, failure: &McpFailure, took: Duration) -> Option<Doubt> {
+    fn doubt(&self, failure: &McpFailure) -> Option<Doubt> {
         let is_call = matches!(*self.op, Op::CallTool { .. });
         if failure.class == FailureClass::Throttled && self.retries.throttled {
             // It was waited for in vain.
@@ -83,7 +81,7 @@ impl Attempt<'_> {
             // Not every server has every list. Servers of 2026-07-28 say so with 404.
             return Some(Doubt::Answered);
         }
-        retry::doubt(failure, took)
+        retry::doubt(failure)
     }
 
     /// Waits for what the examination finds, and decides by it.
@@ -95,8 +93,8 @@ impl Attempt<'_> {
     ) -> Result<(), CallError> {
         let failed_at = Instant::now();
         match self.link().await {
-            // The old session answered, so it was not the problem: the tool itself may have run and
-            // reported this.
+            // The old session answered questions, so it is not proven to be the problem: the tool itself
+            // may have run and reported this.
             Ok(next) if next.replaces_working(live) && !Self::is_harmless(&failure, safe) => {
                 Err(self.give_up(own_error(failure), safe))
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::inbox::Wake;
-use super::super::shared::{LiveLink, Shared, View};
+use super::super::shared::{LiveLink, Shared, View, Wakes};
 use super::unavailable;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::report;
@@ -24,9 +24,10 @@ pub(in crate::actor) const WAKE_GAP: Duration = Duration::from_secs(1);
 /// Waiting for a link.
 pub(super) struct Wait {
     pub(super) until: Instant,
-    /// When a suspect link that is busy is used all the same.
+    /// When to look again: a suspect link that is busy is used all the same, or a server may be woken
+    /// again.
     patience: Option<Instant>,
-    /// Attempts that had ended when the server was woken.
+    /// Attempts that had ended when the server was woken for this call.
     woken_at: Option<u64>,
 }
 
@@ -45,7 +46,7 @@ impl Wait {
         }
     }
 
-    /// Ends when a busy link has been waited for long enough.
+    /// Ends when it is time to look again.
     pub(super) async fn patience(&self) {
         match self.patience {
             Some(at) => sleep_until(at).await,
@@ -67,22 +68,23 @@ impl Wait {
                 Look::Wait
             }
             LinkState::Backoff { until, why, .. } => {
-                let woken = shared.wakes(attempts, WAKE_GAP);
-                if woken || *until < self.until {
+                if self.wakes(attempts, self.until, shared) || *until < self.until {
                     Look::Wait
                 } else {
                     Look::Hopeless(later(why, *until))
                 }
             }
             LinkState::Parked { until, why, .. } => {
-                if self.wakes(attempts, shared) {
+                let longest = self.until.min(Instant::now() + PARKED_RECOVERY);
+                if self.wakes(attempts, longest, shared) {
                     Look::Wait
                 } else {
                     Look::Hopeless(later(why, *until))
                 }
             }
             LinkState::NeedsAuth { why } => {
-                if self.wakes(attempts, shared) {
+                let longest = self.until.min(Instant::now() + PARKED_RECOVERY);
+                if self.wakes(attempts, longest, shared) {
                     Look::Wait
                 } else {
                     Look::Hopeless(needs_auth(why, shared))
@@ -110,16 +112,23 @@ impl Wait {
         Look::Wait
     }
 
-    /// Whether a server that was given up is tried again for this call, once.
-    fn wakes(&mut self, attempts: u64, shared: &Shared) -> bool {
-        match self.woken_at {
-            None if shared.wakes(attempts, WAKE_GAP) => {
+    /// Whether a server without a link is tried again for this call, once; it is then waited for until
+    /// `longest`. Calls that come one after the other wait for their turn to wake it: it may be back.
+    fn wakes(&mut self, attempts: u64, longest: Instant, shared: &Shared) -> bool {
+        if let Some(before) = self.woken_at {
+            return attempts == before;
+        }
+        match shared.wakes(attempts, WAKE_GAP) {
+            Wakes::Now => {
                 self.woken_at = Some(attempts);
-                self.until = self.until.min(Instant::now() + PARKED_RECOVERY);
+                self.until = longest;
                 true
             }
-            Some(before) => attempts == before,
-            None => false,
+            Wakes::At(at) if at < self.until => {
+                self.patience = Some(at);
+                true
+            }
+            Wakes::At(_) => false,
         }
     }
 }
@@ -136,6 +145,11 @@ fn later(why: &str, until: Instant) -> McpFailure {
 
 fn needs_auth(why: &str, shared: &Shared) -> McpFailure {
     let remedy = report::remedy(&shared.name, shared.connector().logs_in());
-    let text = format!("{why}; {remedy}");
+    let login = format!("hermes mcp login {}", shared.name);
+    let text = if why.contains(&login) {
+        why.to_owned()
+    } else {
+        format!("{why}; {remedy}")
+    };
     McpFailure::new(FailureClass::NeedsAuth, Certainty::NotSent, text)
 }

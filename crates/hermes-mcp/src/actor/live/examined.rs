@@ -34,7 +34,7 @@ impl Actor {
         let reason = live
             .reason
             .take()
-            .unwrap_or_else(|| Reason::new(Doubt::Named, "retry", "it is tried again"));
+            .unwrap_or_else(|| Reason::new(Doubt::Down, "retry", "it is tried again"));
         if reason.doubt.connects_at_once()
             && !self.woken
             && let Some(until) = self.quiet_until.filter(|until| *until > now)
@@ -45,7 +45,7 @@ impl Actor {
         let examination = Examination {
             live: Arc::clone(&live.current),
             doubt: reason.doubt,
-            named: reason.named,
+            misrouted: reason.misrouted,
             silent: reason.silent,
             why: reason.why.clone(),
             by: self.probe_by,
@@ -189,7 +189,7 @@ impl Actor {
         live.down = true;
         live.due.examine = Some(until);
         live.reason = Some(Reason {
-            doubt: reason.doubt.max(Doubt::Named),
+            doubt: reason.doubt.max(Doubt::Down),
             ..reason
         });
         self.shared.attempt_ended();

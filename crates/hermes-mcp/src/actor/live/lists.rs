@@ -61,7 +61,7 @@ impl Actor {
     pub(super) fn refresh_failed(&mut self, live: &mut Live, failure: McpFailure) {
         tracing::warn!(server = %self.shared.name, "lists not refreshed: {failure}");
         self.shared.went_wrong(&failure);
-        if let Some(doubt) = retry::doubt(&failure, Duration::ZERO) {
+        if let Some(doubt) = retry::doubt(&failure) {
             let cause = failure.class.name();
             live.suspect(Reason::new(doubt, cause, failure.text), Duration::ZERO);
         }

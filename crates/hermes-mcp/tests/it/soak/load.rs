@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_mcp::actor::CallOptions;
+use hermes_mcp::actor::{CallError, CallOptions};
+use hermes_mcp::failure::{Certainty, FailureClass};
 use hermes_mcp::manager::McpManager;
 use hermes_mcp::op::Op;
 use serde_json::json;
@@ -38,6 +39,7 @@ pub(super) struct Tally {
     /// The same, where the server itself was away for long.
     pub(super) excused: BTreeMap<String, usize>,
     pub(super) acknowledged: BTreeSet<String>,
+    /// Writes that may have run: nobody knows, or the error of the tool itself does not say so.
     pub(super) unknown: BTreeSet<String>,
     /// Writes known not to have run, by reason.
     pub(super) refused: BTreeMap<String, usize>,
@@ -161,6 +163,14 @@ impl Load {
     }
 }
 
+/// The proxy may put an error in place of the answer to a call that ran. With the id of the call it looks like
+/// the tool's own, which says nothing about how far the tool came.
+fn is_own_error(error: &CallError) -> bool {
+    let failure = &error.failure;
+    let answered = failure.class == FailureClass::Rpc && failure.http_status.is_none();
+    answered && failure.certainty == Certainty::MaybeExecuted
+}
+
 /// One call; reads and writes take turns.
 async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Book>) {
     let write = member.writes && turn.is_multiple_of(2);
@@ -180,7 +190,7 @@ async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Bo
         Ok(_) => None,
         Err(error) => Some(Failed {
             why: error.to_string(),
-            unknown: error.outcome_unknown,
+            unknown: error.outcome_unknown || is_own_error(&error),
         }),
     };
     book.enter(&member, token, from, error);
