@@ -31,6 +31,7 @@ mod script;
 mod serve;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -264,6 +265,15 @@ impl ModelServer {
     /// Every request so far, of any path.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests().clone()
+    }
+
+    /// One value for each of these requests. Nothing is copied: a long run has many large ones.
+    pub fn map_requests<T>(
+        &self,
+        which: Range<usize>,
+        value: impl FnMut(&RecordedRequest) -> T,
+    ) -> Vec<T> {
+        self.shared.requests()[which].iter().map(value).collect()
     }
 
     /// The model calls so far.

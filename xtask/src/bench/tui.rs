@@ -109,9 +109,8 @@ fn since(begun: Instant, seen: Instant) -> f64 {
 /// Whether the place to write in is on the screen, empty.
 fn prompts(who: Who, screen: &Screen) -> bool {
     match who {
-        Who::Ours => row_at_cursor(screen).starts_with("› ask, or /") && !screen.hide_cursor(),
         Who::Original => row_at_cursor(screen) == "❯",
-        Who::Codex => row_at_cursor(screen).starts_with("› ") && !screen.hide_cursor(),
+        Who::Ours | Who::Codex => row_at_cursor(screen).starts_with("› ") && !screen.hide_cursor(),
         Who::Opencode => shows(screen, "Ask anything"),
         Who::Bare => false,
     }

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_testkit::model_server::{ModelServer, load_script};
-use serde_json::json;
+use hermes_testkit::model_server::{ModelServer, RecordedRequest, load_script};
+use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -59,19 +59,9 @@ fn report(server: &ModelServer) {
     let (mut requests, mut answers) = (0, 0);
     loop {
         let now = server.block_until(|now| now.requests > requests || now.answered > answers);
-        for request in &server.requests()[requests..now.requests] {
-            println!(
-                "{}",
-                json!({
-                    "arrived": request.index,
-                    "ns": request.arrived_ns as u64,
-                    "model_call": request.format().is_some(),
-                    "path": request.path,
-                    "model": request.model(),
-                    "bytes": request.raw.len(),
-                    "tool_results": request.tool_results().len(),
-                })
-            );
+        let lines = server.map_requests(requests..now.requests, arrival);
+        for line in lines {
+            println!("{line}");
         }
         for answer in &server.answers()[answers..now.answered] {
             println!(
@@ -81,4 +71,16 @@ fn report(server: &ModelServer) {
         }
         (requests, answers) = (now.requests, now.answered);
     }
+}
+
+fn arrival(request: &RecordedRequest) -> Value {
+    json!({
+        "arrived": request.index,
+        "ns": request.arrived_ns as u64,
+        "model_call": request.format().is_some(),
+        "path": request.path,
+        "model": request.model(),
+        "bytes": request.raw.len(),
+        "tool_results": request.tool_results().len(),
+    })
 }
