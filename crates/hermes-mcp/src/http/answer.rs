@@ -13,7 +13,7 @@ use sse_stream::Sse;
 use super::Refused;
 use super::body::events_in;
 use crate::classify::{self, Break};
-use crate::failure::{FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::peer::{Answer, Shared, keep, plain_id};
 
 /// The status of an answer whose content contradicts it.
@@ -100,7 +100,10 @@ pub(crate) fn failure_in(body: &[u8], shared: &Shared) -> Option<McpFailure> {
         let code = error["code"].as_i64().unwrap_or_default();
         let message = error["message"].as_str().unwrap_or_default();
         let situation = shared.situation(shared.has_session());
-        return Some(classify::rpc(code, message, &situation));
+        let mut failure = classify::rpc(code, message, &situation);
+        // The status says that the request was accepted, so it may have run, whatever the error says.
+        failure.certainty = Certainty::MaybeExecuted;
+        return Some(failure);
     }
     let is_error = message.pointer("/result/isError") == Some(&Value::Bool(true));
     is_error.then(|| shared.broke(Break::AfterSend, "the error of a tool without an answer"))

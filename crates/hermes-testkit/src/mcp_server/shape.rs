@@ -363,6 +363,12 @@ impl Shape {
         status && silent && !matches!(self.extra, Extra::RetryAfter(_))
     }
 
+    /// An error beside a successful status. As the answer to a POST of HTTP+SSE, whose status says that
+    /// the request was accepted, it may come whatever became of the request.
+    pub fn is_error_in_acceptance(&self) -> bool {
+        self.is_success() && matches!(self.body, Body::Error { .. })
+    }
+
     /// The bytes that answer the request with this id, and whether the connection ends with them.
     pub fn bytes(&self, id: &Value, closes: bool) -> (Vec<u8>, bool) {
         let (content_type, text) = self.body.text(id);
