@@ -58,7 +58,7 @@ const ROOT: &str = "hermes-cli";
 const TESTKIT: &str = "hermes-testkit";
 const LOCAL: &str = "hermes-local";
 
-fn packages() -> Vec<Value> {
+pub(crate) fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod arrows;
+mod documents;
 mod files;
 
 use std::path::Path;
