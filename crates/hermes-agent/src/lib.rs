@@ -1,9 +1,23 @@
 //! Sessions and turns: prompt, projection, tool planning, recovery, compression.
 //!
-//! The way of one turn: [`session`] receives a command and starts a [`turn`]; the turn commits
-//! the person's message, sends the projection ([`project`]) of the [`log`] to a model, plans the
-//! calls that come back ([`plan`]), runs them, and goes round until there is an answer. What goes
-//! wrong on the way is met by a table ([`recover`]) under one budget ([`budget`]).
+//! One turn: [`session`] receives a command and starts a [`turn`]; the turn commits the person's
+//! message, sends the projection ([`project`]) of the [`log`] to a model, plans the calls that come
+//! back ([`plan`]), runs them, and repeats this until there is an answer. Errors are handled by a
+//! table ([`recover`]) under one budget ([`budget`]).
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`session`], [`turn`] | the session actor; one turn from message to answer |
+//! | [`events`], [`front`] | events of a session; what front ends ask of a conversation |
+//! | [`log`], [`project`] | the append-only log; what the model sees of it |
+//! | [`prompt`], [`context_files`] | the system prompt; AGENTS.md and other instruction files |
+//! | [`plan`], [`repair`] | which calls run in parallel; repair of tool names and arguments |
+//! | [`recover`], [`budget`], [`guard`] | what to do after errors; limits of a turn; detection of loops |
+//! | [`compress`], [`tokens`], [`lean`] | compression; size estimates; less text for small context windows |
+//! | [`spill`], [`scrub`], [`fence`] | large results; reasoning tags in answers; marks around untrusted text |
+//! | [`subagent`], [`tools`] | `delegate_task`; tools over the home |
+//! | [`home`], [`settings`] | settings, prompt and tools that a session takes from a home |
+//! | [`title`], [`weight`] | session titles; memory that an open conversation uses |
 
 pub mod budget;
 pub mod compress;

@@ -1,4 +1,13 @@
 //! What survives: state.db, memory files, the skills library, the job table
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`db`] | state.db: sessions, messages, usage, search, delivery |
+//! | [`jobs`] | the job table `cron/jobs.json`, shared with the original |
+//! | [`memory`] | `MEMORY.md` and `USER.md` |
+//! | [`skills`] | the skills library |
+//! | [`pending`] | writes that wait for approval |
+//! | [`scan`] | detection of text that tries to instruct the model |
 
 pub mod db;
 pub mod jobs;

@@ -3,6 +3,17 @@
 //! It renders what a session reports and sends what a person types; it knows no model, no store and
 //! no tool. Everything it needs comes and goes through a [`port::Port`], so that a test drives it
 //! with two channels and a terminal of bytes.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`port`] | the interface to the program: requests out, events in |
+//! | [`app`] | state, event loop, frames |
+//! | [`cells`], [`markdown`], [`diff`], [`highlight`], [`ansi`] | the transcript and what it contains |
+//! | [`composer`], [`input`], [`keys`] | the input box; decoding keys; key bindings |
+//! | [`prompt`] | approvals and questions |
+//! | [`panel`], [`picker`], [`palette`], [`pager`] | lists; lists of commands outside the chat; the command palette; long texts |
+//! | [`screen`], [`row`], [`width`], [`theme`] | the terminal; rows; text width; colours |
+//! | [`figures`] | formatting of tokens, times and money |
 
 pub mod ansi;
 pub mod app;
