@@ -335,7 +335,10 @@ impl Shared {
     ) -> Result<Opening, Error> {
         self.program.ready().map_err(|why| session::error(&why))?;
         if !cwd.is_absolute() || !cwd.is_dir() {
-            let text = format!("cwd is no absolute path of a directory: {}", cwd.display());
+            let text = format!(
+                "cwd is not an absolute path of a directory: {}",
+                cwd.display()
+            );
             return Err(session::invalid(text));
         }
         Ok(Opening {
@@ -510,7 +513,7 @@ impl Shared {
         };
         let model = request.model_id.trim().to_owned();
         if model.is_empty() || model.contains(char::is_whitespace) {
-            let text = format!("{:?} is no name of a model", request.model_id);
+            let text = format!("{:?} is not a model name", request.model_id);
             return responder.respond_with_error(session::invalid(text));
         }
         let prompt = Box::new(Prompt {

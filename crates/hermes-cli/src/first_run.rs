@@ -491,7 +491,7 @@ mod tests {
         let absent = offered("own/file.gguf", 0, true).unwrap_err();
         assert!(absent.ends_with("own/file.gguf does not exist"), "{absent}");
         let unknown = offered("gpt-5", 0, true).unwrap_err();
-        assert!(unknown.contains("no model of the table"), "{unknown}");
+        assert!(unknown.contains("neither a listed model"), "{unknown}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub enum FetchError {
     TimedOut { host: String, seconds: u64 },
     #[error("the page redirects in circles (more than {MAX_REDIRECTS} times)")]
     TooManyRedirects,
-    #[error("the page redirects to {0:?}, which is no address")]
+    #[error("the page redirects to {0:?}, which is not an address")]
     BadRedirect(String),
     #[error("the body is packed as {0:?}, which is not understood")]
     Encoding(String),

@@ -40,7 +40,7 @@ pub enum ImageError {
     Svg,
     #[error("{0} images cannot be read here; convert it to PNG or JPEG first")]
     Unsupported(&'static str),
-    #[error("this is no image: its first bytes belong to no known format")]
+    #[error("this is not an image: its first bytes match no known format")]
     NotAnImage,
     #[error("the image is damaged: {0}")]
     Damaged(String),

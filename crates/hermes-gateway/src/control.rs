@@ -249,7 +249,7 @@ async fn carry_out<L: Ledger + Clone + 'static>(
                 "deny" => OwnerDecision::Deny,
                 other => {
                     return Err(format!(
-                        "{other:?} is no decision: allow-once, allow-always or deny"
+                        "{other:?} is not a decision: allow-once, allow-always or deny"
                     ));
                 }
             };

@@ -28,7 +28,7 @@ pub trait Program: Send + Sync + 'static {
     /// of the agent; nobody is asked.
     fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
         let _ = line;
-        let refusal = Refusal::new(RefusalKind::Invalid, "there is nowhere to run commands");
+        let refusal = Refusal::new(RefusalKind::Invalid, "there is no place to run commands");
         Box::pin(std::future::ready(Err(refusal)))
     }
 

@@ -362,7 +362,7 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
         content_type.to_owned()
     };
     format!(
-        "the server answered with {what}, not with MCP (if it is MCP all the same, set \
+        "the server answered with {what}, not with MCP (if it is MCP anyway, set \
          `skip_preflight: true`): {start}"
     )
 }

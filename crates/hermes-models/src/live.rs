@@ -64,7 +64,7 @@ pub enum ListError {
         status: u16,
         message: String,
     },
-    #[error("{url} answered with something that is no list of models")]
+    #[error("{url} answered with something that is not a list of models")]
     Unreadable { url: String },
 }
 

@@ -362,10 +362,7 @@ impl<'a> Look<'a> {
     /// Options before a subcommand that might take it as their value.
     fn sure(&mut self, args: &[Word], known: &str) {
         if args::unsure(args, known) {
-            self.firm(
-                Category::UNPARSED,
-                "options stand before the subcommand that are not known here",
-            );
+            self.firm(Category::UNPARSED, "unknown options precede the subcommand");
         }
     }
 

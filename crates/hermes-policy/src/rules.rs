@@ -71,7 +71,7 @@ pub fn meaning(entry: &str) -> Meaning {
     if let Some(words) = entry.strip_suffix(" *").and_then(plain) {
         return match argv(&words) {
             Some(words) => Meaning::Prefix(words),
-            None => Meaning::Ignored("the words before * are no plain command"),
+            None => Meaning::Ignored("the words before * are not a plain command"),
         };
     }
     if let Some(text) = plain(entry) {
@@ -84,7 +84,7 @@ pub fn meaning(entry: &str) -> Meaning {
     }
     match GlobBuilder::new(entry).literal_separator(false).build() {
         Ok(glob) => Meaning::Glob(glob.compile_matcher()),
-        Err(_) => Meaning::Ignored("it is no valid glob"),
+        Err(_) => Meaning::Ignored("it is not a valid glob"),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn line(words: &[String]) -> String {
 
 /// The words of `command` as a prefix, or why they are none.
 pub fn words(command: &str) -> Result<Vec<String>, &'static str> {
-    argv(command).ok_or("it is no single command with plain words")
+    argv(command).ok_or("it is not a single command with plain words")
 }
 
 /// The entry among `entries` that lets `command` run, if any does. `attended`: a person is there.

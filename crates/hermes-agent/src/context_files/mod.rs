@@ -136,7 +136,7 @@ fn read(path: &Path, notices: &mut Vec<String>) -> Option<String> {
     let bytes = std::fs::metadata(path).and_then(|meta| {
         if !meta.is_file() && !meta.is_dir() {
             // Opening a pipe would wait for a writer: a prompt must not.
-            return Err(std::io::Error::other("it is no ordinary file"));
+            return Err(std::io::Error::other("it is not a regular file"));
         }
         let file = File::open(path)?;
         let mut bytes = Vec::new();

@@ -65,7 +65,7 @@ fn a_pipe_is_not_waited_for() {
     let found = project(&place.path(), 20_000).unwrap();
     assert_eq!(found.text, "## CLAUDE.md\n\nclaude");
     assert!(
-        found.notices[0].contains("no ordinary file"),
+        found.notices[0].contains("not a regular file"),
         "{:?}",
         found.notices
     );

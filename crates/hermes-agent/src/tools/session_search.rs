@@ -113,7 +113,7 @@ impl SessionSearch {
         let dir = match profile.to_lowercase().as_str() {
             "default" => root.to_path_buf(),
             id if is_profile_id(id) => root.join("profiles").join(id),
-            _ => return Err(args.bad(&format!("{profile:?} is no profile name"))),
+            _ => return Err(args.bad(&format!("{profile:?} is not a profile name"))),
         };
         if dir == self.home.root() {
             return Ok(None);

@@ -252,7 +252,7 @@ impl SkillManage {
 pub fn apply_pending_skill(library: &Library, payload: &Value) -> Result<Managed, String> {
     let args = payload
         .as_object()
-        .ok_or("the stored change is no object")?;
+        .ok_or("the stored change is not an object")?;
     let change = Change::parse(args).map_err(|outcome| match outcome {
         ToolOutcome::Error { text, .. } => text,
         ToolOutcome::Done(content) => content.text().into_owned(),

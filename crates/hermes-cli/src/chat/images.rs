@@ -25,7 +25,7 @@ pub(super) fn warn_if_unseen(images: &[Part], chat: &Chat, cx: &Context) {
 pub(super) fn unseen(images: &[Part], chat: &Chat) -> Option<String> {
     (!images.is_empty() && !chat.able.images).then(|| {
         format!(
-            "{} is not known to take images, so it is only told that there was one; if it does: hermes config set model.supports_vision true",
+            "{} is not known to support images, so it only learns that there was one. If it does support them: hermes config set model.supports_vision true",
             chat.route.model
         )
     })

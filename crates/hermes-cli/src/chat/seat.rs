@@ -189,8 +189,8 @@ impl Seat {
         let chat = &self.conversation.chat;
         if !input.images.is_empty() && !chat.able.images {
             let text = format!(
-                "{} is not known to take images, so it is only told that there was one; if it \
-                 does: hermes config set model.supports_vision true",
+                "{} is not known to support images, so it only learns that there was one. If it \
+                 does support them: hermes config set model.supports_vision true",
                 chat.route.model
             );
             self.live.say(NoticeLevel::Warning, text, false).await;

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &AcpArgs, cx: &Context) -> Outcome {
     }
     if cx.out.stdin_tty {
         cx.out.remark(
-            "hermes acp speaks JSON-RPC with an editor, which starts it by itself (docs/acp.md); \
+            "hermes acp speaks JSON-RPC with an editor, which starts it itself (docs/acp.md); \
              Ctrl+D ends it",
         );
     }

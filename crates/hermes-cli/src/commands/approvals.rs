@@ -265,7 +265,7 @@ fn wildcards(cx: &Context, command: &str, prefix: bool) -> Outcome {
     }
     if !prefix && command.trim_end().ends_with(" *") {
         cx.out.remark(
-            "the * stands for itself: --prefix allows every command that begins with the words before it",
+            "the * is literal: --prefix allows every command that begins with the words before it",
         );
     }
     Ok(())

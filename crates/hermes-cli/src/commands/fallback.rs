@@ -147,7 +147,7 @@ fn add(args: AddArgs, cx: &Context) -> Outcome {
         same(&primary.provider, &primary.model) && (url.is_empty() || primary.base_url == url)
     }) {
         return Err(Failure::usage(format!(
-            "{} is the model in use: it cannot stand in for itself",
+            "{} is the model in use: it cannot be its own fallback",
             route.model
         )));
     }

@@ -199,7 +199,7 @@ fn revoke(args: &RevokeArgs, pairing: &Pairing, cx: &Context) -> Outcome {
     let listed = mirror(&platform, user, false, cx)?;
     if !was && !listed {
         return Err(Failure::not_found(format!(
-            "{user} was not let in on {platform}"
+            "{user} has no access on {platform}"
         )));
     }
     if args.json {

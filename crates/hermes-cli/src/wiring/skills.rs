@@ -30,7 +30,7 @@ pub(crate) fn inline_shell(
         let (cx, config, commands) = (cx.clone(), Arc::clone(&config), commands.clone());
         Box::pin(async move {
             let Some(commands) = commands else {
-                return Err("there is nowhere to run commands".to_owned());
+                return Err("there is no place to run commands".to_owned());
             };
             run_inline(&cx, &config, &commands, line)
                 .await

@@ -519,12 +519,12 @@ impl RuleCheck<'_> {
             }
             Rule::Seconds => {
                 let good = text.parse::<f64>().is_ok_and(|number| number >= 0.0);
-                (!good).then(|| format!("{text:?} is no number of seconds"))
+                (!good).then(|| format!("{text:?} is not a number of seconds"))
             }
             Rule::Number(low, high) => {
                 let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
                 match number.filter(|_| !value.is_boolean()) {
-                    None => Some(format!("{text:?} is no number")),
+                    None => Some(format!("{text:?} is not a number")),
                     Some(number) => (!(low..=high).contains(&number)).then(|| {
                         format!("{text} is not between {} and {}", plain(low), plain(high))
                     }),
@@ -535,9 +535,9 @@ impl RuleCheck<'_> {
                 (!good).then(|| format!("{text:?} is neither true nor false"))
             }
             Rule::Address => address(&text),
-            Rule::TimeZone => Zone::parse(&text)
-                .is_none()
-                .then(|| format!("{text:?} is no time zone; write it like Europe/Berlin, or UTC")),
+            Rule::TimeZone => Zone::parse(&text).is_none().then(|| {
+                format!("{text:?} is not a time zone; write it like Europe/Berlin, or UTC")
+            }),
             Rule::Provider => self.provider(&text),
             Rule::Toolset => self.toolset(&text),
             Rule::Directory => self.directory(&text),
@@ -686,7 +686,7 @@ fn address(text: &str) -> Option<String> {
         let place = place.rsplit('@').next().unwrap_or(place);
         !place.is_empty() && !place.starts_with(':') && !place.contains(char::is_whitespace)
     });
-    (!good).then(|| format!("{text:?} is no address; write http://… or https://…"))
+    (!good).then(|| format!("{text:?} is not an address; write http://… or https://…"))
 }
 
 fn plain(number: f64) -> String {

@@ -69,7 +69,7 @@ impl Collected {
                 text.push('\n');
             }
             let note = format!(
-                "[{} bytes that are no text are shown as �]\n",
+                "[{} bytes that are not text are shown as �]\n",
                 self.unprintable
             );
             text.push_str(&note);
@@ -123,7 +123,7 @@ mod tests {
         let collected = collector.finish();
         assert_eq!(
             collected.text(),
-            "ELF� end\n[5 bytes that are no text are shown as �]\n"
+            "ELF� end\n[5 bytes that are not text are shown as �]\n"
         );
     }
 

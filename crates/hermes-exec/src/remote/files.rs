@@ -76,7 +76,7 @@ impl Remote {
         let found = String::from_utf8(bytes.to_vec()).map_err(|_| {
             ExecError::file(
                 &path,
-                Error::new(ErrorKind::InvalidData, "its name is no text"),
+                Error::new(ErrorKind::InvalidData, "its name is not text"),
             )
         })?;
         Ok(plain(Path::new(&found)))

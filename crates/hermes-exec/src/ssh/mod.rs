@@ -52,7 +52,7 @@ impl SshSettings {
         let port = match terminal.ssh_port {
             None => None,
             Some(port) => Some(u16::try_from(port).map_err(|_| {
-                ExecError::Unavailable(format!("terminal.ssh_port: {port} is no port"))
+                ExecError::Unavailable(format!("terminal.ssh_port: {port} is not a port"))
             })?),
         };
         let settings = Self {
@@ -78,7 +78,7 @@ impl SshSettings {
             let strange =
                 |c: char| c.is_whitespace() || c.is_control() || "'\"`$;&|<>()".contains(c);
             if name.starts_with('-') || name.contains(strange) {
-                let why = format!("{name:?} is no host or user of ssh");
+                let why = format!("{name:?} is not an ssh host or user");
                 return Err(ExecError::Unavailable(why));
             }
         }

@@ -123,7 +123,7 @@ impl std::str::FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no range of addresses; write it like 198.18.0.0/15");
+        let bad = || format!("{text:?} is not an address range; write it like 198.18.0.0/15");
         let (base, bits) = text.trim().split_once('/').ok_or_else(bad)?;
         let base: IpAddr = base.parse().map_err(|_| bad())?;
         let bits: u32 = bits.parse().map_err(|_| bad())?;

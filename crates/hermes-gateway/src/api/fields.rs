@@ -51,7 +51,7 @@ const COMMON: Table = &[
         "background",
         Rule::Only(
             is_false,
-            "use POST /v1/runs for a turn that goes on by itself",
+            "use POST /v1/runs for a turn that continues without a client",
         ),
     ),
 ];

@@ -104,7 +104,7 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
                 continue;
             }
             Value::Object(entry) => entry,
-            _ => return Err(ApiError::bad(format!("{} is no message", here())).param(here())),
+            _ => return Err(ApiError::bad(format!("{} is not a message", here())).param(here())),
         };
         let content = || content(entry.get("content"), &format!("{}.content", here()));
         // Items of the responses format that are no messages.
@@ -294,7 +294,7 @@ fn image(value: &Value, param: &str) -> Result<Part, ApiError> {
         if !lower.starts_with("data:image/") || !url.contains(',') {
             return refuse(
                 "unsupported_content_type",
-                "only images can stand in a data: URL (data:image/…;base64,…)",
+                "only images are allowed in a data: URL (data:image/…;base64,…)",
             );
         }
     } else if !lower.starts_with("http://") && !lower.starts_with("https://") {

@@ -64,7 +64,7 @@ fn check_id(id: &str) -> Result<(), ApiError> {
     if id.len() == 12 && id.bytes().all(digit) {
         return Ok(());
     }
-    let message = format!("{id:?} is no id of a job (12 digits, 0-9 and a-f)");
+    let message = format!("{id:?} is not a job id (12 digits, 0-9 and a-f)");
     Err(ApiError::bad(message).code("invalid_job_id"))
 }
 

@@ -62,11 +62,11 @@ pub enum ApiSettingsError {
     NoKey,
     #[error(
         "its key is a placeholder or shorter than {SHORTEST_KEY} \
-         characters, and whoever guesses it runs commands here. Set API_SERVER_KEY in .env, for \
+         characters, and anyone who guesses it can run commands here. Set API_SERVER_KEY in .env, for \
          example to the output of: openssl rand -hex 32"
     )]
     WeakKey,
-    #[error("{0:?} is no port (1 to 65535; API_SERVER_PORT)")]
+    #[error("{0:?} is not a port (1 to 65535; API_SERVER_PORT)")]
     Port(String),
     #[error("max_concurrent_runs is {0:?}, not a number")]
     MaxRuns(String),

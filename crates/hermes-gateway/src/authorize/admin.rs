@@ -63,7 +63,7 @@ impl Tier {
 
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Ungated => "everybody who is let in may use every command",
+            Self::Ungated => "everyone with access may use every command",
             Self::Admin => "admin",
             Self::User(_) => "user",
         }

@@ -29,7 +29,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum PairingError {
-    #[error("{}: {source}; mend or remove the file, nothing was changed", .path.display())]
+    #[error("{}: {source}; repair or remove the file; nothing was changed", .path.display())]
     Damaged {
         path: PathBuf,
         source: serde_json::Error,

@@ -117,7 +117,7 @@ impl Policy {
             let text = var(name)?.trim();
             let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0);
             if number.is_none() && !text.is_empty() {
-                tracing::warn!("{name} is {text:?}, which is no number: the usual is taken");
+                tracing::warn!("{name} is {text:?}, which is not a number; using the default");
             }
             number
         };

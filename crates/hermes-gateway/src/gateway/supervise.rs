@@ -41,7 +41,7 @@ pub(super) async fn run<L: Ledger + Clone + 'static>(
     loop {
         let made = next.take().or_else(|| (hub.calls.remake)(name, &account));
         let Some(platform) = made else {
-            let why = "it ended, and cannot be made anew without a restart of the gateway";
+            let why = "it ended, and cannot be started again without restarting the gateway";
             health.is(LinkState::Fatal, Some(why.to_owned()));
             return;
         };

@@ -203,11 +203,11 @@ fn old_file(home: &Home) -> Result<Value, SettingsError> {
         Ok(value @ (Value::Object(_) | Value::Null)) => Ok(value),
         Ok(_) => Err(SettingsError {
             path,
-            why: "not an object; mend it, or remove it and use config.yaml".to_owned(),
+            why: "not an object; repair it, or remove it and use config.yaml".to_owned(),
         }),
         Err(error) => Err(SettingsError {
             path,
-            why: format!("{error}; mend it, or remove it and use config.yaml"),
+            why: format!("{error}; repair it, or remove it and use config.yaml"),
         }),
     }
 }

@@ -293,7 +293,7 @@ impl<L: Ledger> Outbox<L> {
         match settled {
             Settled::Resend { .. } if enough => Settled::GiveUp {
                 error: format!(
-                    "{} attempts, and nobody knows whether it arrived",
+                    "{} attempts, and it is unknown whether it arrived",
                     chunk.unclear
                 ),
             },

@@ -195,7 +195,7 @@ impl<L> Hub<L> {
                 source.platform
             )),
             Ok(Asked::Full) => Some(
-                "I do not know you yet, and too many others wait to be let in. Try again in an hour."
+                "I do not know you yet, and too many other requests are pending. Try again in an hour."
                     .to_owned(),
             ),
             Ok(Asked::TooSoon | Asked::Locked) => None,

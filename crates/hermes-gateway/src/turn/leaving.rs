@@ -72,9 +72,11 @@ fn is_wanted<L: Ledger + Clone>(hub: &Hub<L>, target: &Target) -> bool {
 
 fn words(restart: bool, works: bool) -> &'static str {
     match (restart, works) {
-        (true, true) => "♻️ The gateway restarts. What I am working on goes on afterwards.",
+        (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
         (true, false) => "♻️ The gateway restarts.",
-        (false, true) => "⏸️ The gateway goes down. What I am working on goes on when it is back.",
+        (false, true) => {
+            "⏸️ The gateway is shutting down. I will continue with my work when it is back."
+        }
         (false, false) => "⏸️ The gateway goes down.",
     }
 }
@@ -97,7 +99,7 @@ async fn say<L: Ledger + Clone>(hub: &Hub<L>, target: Target, text: &str) -> Opt
             Some(id)
         }
         Err(error) => {
-            tracing::warn!("a chat is not told that the gateway goes down: {error}");
+            tracing::warn!("a chat was not notified that the gateway is shutting down: {error}");
             None
         }
     }

@@ -94,7 +94,7 @@ impl<L: Ledger + Clone + 'static> Tool for SendMessage<L> {
                 },
                 "unreact" => self.react(text("target"), text("message_id"), None).await,
                 other => bad(format!(
-                    "{other:?} is no action: send, list, react or unreact"
+                    "{other:?} is not an action: send, list, react or unreact"
                 )),
             }
         })

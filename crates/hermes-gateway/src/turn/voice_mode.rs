@@ -37,7 +37,7 @@ impl VoiceMode {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Off => "off: answers are written",
-            Self::Spoken => "on: whoever speaks is answered aloud as well",
+            Self::Spoken => "on: voice messages are also answered by voice",
             Self::All => "tts: every answer is spoken as well",
         }
     }

@@ -129,7 +129,7 @@ impl Ears {
                 .find_map(|service| self.service(service))
         };
         self.local().or_else(service).ok_or_else(|| {
-            "nobody listens: set GROQ_API_KEY or VOICE_TOOLS_OPENAI_KEY, or a command in \
+            "no speech recognition is set up: set GROQ_API_KEY or VOICE_TOOLS_OPENAI_KEY, or a command in \
              HERMES_LOCAL_STT_COMMAND"
                 .to_owned()
         })
@@ -233,7 +233,7 @@ impl Ears {
         };
         let text = text.trim().to_owned();
         if text.is_empty() {
-            return Err("no words were heard in it".to_owned());
+            return Err("no speech was recognised in it".to_owned());
         }
         Ok(text)
     }

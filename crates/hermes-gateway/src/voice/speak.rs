@@ -65,7 +65,7 @@ impl Mouth {
                 .local()
                 .or_else(|| self.openai_key().map(|_| Way::OpenAi))
                 .ok_or_else(|| {
-                    "nobody speaks: install espeak-ng, or set VOICE_TOOLS_OPENAI_KEY, or name a \
+                    "no speech output is set up: install espeak-ng, or set VOICE_TOOLS_OPENAI_KEY, or name a \
                      tts.provider"
                         .to_owned()
                 }),

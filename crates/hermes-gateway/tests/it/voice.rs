@@ -153,7 +153,7 @@ async fn a_failure_says_what_to_do() {
         (
             json!({"provider": "mine", "providers": {"mine": {"command": "true"}}}),
             vec![],
-            "no words were heard",
+            "no speech was recognised",
         ),
     ];
     for (stt, vars, expected) in cases {

@@ -216,7 +216,7 @@ fn strftime(now: DateTime<Local>, format: &str) -> Result<String, Error> {
     write!(text, "{}", now.format(format)).map_err(|_| {
         Error::new(
             ErrorKind::InvalidOperation,
-            format!("{format:?} is no format of a time"),
+            format!("{format:?} is not a time format"),
         )
     })?;
     Ok(text)

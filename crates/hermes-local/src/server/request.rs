@@ -131,7 +131,7 @@ struct OfferedFunction {
 pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
     let body: Body = serde_json::from_slice(bytes).map_err(|error| {
         ApiError::bad(format!(
-            "the request is no chat completion request: {error}"
+            "the request is not a chat completion request: {error}"
         ))
         .code("invalid_request")
     })?;
@@ -281,7 +281,7 @@ fn called(call: Called) -> Result<Call, String> {
         Some(value @ Value::Object(_)) => value,
         Some(_) => {
             return Err(format!(
-                "the arguments of the call of {name:?} are no object"
+                "the arguments of the call of {name:?} are not an object"
             ));
         }
     };
@@ -415,7 +415,7 @@ mod tests {
             refused(&with("max_tokens", json!(0))),
             "max_tokens is at least 1"
         );
-        assert!(refused(&with("stop", json!(3))).contains("no chat completion request"));
+        assert!(refused(&with("stop", json!(3))).contains("not a chat completion request"));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub enum Failure {
     Engine(#[from] EngineError),
     #[error("this model's vocabulary cannot spell what the schema asks for")]
     Unspeakable,
-    #[error("the model's process had an error inside and begins anew")]
+    #[error("the model's process had an internal error and is restarting")]
     Panicked,
 }
 

@@ -229,7 +229,7 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<Transport> {
                 } else {
                     format!(
                         "not started: {why}. If you wrote this line yourself and mean it, set \
-                         allow_unsafe_command: true beside it"
+                         allow_unsafe_command: true next to it"
                     )
                 };
                 reader.problem("command", text, !allowed);
@@ -426,7 +426,7 @@ fn tools(reader: &mut Reader<'_>) -> ToolFilter {
     for (key, patterns) in [("include", &filter.include), ("exclude", &filter.exclude)] {
         for pattern in patterns {
             if let Err(error) = globset::Glob::new(pattern) {
-                section.problem(key, format!("{pattern:?} is no pattern: {error}"), true);
+                section.problem(key, format!("{pattern:?} is not a pattern: {error}"), true);
             }
         }
     }

@@ -161,7 +161,7 @@ fn what_cannot_work_is_fatal() {
         ),
         (
             json!({"url": "https://x/", "tools": {"include": "[a"}}),
-            "is no pattern",
+            "is not a pattern",
         ),
     ] {
         let read = read(&entry);

@@ -104,7 +104,7 @@ impl OAuthClient {
     pub async fn login(&self, cancel: &CancellationToken) -> Result<AuthStatus, OAuthError> {
         let inner = &self.inner;
         let Some(prompt) = &inner.prompt else {
-            return Err(inner.cx.needs_login("nobody is here to log in"));
+            return Err(inner.cx.needs_login("there is nobody to log in"));
         };
         let wish = Wish {
             register_again: true,

@@ -74,7 +74,7 @@ impl Reach {
 
     fn check(self, url: &str) -> Result<Url, OAuthError> {
         let parsed = Url::parse(url)
-            .map_err(|error| OAuthError::refused(format!("{url:?} is no URL: {error}")))?;
+            .map_err(|error| OAuthError::refused(format!("{url:?} is not a URL: {error}")))?;
         let refuse = |why: &str| Err(OAuthError::refused(format!("{url} is refused: {why}")));
         match parsed.scheme() {
             "https" => {}

@@ -180,7 +180,7 @@ pub(crate) async fn register(
 ) -> Result<Registration, OAuthError> {
     let Some(endpoint) = meta.text("registration_endpoint") else {
         return Err(OAuthError::refused(format!(
-            "{} lets no client register by itself: register one there for {redirect_uri} and set oauth.client_id (and oauth.client_secret) of the server in config.yaml",
+            "{} does not let clients register themselves: register one there for {redirect_uri} and set oauth.client_id (and oauth.client_secret) of the server in config.yaml",
             meta.issuer()
         )));
     };
@@ -286,7 +286,7 @@ mod tests {
     fn object(value: Value) -> Map<String, Value> {
         match value {
             Value::Object(object) => object,
-            other => panic!("{other} is no object"),
+            other => panic!("{other} is not an object"),
         }
     }
 

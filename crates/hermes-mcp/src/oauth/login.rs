@@ -189,7 +189,7 @@ impl Landing {
     async fn at_configured(cx: &Context, uri: &str) -> Result<Self, OAuthError> {
         let url = Url::parse(uri).map_err(|error| {
             OAuthError::refused(format!(
-                "mcp_servers.{}.oauth.redirect_uri is no URL: {error}",
+                "mcp_servers.{}.oauth.redirect_uri is not a URL: {error}",
                 cx.server
             ))
         })?;
@@ -345,7 +345,7 @@ async fn ask(
     match tokio::time::timeout(cx.settings.timeout, answered).await {
         Ok(answer) => answer,
         Err(_) => Err(cx.needs_login(&format!(
-            "nobody finished the login to {} within {} s",
+            "the login was not finished for {} within {} s",
             cx.server,
             cx.settings.timeout.as_secs()
         ))),

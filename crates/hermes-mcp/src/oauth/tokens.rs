@@ -316,7 +316,7 @@ mod tests {
     fn object(value: Value) -> Map<String, Value> {
         match value {
             Value::Object(object) => object,
-            other => panic!("{other} is no object"),
+            other => panic!("{other} is not an object"),
         }
     }
 

@@ -76,7 +76,7 @@ fn annotation(
         .ok_or_else(|| format!("{KEY} is not a text"))?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(format!("{KEY} {name:?} is no name of a header"));
+        return Err(format!("{KEY} {name:?} is not a header name"));
     }
     if !seen.insert(name.to_ascii_lowercase()) {
         return Err(format!("{KEY} {name:?} is used twice"));
@@ -84,7 +84,7 @@ fn annotation(
     match schema.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(()),
         _ => Err(format!(
-            "{KEY} {name:?} marks an argument that is no text, whole number or boolean"
+            "{KEY} {name:?} marks an argument that is not text, a whole number or a boolean"
         )),
     }
 }

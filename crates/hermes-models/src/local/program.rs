@@ -27,7 +27,7 @@ pub struct Build {
 }
 
 /// How to get it, where it is not there.
-pub const HOW_TO_GET: &str = "the program hermes-local is missing: it belongs beside hermes. From the source: cargo build \
+pub const HOW_TO_GET: &str = "the program hermes-local is missing: it belongs next to hermes. From the source: cargo build \
      --release (it builds both); from an archive: unpack both files into one directory";
 
 /// Looks beside this program, then in `PATH`.

@@ -52,7 +52,7 @@ pub enum PullError {
     },
     #[error(
         "{name} needs about {} of memory, {} are free; a smaller one: hermes model local list (--force \
-         takes it all the same)", size(*.needed), size(*.free)
+         uses it anyway)", size(*.needed), size(*.free)
     )]
     Memory {
         name: &'static str,

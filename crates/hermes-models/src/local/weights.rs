@@ -28,7 +28,7 @@ pub struct Facts {
 /// A name that means no file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no model of the table and no .gguf file; hermes model local list shows what there is"
+    "{0:?} is neither a listed model nor a .gguf file; available models: hermes model local list"
 )]
 pub struct Unknown(pub String);
 

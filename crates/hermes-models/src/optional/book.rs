@@ -115,7 +115,7 @@ impl FieldBook {
         match read {
             Ok(file) => Some(file.models),
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "this file is not understood; delete it to let Hermes learn anew what models take");
+                tracing::warn!(%error, path = %path.display(), "this file is not understood; delete it to let Hermes learn again what models accept");
                 None
             }
         }

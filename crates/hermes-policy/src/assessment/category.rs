@@ -161,7 +161,7 @@ categories! { OURS:
     DOWNLOAD_RUN = "runs what was downloaded",
     CLOUD_DESTROY = "destroys cloud or cluster resources",
     CLOUD_CHANGE = "changes cloud or cluster resources",
-    PERSISTENCE = "installs something that starts by itself",
+    PERSISTENCE = "installs something that starts automatically",
     PRIVILEGE = "runs with other privileges",
     PACKAGES = "installs or removes software",
     PROCESSES = "stops processes",

@@ -243,7 +243,7 @@ impl Look<'_> {
         let args = call.args();
         let runs = "--to-command --checkpoint-action --use-compress-program -I --rsh-command --info-script --new-volume-script -F";
         if has(args, runs) {
-            self.firm(Category::EXEC_FLAG, "tar is told to run a program");
+            self.firm(Category::EXEC_FLAG, "tar is set to run a program");
         }
         self.certain(args);
         let first = call.arg(0);
@@ -292,7 +292,7 @@ impl Look<'_> {
         let args = call.args();
         self.certain(args);
         if call.name == "zip" && has(args, "-T -TT") {
-            self.firm(Category::EXEC_FLAG, "zip is told to run a program");
+            self.firm(Category::EXEC_FLAG, "zip is set to run a program");
         }
         match call.name {
             "unzip" => {
@@ -324,7 +324,7 @@ impl Look<'_> {
                     );
                 }
                 if has(args, "--filter") {
-                    self.firm(Category::EXEC_FLAG, "split is told to run a program");
+                    self.firm(Category::EXEC_FLAG, "split is set to run a program");
                 }
                 for word in operands(args, "-l -b -n -C -a -f").iter().skip(1) {
                     self.write(word, Verb::Create);
@@ -351,7 +351,7 @@ impl Look<'_> {
             "-e --rsh -f --filter --exclude --include --exclude-from --files-from --log-file",
         );
         if has(args, "-e --rsh --rsync-path") {
-            self.firm(Category::EXEC_FLAG, "rsync is told to run a program");
+            self.firm(Category::EXEC_FLAG, "rsync is set to run a program");
         }
         if words.iter().any(|word| word.text.contains(':')) {
             self.facts.network = true;

@@ -34,7 +34,7 @@ impl Look<'_> {
             | "magic-wormhole" => {
                 self.facts.network = true;
                 if has(args, "-S -o") {
-                    self.firm(Category::EXEC_FLAG, "is told to run a program");
+                    self.firm(Category::EXEC_FLAG, "is set to run a program");
                 }
                 self.firm(
                     Category::REMOTE_HOST,
@@ -164,7 +164,7 @@ impl Look<'_> {
             self.read(&file);
         }
         if has(args, "--use-askpass -e --execute") {
-            self.firm(Category::EXEC_FLAG, "wget is told to run a program");
+            self.firm(Category::EXEC_FLAG, "wget is set to run a program");
         }
         match value(args, "-O --output-document") {
             Some(target)

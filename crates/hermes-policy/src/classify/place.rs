@@ -386,7 +386,7 @@ impl Look<'_> {
                 self.firm(sensitive(verb), format!("changes {path}"));
                 self.firm(
                     Category::PERSISTENCE,
-                    format!("{path} is run by itself later"),
+                    format!("{path} runs automatically later"),
                 );
             }
             Spot::Hermes => {

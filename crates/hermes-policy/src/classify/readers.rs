@@ -54,7 +54,7 @@ impl Look<'_> {
                 ) {
                     self.firm(
                         Category::EXEC_FLAG,
-                        format!("{} is told to run a program", call.name),
+                        format!("{} is set to run a program", call.name),
                     );
                 }
                 match value(args, "-o --output -O --log-file") {
@@ -83,7 +83,7 @@ impl Look<'_> {
                 self.pager(args);
                 self.keys(args);
                 if has(args, "-H --html") {
-                    self.firm(Category::EXEC_FLAG, "is told to run a program");
+                    self.firm(Category::EXEC_FLAG, "is set to run a program");
                 }
             }
             "top" | "htop" | "btop" => self.certain(args),
@@ -98,7 +98,7 @@ impl Look<'_> {
     fn keys(&mut self, args: &[Word]) {
         for word in args.iter().filter(|word| word.text.starts_with('+')) {
             if let Some((_, command)) = word.text.split_once(['!', '|']) {
-                self.firm(Category::EXEC_FLAG, "a pager is told to run a program");
+                self.firm(Category::EXEC_FLAG, "a pager is set to run a program");
                 self.script(command);
             }
         }
@@ -110,7 +110,7 @@ impl Look<'_> {
             && value(args, "--pager -P")
                 .is_some_and(|pager| pager.text != "cat" && pager.text != "never")
         {
-            self.firm(Category::EXEC_FLAG, "is told to run a program");
+            self.firm(Category::EXEC_FLAG, "is set to run a program");
         }
     }
 
@@ -166,7 +166,7 @@ impl Look<'_> {
         for word in args {
             let text = word.text.trim_start_matches('+').trim_start_matches(':');
             if let Some(command) = text.strip_prefix('!') {
-                self.firm(Category::EXEC_FLAG, "an editor is told to run a program");
+                self.firm(Category::EXEC_FLAG, "an editor is set to run a program");
                 self.script(command);
             }
         }

@@ -63,7 +63,7 @@ impl Look<'_> {
             if let Some((name, body)) = word.text.split_once('=') {
                 self.soft(
                     Category::ENVIRONMENT,
-                    format!("{name} stands for another command from now on"),
+                    format!("{name} is an alias of another command from now on"),
                 );
                 self.facts.aliases.push((name.to_owned(), body.to_owned()));
                 let body = Word {
@@ -90,7 +90,7 @@ impl Look<'_> {
             "crontab" => self.crontab(call),
             "at" | "batch" | "atrm" | "anacron" => {
                 if call.name != "atrm" && call.arg(0) != "-l" {
-                    self.firm(Category::PERSISTENCE, "runs something later by itself");
+                    self.firm(Category::PERSISTENCE, "runs something automatically later");
                 }
             }
             "kill" => self.soft(Category::PROCESSES, "stops processes"),
@@ -204,7 +204,7 @@ impl Look<'_> {
         match verb {
             "enable" | "link" | "load" | "bootstrap" | "edit" | "import-environment"
             | "set-environment" | "add-wants" => {
-                self.firm(Category::PERSISTENCE, "makes a service start by itself");
+                self.firm(Category::PERSISTENCE, "makes a service start automatically");
             }
             "stop" | "restart" | "disable" | "mask" | "try-restart" | "reload-or-restart"
             | "kill" => {

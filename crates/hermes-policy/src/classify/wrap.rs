@@ -280,7 +280,7 @@ impl Look<'_> {
                 || text.contains("localcommand")
                 || text.contains("knownhostscommand")
             {
-                self.firm(Category::EXEC_FLAG, "ssh is told to run a program here");
+                self.firm(Category::EXEC_FLAG, "ssh is set to run a program here");
             }
         }
         let options = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B";

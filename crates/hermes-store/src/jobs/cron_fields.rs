@@ -94,7 +94,7 @@ fn item_values(item: &str, index: usize) -> Result<Vec<u32>, String> {
     let (_, low, high) = FIELDS[index];
     let number = |text: &str| {
         let highest = if index == WEEKDAY { 7 } else { high };
-        let value = digits(text).ok_or_else(|| format!("{text:?} is no number"))?;
+        let value = digits(text).ok_or_else(|| format!("{text:?} is not a number"))?;
         if !(low..=highest).contains(&value) {
             return Err(format!("{value} is outside {low}–{highest}"));
         }
@@ -104,7 +104,7 @@ fn item_values(item: &str, index: usize) -> Result<Vec<u32>, String> {
     let (range, step) = match item.split_once('/') {
         Some((range, step)) => match digits(step).filter(|step| *step > 0) {
             Some(step) => (range, Some(step)),
-            None => return Err(format!("step {step:?} is no number above 0")),
+            None => return Err(format!("step {step:?} is not a number above 0")),
         },
         None => (item, None),
     };

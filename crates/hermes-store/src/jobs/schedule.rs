@@ -46,7 +46,7 @@ pub enum ScheduleError {
     #[error("cron expression {expr:?}: {why}")]
     Cron { expr: String, why: String },
     #[error(
-        "{text:?} is no date and time; write 2027-01-31T09:00 or with an offset 2027-01-31T09:00+01:00"
+        "{text:?} is not a date and time; write 2027-01-31T09:00 or with an offset 2027-01-31T09:00+01:00"
     )]
     Timestamp { text: String },
     #[error("the stored schedule cannot be read: {0}")]

@@ -105,7 +105,7 @@ impl Bundles {
         let command = bundle.command();
         if command.is_empty() {
             let text = format!(
-                "{:?} is no name for a bundle: use letters a-z, digits, blanks or hyphens",
+                "{:?} is not a bundle name: use letters a-z, digits, spaces or hyphens",
                 bundle.name
             );
             return Err(SkillError::Invalid(text));
@@ -208,7 +208,7 @@ fn read(path: &Path) -> Result<Bundle, String> {
     let name = Some(text("name")).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| stem.into_owned());
     if command_name(&name).is_empty() {
-        return Err(format!("{name:?} is no name that can be typed"));
+        return Err(format!("{name:?} is not a name that can be typed"));
     }
     let skills = match fields.get("skills") {
         Some(Value::Array(skills)) => skills.iter().filter_map(scalar).collect(),

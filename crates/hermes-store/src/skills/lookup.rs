@@ -85,7 +85,7 @@ impl Library {
 fn relative(name: &str) -> Result<PathBuf, SkillError> {
     let refuse = |why: &str| {
         Err(SkillError::Invalid(format!(
-            "{name:?} is no skill name: {why}. Pass a name from skills_list, or a path below the skills directory"
+            "{name:?} is not a skill name: {why}. Pass a name from skills_list, or a path below the skills directory"
         )))
     };
     if name.is_empty() {

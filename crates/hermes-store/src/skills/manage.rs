@@ -293,7 +293,7 @@ fn check_document(content: &str) -> Result<(), SkillError> {
     };
     let head = match frontmatter::parse_strict(parts.yaml) {
         Ok(Value::Object(head)) => head,
-        Ok(_) => return refuse("has a head that is no list of key: value".to_owned()),
+        Ok(_) => return refuse("has a header that is not a list of key: value".to_owned()),
         Err(error) => return refuse(format!("has a broken YAML head: {error}")),
     };
     for field in ["name", "description"] {

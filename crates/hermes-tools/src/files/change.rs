@@ -25,7 +25,7 @@ pub(super) struct Change {
 /// Why nothing was changed, or what could not be undone.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChangeError {
-    #[error("{}: it was changed by somebody else meanwhile; read it again", .0.display())]
+    #[error("{}: it was changed by something else in the meantime; read it again", .0.display())]
     Moved(PathBuf),
     #[error("{}: {error}", path.display())]
     Failed { path: PathBuf, error: FileError },

@@ -312,7 +312,7 @@ fn look(shared: &Shared, path: &Path) -> Found {
         Ok(Probe::File(found)) => found,
         Ok(Probe::Directory(dir)) => return Found::Directory(names_in(&dir)),
         // Opening a pipe would wait for a writer, reading a device might never end.
-        Ok(Probe::Other) => return Found::Refused("it is no ordinary file"),
+        Ok(Probe::Other) => return Found::Refused("it is not a regular file"),
         Err(error) => return Found::Missing(error),
     };
     if let Some(why) = shared.guard.unreadable(&found.path) {

@@ -164,7 +164,7 @@ impl SearchFiles {
         let real = match probe {
             Ok(Probe::Directory(real)) => real,
             Ok(Probe::File(file)) => file.path,
-            Ok(Probe::Other) => return Err(refused("it is no ordinary file")),
+            Ok(Probe::Other) => return Err(refused("it is not a regular file")),
             Err(error) => return Err(missing(given, path, &error).await),
         };
         if let Some(why) = guard.unreadable(&real) {

@@ -48,7 +48,7 @@ impl Whole {
         let found = match found.map_err(|error| format!("{given}: {error}"))? {
             Ok(Probe::File(found)) => found,
             Ok(Probe::Directory(_)) => return Err(format!("{given} is a directory")),
-            Ok(Probe::Other) => return Err(refused("it is no ordinary file")),
+            Ok(Probe::Other) => return Err(refused("it is not a regular file")),
             Err(error) => return Err(format!("{given}: {error}")),
         };
         if let Some(why) = guard.unreadable(&found.path) {

@@ -82,7 +82,7 @@ pub(super) fn script(name: &str, scripts: &Path) -> Result<(), String> {
         return Err(format!("script {name:?} leads out of {shown} by a link"));
     }
     if !real.is_file() {
-        return Err(format!("script {name:?} is no file"));
+        return Err(format!("script {name:?} is not a file"));
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(super) fn workdir(dir: &str) -> Result<(), String> {
         return Err(format!("workdir {dir:?} must be an absolute path"));
     }
     if !path.is_dir() {
-        return Err(format!("workdir {dir:?} is no directory"));
+        return Err(format!("workdir {dir:?} is not a directory"));
     }
     Ok(())
 }

@@ -12,12 +12,12 @@ pub(super) fn of(command: &str, code: i32) -> Option<&'static str> {
         .map(|word| word.rsplit('/').next().unwrap_or(word))?;
     let means = match (name, code) {
         ("grep" | "egrep" | "fgrep" | "zgrep" | "rg" | "ag" | "ack", 1) => {
-            "Nothing matched; that is no error."
+            "Nothing matched; that is not an error."
         }
-        ("diff" | "colordiff" | "cmp", 1) => "The files differ; that is no error.",
+        ("diff" | "colordiff" | "cmp", 1) => "The files differ; that is not an error.",
         ("find", 1) => "Some directories could not be read; what was found is valid.",
-        ("test" | "[" | "[[", 1) => "The condition is false; that is no error.",
-        ("pgrep" | "pkill", 1) => "No process matched; that is no error.",
+        ("test" | "[" | "[[", 1) => "The condition is false; that is not an error.",
+        ("pgrep" | "pkill", 1) => "No process matched; that is not an error.",
         ("curl", 6) => "The host name could not be resolved.",
         ("curl", 7) => "The connection was refused or could not be made.",
         ("curl", 22) => "The server answered with an error status.",

@@ -302,7 +302,7 @@ fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, Entry>>, ToolOutcome> {
             Some(url) => Ok(url.to_owned()),
             None => Err(Entry::failed(
                 "",
-                format!("item {at} of urls is no address"),
+                format!("item {at} of urls is not an address"),
                 ToolErrorKind::BadArguments,
             )),
         }

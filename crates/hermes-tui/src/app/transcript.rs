@@ -281,7 +281,7 @@ impl Transcript {
             _ => true,
         });
         let text = if seen {
-            format!("what stands above is not the answer: {why}; asking again")
+            format!("the text above is not the answer: {why}; asking again")
         } else {
             format!("{why}; asking again")
         };

@@ -44,9 +44,9 @@ pub struct Picture {
 /// Why a chip cannot be sent.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Missing {
-    #[error("the pasted text behind {0} was not kept: paste it again, or delete it")]
+    #[error("the pasted text of {0} was not kept: paste it again, or delete it")]
     Paste(String),
-    #[error("the image behind {label} is gone: {why}; add it again, or delete it")]
+    #[error("the image of {label} is gone: {why}; add it again, or delete it")]
     Image { label: String, why: String },
 }
 

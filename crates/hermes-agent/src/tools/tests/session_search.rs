@@ -98,7 +98,7 @@ async fn other_profiles_are_read_and_wrong_calls_explained() {
         (
             json!({"profile": "../x", "query": "a"}),
             ToolErrorKind::BadArguments,
-            "no profile name",
+            "not a profile name",
         ),
         (
             json!({"profile": "ghost", "query": "a"}),

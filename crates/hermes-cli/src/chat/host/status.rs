@@ -116,9 +116,7 @@ pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) ->
                 let why = shorten(why.lines().next().unwrap_or_default(), 160);
                 Some((true, format!("is down: {why}  (/mcp)")))
             }
-            LinkState::NeedsAuth { .. } => {
-                Some((true, "wants you to log in  (/mcp, then l)".to_owned()))
-            }
+            LinkState::NeedsAuth { .. } => Some((true, "needs a login  (/mcp, then l)".to_owned())),
             LinkState::Ready => Some((false, "is connected again".to_owned())),
             _ => None,
         };

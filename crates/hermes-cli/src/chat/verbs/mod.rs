@@ -69,7 +69,7 @@ async fn unknown_name(
         (name, args) = (next.to_owned(), rest.to_owned());
     }
     Err(Failure::usage(format!(
-        "/{typed} stands for a command that stands for another, and so on; see quick_commands in config.yaml"
+        "/{typed} is an alias of an alias, and so on; see quick_commands in config.yaml"
     )))
 }
 

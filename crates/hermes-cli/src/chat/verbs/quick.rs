@@ -45,7 +45,7 @@ pub(super) async fn run(
 
 async fn exec(conversation: &Conversation, command: String) -> Result<Told, Failure> {
     let Some(commands) = &conversation.chat.commands else {
-        return Err(Failure::failed("there is nowhere to run commands"));
+        return Err(Failure::failed("there is no place to run commands"));
     };
     let line = Line {
         command,

@@ -152,7 +152,7 @@ fn walk(dir: &Path, prefix: &str, home: bool, found: &mut Found) {
             let shown = name.to_string_lossy();
             found
                 .unreadable
-                .push(format!("{prefix}{shown}: the name is no UTF-8"));
+                .push(format!("{prefix}{shown}: the name is not UTF-8"));
             continue;
         };
         let relative = format!("{prefix}{name}");

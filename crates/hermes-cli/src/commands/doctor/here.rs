@@ -303,7 +303,7 @@ pub(super) fn gateway(cx: &Context, report: &mut Report) {
     match summary.pid {
         Some(pid) => report.ok(format!("running, pid {pid}")),
         None if recorded.exists() => report.warning(
-            "not running, though gateway.pid says so: it was killed",
+            "not running, although gateway.pid exists: it was killed",
             "hermes doctor --fix removes the file",
         ),
         None => report.ok("not running"),

@@ -97,7 +97,7 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
             mirror: None,
         };
         if let Err(error) = gateway.post().send(posting).await {
-            tracing::warn!("whoever asked for the restart is not told: {error}");
+            tracing::warn!("the person who requested the restart is not notified: {error}");
         }
     }
     if let Err(error) = std::fs::remove_file(&path) {

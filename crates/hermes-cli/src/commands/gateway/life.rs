@@ -333,8 +333,8 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
     }
     let wanted = settings.enabled().count();
     if wanted == 0 {
-        let text = "no platform is set up, so nobody can write to the agent here; scheduled jobs run all the \
-                    same. To add one: hermes gateway setup";
+        let text = "no platform is set up, so nobody can message the agent here; scheduled jobs still \
+                    run. To add one: hermes gateway setup";
         tracing::warn!("{text}");
         cx.out.remark(text);
     }

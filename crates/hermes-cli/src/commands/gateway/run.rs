@@ -201,8 +201,8 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
         )));
     }
     if nobody {
-        let text = "nobody is on a list of people who may talk to the agent; strangers get a code, \
-                    and hermes pairing approve lets them in";
+        let text = "no allow-list names anyone; strangers get a code, \
+                    and hermes pairing approve gives them access";
         tracing::warn!("{text}");
         cx.out.remark(text);
     }

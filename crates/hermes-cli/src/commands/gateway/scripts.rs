@@ -30,7 +30,7 @@ impl Scripts {
 
     pub(super) async fn run(&self, script: Script, stock: &Stock) -> Result<Ran, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is nowhere to run scripts"));
+            return Err(Failure::failed("there is no place to run scripts"));
         };
         let path = self.find(&script.path)?;
         let text = std::fs::read_to_string(&path)
@@ -66,7 +66,7 @@ impl Scripts {
     /// A line that the configuration has a name for, where the tools work.
     pub(super) async fn run_line(&self, line: Line, stock: &Stock) -> Result<Ran, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is nowhere to run commands"));
+            return Err(Failure::failed("there is no place to run commands"));
         };
         run_line_in(commands, workplace(stock), line).await
     }

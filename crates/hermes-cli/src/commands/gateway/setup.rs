@@ -196,7 +196,7 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     let asks = cx.out.stdin_tty && cx.out.stderr_tty && !cx.no_input && !args.non_interactive;
     if !asks && args.platform.is_none() {
         return Err(Failure::usage(
-            "there is no terminal to ask at; name everything: \
+            "there is no terminal to ask on; use flags: \
              hermes gateway setup telegram --token TOKEN --allow ID --non-interactive",
         ));
     }

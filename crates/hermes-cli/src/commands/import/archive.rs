@@ -54,7 +54,7 @@ pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<Plan, Stri
             .by_index_raw(number)
             .map_err(|error| error.to_string())?;
         let name = std::str::from_utf8(entry.name_raw())
-            .map_err(|_| "a name in it is no UTF-8".to_owned())?
+            .map_err(|_| "a name in it is not UTF-8".to_owned())?
             .to_owned();
         let directory = name.ends_with('/');
         checked(name.trim_end_matches('/'))?;

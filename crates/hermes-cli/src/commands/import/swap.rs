@@ -48,7 +48,7 @@ impl Staging {
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         if bytes > free {
             return Err(Failure::failed(format!(
-                "the backup needs {}, and {} are free beside {}; nothing was changed",
+                "the backup needs {}, and {} are free next to {}; nothing was changed",
                 size(bytes),
                 size(free),
                 root.display()

@@ -42,9 +42,7 @@ pub(crate) fn address(typed: &str) -> Result<String, String> {
         return Err(bad());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "the key is asked for on its own; it does not belong to the address".to_owned(),
-        );
+        return Err("enter the key separately; it does not belong in the address".to_owned());
     }
     Ok(full)
 }

@@ -184,7 +184,7 @@ fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
     }
     if rows.is_empty() {
         return Err(Failure::not_found(format!(
-            "no models of {name} are known without asking; use --live"
+            "no models of {name} are known offline; use --live"
         )));
     }
     Ok(rows)

@@ -96,7 +96,7 @@ impl FilterArgs {
                 if let Some(text) = text {
                     let time = point_in_time(text, now).ok_or_else(|| {
                         Failure::usage(format!(
-                            "{flag} {text:?} is no time: use 5h, 30m, 2d, 1w, a number of days, \
+                            "{flag} {text:?} is not a time: use 5h, 30m, 2d, 1w, a number of days, \
                              2026-07-05 or \"2026-07-05 14:30\""
                         ))
                     })?;
@@ -116,7 +116,7 @@ impl FilterArgs {
             && after >= before
         {
             return Err(Failure::usage(
-                "no time lies between the two bounds: --after/--newer-than must be earlier than \
+                "the time range is empty: --after/--newer-than must be earlier than \
                  --before/--older-than",
             ));
         }

@@ -62,7 +62,7 @@ pub(super) fn digest(text: &str) -> Result<String, Failure> {
         Ok(sum.to_owned())
     } else {
         Err(Failure::usage(format!(
-            "{sum:?} is no SHA-256: 64 hexadecimal digits"
+            "{sum:?} is not a SHA-256: 64 hexadecimal digits"
         )))
     }
 }

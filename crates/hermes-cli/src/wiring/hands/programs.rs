@@ -17,7 +17,7 @@ pub(super) fn programs(
     commands: Option<&Commands>,
     config: &Config,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let commands = commands.ok_or("there is nowhere to run commands")?;
+    let commands = commands.ok_or("there is no place to run commands")?;
     let deps = CodeDeps::from_config(
         config,
         Arc::clone(&commands.environment),

@@ -13,7 +13,7 @@ pub(super) fn check(value: &Value, schema: &Value) -> Vec<String> {
 
 fn at(path: &str, value: &Value, schema: &Value, wrong: &mut Vec<String>) {
     let Some(rules) = schema.as_object() else {
-        wrong.push(format!("{path}: the schema is no object"));
+        wrong.push(format!("{path}: the schema is not an object"));
         return;
     };
     for (rule, expected) in rules {

@@ -222,7 +222,7 @@ fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
     say(&mut terminal, &format!("/image '{}'", picture.display()));
     terminal.wait_for("goes with the next message");
     say(&mut terminal, "what is it?");
-    terminal.wait_for("is not known to take images, so");
+    terminal.wait_for("is not known to support images, so");
     terminal.wait_for("a small dot");
     assert_eq!(quit(terminal).0, 0);
 }

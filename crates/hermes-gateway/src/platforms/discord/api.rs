@@ -114,7 +114,7 @@ impl Api {
     pub(super) fn renew(&self) {
         match self.http.client() {
             Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
-            Err(error) => tracing::warn!("discord: the old HTTP client goes on: {error}"),
+            Err(error) => tracing::warn!("discord: the old HTTP client stays in use: {error}"),
         }
     }
 

@@ -71,7 +71,7 @@ impl Socket {
             match (hello["op"].as_u64(), every) {
                 (Some(10), Some(every)) => Ok((stream, Duration::from_millis(every.max(1)))),
                 _ => Err(Broken::Transport(
-                    "the first thing it said was no hello".to_owned(),
+                    "the first message was not a hello".to_owned(),
                 )),
             }
         };
@@ -254,7 +254,7 @@ fn address(given: &str) -> Result<url::Url, String> {
     let scheme = match named.scheme() {
         "wss" | "https" => "https",
         "ws" | "http" => "http",
-        _ => return Err(wrong("is no address of a WebSocket")),
+        _ => return Err(wrong("is not a WebSocket address")),
     };
     // Between these kinds of schemes a parsed address cannot be changed, so its text is.
     let rest = &named[url::Position::BeforeUsername..url::Position::AfterPath];

@@ -147,14 +147,12 @@ impl Account {
     /// What the person should know at the start about who is believed.
     pub(super) fn caution(&self) -> Option<String> {
         let Some(proof) = &self.proof else {
-            return Some(
-                "senders are believed as written: anybody can pretend to be one".to_owned(),
-            );
+            return Some("senders are trusted as written: anyone can pretend to be one".to_owned());
         };
         let host = &self.imap.host;
         proof.authserv_id.is_none().then(|| {
             format!(
-                "every mail is left alone: {host} does not say which mail server confirms senders. \
+                "every mail is ignored: {host} does not say which mail server confirms senders. \
                  Set EMAIL_AUTHSERV_ID to the name with which Authentication-Results begins in mail that you get"
             )
         })
@@ -195,7 +193,7 @@ fn server(
         }
         Some(other) => {
             return Err(format!(
-                "{var}: {other:?} is none of implicit, starttls, none"
+                "{var}: {other:?} is not one of implicit, starttls, none"
             ));
         }
     };
@@ -266,7 +264,7 @@ fn number(
     match text.parse() {
         Ok(value) if (least..=most).contains(&value) => Ok(value),
         _ => Err(format!(
-            "EMAIL_{}: {text:?} is no number from {least} to {most}",
+            "EMAIL_{}: {text:?} is not a number from {least} to {most}",
             name.to_uppercase()
         )),
     }

@@ -38,7 +38,7 @@ pub(super) fn reason(message: &Message<'_>, from: &str) -> Option<String> {
     if NAMES.iter().any(|known| name.contains(known))
         || BEGINNINGS.iter().any(|known| name.starts_with(known))
     {
-        return Some(format!("{from} is no person"));
+        return Some(format!("{from} is not a person"));
     }
     let header = |name: &'static str| {
         let raw = message.header_raw(name)?.trim().to_ascii_lowercase();

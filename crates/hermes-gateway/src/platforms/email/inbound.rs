@@ -164,7 +164,7 @@ impl Inbox {
             Some(known) if known.validity == selected.validity => return Ok(known),
             Some(known) => {
                 tracing::warn!(
-                    "email: the mailbox numbers its mails anew; what came since the last look is read"
+                    "email: the mailbox renumbered its mails; mail since the last check is read"
                 );
                 Cursor {
                     validity: selected.validity,

@@ -35,7 +35,7 @@ impl std::fmt::Display for Ignored {
             Self::Automated(why) => write!(f, "nobody wrote it: {why}"),
             Self::Unproven(why) => write!(
                 f,
-                "{why}. If your mail server writes no Authentication-Results, EMAIL_TRUST_FROM_HEADER=true accepts that anybody can pretend to be the sender"
+                "{why}. If your mail server writes no Authentication-Results, EMAIL_TRUST_FROM_HEADER=true accepts that anyone can pretend to be the sender"
             ),
             Self::Unreadable(why) => f.write_str(why),
         }

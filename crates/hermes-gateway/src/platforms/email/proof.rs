@@ -15,9 +15,7 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
         return Err("the sender has no domain".to_owned());
     }
     let Some(id) = &wanted.authserv_id else {
-        return Err(
-            "nobody knows what our mail server calls itself (EMAIL_AUTHSERV_ID)".to_owned(),
-        );
+        return Err("the name of our mail server is unknown (EMAIL_AUTHSERV_ID)".to_owned());
     };
     let mut parsed = headers.iter().filter_map(|header| parse(header));
     let Some(results) = parsed.find(|results| is_under(&results.server, id)) else {

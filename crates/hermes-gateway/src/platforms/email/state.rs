@@ -66,7 +66,7 @@ impl State {
         let accounts = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 format!(
-                    "{}: {error}; move it away to begin with the mail that comes from now on",
+                    "{}: {error}; move it away to start with new mail only",
                     path.display()
                 )
             })?,

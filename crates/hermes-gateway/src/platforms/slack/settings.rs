@@ -33,7 +33,7 @@ pub enum SlackSettingsError {
     TokenFile { path: String, why: String },
     #[error("mention_patterns of Slack: {0}")]
     Pattern(#[from] regex::Error),
-    #[error("base_url of Slack ({url:?}) is no address: {why}")]
+    #[error("base_url of Slack ({url:?}) is not an address: {why}")]
     BaseUrl { url: String, why: String },
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -134,7 +134,7 @@ fn understand<T: DeserializeOwned>(method: &str, status: u16, body: &[u8]) -> Re
     let Ok(envelope) = serde_json::from_slice::<Envelope>(body) else {
         // Somebody between answered.
         return Err(CallError::Lost(format!(
-            "{method}: an answer that is none (status {status})"
+            "{method}: an invalid answer (status {status})"
         )));
     };
     if envelope.ok {

@@ -127,7 +127,7 @@ async fn discard(path: &Path) {
 
 async fn within<T>(work: impl Future<Output = T>) -> Result<T, SendError> {
     let waited = tokio::time::timeout(IDLE, work).await;
-    waited.map_err(|_| not_sent("the download stands still".to_owned()))
+    waited.map_err(|_| not_sent("the download stalled".to_owned()))
 }
 
 /// Reading changes nothing: whatever happened, it may be tried again.

@@ -257,7 +257,7 @@ async fn take(
     match reader.read(update) {
         Read::Message(message) => {
             if !link.deliver(*message).await {
-                let why = "a message was not stored; it is asked for again";
+                let why = "a message was not stored; it will be requested again";
                 return Err(Trouble::Other(why.to_owned(), FIRST_PAUSE));
             }
         }
@@ -293,7 +293,7 @@ fn doubt(pending: u64, doubts: u32) -> Result<u32, Trouble> {
         return Ok(1);
     }
     Err(Trouble::Other(
-        format!("Telegram has {pending} updates for us and polls bring none; connecting anew"),
+        format!("Telegram has {pending} updates for us and polls return none; reconnecting"),
         FIRST_PAUSE,
     ))
 }

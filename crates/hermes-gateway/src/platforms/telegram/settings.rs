@@ -136,7 +136,7 @@ fn receive(from: &PlatformSettings) -> Result<Receive, String> {
     let parsed =
         Url::parse(&url).map_err(|error| format!("TELEGRAM_WEBHOOK_URL is {url:?}: {error}"))?;
     let secret = from.text("webhook_secret").ok_or(
-        "TELEGRAM_WEBHOOK_SECRET is not set. Without it anybody could send updates in Telegram's \
+        "TELEGRAM_WEBHOOK_SECRET is not set. Without it, anyone could send updates in Telegram's \
          name; set it to a long random text (for instance of `openssl rand -hex 32`)",
     )?;
     let fits = secret.len() <= 256

@@ -87,7 +87,7 @@ impl Sender {
         let about = tokio::fs::metadata(&media.path).await;
         let about = about.map_err(|error| unusable(&media.path, &error.to_string()))?;
         if !about.is_file() {
-            return Err(unusable(&media.path, "it is no file"));
+            return Err(unusable(&media.path, "it is not a file"));
         }
         let most = self.capabilities().limits.file_bytes;
         match about.len() {

@@ -126,7 +126,7 @@ fn resolve(home: &Path, script: &str) -> Result<PathBuf, String> {
         return Err(format!("{} is not in {}", path.display(), root.display()));
     }
     if !real.is_file() {
-        return Err(format!("{} is no file", path.display()));
+        return Err(format!("{} is not a file", path.display()));
     }
     Ok(real)
 }

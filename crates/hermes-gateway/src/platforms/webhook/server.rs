@@ -74,7 +74,7 @@ impl Server {
                 .ok()
                 .filter(|number| *number > 0)
                 .ok_or_else(|| {
-                    format!("platforms.webhook.extra.{name}: {text:?} is no number above 0")
+                    format!("platforms.webhook.extra.{name}: {text:?} is not a number above 0")
                 }),
         };
         let host = settings.text("host");
@@ -104,7 +104,7 @@ impl Server {
             }),
             host,
             port: u16::try_from(port)
-                .map_err(|_| format!("platforms.webhook.extra.port: {port} is no port"))?,
+                .map_err(|_| format!("platforms.webhook.extra.port: {port} is not a port"))?,
         })
     }
 
@@ -606,7 +606,7 @@ impl Shared {
         if lock(&self.warned).insert(route.to_owned()) {
             tracing::warn!(
                 route,
-                "webhook: signatures without a time: whoever saw a call can repeat it. X-Webhook-Signature-V2 with X-Webhook-Timestamp prevents that"
+                "webhook: signatures without a time: anyone who saw a call can repeat it. X-Webhook-Signature-V2 with X-Webhook-Timestamp prevents that"
             );
         }
     }

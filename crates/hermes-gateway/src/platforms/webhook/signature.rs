@@ -132,7 +132,7 @@ fn fresh(timestamp: &str, now: i64) -> Result<(), &'static str> {
     let sent: i64 = timestamp
         .trim()
         .parse()
-        .map_err(|_| "its time is no number")?;
+        .map_err(|_| "its time is not a number")?;
     if now.abs_diff(sent) > TOLERANCE.unsigned_abs() {
         return Err("its time is more than five minutes from ours");
     }
@@ -140,7 +140,7 @@ fn fresh(timestamp: &str, now: i64) -> Result<(), &'static str> {
 }
 
 fn keyed(secret: &[u8], parts: &[&[u8]], hex: &str) -> Result<(), &'static str> {
-    let tag = unhex(hex.trim()).ok_or("the signature is no hexadecimal number")?;
+    let tag = unhex(hex.trim()).ok_or("the signature is not a hexadecimal number")?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     hmac::verify(&key, &parts.concat(), &tag).map_err(|_| "another signature")
 }

@@ -281,7 +281,7 @@ pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
                     text: text.to_owned(),
                 }),
                 None => Err(format!(
-                    "That is none of the choices. Answer with a number from 1 to {} ({}), or **!no** to \
+                    "That is not one of the choices. Answer with a number from 1 to {} ({}), or **!no** to \
                      decline.",
                     options.len(),
                     listed(options)

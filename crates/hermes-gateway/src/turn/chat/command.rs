@@ -30,7 +30,11 @@ const OWN: [(&str, &str, &str); 7] = [
         "[list | pause name | resume name]",
         "the platforms of the gateway",
     ),
-    ("restart", "", "restart the gateway; what runs goes on"),
+    (
+        "restart",
+        "",
+        "restart the gateway; running turns continue afterwards",
+    ),
     (
         "voice",
         "[on | off | tts | status]",
@@ -106,7 +110,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             "approve" => self.decide(msg, true, &args, None).await,
             "deny" => self.decide(msg, false, &args, None).await,
             "queue" | "steer" if args.is_empty() => {
-                let text = format!("Say it behind the command: /{name} <text>");
+                let text = format!("Add the text after the command: /{name} <text>");
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
             "queue" => self.talk(msg, BusyMode::Queue).await,
@@ -314,7 +318,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     async fn background(&mut self, msg: Msg, text: String) {
         if text.is_empty() {
-            let text = "Say what behind the command: /background <text>";
+            let text = "Add the text after the command: /background <text>";
             return self.answer(&msg, "cmd", Some(text)).await;
         }
         let entry = self.hub.index.get(&self.key);
@@ -348,7 +352,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             message_id: msg.incoming.message_id.clone(),
         };
         // Answered first: the same request again is recognised, also by the next life.
-        let text = "♻️ Restarting; what runs goes on afterwards.";
+        let text = "♻️ Restarting; running turns continue afterwards.";
         self.answer(&msg, "cmd", Some(text)).await;
         (self.hub.calls.restart)(request);
     }
@@ -404,7 +408,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             ("pause" | "resume", Some(name)) => {
                 let pause = what == "pause";
                 if pause && name == msg.source().platform {
-                    "This is the platform that you are on: you could not tell me to go on."
+                    "This is the platform you are using: you could not tell me to resume."
                         .to_owned()
                 } else if self.hub.pause(name, pause) {
                     format!("{name}: {}d.", if pause { "pause" } else { "resume" })

@@ -48,7 +48,7 @@ pub(super) struct Held {
 }
 
 const UNKNOWN: &str = "I do not know that button.";
-const OVER: &str = "This question is no longer open. If it still matters, it is asked again.";
+const OVER: &str = "This question is no longer open. If it still matters, I will ask again.";
 const TAKEN: &str = "This question is no longer open: it was answered.";
 const LATE: &str = "This question is no longer open: the time to answer is over.";
 const NOT_NOW: &str = "This could not be stored; press it again.";
@@ -225,11 +225,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             if !self.is_late(&stored) {
                 return Some(stored);
             }
-            self.forget(
-                &stored,
-                "⌛ The time to answer is over; it is asked again below.",
-            )
-            .await;
+            self.forget(&stored, "⌛ The time to answer is over; I ask again below.")
+                .await;
         }
     }
 

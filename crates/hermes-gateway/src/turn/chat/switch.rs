@@ -187,7 +187,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return Ok("No conversations yet.".to_owned());
         }
         Ok(format!(
-            "{}\n\n/resume <id or title> goes on with one.",
+            "{}\n\n/resume <id or title> resumes one.",
             lines.join("\n")
         ))
     }

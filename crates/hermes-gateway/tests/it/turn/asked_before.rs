@@ -157,7 +157,7 @@ async fn one_whose_time_is_over_says_so_and_is_asked_anew() {
     life.rest().await;
     let bubbles = house.screen.bubbles.lock().unwrap().clone();
     let old = bubbles.iter().find(|one| one.id == question.id).unwrap();
-    assert!(old.text.contains("asked again below"), "{old:?}");
+    assert!(old.text.contains("ask again below"), "{old:?}");
     life.end().await;
 }
 

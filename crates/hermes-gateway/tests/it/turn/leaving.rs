@@ -48,7 +48,7 @@ async fn chats_at_work_and_homes_hear_that_it_goes_down() {
     };
     life.gateway.leave(&leaving).await;
     // It has left already: nobody waits for the end to see it.
-    let down = "⏸️ The gateway goes down.";
+    let down = "⏸️ The gateway is shutting down.";
     assert_eq!(heard(&house, "home"), [down]);
     let told = heard(&house, "c");
     assert_eq!(told.len(), 1, "{told:?}");

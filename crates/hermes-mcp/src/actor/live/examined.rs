@@ -132,7 +132,7 @@ impl Actor {
         self.woken = false;
         if !self.shared.inbox.clear(live.current.epoch, failures) {
             // Something failed meanwhile; the question may have been asked before.
-            let again = Reason::new(Doubt::Answered, "retry", "a request failed meanwhile");
+            let again = Reason::new(Doubt::Answered, "retry", "a request failed in the meantime");
             live.suspect(again, Duration::ZERO);
             return;
         }

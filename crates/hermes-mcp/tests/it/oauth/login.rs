@@ -149,7 +149,7 @@ async fn skipping_timing_out_and_cancelling_leave_everything_as_it_was() {
 
     bench.settings.timeout = Duration::from_millis(20);
     let error = bench.with(&person).login(&never).await.unwrap_err();
-    assert!(error.text.contains("nobody finished"), "{error}");
+    assert!(error.text.contains("the login was not finished"), "{error}");
 
     assert_eq!(bench.read("srv.json"), before);
     assert_eq!(bench.read("srv.client.json")["client_id"], "client-0");

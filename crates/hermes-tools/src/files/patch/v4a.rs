@@ -265,7 +265,7 @@ fn header(line: &str) -> Result<Option<Header>, String> {
         _ => {}
     }
     let Some((word, value)) = rest.split_once(':') else {
-        return Err(format!("{line:?} is no header of a patch"));
+        return Err(format!("{line:?} is not a patch header"));
     };
     let value = value.trim();
     let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -280,7 +280,7 @@ fn header(line: &str) -> Result<Option<Header>, String> {
             };
             Header::Move(path(from.trim())?, path(to.trim())?)
         }
-        _ => return Err(format!("{line:?} is no header of a patch")),
+        _ => return Err(format!("{line:?} is not a patch header")),
     };
     Ok(Some(header))
 }

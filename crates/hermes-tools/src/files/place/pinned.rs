@@ -147,7 +147,7 @@ impl Pinned {
             _ => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "it is no ordinary file",
+                    "it is not a regular file",
                 ));
             }
         }

@@ -58,7 +58,7 @@ async fn each_page_has_its_own_error() {
         "no such page",
         "vision_analyze",
         "metadata",
-        "no address",
+        "not an address",
         "at most 5",
     ]) {
         assert!(error.contains(part), "{errors:?}");

@@ -127,7 +127,7 @@ async fn sources_that_are_refused_say_why() {
         (
             rig.path("x.png").display().to_string(),
             ToolErrorKind::Failed,
-            "no image",
+            "not an image",
         ),
         ("/secret".to_owned(), ToolErrorKind::Failed, "credentials"),
         (

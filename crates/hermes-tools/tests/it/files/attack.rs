@@ -58,7 +58,7 @@ async fn pipes_do_not_hold_anyone() {
     let (_, value) = bench
         .err("write_file", json!({"path": "pipe", "content": "x"}))
         .await;
-    assert!(error_of(&value).contains("no ordinary file"), "{value}");
+    assert!(error_of(&value).contains("not a regular file"), "{value}");
     let value = bench.ok("search_files", json!({"pattern": "x"})).await;
     assert_eq!(value["total_count"], 0);
 }

@@ -215,7 +215,7 @@ async fn the_format_is_strict() {
         ("*** Update File: ../x\n-a\n+b\n", ".."),
         ("*** Add File: b.txt\nno plus\n", "begins with +"),
         ("*** Update File: a.txt\n", "nothing is changed"),
-        ("*** Frobnicate File: a.txt\n", "no header"),
+        ("*** Frobnicate File: a.txt\n", "not a patch header"),
         (
             "hello\n*** Update File: a.txt\n-a\n+b\n",
             "belongs to no file",

@@ -154,7 +154,7 @@ fn a_discarded_step_that_is_in_the_scrollback_is_owned_up_to() {
     bench.says("The answer.");
     bench.end(TurnExit::Answered);
     let all = bench.printed.join(" ");
-    assert!(all.contains("what stands above is not the answer"), "{all}");
+    assert!(all.contains("the text above is not the answer"), "{all}");
     assert_eq!(bench.count("A paragraph that is wrong."), 1);
     assert_eq!(bench.count("The answer."), 1);
 }

@@ -193,7 +193,7 @@ fn tools(toolbox: &Toolbox, name: &str) -> After {
         .server(name)
         .and_then(|server| server.catalogue().borrow().clone());
     let Some(snapshot) = snapshot else {
-        return After::Note(format!("{name} has told nothing about its tools yet"));
+        return After::Note(format!("{name} has not listed its tools yet"));
     };
     let entries: Vec<String> = snapshot
         .tools

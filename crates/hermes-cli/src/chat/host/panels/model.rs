@@ -494,7 +494,7 @@ async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, 
     let line = format!("/model {} --provider {provider}", args.model);
     match verbs::line(conversation, &line).await {
         Some(told) => Ok(After::Leave(told?)),
-        None => Err(Failure::failed(format!("{line} is no command"))),
+        None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
 

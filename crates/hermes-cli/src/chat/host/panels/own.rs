@@ -173,7 +173,7 @@ async fn use_it(
     conversation.args.provider = None;
     let told = match verbs::line(conversation, "/reload").await {
         Some(told) => told?,
-        None => return Err(Failure::failed("/reload is no command")),
+        None => return Err(Failure::failed("/reload is not a command")),
     };
     Ok(After::Leave(told.and(said(Saying::Info, &note))))
 }
