@@ -24,7 +24,7 @@ fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     if let Some(rule) = &request.rule {
         let _ = write!(text, "  a always: {}", visible(&rule.0));
         if prefix_words(request).is_some_and(|words| words.len() > 1) {
-            text.push_str("\n  a and first words: always for all that begins so");
+            text.push_str("\n  a and the first words: always for commands that start with them");
         }
     }
     text.push_str("  n deny, n and why [n] ");
@@ -43,15 +43,15 @@ pub(super) fn read(request: &ApprovalRequest, line: &str) -> Result<Verdict, Str
         ("s", "") => Ok(Verdict::Session),
         ("a", "") => match &request.rule {
             Some(rule) => Ok(Verdict::Always(rule.clone())),
-            None => Err("no rule can be stored for this one".to_owned()),
+            None => Err("no rule can be stored for this command".to_owned()),
         },
         ("a", words) => prefix(request, words)
             .map(Verdict::Always)
-            .ok_or_else(|| format!("the command does not begin with the words {words:?}")),
+            .ok_or_else(|| format!("the command does not start with the words {words:?}")),
         ("" | "n" | "no", why) => Ok(Verdict::Deny {
             why: (!why.is_empty()).then(|| why.to_owned()),
         }),
-        _ => Err("y, s, a or n is needed".to_owned()),
+        _ => Err("answer y, s, a or n".to_owned()),
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn edited(request: &ApprovalRequest, typed: &str) -> Result<Rule, Str
         Some(rule) if rule.0 == typed => Ok(rule.clone()),
         Some(_) => prefix(request, typed)
             .ok_or_else(|| "it must be the first words of the command, in full".to_owned()),
-        None => Err("no rule can be stored for this one".to_owned()),
+        None => Err("no rule can be stored for this command".to_owned()),
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
         let line = || typed.next().map(str::to_owned);
         assert_eq!(ask(&with, line, &mut out), Some(Verdict::Session));
         let text = String::from_utf8(out).unwrap();
-        let why = "the command does not begin with the words \"git pu\"";
+        let why = "the command does not start with the words \"git pu\"";
         assert!(
             text.contains(why) && text.contains("y, s, a or n"),
             "{text}"

@@ -206,7 +206,7 @@ fn forget_keys(err: &mut dyn Write) {
         }
         let _ = write!(
             err,
-            "\n  (typed before this question and not taken: {})",
+            "\n  (typed before this question and ignored: {})",
             harmless(line.trim_end())
         );
     }

@@ -274,7 +274,7 @@ impl Conversation {
                         // What was said there meanwhile is known here, too.
                         return self.read_again().await;
                     }
-                    prompt::say("a turn is running there: wait for its end, or stop it there")?;
+                    prompt::say("a turn is running there: wait until it ends, or stop it there")?;
                 }
                 Some('b') => {
                     // The other window keeps the original session.

@@ -141,7 +141,7 @@ impl TypedLines {
                         return Ok(TypedLine::Interrupted);
                     }
                     self.pasted.clear();
-                    self.out.remark("(the pasted lines are dropped)");
+                    self.out.remark("(the pasted lines were discarded)");
                     continue;
                 }
             };
@@ -193,7 +193,7 @@ impl TypedLines {
         }
         self.pasted.append(&mut burst);
         self.out.remark(format!(
-            "({} lines came at once: Enter sends them as one message, Ctrl+C drops them)",
+            "({} lines came at once: Enter sends them as one message, Ctrl+C discards them)",
             self.pasted.len()
         ));
         None

@@ -140,7 +140,7 @@ impl Repl<'_> {
                 TypedLine::Interrupted if leaving => return Ok(()),
                 TypedLine::Interrupted => {
                     leaving = true;
-                    self.cx.out.remark("(Ctrl+C again to leave)");
+                    self.cx.out.remark("(Ctrl+C again to quit)");
                 }
                 TypedLine::End => return Ok(()),
             }

@@ -359,7 +359,7 @@ impl Live {
                     self.waiting.push_back(wish);
                 }
                 Next::Wish(Some(_)) => {
-                    let text = "too much waits for the command that runs; cancel it";
+                    let text = "too many messages are waiting for the running command; cancel it";
                     let refusal = Refusal::new(RefusalKind::Invalid, text);
                     self.tell(News::Unsaid(refusal)).await;
                 }

@@ -317,7 +317,7 @@ async fn commands_answer_without_the_model() {
             for (line, says) in [
                 ("/version", "hermes "),
                 ("/help", "/steer"),
-                ("/context", "nothing was used yet"),
+                ("/context", "nothing has been used yet"),
                 ("/tools", "terminal"),
                 ("/compact", "nothing to compact"),
                 ("/quit", "for a terminal"),

@@ -219,13 +219,13 @@ fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
     };
     terminal.wait_for("> ", 1);
     terminal.press("\x03");
-    terminal.wait_for("(Ctrl+C again to leave)", 1);
+    terminal.wait_for("(Ctrl+C again to quit)", 1);
     // The question after it is asked, not taken for interrupted.
     terminal.press("what is it?\r");
     terminal.wait_for("the answer", 1);
     terminal.wait_for("> ", 3);
     terminal.press("\x03");
-    terminal.wait_for("(Ctrl+C again to leave)", 2);
+    terminal.wait_for("(Ctrl+C again to quit)", 2);
     terminal.press("\x03");
     let (code, screen) = terminal.leave();
     assert_eq!(code, Some(0), "{screen}");

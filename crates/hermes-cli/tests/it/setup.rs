@@ -85,7 +85,7 @@ fn a_model_without_tools_and_a_small_window_are_said_before_the_choice() {
     let (home, server) = fresh(8192);
     server.push_default(Reply::text("I would rather talk."));
     let mut terminal = at_terminal(&home, &server, ["--plain"]);
-    terminal.wait_for("it can chat, not act");
+    terminal.wait_for("it can chat, but not act");
     terminal.wait_for("its window is 8k tokens");
     terminal.press("q");
     let (code, _) = terminal.leave();
@@ -273,7 +273,7 @@ fn the_form_tests_fields_goes_back_and_shows_what_it_will_write() {
     terminal.press("sometimes\r");
     terminal.wait_for("one of: smart, manual, off");
     terminal.press("manual\r");
-    terminal.wait_for("model calls for one request");
+    terminal.wait_for("maximum model calls per request");
     // Back to the first field, which remembers the answer.
     terminal.press("\x1b");
     terminal.wait_for("[manual]");
@@ -312,7 +312,7 @@ fn ctrl_c_leaves_setup_without_changes_and_the_terminal_as_it_was() {
             key(&mut terminal, DOWN);
             key(&mut terminal, "\r");
         }
-        terminal.wait_for("model calls for one request");
+        terminal.wait_for("maximum model calls per request");
         terminal.press("\x03");
         assert_eq!(terminal.end().exit_code(), 130);
         assert!(terminal.is_cooked());
@@ -452,7 +452,7 @@ fn the_form_is_walked_with_arrows() {
     terminal.wait_for("ask before dangerous commands");
     key(&mut terminal, DOWN);
     key(&mut terminal, "\r");
-    terminal.wait_for("model calls for one request");
+    terminal.wait_for("maximum model calls per request");
     terminal.press("12\r");
     for field in ["reasoning effort", "remember things"] {
         terminal.wait_for(field);

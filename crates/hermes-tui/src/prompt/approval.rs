@@ -143,7 +143,8 @@ impl ApprovalPrompt {
                 };
             }
             Some('a' | 'A') => {
-                self.problem = Some("no rule can be stored for this one; y, s, n or e".to_owned());
+                self.problem =
+                    Some("no rule can be stored for this command; y, s, n or e".to_owned());
             }
             Some('n' | 'N') => return Step::Answer(Verdict::Deny { why: None }),
             Some('e' | 'E') => {

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 
 fn words<'a>(text: &'a str, command: &str) -> Result<&'a str, Failure> {
     if text.is_empty() {
-        return Err(Failure::usage(format!("/{command} needs some words")));
+        return Err(Failure::usage(format!("/{command} needs a text")));
     }
     Ok(text)
 }
@@ -35,7 +35,7 @@ pub(super) async fn steer(conversation: &mut Conversation, text: &str) -> Result
     let command = AgentCommand::Steer(text.to_owned());
     conversation.chat.send(command).await?;
     Ok(Told::info(format!(
-        "the model reads it with the next result of a tool: {}",
+        "the model reads it with the next tool result: {}",
         shorten(text, 60)
     )))
 }
@@ -83,7 +83,7 @@ pub(super) async fn stop(conversation: &mut Conversation, which: &str) -> Result
         }
     }
     Ok(Told::info(match (processes, questions) {
-        (0, 0) => "nothing runs in the background".to_owned(),
+        (0, 0) => "nothing is running in the background".to_owned(),
         (processes, 0) => format!(
             "stopped {}",
             if processes == 1 {
@@ -121,7 +121,7 @@ pub(super) fn agents(conversation: &Conversation) -> Told {
         }
     }
     if lines.is_empty() {
-        return Told::info("nothing runs in the background");
+        return Told::info("nothing is running in the background");
     }
     lines.push("  /stop [id] stops them".to_owned());
     Told::plain(lines.join("\n"))
@@ -157,7 +157,7 @@ pub(super) async fn moa(conversation: &mut Conversation, text: &str) -> Result<T
     let text = words(text, "moa")?;
     if conversation.chat.tools.registry().get(TOOL).is_none() {
         return Err(Failure::usage(format!(
-            "the tool {TOOL} is not there; hermes tools list says why"
+            "the tool {TOOL} is not available; hermes tools list says why"
         )));
     }
     if let Some(told) = conversation.unready(text).await? {

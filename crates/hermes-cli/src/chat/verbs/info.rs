@@ -123,7 +123,7 @@ pub(super) async fn usage(conversation: &Conversation) -> Result<Told, Failure> 
 async fn used(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
-        return Ok(vec!["nothing was used yet".to_owned()]);
+        return Ok(vec!["nothing has been used yet".to_owned()]);
     }
     let record = chat.store.get(chat.id.as_str()).await?;
     let count = |column| record.number(column).unwrap_or(0.0);
@@ -233,10 +233,10 @@ pub(super) fn image(conversation: &mut Conversation, path: &str) -> Result<Told,
     let seen = if conversation.chat.able.images {
         ""
     } else {
-        " (this model is not known to take images)"
+        " (this model is not known to support images)"
     };
     Ok(Told::info(format!(
-        "{} goes with the next message{seen}",
+        "{} will be sent with the next message{seen}",
         path.display()
     )))
 }
@@ -273,12 +273,12 @@ pub(super) async fn paste(conversation: &mut Conversation) -> Result<Told, Failu
                 .map_err(|error| Failure::usage(format!("the clipboard: {error}")))?;
             conversation.images.push(part);
             return Ok(Told::info(
-                "the image of the clipboard goes with the next message",
+                "the image in the clipboard will be sent with the next message",
             ));
         }
     }
     Err(Failure::failed(
-        "no image in the clipboard, or no wl-paste, xclip or pngpaste to read it; /image <file> takes a file",
+        "no image in the clipboard, or no wl-paste, xclip or pngpaste to read it; /image <file> adds a file",
     ))
 }
 

@@ -104,14 +104,14 @@ pub(super) fn run(conversation: &mut Conversation, name: &str) -> Result<Told, F
             .iter()
             .map(|(name, text)| format!("  {name:<12}  {}", crate::chat::shorten(text, 60)));
         let mut lines: Vec<String> = lines.collect();
-        lines.push("  none          as the home says".to_owned());
+        lines.push("  none          the default of the home".to_owned());
         return Ok(Told::plain(lines.join("\n")));
     }
     let name = name.to_lowercase();
     if matches!(name.as_str(), "none" | "default" | "neutral") {
         super::settings::keep(conversation, "agent.system_prompt", "")?;
         conversation.note("The person wants your ordinary manner of speaking again.".to_owned());
-        return Ok(Told::info("no personality from the next message on"));
+        return Ok(Told::info("no personality, starting with the next message"));
     }
     let Some((_, text)) = all.iter().find(|(known, _)| *known == name) else {
         let close = all
@@ -129,6 +129,6 @@ pub(super) fn run(conversation: &mut Conversation, name: &str) -> Result<Told, F
         "From now on the person wants you to talk in this manner: {text}"
     ));
     Ok(Told::info(format!(
-        "{name} from the next message on, and in new sessions"
+        "{name}, starting with the next message, and in new sessions"
     )))
 }

@@ -140,17 +140,14 @@ pub(super) async fn undo(conversation: &mut Conversation, count: &str) -> Result
         .await?;
     conversation.last_question = None;
     conversation.back = Some(Back::Rewound);
-    let told = Told::order().and(said(
-        Saying::Info,
-        "taken back; /undo once more brings it back",
-    ));
+    let told = Told::order().and(said(Saying::Info, "undone; /undo again restores it"));
     Ok(told.and(Effect::Draft(again)))
 }
 
 pub(super) async fn redo(conversation: &mut Conversation) -> Result<Told, Failure> {
     not_while_busy(conversation)?;
     match conversation.back.take() {
-        None => Err(Failure::usage("there is nothing to bring back")),
+        None => Err(Failure::usage("there is nothing to restore")),
         Some(Back::Rewound) => {
             conversation.chat.send(AgentCommand::Restore).await?;
             Ok(Told::order())
@@ -192,7 +189,7 @@ pub(super) async fn branch(conversation: &mut Conversation, title: &str) -> Resu
     };
     let Some(stored) = stored else {
         return Err(Failure::usage(
-            "nothing was said yet: there is nothing to branch",
+            "there are no messages yet, so there is nothing to branch",
         ));
     };
     let id = crate::wiring::new_session_id(chat.clock.as_ref());
@@ -274,7 +271,7 @@ async fn preview(conversation: &Conversation) -> Result<Told, Failure> {
         None
     };
     let Some(stored) = stored else {
-        return Err(Failure::usage("nothing was said yet"));
+        return Err(Failure::usage("there are no messages yet"));
     };
     let messages = stored.items.iter().map(|item| &item.message);
     let tokens: u64 = messages.map(hermes_agent::tokens::message).sum();
@@ -288,7 +285,7 @@ async fn preview(conversation: &Conversation) -> Result<Told, Failure> {
     };
     Ok(Told::plain(format!(
         "{} (about {} tokens) are sent to the model{window}.\n\
-         /compress summarises the older ones; the newest stay word for word, and you still see all.",
+         /compress summarises the older ones; the newest stay unchanged, and you still see everything.",
         counted(stored.items.len(), "message"),
         figures::tokens(tokens)
     )))
@@ -307,7 +304,7 @@ pub(super) async fn sessions(conversation: &Conversation, words: &str) -> Result
     }
     lines.retain(|line| line.to_lowercase().contains(&words.to_lowercase()));
     if lines.is_empty() {
-        lines.push("no sessions; hermes sessions list --all shows all there are".to_owned());
+        lines.push("no sessions; hermes sessions list --all also shows archived ones".to_owned());
     }
     Ok(Told::plain(lines.join("\n")))
 }
@@ -327,7 +324,7 @@ pub(super) async fn history(conversation: &Conversation, count: &str) -> Result<
         Vec::new()
     };
     if entries.is_empty() {
-        return Ok(Told::info("nothing was said yet"));
+        return Ok(Told::info("there are no messages yet"));
     }
     entries.drain(..entries.len().saturating_sub(most));
     Ok(match conversation.surface {
@@ -343,7 +340,7 @@ pub(super) async fn history(conversation: &Conversation, count: &str) -> Result<
 pub(super) async fn export(conversation: &Conversation, path: &str) -> Result<Told, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
-        return Err(Failure::usage("nothing was said yet"));
+        return Err(Failure::usage("there are no messages yet"));
     }
     let session = chat.store.export(&chat.id).await?;
     let path = if path.is_empty() {
@@ -398,7 +395,7 @@ pub(super) async fn rollback(conversation: &Conversation, rest: &str) -> Result<
             let mut text = checkpoints::listed(&all, checkpoints.enabled());
             if !all.is_empty() {
                 text.push_str(
-                    "\n/rollback diff N shows what changed since, /rollback N [file] goes back",
+                    "\n/rollback diff N shows what changed since, /rollback N [file] restores it",
                 );
             }
             Ok(Told::plain(text))

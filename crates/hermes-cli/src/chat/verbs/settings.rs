@@ -183,7 +183,7 @@ pub(super) fn theme(conversation: &Conversation, name: &str) -> Result<Told, Fai
     }
     if !names.contains(&name) {
         return Err(Failure::usage(format!(
-            "no theme {name:?}; there are: {}",
+            "no theme {name:?}; available: {}",
             names.join(", ")
         )));
     }
@@ -206,7 +206,7 @@ pub(super) async fn config(conversation: &Conversation, rest: &str) -> Result<To
             let told = own::run(conversation, &["config", "set", key, value]).await?;
             Ok(told.and(crate::chat::conversation::said(
                 hermes_tui::port::Saying::Info,
-                "/reload takes it over",
+                "/reload applies it",
             )))
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn bundles(conversation: &Conversation) -> Told {
 pub(super) fn reload_skills(conversation: &Conversation) -> Result<Told, Failure> {
     let count = library(conversation)?.scan().len();
     Ok(Told::info(format!(
-        "{}; new ones are known to the model in the next session, and to /<name> now",
+        "{}; the model learns about new ones in the next session; /<name> works now",
         commands::counted(count, "skill")
     )))
 }

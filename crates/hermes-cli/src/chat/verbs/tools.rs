@@ -24,7 +24,7 @@ pub(super) async fn tools(conversation: &Conversation, rest: &str) -> Result<Tol
             let mut args = vec!["tools", *action];
             args.extend(names);
             let told = own::run(conversation, &args).await?;
-            return Ok(told.and(said(Saying::Info, "/reload takes it over")));
+            return Ok(told.and(said(Saying::Info, "/reload applies it")));
         }
         _ => {
             return Err(Failure::usage(
@@ -50,7 +50,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
     let toolbox = conversation.chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
     let Some(toolbox) = toolbox else {
         return Ok(Told::plain(
-            "no MCP servers are in use here; hermes mcp add adds one",
+            "no MCP servers are configured; hermes mcp add adds one",
         ));
     };
     let unknown =
@@ -82,7 +82,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<Told, Failu
             )))
         }
         [name, "login"] | ["login", name] => Ok(Told::plain(format!(
-            "in another terminal: hermes mcp login {name}   (it is taken over here at once)"
+            "in another terminal: hermes mcp login {name}   (it takes effect here at once)"
         ))),
         [name, state @ ("on" | "off")] => {
             let key = format!("mcp_servers.{name}.enabled");
@@ -135,7 +135,7 @@ pub(super) async fn memory(conversation: &Conversation, rest: &str) -> Result<To
 /// Has the agent write down what it has just done.
 pub(super) async fn learn(conversation: &mut Conversation, what: &str) -> Result<Told, Failure> {
     if what.is_empty() {
-        return Err(Failure::usage("/learn <what>: what shall become a skill?"));
+        return Err(Failure::usage("/learn <what>: what should become a skill?"));
     }
     let question = format!(
         "Make a skill of this, so that you can do it again without me: {what}. Look at what we did \
@@ -212,5 +212,5 @@ pub(super) async fn reload(conversation: &mut Conversation) -> Result<Told, Fail
         ..conversation.args.clone()
     };
     conversation.open_instead(&args, "new_session").await?;
-    Ok(Told::info("keys and configuration were read again"))
+    Ok(Told::info("keys and configuration were reloaded"))
 }

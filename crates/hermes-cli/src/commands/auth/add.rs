@@ -41,7 +41,7 @@ pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
                 "{pool} takes the key ({})",
                 crate::commands::counted(models, "model")
             )),
-            Verdict::Unknown(why) => cx.out.remark(format!("the key was not tried: {why}")),
+            Verdict::Unknown(why) => cx.out.remark(format!("the key was not tested: {why}")),
         }
     }
     cx.home

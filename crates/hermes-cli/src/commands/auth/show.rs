@@ -83,7 +83,7 @@ fn standing(entry: &Entry, now: DateTime<Utc>) -> String {
         .unwrap_or_default();
     match entry.status {
         Status::Exhausted(until) if until > now => format!(
-            "rests until {}{code}",
+            "paused until {}{code}",
             until.with_timezone(&Local).format("%H:%M")
         ),
         Status::Dead => format!("refused{code}: replace it"),

@@ -267,7 +267,7 @@ fn tell(report: &Report, cx: &Context) -> Outcome {
         cx.out.remark(format!("written to {}", path.display()));
     }
     match report.told {
-        Told::Silent => cx.out.remark("it had nothing to tell"),
+        Told::Silent => cx.out.remark("it had nothing to report"),
         Told::Nobody => {}
         Told::Owed(chats) => cx.out.remark(format!("to {}", counted(chats, "chat"))),
         Told::HandedOver(chats) => cx

@@ -112,7 +112,7 @@ pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
     }
     if all.is_empty() && (args.all || hidden == 0) {
         cx.out
-            .remark("no jobs; make one: hermes cron create \"0 9 * * 1-5\" \"…\"");
+            .remark("no jobs; create one: hermes cron create \"0 9 * * 1-5\" \"…\"");
     }
     if !args.all && hidden > 0 {
         let jobs = counted(hidden, "job");
@@ -193,13 +193,10 @@ pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
         None => ("stopped", NOBODY),
         Some(_) if stale(beat) => (
             "stalled",
-            "a gateway runs, but it has not looked at the jobs for minutes: hermes gateway restart",
+            "a gateway is running, but it has not checked the jobs for minutes: hermes gateway restart",
         ),
-        Some(_) if stale(success) => (
-            "failing",
-            "the gateway looks at the jobs and fails to read them: hermes logs",
-        ),
-        Some(_) => ("running", "the gateway runs what is due"),
+        Some(_) if stale(success) => ("failing", "the gateway cannot read the jobs: hermes logs"),
+        Some(_) => ("running", "the gateway runs due jobs"),
     };
     let running = Executions::new(&deps.dir).running(&Machine);
     let running = running.map_err(|error| Failure::failed(error.to_string()))?;

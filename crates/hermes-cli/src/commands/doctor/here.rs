@@ -101,7 +101,7 @@ pub(super) fn disk(cx: &Context, report: &mut Report) {
                 report.ok(text);
             }
         }
-        Err(error) => report.warning(format!("free space is not known: {error}"), ""),
+        Err(error) => report.warning(format!("the free space is unknown: {error}"), ""),
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
             }
             match hermes_config::migrate::run(&cx.home, &cx.env, true) {
                 Ok(plan) if !plan.is_empty() => report.ok(format!(
-                    "written for an older version and understood; hermes config migrate rewrites it ({})",
+                    "written for an older version; hermes config migrate updates it ({})",
                     counted(plan.notes.len(), "change")
                 )),
                 _ => {}
@@ -172,7 +172,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
                 ),
                 Status::Exhausted(until) if until > now => report.warning(
                     format!(
-                        "{provider}: {} rests until {}",
+                        "{provider}: {} is paused until {}",
                         entry.label,
                         until.with_timezone(&chrono::Local).format("%H:%M")
                     ),
@@ -206,7 +206,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
         if keyless && step.api_key.expose().is_empty() && step.key_env.is_empty() {
             report.warning(
                 format!(
-                    "the fallback {} has no key of {}",
+                    "the fallback {} has no key for {}",
                     step.model, step.provider
                 ),
                 format!("hermes auth add {}", step.provider),
@@ -234,7 +234,7 @@ pub(super) fn database(cx: &Context, report: &mut Report) {
             Err(error) => report.problem(error.to_string(), ""),
             Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),
             Ok(None) => report.ok(format!(
-                "{}, {:.0} MB: it can be read and written; to read it through: hermes sessions repair --check-only",
+                "{}, {:.0} MB: readable and writable; for a full check: hermes sessions repair --check-only",
                 path.display(),
                 size as f64 / 1e6
             )),
@@ -342,11 +342,13 @@ pub(super) fn tools(cx: &Context, report: &mut Report) {
             for (name, why) in &offer.missing {
                 if commands::tools::is_on(&config, "cli", name) {
                     report.warning(
-                        format!("{name} is switched on and cannot be offered: {why}"),
+                        format!("{name} is enabled but not available: {why}"),
                         format!("fix it, or: hermes tools disable {}", set_of(name)),
                     );
                 } else {
-                    report.ok(format!("{name} is off, and could not be offered: {why}"));
+                    report.ok(format!(
+                        "{name} is disabled and would not be available: {why}"
+                    ));
                 }
             }
         }

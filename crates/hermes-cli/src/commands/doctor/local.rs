@@ -30,7 +30,7 @@ fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, Weights)> {
     };
     let there = weights.is_there();
     if used.is_none() && !there {
-        report.ok("the built-in model is not fetched (hermes --local uses it)");
+        report.ok("the built-in model is not downloaded (hermes --local uses it)");
         return None;
     }
     match program::find() {
@@ -89,7 +89,7 @@ pub(super) fn started(cx: &Context, report: &mut Report) {
         return;
     }
     let log = here.settings.logs.clone();
-    let fix = format!("its own words are in {}", log.display());
+    let fix = format!("its log is {}", log.display());
     let Ok(runtime) = wiring::runtime() else {
         return;
     };
@@ -102,7 +102,7 @@ pub(super) fn started(cx: &Context, report: &mut Report) {
     });
     match tried {
         Ok(Some(server)) => report.ok(format!(
-            "its server is there after {} ms, with {} of memory",
+            "its server was ready after {} ms and uses {} of memory",
             began.elapsed().as_millis(),
             size(server.rss_bytes.unwrap_or_default())
         )),

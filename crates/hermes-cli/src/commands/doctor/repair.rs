@@ -95,7 +95,7 @@ fn leftovers(cx: &Context, report: &mut Report) {
 fn remove(path: &Path, report: &mut Report) {
     match std::fs::remove_file(path) {
         Ok(()) => report.fixed(format!(
-            "removed {}, left by a program that is gone",
+            "removed {}, left by a process that no longer runs",
             path.display()
         )),
         Err(error) => report.problem(format!("{}: {error}", path.display()), ""),

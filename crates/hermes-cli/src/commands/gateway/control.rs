@@ -74,7 +74,7 @@ fn name(home: &Home) -> &str {
 fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     if let Some(running) = process::running(home.root()) {
         cx.out.line(format!(
-            "the gateway of {} runs already (pid {})",
+            "the gateway of {} is already running (pid {})",
             name(home),
             running.process.pid
         ))?;
@@ -87,14 +87,14 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
             .map_err(|failure| because(home, &before, failure))?,
         None if args.system => {
             return Err(Failure::not_found(
-                "no service of the machine is installed: hermes gateway install --system",
+                "no system service is installed: hermes gateway install --system",
             ));
         }
         None => launch(home)?,
     }
     let process = appeared(home, &before)?;
     cx.out.line(format!(
-        "the gateway of {} runs (pid {})",
+        "the gateway of {} is running (pid {})",
         name(home),
         process.pid
     ))?;
@@ -112,7 +112,7 @@ fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
             return Ok(());
         }
         return Err(Failure::not_found(format!(
-            "no gateway of {} runs",
+            "no gateway of {} is running",
             name(home)
         )));
     };
@@ -220,8 +220,9 @@ fn launch(home: &Home) -> Outcome {
 
 /// This program, also when it was replaced by a newer one since it started.
 pub(super) fn program() -> Result<PathBuf, Failure> {
-    let path = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("where is this program? {error}")))?;
+    let path = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!("the path of this program is unknown: {error}"))
+    })?;
     let text = path.display().to_string();
     Ok(match text.strip_suffix(" (deleted)") {
         Some(old) => PathBuf::from(old),
@@ -277,5 +278,5 @@ fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
 }
 
 fn late() -> Failure {
-    Failure::failed("the gateway does not say that it runs; see logs/gateway.log")
+    Failure::failed("the gateway did not report that it is running; see logs/gateway.log")
 }

@@ -227,7 +227,7 @@ const MANNERS: Manners = Manners { refused, help };
 fn refused(line: &str) -> Option<String> {
     match parse(line) {
         Parsed::Command(command, _) if !command.surfaces.platform => Some(format!(
-            "/{} is for a terminal; /help lists what there is here",
+            "/{} is for a terminal; /help lists the commands here",
             command.name
         )),
         _ => None,

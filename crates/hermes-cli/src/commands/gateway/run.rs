@@ -61,7 +61,7 @@ fn again(args: &RunArgs) -> Failure {
         Err(_) => None,
     };
     let Some(program) = program else {
-        return Failure::failed("the program that is to be started again is not there any more");
+        return Failure::failed("the program to restart no longer exists");
     };
     let mut words: Vec<_> = std::env::args_os().skip(1).collect();
     if args.replace {
@@ -163,7 +163,7 @@ async fn end(process: Process) -> Outcome {
         return Ok(());
     }
     tracing::warn!(
-        "the gateway with pid {} does not end; it is killed",
+        "the gateway with pid {} does not exit and is killed",
         process.pid
     );
     process.signal(Signal::KILL).map_err(failed)?;
@@ -196,8 +196,8 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
         let names = open.join(", ");
         let var = format!("{}_ALLOW_ALL_USERS", open[0].to_uppercase());
         return Err(wrong(format!(
-            "{names}: the policy is open, so that everybody could give the agent orders on this \
-             machine. Name who may: hermes gateway setup; or if everybody is meant: {var}=true in .env"
+            "{names}: the policy is open, so anyone could give the agent orders on this \
+             machine. Name who may: hermes gateway setup; or to allow everyone: {var}=true in .env"
         )));
     }
     if nobody {
@@ -208,7 +208,7 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
     }
     if !everybody.is_empty() {
         let text = format!(
-            "{}: everybody may talk to the agent, and it runs commands on this machine",
+            "{}: everyone may talk to the agent, and it runs commands on this machine",
             everybody.join(", ")
         );
         tracing::warn!("{text}");

@@ -182,7 +182,7 @@ fn output(mut command: Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {
         let hint = if error.kind() == std::io::ErrorKind::NotFound {
-            "; without it: hermes gateway run, under whatever starts programs here"
+            "; without it, run hermes gateway run under your own service manager"
         } else {
             ""
         };
@@ -222,7 +222,7 @@ pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
     let text = manager.definition(&scope);
     let failed = |error: std::io::Error| {
         let hint = if args.system && error.kind() == std::io::ErrorKind::PermissionDenied {
-            ": a service of the machine needs root"
+            ": a system service needs root"
         } else {
             ""
         };
@@ -259,7 +259,7 @@ fn enable(manager: &Manager, args: &InstallArgs, cx: &Context) -> Outcome {
     }
     manager.start()?;
     cx.out
-        .line("started; to look at it: hermes gateway status")?;
+        .line("started; check it with: hermes gateway status")?;
     Ok(())
 }
 
@@ -284,8 +284,8 @@ fn warn_of_passing(cx: &Context, service: &Service) {
     let passing = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
     if passing(&service.program) {
         cx.out.remark(format!(
-            "{} is in a directory for passing things: when it goes, the service goes; install the \
-             program elsewhere first",
+            "{} is in a temporary directory: if it is deleted, the service stops working; install \
+             the program elsewhere first",
             service.program.display()
         ));
     }
@@ -314,7 +314,7 @@ fn account(args: &InstallArgs, home: &Home) -> Result<Account, Failure> {
         });
     let Some(row) = row.filter(|row| row.len() > 5) else {
         return Err(Failure::not_found(
-            "no such user; name who the service runs as: --run-as-user USER",
+            "no such user; choose the user the service runs as: --run-as-user USER",
         ));
     };
     let group = groups

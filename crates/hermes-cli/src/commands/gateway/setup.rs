@@ -51,31 +51,21 @@ const MAYBE: (bool, bool) = (false, false);
 const KINDS: [Kind; 6] = [
     Kind {
         name: "telegram",
-        hint: "make a bot with @BotFather in Telegram; it gives you a token like 123456:ABC-DEF",
-        fields: &[field(
-            "TELEGRAM_BOT_TOKEN",
-            "token",
-            "token of the bot",
-            SECRET,
-        )],
+        hint: "create a bot with @BotFather in Telegram; it gives you a token like 123456:ABC-DEF",
+        fields: &[field("TELEGRAM_BOT_TOKEN", "token", "bot token", SECRET)],
         switch: None,
         people: true,
     },
     Kind {
         name: "discord",
-        hint: "make an application with a bot at https://discord.com/developers (with the Message Content intent)",
-        fields: &[field(
-            "DISCORD_BOT_TOKEN",
-            "token",
-            "token of the bot",
-            SECRET,
-        )],
+        hint: "create an application with a bot at https://discord.com/developers (with the Message Content intent)",
+        fields: &[field("DISCORD_BOT_TOKEN", "token", "bot token", SECRET)],
         switch: None,
         people: true,
     },
     Kind {
         name: "slack",
-        hint: "make an app with Socket Mode at https://api.slack.com/apps",
+        hint: "create an app with Socket Mode at https://api.slack.com/apps",
         fields: &[
             field("SLACK_BOT_TOKEN", "token", "bot token (xoxb-…)", SECRET),
             field("SLACK_APP_TOKEN", "app-token", "app token (xapp-…)", SECRET),
@@ -85,13 +75,13 @@ const KINDS: [Kind; 6] = [
     },
     Kind {
         name: "email",
-        hint: "an account of its own is best: everything that arrives there is read",
+        hint: "use a separate account: everything that arrives there is read",
         fields: &[
             field("EMAIL_ADDRESS", "address", "address", NEEDED),
             field(
                 "EMAIL_PASSWORD",
                 "password",
-                "password (an app password where there is one)",
+                "password (an app password if the provider has them)",
                 SECRET,
             ),
             field("EMAIL_IMAP_HOST", "imap-host", "IMAP server", NEEDED),
@@ -107,7 +97,7 @@ const KINDS: [Kind; 6] = [
             field(
                 "API_SERVER_KEY",
                 "key",
-                "key (empty: a new one is made)",
+                "key (empty: generate one)",
                 (true, false),
             ),
             field("API_SERVER_PORT", "port", "port (empty: 8642)", MAYBE),
@@ -122,7 +112,7 @@ const KINDS: [Kind; 6] = [
             field(
                 "WEBHOOK_SECRET",
                 "secret",
-                "secret that callers sign with (empty: a new one is made)",
+                "secret that callers sign with (empty: generate one)",
                 (true, false),
             ),
             field("WEBHOOK_PORT", "port", "port (empty: 8644)", MAYBE),
@@ -206,7 +196,7 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     let Some(kind) = find(name) else {
         let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         return Err(Failure::usage(format!(
-            "no platform {name}; there are: {}",
+            "no platform {name}; available: {}",
             known.join(", ")
         )));
     };
@@ -227,7 +217,8 @@ fn find(name: &str) -> Option<&'static Kind> {
 fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
     loop {
         let cx = cx.reread()?;
-        cx.out.remark("Where is the agent to be? (Enter: done)");
+        cx.out
+            .remark("Which platform do you want to set up? (Enter: done)");
         for (number, kind) in KINDS.iter().enumerate() {
             let mark = if is_set(kind, &cx) { "set up" } else { "" };
             cx.out
@@ -315,7 +306,7 @@ fn set_up(kind: &Kind, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
 
 /// `None`: the person went back.
 fn asked(field: &Field, known: bool) -> Result<Option<String>, Failure> {
-    let keep = if known { " (empty: as it is)" } else { "" };
+    let keep = if known { " (empty: unchanged)" } else { "" };
     let question = format!("{}{keep}: ", field.question);
     let answer = if field.secret {
         prompt::secret(&question)?
@@ -334,7 +325,7 @@ fn check(field: &Field, value: &str) -> Outcome {
     }
     if field.secret && !is_usable_secret(value) {
         return Err(Failure::usage(format!(
-            "{} looks like the example of a manual, not like a real one",
+            "{} looks like an example from a manual, not like a real one",
             field.var
         )));
     }
@@ -358,7 +349,7 @@ fn people(
     let allowed = match &args.allow {
         Some(ids) => ids.join(","),
         None if asks => {
-            let question = "who may talk to it? ids, with commas (empty: strangers get a code that you approve): ";
+            let question = "who may talk to it? user ids, comma separated (empty: strangers get a code that you approve): ";
             prompt::line(question)?.or_empty()
         }
         None => String::new(),
@@ -370,7 +361,7 @@ fn people(
         .collect();
     if ids.contains(&"*") {
         cx.out
-            .error("everybody may talk to it then, and it runs commands on this machine");
+            .error("then everyone may talk to it, and it runs commands on this machine");
     }
     if !ids.is_empty() {
         changes.push((format!("{prefix}_ALLOWED_USERS"), ids.join(",")));
@@ -391,7 +382,7 @@ fn end(cx: &Context) -> Outcome {
     let settings = read_settings(&cx)?;
     let on: Vec<&str> = settings.enabled().map(|one| one.name.as_str()).collect();
     if on.is_empty() {
-        cx.out.remark("nothing is switched on yet");
+        cx.out.remark("nothing is enabled yet");
         return Ok(());
     }
     let running = hermes_gateway::process::running(cx.home.root()).is_some();
@@ -401,6 +392,6 @@ fn end(cx: &Context) -> Outcome {
         "hermes gateway run, or as a service: hermes gateway install"
     };
     cx.out
-        .remark(format!("switched on: {}; next: {next}", on.join(", ")));
+        .remark(format!("enabled: {}; next: {next}", on.join(", ")));
     Ok(())
 }

@@ -106,7 +106,7 @@ impl Summary {
         }
         let wanted = self.platforms.iter().any(|row| row.enabled);
         if wanted && !self.running {
-            let text = "platforms are set up, but the gateway does not run".to_owned();
+            let text = "platforms are set up, but the gateway is not running".to_owned();
             concerns.push((text, "hermes gateway start".to_owned()));
         }
         concerns

@@ -32,7 +32,7 @@ const FIELDS: [Field; 5] = [
     },
     Field {
         path: &["agent", "max_turns"],
-        label: "model calls for one request, at most",
+        label: "maximum model calls per request",
         allowed: Allowed::Number(1, 10_000),
     },
     Field {

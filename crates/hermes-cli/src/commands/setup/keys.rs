@@ -123,11 +123,11 @@ pub(crate) fn check(
     let secret = SecretString::from(key.to_owned());
     Ok(match verify(&router, provider.id, base_url, secret)? {
         Verdict::Taken(models) => format!(
-            "{} takes the key ({})",
+            "{} accepts the key ({})",
             provider.name,
             counted(models, "model")
         ),
-        Verdict::Unknown(why) => format!("the key was not tried: {why}"),
+        Verdict::Unknown(why) => format!("the key was not tested: {why}"),
     })
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn store(cx: &Context, pasted: &Pasted) -> Outcome {
     let provider = pasted.provider;
     let Some(name) = pasted.name() else {
         return Err(Failure::usage(format!(
-            "{} has no variable for a key",
+            "there is no key variable for {}",
             provider.id
         )));
     };

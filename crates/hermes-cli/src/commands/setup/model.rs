@@ -93,7 +93,7 @@ pub(super) fn try_out(
     let seconds = tried.took.as_secs_f64();
     let mut text = match tried.tools {
         Some(true) => format!("answers and calls tools ({seconds:.1} s)"),
-        _ => format!("answers ({seconds:.1} s) but calls no tools: it can chat, not act"),
+        _ => format!("answers ({seconds:.1} s) but does not call tools: it can chat, but not act"),
     };
     if window < 16_000 {
         // Writing to a String cannot fail.

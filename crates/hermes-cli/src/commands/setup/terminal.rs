@@ -123,7 +123,7 @@ fn ssh(draft: &mut Draft<'_>) -> Result<bool, Failure> {
                 || typed.starts_with('-')
                 || typed.contains(char::is_whitespace)
             {
-                draft.cx.out.error(format!("that is no {label}"));
+                draft.cx.out.error(format!("that is not a {label}"));
                 continue;
             } else {
                 json!(typed)

@@ -252,10 +252,10 @@ fn in_the_background_it_is_started_and_stopped() {
     let setup = Setup::new();
     let home = &setup.home;
     let started = hermes(home).args(["gateway", "start"]).run().ok();
-    assert!(started.stdout.contains("runs (pid"), "{started:?}");
+    assert!(started.stdout.contains("is running (pid"), "{started:?}");
     let pid = state(home)["pid"].clone();
     let again = hermes(home).args(["gateway", "start"]).run().ok();
-    assert!(again.stdout.contains("runs already"), "{again:?}");
+    assert!(again.stdout.contains("is already running"), "{again:?}");
     let restarted = hermes(home).args(["gateway", "restart"]).run().ok();
     assert!(restarted.stdout.contains("was restarted"), "{restarted:?}");
     assert_eq!(state(home)["pid"], pid, "in place");

@@ -215,7 +215,7 @@ fn the_default_model_comes_from_the_hub_and_answers() {
         .program(["model", "local", "remove", "smollm2-135m"])
         .run()
         .ok();
-    assert!(gone.stdout.contains("is gone"), "{gone:?}");
+    assert!(gone.stdout.contains("was deleted"), "{gone:?}");
     let left = names(&place.home.join("cache/local"));
     // The lock stays: somebody may wait for it.
     assert_eq!(left, [format!("{FILE}.lock")]);

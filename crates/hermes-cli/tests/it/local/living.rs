@@ -188,7 +188,7 @@ fn what_a_dead_server_left_hurts_nobody() {
         .program(["model", "local", "remove", "qwen3-0.6b"])
         .run()
         .ok();
-    assert!(removed.stdout.contains("is gone"), "{removed:?}");
+    assert!(removed.stdout.contains("was deleted"), "{removed:?}");
     assert!(lives(i32::try_from(other.id()).unwrap()));
     assert!(place.servers().is_empty(), "what was left is taken away");
     assert_eq!(stranger.asked().len(), 0);
@@ -275,7 +275,7 @@ fn doctor_starts_it_and_setup_takes_it_without_a_question() {
             finding["text"].as_str().unwrap()
         })
         .collect();
-    for piece in ["program", "chat only", "its server is there"] {
+    for piece in ["program", "chat only", "its server was ready"] {
         assert!(
             of_local.iter().any(|text| text.contains(piece)),
             "{piece} in {of_local:?}"

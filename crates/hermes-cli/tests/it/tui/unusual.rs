@@ -220,7 +220,7 @@ fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
     let mut terminal = open(&setup);
     // As a shell writes it.
     say(&mut terminal, &format!("/image '{}'", picture.display()));
-    terminal.wait_for("goes with the next message");
+    terminal.wait_for("will be sent with the next message");
     say(&mut terminal, "what is it?");
     terminal.wait_for("is not known to support images, so");
     terminal.wait_for("a small dot");

@@ -608,7 +608,7 @@ async fn add_key(
     let mut told = format!("the key is in .env; {remark}");
     // The session has its own copy of the keys.
     if conversation.busy {
-        told.push_str("; /reload takes it over when the turn is done");
+        told.push_str("; /reload applies it when the turn is done");
     } else if let Some(Err(failure)) = verbs::line(conversation, "/reload").await {
         told = format!("{told}; /reload failed: {}", failure.message);
     }

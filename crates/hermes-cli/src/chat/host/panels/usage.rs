@@ -15,7 +15,7 @@ const COLUMNS: usize = 78;
 pub(super) async fn session(conversation: &Conversation) -> Result<Told, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
-        return Ok(Told::info("nothing was used yet"));
+        return Ok(Told::info("nothing has been used yet"));
     }
     let wanted = Wanted {
         days: None,

@@ -74,7 +74,7 @@ pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
     let bytes = pull::remove(&here.settings, model)
         .map_err(|error| Failure::failed(format!("{} stays: {error}", weights.path.display())))?;
     cx.out
-        .line(format!("{} is gone ({})", model.id, size(bytes)))?;
+        .line(format!("{} was deleted ({})", model.id, size(bytes)))?;
     if here.router.describe().is_ok_and(|route| {
         route.provider == PROVIDER && here.settings.weights(&route.model) == Ok(weights)
     }) {
