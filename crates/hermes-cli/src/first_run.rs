@@ -449,8 +449,12 @@ fn try_out(
             let seconds = tried.took.as_secs_f64();
             match tried.tools {
                 Some(true) => format!("tools: yes (tested {seconds:.1} s)"),
-                Some(false) => format!("tools: no (tested {seconds:.1} s): it can chat, not act"),
-                None => format!("tools: none (answered in {seconds:.1} s): it can chat, not act"),
+                Some(false) => {
+                    format!("tools: no (tested {seconds:.1} s): it can chat, but not act")
+                }
+                None => {
+                    format!("tools: none (answered in {seconds:.1} s): it can chat, but not act")
+                }
             }
         }
         Err(why) => format!("it did not answer: {why}"),

@@ -39,7 +39,7 @@ pub(crate) fn of(cx: &Context, config: &Config, told: bool) -> Hooks {
     }
     for hook in list.iter().filter(|hook| !hook.agreed) {
         tracing::warn!(
-            "the hook {} on {} does not run before you agree to it: hermes hooks allow",
+            "the hook {} on {} does not run until you approve it: hermes hooks allow",
             hook.name(),
             hook.event
         );

@@ -51,8 +51,7 @@ pub(crate) fn about_plugins(cx: &Context) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    (!names.is_empty())
-        .then(|| format!("plugins in Python are not run: {}{more}", shown.join(", ")))
+    (!names.is_empty()).then(|| format!("Python plugins are not run: {}{more}", shown.join(", ")))
 }
 
 /// Everything of the kind, in lines for people.
@@ -60,7 +59,7 @@ fn lines(cx: &Context, config: &Config) -> Vec<String> {
     let (hooks, problems) = hooks::load(cx, config);
     let waiting = hooks.iter().filter(|hook| !hook.agreed).map(|hook| {
         format!(
-            "the hook {} on {} does not run before you agree to it: hermes hooks allow",
+            "the hook {} on {} does not run until you approve it: hermes hooks allow",
             hook.name(),
             hook.event
         )
@@ -90,8 +89,7 @@ pub(crate) fn tell_once(cx: &Context, config: &Config) {
         cx.out.remark(line);
     }
     if !lines.is_empty() {
-        cx.out
-            .remark("(said once; hermes doctor says it again at any time)");
+        cx.out.remark("(shown once; hermes doctor shows it again)");
     }
     // Where it cannot be kept, it is said again.
     if std::fs::create_dir_all(cx.home.cache_dir()).is_ok()

@@ -392,7 +392,7 @@ fn an_own_endpoint_is_chosen_by_its_address() {
     // Without its /v1, as people copy it.
     key(&mut terminal, &server.root_url());
     key(&mut terminal, "\r");
-    terminal.wait_for("the server wants a key");
+    terminal.wait_for("the server needs a key");
     let models = json!({"object": "list", "data": [{"id": "house-model"}, {"id": "other"}]});
     server.route("GET", "/v1/models", Reply::json(200, &models));
     terminal.press("s3cret-of-mine\r");

@@ -186,7 +186,7 @@ fn conversations_are_found_renamed_deleted_and_gone_on_with() {
     terminal.wait_for("new title:");
     typed(&mut terminal, "Long noses");
     press(&mut terminal, ENTER);
-    terminal.wait_for("it is called");
+    terminal.wait_for("renamed to");
     // By what was said, though no title has it.
     press(&mut terminal, ESC);
     terminal.wait_for("about llamas");

@@ -73,7 +73,7 @@ impl App {
     pub(super) fn enqueue(&mut self, submission: Submission, now: Instant) {
         if self.queue.waiting.len() >= MOST {
             self.composer.restore(&submission);
-            self.hint(format!("{MOST} messages wait already"), now);
+            self.hint(format!("{MOST} messages are already waiting"), now);
             return;
         }
         self.queue.waiting.push_back(submission);

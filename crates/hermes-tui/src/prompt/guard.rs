@@ -33,7 +33,7 @@ impl Guard {
         let unseen = self.opens.is_none();
         self.typed(now);
         if !unseen && !self.writing {
-            let told = format!("{} came too soon and was not taken", key.shown());
+            let told = format!("{} came too soon and was ignored", key.shown());
             return (Step::Redraw, Some(told));
         }
         // Enter and Esc edit no draft.

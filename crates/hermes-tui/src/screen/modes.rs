@@ -176,7 +176,7 @@ impl Drop for Modes {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
             let text = last.unwrap_or_else(|| "a panic".to_owned());
-            let text = format!("hermes ended by a mistake of its own: {text}\n");
+            let text = format!("hermes crashed: {text}\n");
             let _ = write_all(rustix::stdio::stderr(), text.as_bytes());
         }
     }

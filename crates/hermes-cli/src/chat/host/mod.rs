@@ -82,7 +82,7 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Op
     let mut notices = notices;
     if let Some(why) = &chat.missing {
         notices.push(format!(
-            "{why}: /model chooses one; what you write meanwhile is kept"
+            "{why}: /model chooses one; what you type in the meantime is kept"
         ));
     }
     Ok(Options {

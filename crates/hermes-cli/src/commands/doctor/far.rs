@@ -47,7 +47,7 @@ fn resolved(cx: &Context, report: &mut Report) -> Option<Arc<dyn ModelClient>> {
             if !info.tools {
                 report.warning(
                     format!(
-                        "{} is said to have no tools: it can chat, not act",
+                        "{} is known to have no tools: it can chat, but not act",
                         route.model
                     ),
                     "hermes model chooses another",
@@ -82,7 +82,7 @@ pub(super) fn model(cx: &Context, report: &mut Report) {
             match tools {
                 Ok(true) => report.ok("calls tools"),
                 Ok(false) => report.warning(
-                    format!("{name} answers and does not call tools: it can chat, not act"),
+                    format!("{name} answers and does not call tools: it can chat, but not act"),
                     "hermes model chooses another; hermes model test shows more",
                 ),
                 Err(why) => report.problem(
@@ -126,7 +126,7 @@ fn servers_of(servers: &[hermes_mcp::report::ServerReport], called: bool, report
             let fix = if server.link.as_ref().is_some_and(|link| link.needs_auth) {
                 format!("hermes mcp login {name}")
             } else {
-                format!("hermes mcp test {name}; hermes mcp configure {name} switches it off")
+                format!("hermes mcp test {name}; hermes mcp configure {name} --disable disables it")
             };
             report.problem(mcp::why(server), fix);
         } else if called {

@@ -25,14 +25,17 @@ const READ_THROUGH: u64 = 64 * 1024 * 1024;
 pub(super) fn home(cx: &Context, report: &mut Report) {
     let root = cx.home.root();
     if !root.exists() {
-        report.ok(format!("{} will be made at the first chat", root.display()));
+        report.ok(format!(
+            "{} will be created at the first chat",
+            root.display()
+        ));
         return;
     }
     match tempfile::tempfile_in(root) {
         Ok(_) => report.ok(root.display().to_string()),
         Err(error) => report.problem(
             format!(
-                "nothing can be written to {} ({}); no conversation can be kept",
+                "{} is not writable ({}); no conversation can be saved",
                 root.display(),
                 error.kind()
             ),
@@ -91,11 +94,11 @@ pub(super) fn disk(cx: &Context, report: &mut Report) {
             let free = system.f_bavail.saturating_mul(system.f_frsize);
             let text = format!("{:.1} GB free at {}", free as f64 / 1e9, place.display());
             if free < TIGHT {
-                report.problem(text, "make room: conversations may not be kept");
+                report.problem(text, "free some space: conversations may not be saved");
             } else if free < LOW {
                 report.warning(
                     text,
-                    "make room soon (hermes sessions prune, hermes checkpoints prune)",
+                    "free some space soon (hermes sessions prune, hermes checkpoints prune)",
                 );
             } else {
                 report.ok(text);

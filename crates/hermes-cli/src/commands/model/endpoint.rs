@@ -162,7 +162,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>
                 let wanted = if key.is_some() {
                     "the server does not take this key; another"
                 } else {
-                    "the server wants a key"
+                    "the server needs a key"
                 };
                 match prompt::secret(&format!("{wanted} (not shown, Esc: back): "))?.or_empty() {
                     typed if typed.is_empty() => return Ok(None),

@@ -95,7 +95,7 @@ pub(super) fn run(args: TestArgs, cx: &Context) -> Outcome {
         return Err(Failure::new(
             Exit::TurnFailed,
             format!(
-                "{} answers but does not call tools: it can chat, not act",
+                "{} answers but does not call tools: it can chat, but not act",
                 route.model
             ),
         ));

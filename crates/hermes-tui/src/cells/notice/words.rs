@@ -41,7 +41,7 @@ pub(super) fn of_event(event: &AgentEvent) -> Option<NoticeCell> {
             summary,
         } => {
             let how = if *summary {
-                "a summary stands for the earlier part"
+                "a summary replaces the earlier part"
             } else {
                 "old results were left out"
             };
@@ -70,11 +70,11 @@ pub(super) fn of_exit(exit: &TurnExit) -> Option<NoticeCell> {
         TurnExit::Answered => return None,
         TurnExit::Interrupted => NoticeCell::warning("Stopped. What was done so far is kept."),
         TurnExit::BudgetExhausted { calls } => warning(
-            format!("Stopped after {calls} model calls, the most that one turn may make"),
+            format!("Stopped after {calls} model calls, the limit for one turn"),
             "say \"continue\", or raise agent.max_turns",
         ),
         TurnExit::CostCapReached { usd } => warning(
-            format!("Stopped at ${usd:.2}, the most that a turn may cost"),
+            format!("Stopped at ${usd:.2}, the limit for one turn"),
             "say \"continue\", or raise the cap",
         ),
         TurnExit::Partial { why } => warning(
@@ -116,12 +116,12 @@ fn fix_for(class: ErrorClass) -> &'static str {
         ErrorClass::Unreachable | ErrorClass::Timeout | ErrorClass::TlsCertificate => {
             "check that the server is running and the network works, then /retry"
         }
-        ErrorClass::ModelNotFound => "/model shows the models there are",
+        ErrorClass::ModelNotFound => "/model lists the available models",
         ErrorClass::ContextOverflow | ErrorClass::PayloadTooLarge | ErrorClass::LongContextTier => {
             "/compress, then /retry"
         }
         ErrorClass::ImageTooLarge | ErrorClass::ImagesUnsupported => {
-            "/undo and send it without the image, or /model for one that sees"
+            "/undo and send it without the image, or /model for one that supports images"
         }
         ErrorClass::ContentPolicy | ErrorClass::AccountPolicy => {
             "say it differently, or /model for another one"

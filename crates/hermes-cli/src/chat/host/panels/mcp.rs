@@ -25,8 +25,7 @@ pub(super) const ID: &str = "mcp";
 
 /// How long a server may take to answer a test.
 const PATIENCE: Duration = Duration::from_secs(30);
-const NONE: &str =
-    "no MCP servers are in use here; in a shell: hermes mcp add NAME --url https://…";
+const NONE: &str = "no MCP servers are configured; in a shell: hermes mcp add NAME --url https://…";
 
 fn toolbox(conversation: &Conversation) -> Option<Arc<Toolbox>> {
     conversation.chat.mcp.as_ref()?.toolbox()
@@ -120,7 +119,7 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         "reconnect" => {
             if !toolbox.reconnect(&name) {
                 return Err(Failure::not_found(format!(
-                    "no MCP server {name:?} any more"
+                    "there is no longer an MCP server {name:?}"
                 )));
             }
             Ok(After::Note(format!("reconnecting {name}")))
@@ -133,7 +132,7 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         "details" => match mcp::page(&toolbox, &name) {
             Some(text) => Ok(After::Page(page(name, Saying::Plain, text))),
             None => Err(Failure::not_found(format!(
-                "no MCP server {name:?} any more"
+                "there is no longer an MCP server {name:?}"
             ))),
         },
         _ => Err(unknown(ask)),
@@ -174,8 +173,8 @@ async fn toggle(
 ) -> Result<After, Failure> {
     let reports = toolbox.report();
     let report = reports.iter().find(|report| report.name == name);
-    let report =
-        report.ok_or_else(|| Failure::not_found(format!("no MCP server {name:?} any more")))?;
+    let report = report
+        .ok_or_else(|| Failure::not_found(format!("there is no longer an MCP server {name:?}")))?;
     let on = !report.enabled;
     mcp::change(&conversation.cx, name, &[(&["enabled"], Some(json!(on)))])?;
     let mut told = format!("{name} is {}", if on { "on" } else { "off" });
@@ -289,7 +288,7 @@ impl AuthPrompt for Browser {
             "then paste the address the browser ends up at: p"
         };
         self.tray.note(format!(
-            "open this page to let Hermes in, {how}\n{}",
+            "open this page to give Hermes access, {how}\n{}",
             page.url
         ));
         mcp::open_browser(&page.url);

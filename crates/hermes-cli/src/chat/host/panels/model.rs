@@ -544,7 +544,7 @@ fn test(conversation: &Conversation, id: String, args: SetArgs) -> Result<After,
                     ),
                     Some(false) => (
                         "tools fail",
-                        format!("{name} answers but calls no tools: it can chat, not act ({took})"),
+                        format!("{name} answers but does not call tools: it can chat, but not act ({took})"),
                     ),
                     None => (
                         "chat only",
@@ -583,17 +583,17 @@ async fn add_key(
         .models_with_key(provider.id, None, secret.clone(), LIST_TIMEOUT)
         .await;
     let remark = match asked {
-        Ok(models) => format!("{} takes it ({} models)", provider.name, models.len()),
+        Ok(models) => format!("{} accepts it ({} models)", provider.name, models.len()),
         Err(LiveError::List(ListError::Refused {
             status: status @ (401 | 403),
             ..
         })) => {
             return Err(Failure::failed(format!(
-                "{} refuses this key ({status}); it was not kept\nlook whether it was copied whole",
+                "{} refuses this key ({status}); it was not kept\ncheck that it was copied completely",
                 provider.name
             )));
         }
-        Err(error) => format!("it could not be tried: {error}"),
+        Err(error) => format!("it could not be tested: {error}"),
     };
     let pasted = Pasted {
         provider,

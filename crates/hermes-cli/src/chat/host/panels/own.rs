@@ -88,8 +88,8 @@ async fn look_at(
         ),
         Err(why) => {
             let note = match why {
-                Unlisted::NeedsKey if key.is_some() => format!("{url} does not take this key"),
-                Unlisted::NeedsKey => format!("{url} wants a key"),
+                Unlisted::NeedsKey if key.is_some() => format!("{url} does not accept this key"),
+                Unlisted::NeedsKey => format!("{url} needs a key"),
                 Unlisted::Other(why) => format!("{why}; type the name of a model, or a key"),
             };
             (

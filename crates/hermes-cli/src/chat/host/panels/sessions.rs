@@ -197,9 +197,9 @@ async fn rename(conversation: &mut Conversation, id: &str, title: &str) -> Resul
         conversation.title = (!title.is_empty()).then(|| title.clone());
     }
     Ok(After::Note(if title.is_empty() {
-        "it has no title now".to_owned()
+        "the title was removed".to_owned()
     } else {
-        format!("it is called {title:?} now")
+        format!("renamed to {title:?}")
     }))
 }
 

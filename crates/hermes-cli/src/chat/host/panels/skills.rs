@@ -97,7 +97,8 @@ fn toggle(conversation: &Conversation, name: &str) -> Result<After, Failure> {
     let config = conversation.cx.load_config()?.config;
     let found = library(conversation)?.scan();
     let skill = found.iter().find(|skill| skill.name == name);
-    let skill = skill.ok_or_else(|| Failure::not_found(format!("no skill {name:?} any more")))?;
+    let skill =
+        skill.ok_or_else(|| Failure::not_found(format!("there is no longer a skill {name:?}")))?;
     let mut off = config.skills.disabled.clone().unwrap_or_default();
     let here = config.skills.platform_disabled.as_ref();
     let mut here = here.and_then(|all| all.get("cli")).cloned();
@@ -123,7 +124,7 @@ fn toggle(conversation: &Conversation, name: &str) -> Result<After, Failure> {
     doc.save().map_err(failed)?;
     let word = if on { "on" } else { "off" };
     Ok(After::Note(format!(
-        "{name} is {word}; the model knows from the next conversation on"
+        "{name} is {word}; the model learns it in the next conversation"
     )))
 }
 
