@@ -33,20 +33,20 @@ usage: cargo xtask <task>
   ci           fmt, tests, soak, chaos, clippy, then licences, bans and advisories of what we build on;
                what .ci/run calls
   advisories [--update [--from DIR]]
-               the last of these alone, against the advisories in ci/advisories; --update rebuilds that
+               only the last of these, against the advisories in ci/advisories; --update rebuilds that
                folder from the public database: from a clone in DIR, or fetched with git
   nightly      everything at full length: tests, 50,000 ways to lose an MCP session, soak, chaos,
                flat, bench --check (hours)
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
-               --no-build takes the release binaries as they are
+               --no-build uses the existing release binaries
   soak [--minutes N]
-               MCP servers killed, restarted and made to forget, under load (5 minutes unless told)
+               MCP servers killed, restarted and made to forget, under load (default: 5 minutes)
   chaos [--minutes N]
-               a gateway killed again and again while people write (3 minutes unless told)
+               a gateway killed again and again while people write (default: 3 minutes)
   flat [--turns N]
-               a gateway that must not grow over many turns (10000 unless told);
-               HERMES_FLAT_PROGRAM is the program to look at
+               a gateway that must not grow over many turns (default: 10000);
+               HERMES_FLAT_PROGRAM is the program to measure
 ";
 
 fn main() -> ExitCode {
