@@ -104,7 +104,7 @@ fn a_pasted_key_finds_its_provider_is_tried_and_kept_private() {
     will_pass(&server);
     server.push_default(Reply::text("paid for"));
     terminal.press("sk-or-v1-0123456789abcdef\r");
-    terminal.wait_for("OpenRouter takes the key");
+    terminal.wait_for("OpenRouter accepts the key");
     terminal.wait_for("model is now anthropic/claude-sonnet-5 (openrouter)");
     let shown = everything(&terminal);
     assert!(!shown.contains("0123456789abcdef"), "{shown}");

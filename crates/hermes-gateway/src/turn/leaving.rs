@@ -73,11 +73,11 @@ fn is_wanted<L: Ledger + Clone>(hub: &Hub<L>, target: &Target) -> bool {
 fn words(restart: bool, works: bool) -> &'static str {
     match (restart, works) {
         (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
-        (true, false) => "♻️ The gateway restarts.",
+        (true, false) => "♻️ The gateway is restarting.",
         (false, true) => {
             "⏸️ The gateway is shutting down. I will continue with my work when it is back."
         }
-        (false, false) => "⏸️ The gateway goes down.",
+        (false, false) => "⏸️ The gateway is shutting down.",
     }
 }
 
