@@ -249,9 +249,8 @@ fn lost_session(
     if !(named || gone) {
         return None;
     }
-    // A gateway may answer 5xx for a server that did run the request, whatever text it quotes; an
-    // error of MCP itself about the session is a refusal.
-    let certainty = if status < 500 || (named && code.is_some()) {
+    // A gateway may answer 5xx for a server that did run the request, whatever error it quotes.
+    let certainty = if status < 500 {
         Rejected
     } else {
         MaybeExecuted

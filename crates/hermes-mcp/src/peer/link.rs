@@ -1,7 +1,7 @@
 //! A live connection over rmcp.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
@@ -59,11 +59,25 @@ pub(crate) struct LinkParts {
 
 pub(crate) struct RmcpLink {
     parts: LinkParts,
+    /// When the last request was made that got no answer in time.
+    unanswered: Mutex<Option<Instant>>,
 }
 
 impl RmcpLink {
     pub(crate) fn new(parts: LinkParts) -> Self {
-        Self { parts }
+        Self {
+            parts,
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// A request got no answer in time, and the server has said nothing since it was made.
+    fn is_silent(&self) -> bool {
+        let asked = *self
+            .unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        asked.is_some_and(|at| self.parts.shared.last_heard() < at)
     }
 
     /// The request, with an eye on the handshake: what is asked right after it may reach another
@@ -363,6 +377,7 @@ impl Link for RmcpLink {
             if shared.dead().is_some() {
                 return Err(self.gone(Break::BeforeSend));
             }
+            let begun = Instant::now();
             let _calling = shared.calling(&call);
             let mut work = std::pin::pin!(self.first(op, &call));
             tokio::select! {
@@ -370,6 +385,8 @@ impl Link for RmcpLink {
                 done = &mut work => done,
                 () = call.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
                 () = deadline(shared, call.deadline) => {
+                    let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+                    *unanswered = Some(begun);
                     Err(shared.broke(Break::Deadline, ""))
                 }
                 _ = shared.died() => tokio::time::timeout(LAST_WORDS, work)
@@ -422,7 +439,7 @@ impl Link for RmcpLink {
             let finished = tokio::time::timeout(CLOSE_TIME, self.parts.finished.cancelled());
             match &self.parts.child {
                 // The child is stopped whether rmcp's loop notices or not.
-                Some(child) => child.stop().await,
+                Some(child) => child.stop(self.is_silent()).await,
                 None => drop(finished.await),
             }
         })

@@ -19,6 +19,8 @@ use crate::peer::{Inbox, Shared};
 const EOF_TIME: Duration = Duration::from_secs(2);
 /// And this long after SIGTERM.
 const TERM_TIME: Duration = Duration::from_secs(3);
+/// The same for one that gave no answer to a question.
+const SILENT_TERM_TIME: Duration = Duration::from_millis(500);
 /// What the leader left behind gets this long after SIGTERM.
 const LEFTOVER_TIME: Duration = Duration::from_secs(1);
 /// SIGKILL needs no time, but reaping by others may.
@@ -65,26 +67,27 @@ impl Child {
         self.inner.pid
     }
 
-    /// Ends the child and its group, and waits until they are gone.
-    pub(crate) async fn stop(&self) {
-        self.inner.stop().await;
+    /// Ends the child and its group, and waits until they are gone. One that is silent is not given
+    /// time to end by itself: a call may be waiting for the next one.
+    pub(crate) async fn stop(&self, silent: bool) {
+        self.inner.stop(silent).await;
     }
 
     /// Starts ending it.
     pub(crate) fn begin_stop(&self) {
-        self.inner.begin_stop();
+        self.inner.begin_stop(false);
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.inner.begin_stop();
+        self.inner.begin_stop(false);
     }
 }
 
 impl Inner {
-    pub(super) async fn stop(self: &Arc<Self>) {
-        self.begin_stop();
+    pub(super) async fn stop(self: &Arc<Self>, silent: bool) {
+        self.begin_stop(silent);
         let mut gone = self.gone.subscribe();
         let waiting = tokio::time::timeout(STOP_TIME, gone.wait_for(|gone| *gone));
         if waiting.await.is_err() {
@@ -96,7 +99,7 @@ impl Inner {
         }
     }
 
-    fn begin_stop(self: &Arc<Self>) {
+    fn begin_stop(self: &Arc<Self>, silent: bool) {
         if self.stopping.swap(true, Ordering::AcqRel) || *self.gone.borrow() {
             return;
         }
@@ -107,17 +110,18 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         drop(hermes_core::task::spawn("mcp-stop", async move {
-            inner.ladder().await;
+            inner.ladder(silent).await;
         }));
     }
 
-    async fn ladder(&self) {
+    async fn ladder(&self, silent: bool) {
         self.close_stdin.cancel();
-        if self.ends_within(EOF_TIME).await {
+        if !silent && self.ends_within(EOF_TIME).await {
             return;
         }
         signal_group(self.pid, Signal::TERM);
-        if self.ends_within(TERM_TIME).await {
+        let term = if silent { SILENT_TERM_TIME } else { TERM_TIME };
+        if self.ends_within(term).await {
             return;
         }
         tracing::info!(

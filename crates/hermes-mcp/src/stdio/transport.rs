@@ -43,7 +43,7 @@ pub(crate) async fn spawn(
     let children = &target.children;
     let server = shared.server();
     if let Some(previous) = children.previous(server) {
-        previous.stop().await;
+        previous.stop(false).await;
     }
     let program = env::program(target, &children.env, &children.home)
         .map_err(|text| shared.broke(Break::Permanent, &text))?;

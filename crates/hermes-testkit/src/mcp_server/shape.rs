@@ -349,8 +349,11 @@ impl Shape {
     }
 
     /// Whether it can come after the request was carried out without being a lie: it neither
-    /// refuses the request nor reports its own outcome.
+    /// refuses the request nor reports its own outcome. A gateway's 5xx may quote anything.
     pub fn can_come_late(&self) -> bool {
+        if matches!(self.extra, Extra::RetryAfter(_)) {
+            return false;
+        }
         let silent = match self.body {
             Body::Empty | Body::NullResult | Body::EmptyResult => true,
             Body::Text(words)
@@ -359,8 +362,7 @@ impl Shape {
             | Body::Error { words, .. } => !words.name_the_session(),
             Body::ToolError(_) => false,
         };
-        let status = self.is_success() || (500..600).contains(&self.status);
-        status && silent && !matches!(self.extra, Extra::RetryAfter(_))
+        (500..600).contains(&self.status) || (self.is_success() && silent)
     }
 
     /// An error beside a successful status. As the answer to a POST of HTTP+SSE, whose status says that

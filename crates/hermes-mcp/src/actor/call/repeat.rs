@@ -111,7 +111,9 @@ impl Attempt<'_> {
                 Err(self.give_up(cancelled(failure.certainty), safe))
             }
             Err(unreachable) => {
-                failure.text = format!("{} ({})", failure.text, unreachable.text);
+                if !unreachable.text.contains(&failure.text) {
+                    failure.text = format!("{} ({})", failure.text, unreachable.text);
+                }
                 Err(self.give_up(failure, safe))
             }
         }

@@ -48,7 +48,9 @@ async fn reads_heal_whatever_the_shape_with_exactly_one_new_session() {
 
 #[tokio::test]
 async fn a_refused_tool_call_is_repeated_once_and_has_one_effect() {
-    for loss in Loss::ALL {
+    // After 5xx nobody knows whether it ran: see the matrix.
+    let certain = Loss::ALL.into_iter();
+    for loss in certain.filter(|loss| !matches!(loss, Loss::Unavailable)) {
         let server = FaultyServer::start();
         server.lose_sessions_as(loss);
         let rig = Rig::to(&server).await;

@@ -283,6 +283,23 @@ async fn stubborn_children_and_their_children_end_too() {
     assert_eq!(running_in_group(pid), Vec::<String>::new());
 }
 
+/// A call may be waiting for the next child: one that gave no answer gets no time to end by itself.
+#[tokio::test]
+async fn a_child_that_gave_no_answer_is_ended_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let tidied = home.path().join("tidied");
+    let slow_to_end = format!("{SERVER}\nsleep 1\ntouch {}", tidied.display());
+    for (name, tidies) in [("mute", false), ("pid", true)] {
+        let bench = Bench::new(script(home.path(), &slow_to_end));
+        let link = bench.connect().await.unwrap();
+        let call = within(Duration::from_millis(200));
+        let answered = link.request(&tool(name, nothing()), call).await.is_ok();
+        assert_eq!(answered, tidies);
+        link.close().await;
+        assert_eq!(tidied.exists(), tidies, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_grandchild_that_holds_the_pipes_does_not_hide_the_death() {
     let home = tempfile::tempdir().unwrap();
