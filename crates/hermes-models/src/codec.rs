@@ -83,7 +83,12 @@ pub fn endpoint(base_url: &str, format: WireFormat) -> String {
         WireFormat::AnthropicMessages => "/v1/messages",
         WireFormat::Responses => "/responses",
     };
-    let base = base.strip_suffix(path).unwrap_or(base);
+    // An address that names a format may be that of the other one.
+    let known = [path, "/chat/completions", "/responses"];
+    let base = known
+        .iter()
+        .find_map(|path| base.strip_suffix(path))
+        .unwrap_or(base);
     match query {
         Some(query) => format!("{base}{path}?{query}"),
         None => format!("{base}{path}"),
@@ -200,7 +205,13 @@ impl Decoder {
         let salt = request.messages.len();
         let inner = match quirks.format {
             WireFormat::ChatCompletions => {
-                Inner::Chat(Box::new(chat::Decoder::new(issuer, quirks.echo, salt)))
+                let offered = Arc::clone(&request.tools);
+                Inner::Chat(Box::new(chat::Decoder::new(
+                    issuer,
+                    quirks.echo,
+                    salt,
+                    offered,
+                )))
             }
             WireFormat::AnthropicMessages => {
                 Inner::Anthropic(Box::new(anthropic::Decoder::new(issuer, salt)))
@@ -341,6 +352,11 @@ mod tests {
             ),
             (
                 "https://x.test/v1",
+                WireFormat::Responses,
+                "https://x.test/v1/responses",
+            ),
+            (
+                "https://x.test/v1/chat/completions",
                 WireFormat::Responses,
                 "https://x.test/v1/responses",
             ),
