@@ -241,7 +241,7 @@ impl Decoder {
             self.note(data);
             return Ok(Vec::new());
         }
-        let value: Value = json::lenient(data).map_err(|error| {
+        let mut value: Value = json::lenient(data).map_err(|error| {
             WireFault::Malformed(format!(
                 "an event of the stream is not JSON ({error}): {}",
                 json::clip(data, 200)
@@ -250,6 +250,7 @@ impl Decoder {
         if let Some(fault) = json::fault(&value, &event.name) {
             return Err(fault);
         }
+        self.name(&mut value, &event.name);
         let known = match self.inner {
             Inner::Chat(_) => chat::is_event(&value),
             Inner::Anthropic(_) => value.get("type").is_some(),
@@ -263,6 +264,18 @@ impl Decoder {
             Inner::Chat(decoder) => decoder.push(&value),
             Inner::Anthropic(decoder) => decoder.push(&value),
             Inner::Responses(decoder) => decoder.push(&value),
+        }
+    }
+
+    /// Gives an event the kind that only its line `event:` names.
+    fn name(&self, value: &mut Value, name: &str) {
+        let kind = match self.inner {
+            Inner::Chat(_) => false,
+            Inner::Anthropic(_) => name.starts_with("message_") || name.starts_with("content_"),
+            Inner::Responses(_) => name.starts_with("response.") && value.get("object").is_none(),
+        };
+        if let (true, Some(fields)) = (kind, value.as_object_mut()) {
+            fields.entry("type").or_insert_with(|| name.into());
         }
     }
 
