@@ -77,11 +77,11 @@ struct Shared {
 
 impl HttpModelClient {
     pub fn new(parts: ClientParts) -> Self {
-        let wire = Arc::new(parts.http.clone());
-        Self::with_wire(parts, wire)
+        let wire: Arc<dyn Wire> = Arc::new(parts.http.clone());
+        Self::with_wire(parts, &wire)
     }
 
-    fn with_wire(parts: ClientParts, wire: Arc<dyn Wire>) -> Self {
+    fn with_wire(parts: ClientParts, wire: &Arc<dyn Wire>) -> Self {
         let shared = |route: Route, quirks: Quirks| {
             Arc::new(Shared {
                 route,
@@ -92,7 +92,7 @@ impl HttpModelClient {
                 clock: Arc::clone(&parts.clock),
                 fields: Arc::clone(&parts.fields),
                 windows: parts.windows.clone(),
-                wire: Arc::clone(&wire),
+                wire: Arc::clone(wire),
             })
         };
         let other = parts.other.map(|quirks| {

@@ -124,7 +124,8 @@ fn client(sample: &Sample, wire: FakeWire) -> HttpModelClient {
         fields: Arc::default(),
         windows: None,
     };
-    HttpModelClient::with_wire(parts, Arc::new(wire))
+    let wire: Arc<dyn Wire> = Arc::new(wire);
+    HttpModelClient::with_wire(parts, &wire)
 }
 
 /// The client that the fake wire replaces never connects.

@@ -139,9 +139,12 @@ impl Calls {
     fn locate(&self, piece: &Piece<'_>, place: Place) -> Option<usize> {
         let same_id = |slot: &Slot| piece.id.is_some() && slot.id == piece.id;
         let last = || self.slots.len().checked_sub(1);
-        let in_place = || match place.alone {
-            true => last(),
-            false => (place.position < self.slots.len()).then_some(place.position),
+        let in_place = || {
+            if place.alone {
+                last()
+            } else {
+                (place.position < self.slots.len()).then_some(place.position)
+            }
         };
         let Some(index) = piece.index else {
             // Without an index the id says which call is meant. One that is not known is late, or a

@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-fn bare(id: Value, name: &str, arguments: &str) -> Value {
+fn bare(id: &Value, name: &str, arguments: &str) -> Value {
     json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}})
 }
 
@@ -228,9 +228,9 @@ fn ids_made_up_for_every_chunk_are_not_joined() {
         ],
     ] {
         let seen = read([
-            bare(json!(ids[0]), "todo", "{\"a\""),
-            bare(json!(ids[1]), "", ":1"),
-            bare(json!(ids[2]), "", "}"),
+            bare(&json!(ids[0]), "todo", "{\"a\""),
+            bare(&json!(ids[1]), "", ":1"),
+            bare(&json!(ids[2]), "", "}"),
         ]);
         assert_eq!(seen, [call(ids[0], "todo", "{\"a\":1}")]);
     }
@@ -239,14 +239,14 @@ fn ids_made_up_for_every_chunk_are_not_joined() {
 #[test]
 fn names_that_nobody_offered_are_joined_too() {
     let seen = read([
-        bare(json!("c1"), "made", ""),
-        bare(json!(null), "_up", "{}"),
-        bare(json!(null), "", ""),
+        bare(&json!("c1"), "made", ""),
+        bare(&json!(null), "_up", "{}"),
+        bare(&json!(null), "", ""),
     ]);
     assert_eq!(seen, [call("c1", "made_up", "{}")]);
     let seen = read([
-        bare(json!("c1"), "made_up", "{"),
-        bare(json!("c1"), "made_up", "}"),
+        bare(&json!("c1"), "made_up", "{"),
+        bare(&json!("c1"), "made_up", "}"),
     ]);
     assert_eq!(seen, [call("c1", "made_up", "{}")]);
 }
@@ -254,21 +254,21 @@ fn names_that_nobody_offered_are_joined_too() {
 #[test]
 fn an_empty_object_in_place_of_nothing_is_no_beginning() {
     let seen = read([
-        bare(json!("c1"), "todo", "{}"),
-        bare(json!(null), "", "{\"a\""),
-        bare(json!(null), "", ":1}"),
+        bare(&json!("c1"), "todo", "{}"),
+        bare(&json!(null), "", "{\"a\""),
+        bare(&json!(null), "", ":1}"),
     ]);
     assert_eq!(seen, [call("c1", "todo", "{\"a\":1}")]);
-    let seen = read([bare(json!("c1"), "todo", "{}")]);
+    let seen = read([bare(&json!("c1"), "todo", "{}")]);
     assert_eq!(seen, [call("c1", "todo", "{}")]);
 }
 
 #[test]
 fn a_second_object_is_a_second_call() {
     let seen = read([
-        bare(json!(null), "todo", "{\"a\":1}"),
-        bare(json!(null), "", "{\"a\""),
-        bare(json!(null), "", ":2}"),
+        bare(&json!(null), "todo", "{\"a\":1}"),
+        bare(&json!(null), "", "{\"a\""),
+        bare(&json!(null), "", ":2}"),
     ]);
     let seen: Vec<(&str, &str)> = seen
         .iter()
@@ -280,8 +280,8 @@ fn a_second_object_is_a_second_call() {
 #[test]
 fn one_id_for_all_calls_does_not_merge_them() {
     let seen = read([
-        bare(json!("call_0"), "todo", "{\"a\":1}"),
-        bare(json!("call_0"), "read", "{\"b\":2}"),
+        bare(&json!("call_0"), "todo", "{\"a\":1}"),
+        bare(&json!("call_0"), "read", "{\"b\":2}"),
     ]);
     assert_eq!(
         seen,
